@@ -1,0 +1,26 @@
+"""One-pass, editable, mergeable classification of categorical sequences."""
+
+from importlib.metadata import version
+
+from hammemo.classifiers import MeMoClassifier, MemoryClassifier, Predictor
+from hammemo.contexts import windows
+from hammemo.kernels import PositionalHamming, SiteKernel, SiteOneHot
+from hammemo.memories import Exact, Gaussian, LayoutError, NotStoredError
+from hammemo.tokens import NO_TOKEN
+
+__version__ = version("hammemo")
+
+__all__ = [
+    "NO_TOKEN",
+    "Exact",
+    "Gaussian",
+    "LayoutError",
+    "MeMoClassifier",
+    "MemoryClassifier",
+    "NotStoredError",
+    "PositionalHamming",
+    "Predictor",
+    "SiteKernel",
+    "SiteOneHot",
+    "windows",
+]

@@ -1,0 +1,271 @@
+r"""Which parts of two contexts are compared, and how much each counts.
+
+A *site* is a position or a tuple of positions. With sites :math:`1, \dots, S` and weights :math:`w_k \ge 0`,
+
+.. math:: K(s, q) = \frac{\sum_k w_k \, \mathbf 1\{s_k = q_k\}}{\sum_k w_k},
+
+where :math:`s_k` is what site k of context s holds, and a site with an empty position matches nothing. Each term is the
+inner product of two one-hot vectors, so K is positive semi-definite, and :math:`K(s, s) = 1` for a full context. The
+paper's positional Hamming kernel is the instance with one site per position and equal weights.
+
+Weights are divided by their sum only at the end: with whole-number weights every sum before that is exact, and ties
+are ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from hammemo.contexts import Contexts, validated_contexts
+from hammemo.tokens import NO_TOKEN, as_token
+from hammemo.tuples import TupleSet
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+Site: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Sites:
+    """The sites of a kernel for contexts of one length, with their weights.
+
+    Parameters
+    ----------
+    h : int
+        Tokens per context.
+    positions : tuple of tuples of int
+        Positions 0 to h - 1 that each site compares, ascending.
+    weights : ndarray of float64, shape (S,)
+        Not divided by their sum, so that whole numbers stay whole.
+    """
+
+    h: int
+    positions: tuple[Site, ...]
+    weights: NDArray[np.float64]
+
+    @property
+    def total_weight(self) -> float:
+        """What scores are divided by."""
+        return float(self.weights.sum())
+
+
+class SiteKernel(BaseEstimator):
+    """Kernel that compares any set of sites.
+
+    Parameters
+    ----------
+    sites : sequence of int or tuple of int
+        Positions, or tuples of positions that must all match. Negative ones count from the end: -1 is the last token.
+    weights : sequence of float, optional
+        One non-negative weight a site; equal by default.
+
+    Examples
+    --------
+    >>> from hammemo import SiteKernel
+    >>> kernel = SiteKernel([0, 1, (0, 1)], weights=[1, 1, 2])
+    >>> kernel(["a", "b"], ["a", "c"]), kernel(["a", "b"], ["a", "b"])
+    (0.25, 1.0)
+    >>> kernel.pairwise([["a", "b"], ["c", "b"]])
+    array([[1.  , 0.25],
+           [0.25, 1.  ]])
+    """
+
+    def __init__(self, sites: Sequence[int | Sequence[int]], weights: Sequence[float] | None = None) -> None:
+        self.sites = sites
+        self.weights = weights
+
+    def resolve(self, h: int) -> Sites:
+        """Return the sites and weights for contexts of h tokens, checked."""
+        positions = tuple(_resolve_site(site, h) for site in self.sites)
+        if not positions:
+            raise ValueError("A kernel needs at least one site, for example SiteKernel([-1]) for the last position.")
+        if len(set(positions)) < len(positions):
+            raise ValueError(f"sites={self.sites!r} names a site twice for contexts of {h}: give it a larger weight.")
+        return Sites(h, positions, _checked_weights(self.weights, len(positions)))
+
+    def __call__(self, s: Sequence[Any], q: Sequence[Any]) -> float:
+        """Return K(s, q) for one pair of contexts, straight from the definition."""
+        if len(s) != len(q):
+            raise ValueError(f"The contexts have {len(s)} and {len(q)} tokens; only equal lengths can be compared.")
+        sites = self.resolve(len(s))
+        left, right = [as_token(token) for token in s], [as_token(token) for token in q]
+        matches = [all(left[r] == right[r] and left[r] != NO_TOKEN for r in site) for site in sites.positions]
+        return float(sites.weights[matches].sum() / sites.total_weight)
+
+    def pairwise(self, X: Any, Y: Any = None) -> NDArray[np.float64]:
+        """Return the matrix of K between the contexts of X and those of Y (X itself by default).
+
+        Shapes
+        ------
+        X : (m, h); Y : (k, h); returned : (m, k)
+        """
+        Y = X if Y is None else Y
+        encoder = SiteOneHot(self, normalize=False).fit(Y)
+        weights = np.repeat(encoder.sites_.weights, [len(tuples) for tuples in encoder.tuples_])
+        products = encoder.transform(X) @ sparse.diags_array(weights) @ encoder.transform(Y).T
+        kernel: NDArray[np.float64] = products.toarray() / encoder.sites_.total_weight
+        return kernel
+
+
+class PositionalHamming(SiteKernel):
+    """The paper's kernel: the share of positions at which two contexts hold the same token.
+
+    Examples
+    --------
+    >>> from hammemo import PositionalHamming
+    >>> PositionalHamming()(["the", "cat", "sat"], ["the", "dog", "sat"])
+    0.6666666666666666
+    """
+
+    def __init__(self) -> None:
+        pass
+
+    def resolve(self, h: int) -> Sites:
+        """Return one site for each of the h positions, with equal weights."""
+        return SiteKernel(range(h)).resolve(h)
+
+
+class SiteOneHot(TransformerMixin, BaseEstimator):
+    r"""The kernel's feature map as a scikit-learn transformer: a sparse one-hot block for each site.
+
+    The inner product of two rows is the kernel of the two contexts. A tuple of tokens that `fit` did not see gives an
+    empty block. Linear models on these features see exactly what a memory with this kernel sees.
+
+    Parameters
+    ----------
+    kernel : SiteKernel, optional
+        The positional Hamming kernel by default.
+    normalize : bool
+        Whether an entry is :math:`\sqrt{w_k / \sum w}`, so that inner products are kernel values, or one.
+
+    Attributes
+    ----------
+    sites_ : Sites
+    vocabulary_ : Vocabulary
+    tuples_ : list of TupleSet
+        What each site held in the training contexts; one column for each.
+
+    Examples
+    --------
+    >>> from hammemo import SiteOneHot
+    >>> features = SiteOneHot().fit_transform([["a", "b"], ["a", "c"]])
+    >>> (features @ features.T).toarray().round(12)
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+
+    def __init__(self, kernel: SiteKernel | None = None, normalize: bool = True) -> None:
+        self.kernel = kernel
+        self.normalize = normalize
+
+    def fit(self, X: Any, y: Any = None) -> SiteOneHot:  # noqa: ARG002  (scikit-learn's signature)
+        """Collect what each site holds in the contexts of X."""
+        contexts = validated_contexts(self, X, reset=True)
+        self.sites_ = (self.kernel or PositionalHamming()).resolve(contexts.h)
+        self.vocabulary_ = contexts.vocabulary
+        self.tuples_ = collect_sites(contexts, self.sites_)[0]
+        return self
+
+    def transform(self, X: Any) -> sparse.csr_array:
+        """Return the features of the contexts of X.
+
+        Shapes
+        ------
+        X : (m, h); returned : (m, number of distinct site values seen by fit)
+        """
+        check_is_fitted(self)
+        contexts = validated_contexts(self, X, reset=False)
+        columns = find_sites(contexts.ranks_in(self.vocabulary_), self.sites_, self.tuples_)
+        weights = self.sites_.weights / self.sites_.total_weight
+        values = np.sqrt(weights) if self.normalize else np.ones(len(weights))
+        return rows_of_columns(columns, values, sum(map(len, self.tuples_)))
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:  # noqa: ARG002
+        """Return a name for each column: its positions and its tokens."""
+        check_is_fitted(self)
+        tokens = list(self.vocabulary_)
+        names = [
+            ",".join(f"{r}={tokens[rank]}" for r, rank in zip(site, row, strict=True))
+            for site, tuples in zip(self.sites_.positions, self.tuples_, strict=True)
+            for row in tuples.rows()
+        ]
+        return np.array(names, dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.requires_fit = True
+        return tags
+
+
+def collect_sites(contexts: Contexts, sites: Sites) -> tuple[list[TupleSet], NDArray[np.int64]]:
+    """Return what each site holds in a batch and, for each context and site, the rank in that; -1 where incomplete.
+
+    Shapes
+    ------
+    returned ranks : (m, S)
+    """
+    n = max(len(contexts.vocabulary), 1)
+    collected = [TupleSet.collect(contexts.ranks[:, list(site)], n) for site in sites.positions]
+    return [tuples for tuples, _ in collected], np.stack([index for _, index in collected], axis=1)
+
+
+def find_sites(ranks: NDArray[np.int64], sites: Sites, tuples: Sequence[TupleSet]) -> NDArray[np.int64]:
+    """Return, for each context and site, the row in the stacked tuple sets; -1 where they do not hold it.
+
+    Shapes
+    ------
+    ranks : (m, h) in the tuple sets' vocabulary; returned : (m, S)
+    """
+    rows = np.empty((len(ranks), len(tuples)), np.int64)
+    first = 0
+    for k, (site, known) in enumerate(zip(sites.positions, tuples, strict=True)):
+        found = known.find(ranks[:, list(site)])
+        rows[:, k] = np.where(found >= 0, found + first, -1)
+        first += len(known)
+    return rows
+
+
+def rows_of_columns(columns: NDArray[np.int64], values: NDArray[np.float64], width: int) -> sparse.csr_array:
+    """Return the sparse matrix whose row i holds `values[k]` in column `columns[i, k]`; -1 leaves it out.
+
+    Shapes
+    ------
+    columns : (m, S); values : (S,); returned : (m, width)
+    """
+    present = columns >= 0
+    # scikit-learn's linear models take 32-bit indices only; SciPy keeps whatever width it is given.
+    index = np.int32 if max(width, columns.size) < 2**31 else np.int64
+    starts = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(index)
+    data = np.broadcast_to(values, columns.shape)[present]
+    return sparse.csr_array((data, columns[present].astype(index), starts), shape=(len(columns), width))
+
+
+def _resolve_site(site: int | Sequence[int], h: int) -> Site:
+    positions = site if isinstance(site, Sequence) else (site,)
+    for r in positions:
+        if not isinstance(r, (int, np.integer)) or not -h <= r < h:
+            raise ValueError(f"The site {site!r} names position {r!r}; contexts of {h} have positions {-h} to {h - 1}.")
+    resolved = tuple(sorted({int(r) % h for r in positions}))
+    if not resolved or len(resolved) < len(positions):
+        raise ValueError(f"The site {site!r} is empty or names a position twice (contexts of {h} tokens).")
+    return resolved
+
+
+def _checked_weights(weights: Sequence[float] | None, n_sites: int) -> NDArray[np.float64]:
+    values = np.ones(n_sites) if weights is None else np.asarray(weights, np.float64)
+    if values.shape != (n_sites,):
+        raise ValueError(f"The kernel has {n_sites} sites, so it needs {n_sites} weights; weights={weights!r}.")
+    with np.errstate(over="ignore"):
+        total = values.sum()
+    if not 0 < total < np.inf or values.min() < 0:
+        raise ValueError(f"Weights and their sum are finite, none negative and not all zero; weights={weights!r}.")
+    return values

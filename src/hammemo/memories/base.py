@@ -1,0 +1,223 @@
+r"""The contract that every memory keeps.
+
+A memory is an additive state. For site k and label c it estimates :math:`N_{k,c}(x)`, how many stored examples of label
+c hold x at site k, and it answers with weighted sums of these counts over the sites of a query q:
+
+.. math:: \texttt{scores}(q, w)_c \approx \sum_k w_k \, N_{k,c}(q_k).
+
+`add` and `remove` are inverse, `merge` adds two states, and no order matters: to the byte where the state is made of
+integers, to rounding where it is made of floats. What must agree for two states to be added is the *layout*. The state
+has one canonical form, returned by `state`; `state_bytes` is what "the same state" means everywhere in this library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+import safetensors.numpy
+from sklearn.base import BaseEstimator, clone
+
+from hammemo.arrays import narrow
+from hammemo.tokens import Vocabulary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.contexts import Contexts, Examples
+    from hammemo.kernels import Sites
+
+Self = TypeVar("Self", bound="Memory")
+
+
+class NotStoredError(ValueError):
+    """Raised when an example is to be removed that the memory cannot hold; the state is unchanged."""
+
+
+class LayoutError(ValueError):
+    """Raised when two memories differ in what must agree before their states can be added."""
+
+
+class Reader(Protocol):
+    """What answers queries: a memory, or what it compiles to."""
+
+    @property
+    def labels(self) -> Vocabulary:
+        """The labels, in the order of the columns of `scores`."""
+        ...
+
+    @property
+    def label_counts(self) -> NDArray[np.int64]:
+        """How many stored examples each label has."""
+        ...
+
+    @property
+    def row_width(self) -> int:
+        """How many numbers one query needs while it is answered; batches are cut to bound their memory."""
+        ...
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[Any]:
+        """Return, for each query and label, the weighted sum over sites of the (estimated) counts."""
+        ...
+
+
+class CompiledMemory(Reader, Protocol):
+    """A read-only form of a memory, made for answering only."""
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that prediction needs, the numbering of the tokens not counted."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class LabelCounts:
+    """How many examples each label has; labels with none are not held."""
+
+    labels: Vocabulary = field(default_factory=Vocabulary)
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def plus(self, other: LabelCounts, sign: int = 1) -> LabelCounts:
+        """Return the sum, or with sign -1 the difference, or refuse to go below zero."""
+        labels = self.labels.union(other.labels)
+        totals = np.zeros(len(labels), np.int64)
+        totals[labels.find(self.labels)] += self.counts
+        totals[labels.find(other.labels)] += sign * other.counts
+        if (totals < 0).any():
+            label = list(labels)[int(np.flatnonzero(totals < 0)[0])]
+            raise NotStoredError(
+                f"Label {label!r} has fewer stored examples than are to be removed. Nothing was changed."
+            )
+        return LabelCounts(labels.keep(totals > 0), totals[totals > 0])
+
+
+class Memory(BaseEstimator, ABC):
+    """Base class of the memories: parameters first, a state after `open`.
+
+    Subclasses hold the state; this class holds what is the same for all: the sites, the seed, the declared labels,
+    the layout and the canonical bytes.
+    """
+
+    sites: Sites
+    seed: int
+    declared: Vocabulary
+
+    def open(self: Self, sites: Sites, seed: int = 0, declared: Vocabulary | None = None) -> Self:
+        """Start with nothing stored.
+
+        Parameters
+        ----------
+        sites : Sites
+            What is compared, from ``kernel.resolve(h)``.
+        seed : int
+            Seed of all that is random in the codes.
+        declared : Vocabulary, optional
+            Labels that are kept as candidates even while they have no example.
+        """
+        self.sites = sites
+        self.seed = seed
+        self.declared = Vocabulary() if declared is None else declared
+        self._open()
+        return self
+
+    def declare(self, labels: Vocabulary) -> None:
+        """Keep these labels as candidates, with or without examples."""
+        self.declared = self.declared.union(labels)
+
+    def empty_like(self: Self) -> Self:
+        """Return a memory of the same layout with nothing stored: a shard that can be merged back."""
+        fresh: Self = clone(self)
+        return fresh.open(self.sites, self.seed)
+
+    @abstractmethod
+    def add(self, examples: Examples) -> None:
+        """Store examples."""
+
+    @abstractmethod
+    def remove(self, examples: Examples) -> None:
+        """Take examples back: all of them, or none and an error where that is known to be impossible."""
+
+    def merge(self, other: Memory) -> None:
+        """Add the state of another memory of the same layout."""
+        theirs = other.layout() if isinstance(other, Memory) else {"memory": type(other).__name__}
+        for name, mine in self.layout().items():
+            if theirs.get(name) != mine:
+                raise LayoutError(
+                    f"Memories can be merged when their layouts agree; {name} is {mine!r} here and "
+                    f"{theirs.get(name)!r} there. Make shards with empty_like()."
+                )
+        self.declare(other.declared)
+        self._merge(other)
+
+    @abstractmethod
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted sum over sites of the (estimated) counts.
+
+        Shapes
+        ------
+        contexts : m of them; weights : (S,); returned : (m, number of labels)
+        """
+
+    @abstractmethod
+    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:
+        """Return a read-only form made for answering; `vocabulary` names the tokens it carries data for."""
+
+    @property
+    def labels(self) -> Vocabulary:
+        """Observed and declared labels, in canonical order."""
+        return self._observed().labels.union(self.declared)
+
+    @property
+    def label_counts(self) -> NDArray[np.int64]:
+        """How many stored examples each of `labels` has."""
+        observed, labels = self._observed(), self.labels
+        counts = np.zeros(len(labels), np.int64)
+        counts[labels.find(observed.labels)] = observed.counts
+        return counts
+
+    def layout(self) -> dict[str, Any]:
+        """Return what must agree for two states to be added, by name."""
+        return {
+            "memory": type(self).__name__,
+            "h": self.sites.h,
+            "sites": [list(site) for site in self.sites.positions],
+        }
+
+    def fingerprint(self) -> str:
+        """Return a short name of the layout: equal fingerprints can be merged."""
+        return hashlib.blake2b(json.dumps(self.layout()).encode(), digest_size=16).hexdigest()
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the canonical form of all that is stored, as named arrays."""
+        labels = {f"labels.{name}": array for name, array in self.labels.arrays().items()}
+        return {**labels, "label_counts": narrow(self.label_counts), **self._state()}
+
+    def state_bytes(self) -> bytes:
+        """Return the canonical form as bytes: equal bytes, equal states."""
+        arrays = {name: np.ascontiguousarray(array) for name, array in self.state().items()}
+        return safetensors.numpy.save(arrays, metadata={"layout": json.dumps(self.layout())})
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the canonical form in bytes, without the names."""
+        return sum(array.nbytes for array in self.state().values())
+
+    @property
+    @abstractmethod
+    def row_width(self) -> int:
+        """How many numbers one query needs while it is answered."""
+
+    @abstractmethod
+    def _open(self) -> None: ...
+
+    @abstractmethod
+    def _merge(self, other: Any) -> None: ...
+
+    @abstractmethod
+    def _observed(self) -> LabelCounts: ...
+
+    @abstractmethod
+    def _state(self) -> dict[str, NDArray[Any]]: ...

@@ -1,0 +1,178 @@
+r"""The exact memory: the count table itself, and with it the classifier that all sketches are measured against.
+
+.. math:: \texttt{scores}(q, w)_c = \sum_k w_k \, N_{k,c}(q_k)
+
+Sums of whole numbers below 2^53 are exact in float64, so with whole-number weights the scores are exact.
+
+Learning appends the table of each batch to a short stack of tables of falling size and adds neighbours of similar size,
+so that n batches cost O(n log n) and not O(n^2); reading adds up the stack. This changes nothing that can be seen: the
+state is the sum, in canonical form.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.arrays import narrow
+from hammemo.kernels import find_sites, rows_of_columns
+from hammemo.memories.base import CompiledMemory, LabelCounts, Memory
+from hammemo.memories.counts import CountTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.contexts import Contexts, Examples
+    from hammemo.kernels import Sites
+    from hammemo.tokens import Vocabulary
+
+
+class Exact(Memory):
+    """Sparse counts of every (site, token, label): no error, and a size that grows with what was seen.
+
+    It compiles to ``"sparse"`` (the default) or ``"dense"``: one 32-bit count for every position, token of the
+    vocabulary and label, the layout of the paper's exact baseline.
+
+    Examples
+    --------
+    >>> from hammemo import Exact, MemoryClassifier
+    >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
+    >>> clf = MemoryClassifier(memory=Exact()).fit(X, y)
+    >>> clf.class_scores([["a", "c"]])
+    array([[1.5, 0.5]])
+    """
+
+    _stack: list[CountTable]
+    _reader: SparseCounts | None
+
+    def table(self) -> CountTable:
+        """Return the counts of all that is stored."""
+        self._stack = [reduce(CountTable.plus, reversed(self._stack))]
+        return self._stack[0]
+
+    def add(self, examples: Examples) -> None:
+        """Store examples."""
+        self._append(CountTable.of(examples, self.sites))
+
+    def remove(self, examples: Examples) -> None:
+        """Take examples back, or raise `NotStoredError` where a count would become negative."""
+        self._stack = [self.table().plus(CountTable.of(examples, self.sites), sign=-1)]
+        self._reader = None
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted sum over sites of the counts."""
+        if self._reader is None:
+            self._reader = SparseCounts(self)
+        return self._reader.scores(contexts, weights)
+
+    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:
+        """Return the counts as a ``"sparse"`` or a ``"dense"`` table; the dense one has rows for `vocabulary`."""
+        if form in (None, "sparse"):
+            return SparseCounts(self)
+        if form == "dense":
+            return DenseCounts(self, vocabulary)
+        raise ValueError(f"form={form!r} is not known: Exact() compiles to 'sparse' or 'dense'.")
+
+    @property
+    def row_width(self) -> int:
+        """How many numbers one query needs while it is answered."""
+        return len(self.labels)
+
+    def declare(self, labels: Vocabulary) -> None:
+        """Keep these labels as candidates, with or without examples."""
+        super().declare(labels)
+        self._reader = None
+
+    def _open(self) -> None:
+        self._stack = [CountTable.empty(self.sites)]
+        self._reader = None
+
+    def _append(self, table: CountTable) -> None:
+        stack = [*self._stack, table]
+        while len(stack) > 1 and len(stack[-2].entry_counts) <= 2 * len(stack[-1].entry_counts):
+            stack[-2:] = [stack[-2].plus(stack[-1])]
+        self._stack, self._reader = stack, None
+
+    def _merge(self, other: Exact) -> None:
+        self._append(other.table())
+
+    def _observed(self) -> LabelCounts:
+        return self.table().label_counts
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        table = self.table()
+        columns = self.labels.find(table.label_counts.labels)  # declared labels without examples shift the others
+        return {**table.arrays(), "entry_labels": narrow(columns[table.entry_labels])}
+
+
+class SparseCounts:
+    """The count table as a compressed sparse matrix, one row for each tuple of tokens at each site."""
+
+    def __init__(self, memory: Exact) -> None:
+        table = memory.table()
+        self.sites: Sites = memory.sites
+        self.labels = memory.labels
+        self.label_counts = memory.label_counts
+        self.vocabulary = table.vocabulary
+        self.row_width = len(self.labels)
+        self._tuples = table.tuples
+        self._counts = table.matrix(self.labels)
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted sum over sites of the counts."""
+        rows = find_sites(contexts.ranks_in(self.vocabulary), self.sites, self._tuples)
+        query = rows_of_columns(rows, weights, self._counts.shape[0])
+        scores: NDArray[np.float64] = (query @ self._counts).toarray()
+        return scores
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that prediction needs."""
+        levels = {f"rows.{k}.{j}": a for k, known in enumerate(self._tuples) for j, a in enumerate(known.levels)}
+        matrix = self._counts
+        return {**levels, "starts": matrix.indptr, "entry_labels": matrix.indices, "entry_counts": matrix.data}
+
+
+class DenseCounts:
+    """The count table with every cell: 32 bits for each position, token of the vocabulary and label."""
+
+    def __init__(self, memory: Exact, vocabulary: Vocabulary | None) -> None:
+        if any(len(site) > 1 for site in memory.sites.positions):
+            raise ValueError(
+                "A dense table needs sites of one position each: tuples of tokens have too many values. Use 'sparse'."
+            )
+        table = memory.table()
+        self.sites: Sites = memory.sites
+        self.labels = memory.labels
+        self.label_counts = memory.label_counts
+        self.vocabulary = table.vocabulary if vocabulary is None else vocabulary
+        self.row_width = len(self.labels)
+        if len(table.entry_counts) and int(table.entry_counts.max()) > np.iinfo(np.int32).max:
+            raise ValueError("A count exceeds 32 bits, the width of the dense table. Use 'sparse'.")
+        self._counts = self._fill(table)
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted sum over sites of the counts."""
+        ranks = contexts.ranks_in(self.vocabulary)
+        totals = np.zeros((len(contexts), len(self.labels)))
+        for k, (r,) in enumerate(self.sites.positions):
+            known = ranks[:, r] >= 0
+            totals[known] += weights[k] * self._counts[k, ranks[known, r]]
+        return totals
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that prediction needs."""
+        return {"counts": self._counts}
+
+    def _fill(self, table: CountTable) -> NDArray[np.int32]:
+        tokens = self.vocabulary.find(table.vocabulary)
+        row_tokens = np.concatenate([tokens[known.rows()[:, 0]] for known in table.tuples])
+        row_sites = np.repeat(np.arange(len(table.tuples)), [len(known) for known in table.tuples])
+        rows, columns = table.entry_rows(), self.labels.find(table.label_counts.labels)
+        held = row_tokens[rows] >= 0
+        counts = np.zeros((len(table.tuples), len(self.vocabulary), len(self.labels)), np.int32)
+        counts[row_sites[rows[held]], row_tokens[rows[held]], columns[table.entry_labels[held]]] = table.entry_counts[
+            held
+        ]
+        return counts

@@ -1,0 +1,249 @@
+r"""The paper's memory: a correlation matrix of Gaussian codes.
+
+The code of a context stacks the projected codes of what its sites hold,
+
+.. math:: \phi(s) = [W u_{s_1}; \dots; W u_{s_S}], \qquad C = \sum_j \phi(s_j) z_{y_j}^\top,
+
+and the memory is the p by d matrix C. Two-stage retrieval reads :math:`r = C^\top \phi(q)` and decodes
+:math:`\widetilde S_c = \langle z_c, r \rangle`; fused, :math:`CZ` is formed once.
+
+Learning never forms an outer product per example. With the counts :math:`N_k` (labels by tokens) of a batch at site k
+and the projected codes P (one row a token), block k of C is
+
+.. math:: C_k = (N_k P)^\top Z,
+
+a sparse product over the distinct (token, label) pairs and one small dense product.
+
+:math:`E \langle W u_x, W u_x \rangle = 1/S`, so S times a block's share estimates that site's count: `scores` weighs
+block k by :math:`S w_k`. With equal weights, which the vote divides by their sum, this is the paper's score.
+
+C is learnt in float64, so that adding and removing leave rounding far below the sketch's own error; it compiles to
+float32.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from hammemo.arrays import sum_by_key
+from hammemo.codes import CodeCache, GaussianCodes
+from hammemo.hashing import features_of
+from hammemo.memories.base import CompiledMemory, LabelCounts, Memory
+from hammemo.tuples import TupleSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from hammemo.contexts import Contexts, Examples
+    from hammemo.kernels import Sites
+    from hammemo.tokens import Vocabulary
+
+
+class Gaussian(Memory):
+    """The paper's correlation matrix memory.
+
+    It compiles to ``"fused"`` (the default: projected codes and CZ) or ``"two-stage"`` (projected codes, C and Z).
+
+    Parameters
+    ----------
+    d : int
+        Dimension of token and label codes.
+    d_h : int, optional
+        Dimension of a projected token code; by default d divided by the number of sites (rounded), which makes the
+        memory square.
+    tied : bool
+        Whether labels use their input codes as output codes. The tied model's scores are biased.
+
+    Examples
+    --------
+    >>> from hammemo import Gaussian, MemoryClassifier
+    >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
+    >>> clf = MemoryClassifier(memory=Gaussian(d=2048)).fit(X, y)
+    >>> clf.class_scores([["a", "c"]]).round(1)
+    array([[...]])
+    """
+
+    def __init__(self, d: int = 1024, d_h: int | None = None, tied: bool = False) -> None:
+        self.d = d
+        self.d_h = d_h
+        self.tied = tied
+
+    @property
+    def C(self) -> NDArray[np.float64]:  # noqa: N802  (the paper's name)
+        """The memory matrix, of shape (p, d)."""
+        return self._C.reshape(-1, self.codes.d)
+
+    def add(self, examples: Examples) -> None:
+        """Store examples."""
+        self._update(examples, sign=1)
+
+    def remove(self, examples: Examples) -> None:
+        """Take examples back, or raise `NotStoredError` where a label has fewer; a sketch cannot know more."""
+        self._update(examples, sign=-1)
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the decoded scores by two-stage retrieval."""
+        keys = encode(contexts, self.sites, self.input_codes, weights, np.float64)
+        return (keys @ self.C) @ self.output_codes.get(self.labels.tolist(), keep=True).astype(np.float64).T
+
+    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:
+        """Return the ``"fused"`` or the ``"two-stage"`` form; it carries the codes of `vocabulary`.
+
+        By default these are the codes of the tokens met so far. A code that is not carried is computed when asked for.
+        """
+        if form in (None, "fused"):
+            return FusedGaussian(self, vocabulary)
+        if form == "two-stage":
+            return TwoStageGaussian(self, vocabulary)
+        raise ValueError(f"form={form!r} is not known: Gaussian() compiles to 'fused' or 'two-stage'.")
+
+    @property
+    def row_width(self) -> int:
+        """How many numbers one query needs while it is answered."""
+        return self._C.shape[0] * self._C.shape[1] + self.codes.d + len(self.labels)
+
+    def layout(self) -> dict[str, Any]:
+        """Return what must agree for two states to be added, by name."""
+        codes = self.codes
+        return {**super().layout(), "seed": self.seed, "d": codes.d, "d_h": codes.d_h, "tied": codes.tied}
+
+    def _open(self) -> None:
+        n_sites = len(self.sites.positions)
+        for name in ("d", "d_h"):
+            value = getattr(self, name)
+            if (value is not None or name == "d") and (not isinstance(value, (int, np.integer)) or value < 1):
+                raise ValueError(f"{name}={value!r}: a code's dimension is a positive whole number.")
+        d_h = max(1, round(self.d / n_sites)) if self.d_h is None else int(self.d_h)
+        self.codes = GaussianCodes(self.seed, int(self.d), d_h, n_sites, bool(self.tied))
+        self._C = np.zeros((n_sites, d_h, self.d))
+        self._counts = LabelCounts()
+        self.input_codes = CodeCache(self.codes.projected, d_h)
+        self.output_codes = CodeCache(self.codes.outputs, self.d)
+
+    def _update(self, examples: Examples, sign: int) -> None:
+        counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()), sign)
+        self.input_codes.get(examples.contexts.vocabulary.tolist(), keep=True)
+        outputs = self.output_codes.get(examples.labels.tolist(), keep=True).astype(np.float64)
+        for block, (codes, index) in zip(
+            self._C, site_codes(examples.contexts, self.sites, self.input_codes, np.float64), strict=True
+        ):
+            block += sign * (_counts_by_label(examples, index, len(codes)) @ codes).T @ outputs
+        self._counts = counts
+        if not len(counts.labels):
+            self._C[:] = 0.0  # nothing is stored: what is left is rounding
+
+    def _merge(self, other: Gaussian) -> None:
+        self._C += other._C
+        self._counts = self._counts.plus(other._counts)
+
+    def _observed(self) -> LabelCounts:
+        return self._counts
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        return {"C": self.C}
+
+
+def site_codes(
+    contexts: Contexts, sites: Sites, cache: CodeCache, dtype: type[np.floating[Any]]
+) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
+    """Yield for each site the projected codes of what it holds and, for each context, which of them; -1 for none.
+
+    Shapes
+    ------
+    yielded codes : (distinct values, d_h); yielded index : (m,)
+    """
+    tokens = contexts.vocabulary.tolist()
+    token_codes = None  # shared by all sites of one position
+    for site in sites.positions:
+        if len(site) == 1:
+            if token_codes is None:
+                token_codes = cache.get(tokens).astype(dtype, copy=False)
+            yield token_codes, contexts.ranks[:, site[0]]
+        else:
+            known, index = TupleSet.collect(contexts.ranks[:, list(site)], max(len(tokens), 1))
+            yield cache.get(features_of(tokens, known.rows())).astype(dtype, copy=False), index
+
+
+def encode(
+    contexts: Contexts, sites: Sites, cache: CodeCache, weights: NDArray[np.float64], dtype: type[np.floating[Any]]
+) -> NDArray[Any]:
+    """Return the code of each context, block k weighed by S times the k-th weight; an empty site's block is zero.
+
+    Shapes
+    ------
+    returned : (m, p)
+    """
+    blocks = []
+    for weight, (codes, index) in zip(weights, site_codes(contexts, sites, cache, dtype), strict=True):
+        block = codes[index] if len(codes) else np.zeros((len(index), codes.shape[1]), dtype)
+        block[index < 0] = 0.0
+        blocks.append(block * dtype(weight * len(weights)))
+    return np.concatenate(blocks, axis=1)
+
+
+def _counts_by_label(examples: Examples, index: NDArray[np.int64], n_values: int) -> sparse.csr_array:
+    """Return the counts (label by site value) of one site in a batch."""
+    n_labels = len(examples.labels)
+    keys, counts, held = examples.label_ranks * n_values + index, examples.multiplicity, index >= 0
+    if not held.all():
+        keys, counts = keys[held], counts[held]
+    keys, counts = sum_by_key(keys, counts, n_labels * n_values)
+    first_keys = np.arange(n_labels + 1) * n_values
+    starts = np.searchsorted(keys, first_keys)
+    columns = keys - np.repeat(first_keys[:-1], np.diff(starts))
+    return sparse.csr_array((counts.astype(np.float64), columns, starts), shape=(n_labels, n_values))
+
+
+class _CompiledGaussian:
+    """What the two compiled forms share: the labels and the projected codes they carry."""
+
+    def __init__(self, memory: Gaussian, vocabulary: Vocabulary | None) -> None:
+        self.sites: Sites = memory.sites
+        self.labels = memory.labels
+        self.label_counts = memory.label_counts
+        self.row_width = memory.row_width
+        self.input_codes = CodeCache(memory.codes.projected, memory.codes.d_h)
+        self.input_codes.get(memory.input_codes.features() if vocabulary is None else vocabulary.tolist(), keep=True)
+
+    def _encode(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
+        keys: NDArray[np.float32] = encode(contexts, self.sites, self.input_codes, weights, np.float32)
+        return keys
+
+
+class FusedGaussian(_CompiledGaussian):
+    """Projected codes and the product CZ: one matrix product a query."""
+
+    def __init__(self, memory: Gaussian, vocabulary: Vocabulary | None) -> None:
+        super().__init__(memory, vocabulary)
+        outputs = memory.output_codes.get(self.labels.tolist()).astype(np.float64)
+        self._decoded = (memory.C @ outputs.T).astype(np.float32)
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Return the decoded scores."""
+        return np.asarray(self._encode(contexts, weights) @ self._decoded, np.float32)
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that prediction needs."""
+        return {"projected_codes": self.input_codes.rows, "CZ": self._decoded}
+
+
+class TwoStageGaussian(_CompiledGaussian):
+    """Projected codes, the memory matrix and the output codes: retrieve, then decode."""
+
+    def __init__(self, memory: Gaussian, vocabulary: Vocabulary | None) -> None:
+        super().__init__(memory, vocabulary)
+        self._matrix = memory.C.astype(np.float32)
+        self._decoder = memory.output_codes.get(self.labels.tolist())
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Return the decoded scores."""
+        return np.asarray((self._encode(contexts, weights) @ self._matrix) @ self._decoder.T, np.float32)
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that prediction needs."""
+        return {"projected_codes": self.input_codes.rows, "C": self._matrix, "Z": self._decoder}

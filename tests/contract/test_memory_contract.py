@@ -1,0 +1,239 @@
+"""The algebra that every memory promises, checked on random batches against a second way to the same state."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from hammemo import LayoutError, NotStoredError, SiteKernel
+from hammemo.contexts import Contexts
+from hammemo.tokens import Vocabulary
+from memory_catalogue import KERNELS, MEMORIES, POSITIONS, TOKENS, TUPLES, Entry, batches, examples
+
+if TYPE_CHECKING:
+    from hammemo.kernels import Sites
+    from hammemo.memories import Memory
+
+Batch = list[tuple[list[Any], str, int]]
+
+every_memory = pytest.mark.parametrize("entry", MEMORIES, ids=str)
+every_kernel = pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])
+randomly = settings(max_examples=40, deadline=None)
+
+
+def opened(entry: Entry, sites: Sites, seed: int = 1) -> Memory:
+    memory: Memory = clone(entry.memory)
+    return memory.open(sites, seed)
+
+
+def learnt(entry: Entry, sites: Sites, *parts: Batch) -> Memory:
+    memory = opened(entry, sites)
+    for part in parts:
+        memory.add(examples(part))
+    return memory
+
+
+def assert_same_state(entry: Entry, memory: Memory, expected: Memory) -> None:
+    """Integer states agree to the byte; float states agree to rounding of the largest number ever held."""
+    if entry.integer:
+        assert memory.state_bytes() == expected.state_bytes()
+        return
+    state, expected_state = memory.state(), expected.state()
+    assert state.keys() == expected_state.keys()
+    for name, array in state.items():
+        if array.dtype.kind == "f":
+            np.testing.assert_allclose(array, expected_state[name], rtol=0, atol=1e-11)
+        else:
+            np.testing.assert_array_equal(array, expected_state[name])
+
+
+@every_memory
+@every_kernel
+@given(batch=batches)
+@randomly
+def test_a_batch_is_the_sum_of_its_examples(entry: Entry, sites: Sites, batch: Batch) -> None:
+    assert_same_state(entry, learnt(entry, sites, batch), learnt(entry, sites, *[[row] for row in batch]))
+
+
+@every_memory
+@every_kernel
+@given(kept=batches, taken=batches)
+@randomly
+def test_add_then_remove_equals_never_added(entry: Entry, sites: Sites, kept: Batch, taken: Batch) -> None:
+    memory = learnt(entry, sites, taken, kept)
+    memory.remove(examples(taken))
+    assert_same_state(entry, memory, learnt(entry, sites, kept))
+
+
+@every_memory
+@given(batch=batches)
+@randomly
+def test_removing_everything_leaves_the_empty_state_to_the_byte(entry: Entry, batch: Batch) -> None:
+    memory = learnt(entry, POSITIONS, batch)
+    memory.remove(examples(batch))
+    assert memory.state_bytes() == opened(entry, POSITIONS).state_bytes()
+
+
+@every_memory
+@every_kernel
+@given(parts=st.lists(batches, min_size=1, max_size=5))
+@randomly
+def test_merged_shards_equal_the_joint_fit(entry: Entry, sites: Sites, parts: list[Batch]) -> None:
+    whole = learnt(entry, sites, [row for part in parts for row in part])
+    merged = opened(entry, sites)
+    for part in parts:
+        shard = merged.empty_like()
+        shard.add(examples(part))
+        merged.merge(shard)
+    assert_same_state(entry, merged, whole)
+
+
+@every_memory
+@every_kernel
+@given(batch=batches, random=st.randoms(use_true_random=False))
+@randomly
+def test_order_does_not_matter(entry: Entry, sites: Sites, batch: Batch, random: Any) -> None:
+    shuffled = random.sample(batch, len(batch))
+    cut = random.randrange(len(batch) + 1)
+    parts = [part for part in (shuffled[:cut], shuffled[cut:]) if part]
+    assert_same_state(entry, learnt(entry, sites, *parts), learnt(entry, sites, batch))
+
+
+@every_memory
+@every_kernel
+@given(batch=batches, queries=batches)
+@randomly
+def test_reads_change_nothing(entry: Entry, sites: Sites, batch: Batch, queries: Batch) -> None:
+    memory = learnt(entry, sites, batch)
+    before = memory.state_bytes()
+    contexts = examples(queries).contexts
+    first = memory.scores(contexts, sites.weights)
+    memory.compile().scores(contexts, sites.weights)
+    np.testing.assert_array_equal(memory.scores(contexts, sites.weights), first)
+    assert memory.state_bytes() == before
+
+
+@every_memory
+@given(batch=batches, queries=batches)
+@randomly
+def test_every_compiled_form_gives_the_memory_s_scores(entry: Entry, batch: Batch, queries: Batch) -> None:
+    memory = learnt(entry, POSITIONS, batch)
+    contexts = examples(queries).contexts
+    expected = memory.scores(contexts, POSITIONS.weights)
+    for form in entry.forms:
+        compiled = memory.compile(form)
+        assert compiled.labels == memory.labels
+        np.testing.assert_allclose(compiled.scores(contexts, POSITIONS.weights), expected, rtol=0, atol=2e-4)
+        if entry.integer:
+            np.testing.assert_array_equal(compiled.scores(contexts, POSITIONS.weights), expected)
+
+
+@every_memory
+@given(batch=batches, queries=batches)
+@randomly
+def test_scores_are_linear_in_the_site_weights(entry: Entry, batch: Batch, queries: Batch) -> None:
+    memory = learnt(entry, TUPLES, batch)
+    contexts = examples(queries).contexts
+    by_site = [weight * memory.scores(contexts, one) for weight, one in zip(TUPLES.weights, np.eye(4), strict=True)]
+    np.testing.assert_allclose(memory.scores(contexts, TUPLES.weights), sum(by_site), rtol=0, atol=1e-10)
+
+
+@every_memory
+@every_kernel
+def test_an_unseen_token_is_no_error(entry: Entry, sites: Sites) -> None:
+    memory = learnt(entry, sites, [([0, 1, 2], "yes", 1)])
+    assert memory.scores(Contexts.of([["never", 99, 0.25]]), sites.weights).shape == (1, 1)
+
+
+@every_memory
+def test_too_many_removals_are_refused_and_change_nothing(entry: Entry) -> None:
+    memory = learnt(entry, POSITIONS, [([0, 1, 2], "yes", 2), ([0, 1, 2], "no", 1)])
+    before = memory.state_bytes()
+    with pytest.raises(NotStoredError, match="Nothing was changed"):
+        memory.remove(examples([([0, 1, 2], "no", 1), ([0, 1, 2], "yes", 3)]))
+    assert memory.state_bytes() == before
+
+
+@every_memory
+def test_a_label_without_examples_is_dropped_unless_declared(entry: Entry) -> None:
+    memory = learnt(entry, POSITIONS, [([0, 1, 2], "yes", 1), ([0, 1, 2], "no", 1)])
+    memory.remove(examples([([0, 1, 2], "yes", 1)]))
+    assert list(memory.labels) == ["no"]
+    memory.declare(Vocabulary.of(["maybe"]))
+    assert list(memory.labels) == ["maybe", "no"]
+    assert memory.label_counts.tolist() == [0, 1]
+    scores = memory.scores(Contexts.of([[0, 1, 2]]), POSITIONS.weights)
+    assert scores.shape == (1, 2)
+    assert memory.compile().scores(Contexts.of([[0, 1, 2]]), POSITIONS.weights) == pytest.approx(scores, abs=1e-4)
+    assert b"maybe" in memory.state_bytes()
+
+
+@every_memory
+def test_declared_labels_take_part_in_the_canonical_form(entry: Entry) -> None:
+    first, second = learnt(entry, POSITIONS, [([0, 1, 2], "yes", 1)]), opened(entry, POSITIONS)
+    first.declare(Vocabulary.of(["a"]))
+    second.declare(Vocabulary.of(["a"]))
+    second.add(examples([([0, 1, 2], "yes", 1)]))
+    assert_same_state(entry, first, second)
+
+
+@every_memory
+def test_other_layouts_are_refused_with_the_field_s_name(entry: Entry) -> None:
+    memory = learnt(entry, POSITIONS, [([0, 1, 2], "yes", 1)])
+    before = memory.state_bytes()
+    with pytest.raises(LayoutError, match="sites is"):
+        memory.merge(opened(entry, SiteKernel([0, 1]).resolve(3)))
+    with pytest.raises(LayoutError, match="h is 3 here and 4 there"):
+        memory.merge(opened(entry, SiteKernel([0, 1, 2]).resolve(4)))
+    for other in MEMORIES:
+        if type(other.memory) is not type(entry.memory):
+            with pytest.raises(LayoutError, match="memory is"):
+                memory.merge(opened(other, POSITIONS))
+    assert memory.state_bytes() == before
+    assert memory.fingerprint() == memory.empty_like().fingerprint()
+    assert memory.fingerprint() != opened(entry, TUPLES).fingerprint()
+
+
+@every_memory
+def test_an_unknown_compiled_form_is_refused_with_the_known_ones(entry: Entry) -> None:
+    with pytest.raises(ValueError, match=entry.forms[0]):
+        opened(entry, POSITIONS).compile("nonsense")
+
+
+@every_memory
+def test_the_accounting_counts_every_array(entry: Entry) -> None:
+    memory = learnt(entry, POSITIONS, [([0, 1, 2], "yes", 1), (["a", "b", 0.5], "no", 300)])
+    assert memory.nbytes == sum(array.nbytes for array in memory.state().values()) > 0
+    for form in entry.forms:
+        assert all(array.size for array in memory.compile(form).tensors().values())
+
+
+_OTHER_PROCESS = """
+import hashlib, sys
+sys.path.insert(0, {tests!r})
+from memory_catalogue import MEMORIES, POSITIONS, TOKENS, TUPLES, examples
+for entry in MEMORIES:
+    for sites in (POSITIONS, TUPLES):
+        memory = entry.memory.open(sites, 1)
+        memory.add(examples([([t, TOKENS[-2], TOKENS[0]], "yes", 1) for t in reversed(TOKENS)]))
+        print(hashlib.sha256(memory.state_bytes()).hexdigest())
+"""
+
+
+def test_processes_agree_without_exchanging_a_codebook(request: pytest.FixtureRequest) -> None:
+    here = []
+    for entry in MEMORIES:
+        for sites in (POSITIONS, TUPLES):
+            batch: Batch = [([token, TOKENS[-2], TOKENS[0]], "yes", 1) for token in reversed(TOKENS)]
+            here.append(hashlib.sha256(learnt(entry, sites, batch).state_bytes()).hexdigest())
+    script = _OTHER_PROCESS.format(tests=str(request.config.rootpath / "tests"))
+    there = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert there.stdout.split() == here

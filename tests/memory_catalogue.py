@@ -1,0 +1,57 @@
+"""Every memory that must keep the contract, and random examples to try it on.
+
+A new memory is added to `MEMORIES`; nothing else in the suite changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from hammemo import NO_TOKEN, Exact, Gaussian, PositionalHamming, SiteKernel
+from hammemo.contexts import Examples
+
+if TYPE_CHECKING:
+    from hammemo.kernels import Sites
+    from hammemo.memories import Memory
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A memory, and whether its state is made of integers (equal to the byte) or of floats (equal to rounding)."""
+
+    memory: Memory
+    integer: bool
+    forms: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return repr(self.memory)
+
+
+MEMORIES = [
+    Entry(Exact(), integer=True, forms=("sparse", "dense")),
+    Entry(Gaussian(d=32), integer=False, forms=("fused", "two-stage")),
+    Entry(Gaussian(d=24, d_h=5), integer=False, forms=("fused", "two-stage")),
+    Entry(Gaussian(d=32, tied=True), integer=False, forms=("fused", "two-stage")),
+]
+
+POSITIONS = PositionalHamming().resolve(3)
+TUPLES = SiteKernel([0, 2, (0, 2), (-3, -2, -1)], weights=[1, 2, 3, 4]).resolve(3)
+KERNELS: list[Sites] = [POSITIONS, TUPLES]
+
+TOKENS = [0, 1, 2, 7, 0.5, "a", "b", "ß", NO_TOKEN]
+LABELS = ["no", "yes", "b", "ß"]
+
+rows = st.tuples(st.lists(st.sampled_from(TOKENS), min_size=3, max_size=3), st.sampled_from(LABELS), st.integers(1, 3))
+batches = st.lists(rows, min_size=1, max_size=12)
+
+
+def examples(batch: list[tuple[list[Any], str, int]]) -> Examples:
+    """Return rows (context, label, multiplicity) as examples."""
+    X = np.empty((len(batch), 3), object)
+    for i, (context, _, _) in enumerate(batch):
+        X[i] = context
+    return Examples.of(X, [label for _, label, _ in batch], [count for _, _, count in batch])

@@ -1,0 +1,70 @@
+"""First-class scikit-learn: its own checks on every estimator over every memory, and use inside its tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from hammemo import Exact, Gaussian, MeMoClassifier, MemoryClassifier, PositionalHamming, SiteOneHot
+
+ESTIMATORS = [
+    MemoryClassifier(),
+    MemoryClassifier(memory=Exact(), vote="mean"),
+    MemoryClassifier(memory=Gaussian(d=256)),
+    MemoryClassifier(memory=Gaussian(d=256), vote="mean"),
+    MeMoClassifier(d=256),
+    MeMoClassifier(d=256, tied=True),
+    MeMoClassifier(d=128, d_h=64),
+    SiteOneHot(),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)  # type: ignore[untyped-decorator]
+def test_scikit_learn_s_own_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def task() -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 6, (300, 4))
+    return X.astype(str), np.where(X[:, 3] < 3, "low", "high")
+
+
+def test_cross_validation(task: tuple[Any, Any]) -> None:
+    assert cross_val_score(MemoryClassifier(), *task, cv=3).mean() > 0.9
+
+
+def test_grid_search_over_memories_and_their_nested_parameters(task: tuple[Any, Any]) -> None:
+    over_memories = GridSearchCV(
+        MemoryClassifier(), {"memory": [Exact(), Gaussian(512)], "vote": ["sum", "mean"]}, cv=2
+    )
+    assert over_memories.fit(*task).best_score_ > 0.9
+    nested = GridSearchCV(
+        MemoryClassifier(memory=Gaussian()), {"memory__d": [2, 512], "memory__tied": [False, True]}, cv=2
+    )
+    assert nested.fit(*task).best_params_["memory__d"] == 512
+
+
+def test_pipelines(task: tuple[Any, Any]) -> None:
+    X, y = task
+    upper = FunctionTransformer(np.char.upper)
+    assert make_pipeline(upper, MemoryClassifier()).fit(X, y).score(X, y) > 0.9
+    assert make_pipeline(SiteOneHot(), LinearSVC()).fit(X, y).score(X, y) == 1.0
+    bins = KBinsDiscretizer(encode="ordinal", quantile_method="averaged_inverted_cdf")
+    assert make_pipeline(bins, MemoryClassifier()).fit(X.astype(float), y).score(X.astype(float), y) > 0.9
+
+
+def test_a_sketch_and_its_exact_twin_differ_in_one_parameter(task: tuple[Any, Any]) -> None:
+    sketch = MemoryClassifier(kernel=PositionalHamming(), memory=Gaussian(2048), vote="mean").fit(*task)
+    twin = clone(sketch).set_params(memory=Exact()).fit(*task)
+    assert not hasattr(clone(sketch), "memory_")
+    assert (sketch.predict(task[0]) == twin.predict(task[0])).mean() > 0.9
