@@ -80,10 +80,10 @@ def test_fewer_numbers_are_the_first_of_more() -> None:
 @given(features=feature_lists, data=st.data())
 @randomly
 def test_codes_do_not_depend_on_order_or_batch(features: list[Feature], data: st.DataObject) -> None:
-    codes = GaussianCodes(seed=7, d=16, d_h=4, n_sites=2)
+    codes = GaussianCodes(seed=7, d=15, d_h=4, n_sites=2)  # Philox makes four numbers at a time
     order = data.draw(st.permutations(range(len(features))))
     for family in (codes.inputs, codes.outputs):
-        alone = np.array([family([feature])[0] for feature in features], np.float32).reshape(-1, 16)
+        alone = np.array([family([feature])[0] for feature in features], np.float32).reshape(-1, 15)
         np.testing.assert_array_equal(family(features), alone)
         np.testing.assert_array_equal(family([features[i] for i in order]), alone[order])
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo.hashing import feature_words, key_words
+from hammemo.hashing import feature_words, features_of, key_words
 
 if TYPE_CHECKING:
     from hammemo.hashing import Feature
@@ -84,6 +85,13 @@ def test_look_alike_features_have_different_words() -> None:
         "", (), ("",), ("", ""), 0, (0,), 0.5, (0.5,), "0.5", ("0.5",), 0x3FE0000000000000, (0x3FE0000000000000,),
     ]  # fmt: skip
     assert len({feature_words(feature) for feature in alike}) == len(alike)
+
+
+def test_rows_of_ranks_name_tokens_or_tuples_of_them() -> None:
+    held: list[Token] = [3, 0.5, "a"]
+    assert features_of(held, np.array([[2], [0]])) == ["a", 3]
+    assert features_of(held, np.array([[2, 0], [1, 1]])) == [("a", 3), (0.5, 0.5)]
+    assert features_of(held, np.empty((0, 2), np.int64)) == []
 
 
 def test_keys_depend_on_every_part_and_on_where_parts_end() -> None:

@@ -248,7 +248,7 @@ def test_unseen_tokens_and_unseen_tuples_give_empty_blocks() -> None:
 
 def test_feature_names_tell_positions_and_tokens() -> None:
     encoder = SiteOneHot(SiteKernel([-1, (0, 1)])).fit([["b", 3], ["a", 0.5]])
-    assert encoder.get_feature_names_out().tolist() == ["1=3", "1=0.5", "0=a,1=0.5", "0=b,1=3"]
+    assert encoder.get_feature_names_out().tolist() == ["1=3", "1=0.5", "0='a',1=0.5", "0='b',1=3"]
     assert encoder.get_feature_names_out().dtype == object
 
 

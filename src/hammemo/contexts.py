@@ -19,7 +19,7 @@ from hammemo.arrays import object_array
 from hammemo.tokens import NO_TOKEN, Vocabulary, as_token, check_token_dtype, factorize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -98,11 +98,14 @@ class Examples:
     multiplicity: NDArray[np.int64]
 
     @classmethod
-    def of(cls, X: Any, y: ArrayLike, multiplicity: ArrayLike | None = None) -> Examples:
+    def of(cls, X: Any, y: Any, multiplicity: ArrayLike | None = None) -> Examples:
         """Return the examples of contexts X, labels y and, if given, non-negative whole multiplicities."""
         array, targets = token_array(X), token_array(y)
-        if targets.ndim != 1 or len(targets) != len(array):
-            raise ValueError(f"X has {len(array)} contexts, so y needs that many labels; it has shape {targets.shape}.")
+        if array.ndim != 2 or targets.shape != array.shape[:1]:
+            raise ValueError(
+                f"X is a table of contexts and y has one label for each; their shapes are {array.shape} and "
+                f"{targets.shape}."
+            )
         counts = whole_multiplicity(multiplicity, len(array))
         if not counts.all():
             array, targets, counts = array[counts > 0], targets[counts > 0], counts[counts > 0]
@@ -171,7 +174,7 @@ def _frame_array(frame: Any) -> NDArray[Any]:
 
 
 def windows(
-    docs: Iterable[Sequence[Any]],
+    docs: Iterable[Any],
     h: int,
     short: Literal["drop", "pad"] = "drop",
     pad: Any = None,

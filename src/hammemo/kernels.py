@@ -23,7 +23,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.contexts import Contexts, validated_contexts
+from hammemo.contexts import Contexts, token_array, validated_contexts
 from hammemo.tokens import NO_TOKEN, as_token
 from hammemo.tuples import TupleSet
 
@@ -107,7 +107,8 @@ class SiteKernel(BaseEstimator):
         ------
         X : (m, h); Y : (k, h); returned : (m, k)
         """
-        Y = X if Y is None else Y
+        X = token_array(X)  # as arrays: two frames may name their columns differently
+        Y = X if Y is None else token_array(Y)
         encoder = SiteOneHot(self, normalize=False).fit(Y)
         weights = np.repeat(encoder.sites_.weights, [len(tuples) for tuples in encoder.tuples_])
         products = encoder.transform(X) @ sparse.diags_array(weights) @ encoder.transform(Y).T
@@ -193,7 +194,7 @@ class SiteOneHot(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         tokens = list(self.vocabulary_)
         names = [
-            ",".join(f"{r}={tokens[rank]}" for r, rank in zip(site, row, strict=True))
+            ",".join(f"{r}={tokens[rank]!r}" for r, rank in zip(site, row, strict=True))
             for site, tuples in zip(self.sites_.positions, self.tuples_, strict=True)
             for row in tuples.rows()
         ]

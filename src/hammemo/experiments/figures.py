@@ -1,0 +1,97 @@
+"""The figures of the experiments, as PNG and SVG. They need the ``plot`` extra.
+
+Colours are Okabe and Ito's, which people with any colour vision tell apart; markers and line styles repeat what the
+colours say.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+_STYLES = {4: (BLUE, "o", "-"), 8: (ORANGE, "s", "--"), 16: (GREEN, "^", "-.")}
+_LABEL_STYLES = {"original": (ORANGE, "s", "--"), "merged": (PURPLE, "D", ":")}
+
+
+def require_matplotlib() -> None:
+    """Say what to install where Matplotlib is missing, before any work is done."""
+    if find_spec("matplotlib") is None:
+        raise SystemExit("Figures need Matplotlib: pip install 'hammemo[plot]'")
+
+
+def synthetic_figure(results: dict[str, Any], folder: Path) -> None:
+    """Draw the three panels of the synthetic validation."""
+    figure, (left, centre, right) = _panels(3)
+    for h in sorted({row["h"] for row in results["context_error"]}):
+        rows = [row for row in results["context_error"] if row["h"] == h]
+        _band(left, rows, _STYLES[h], f"h = {h}")
+    left.set(title="Context sketch", ylabel="max |G - S| / M_max", yscale="log")
+    for name, style in _LABEL_STYLES.items():
+        rows = [row for row in results["output_error"] if row["labels"] == name]
+        _band(centre, rows, style, f"{name} labels")
+    centre.set(title="Output decoding of exact scores", ylabel="max |decoded - S|", yscale="log")
+    for name, h, style, text in _agreement_curves(results):
+        rows = [row for row in results["agreement"] if row["labels"] == name and row["h"] == h]
+        _intervals(right, rows, style, text)
+    right.set(title="Recovery by the complete model", ylabel="agreement with the ideal winner", ylim=(-0.03, 1.03))
+    dimensions = sorted({row["d"] for row in results["agreement"]})
+    for axes in (left, centre, right):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(dimensions, [str(d) for d in dimensions])
+        axes.set_xlabel("d")
+        axes.grid(visible=True, which="major", alpha=0.3)
+        axes.legend(frameon=False, fontsize=8)
+    _save(figure, folder / "synthetic")
+
+
+def _agreement_curves(results: dict[str, Any]) -> list[tuple[str, int, tuple[str, str, str], str]]:
+    lengths = sorted({row["h"] for row in results["agreement"]})
+    curves = [("original", h, _STYLES[h], f"h = {h}") for h in lengths]
+    merged = sorted({row["h"] for row in results["agreement"] if row["labels"] == "merged"})
+    return curves + [("merged", h, _LABEL_STYLES["merged"], f"h = {h}, merged labels") for h in merged]
+
+
+def _panels(number: int) -> tuple[Figure, Any]:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    mpl.rcParams["svg.hashsalt"] = "hammemo"  # the same figure gives the same file
+    figure = Figure(figsize=(4.2 * number, 3.6), layout="constrained")
+    return figure, figure.subplots(1, number)
+
+
+def _band(axes: Axes, rows: list[dict[str, Any]], style: tuple[str, str, str], text: str) -> None:
+    colour, marker, line = style
+    d = [row["d"] for row in rows]
+    axes.plot(d, [row["median"] for row in rows], color=colour, marker=marker, linestyle=line, markersize=4, label=text)
+    axes.fill_between(d, [row["p10"] for row in rows], [row["p90"] for row in rows], color=colour, alpha=0.15, lw=0)
+
+
+def _intervals(axes: Axes, rows: list[dict[str, Any]], style: tuple[str, str, str], text: str) -> None:
+    colour, marker, line = style
+    values = [row["agreement"] for row in rows]
+    low = [row["agreement"] - row["wilson_95%"][0] for row in rows]
+    high = [row["wilson_95%"][1] - row["agreement"] for row in rows]
+    axes.errorbar(
+        [row["d"] for row in rows],
+        values,
+        yerr=[[max(x, 0.0) for x in low], [max(x, 0.0) for x in high]],
+        color=colour,
+        marker=marker,
+        linestyle=line,
+        markersize=4,
+        capsize=2,
+        label=text,
+    )
+
+
+def _save(figure: Figure, path: Path) -> None:
+    figure.savefig(path.with_suffix(".png"), dpi=160)
+    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})

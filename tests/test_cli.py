@@ -1,0 +1,92 @@
+"""The command-line tool as its users meet it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+import hammemo
+from hammemo import cli
+from hammemo.cli.app import app, progress_bar
+from hammemo.experiments import bounds, figures, synthetic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def small_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = synthetic.Settings(seed=3, realisations=3, dimensions=(128, 512), context_lengths=(8,))
+    monkeypatch.setattr(synthetic.Settings, "quick", classmethod(lambda cls, seed: tiny))
+    monkeypatch.setattr(bounds, "QUICK_DRAWS", 3)
+
+
+def test_help_and_version() -> None:
+    assert "reproduce" in runner.invoke(app, ["--help"]).output
+    assert runner.invoke(app, ["--version"]).output.strip() == hammemo.__version__
+    completed = subprocess.run(
+        [sys.executable, "-m", "hammemo", "--version"], capture_output=True, text=True, check=True
+    )
+    assert completed.stdout.strip() == hammemo.__version__
+
+
+def test_wrong_usage_exits_with_two() -> None:
+    assert runner.invoke(app, ["reproduce", "synthetic"]).exit_code == 2
+    assert runner.invoke(app, ["reproduce", "nonsense"]).exit_code == 2
+
+
+def test_synthetic_writes_the_same_results_twice(tmp_path: Path) -> None:
+    outputs = []
+    for name in ("first", "second"):
+        result = runner.invoke(app, ["reproduce", "synthetic", "--quick", "--jobs", "1", "--out", str(tmp_path / name)])
+        assert result.exit_code == 0, result.output
+        assert "merging doubles the output error" in result.stdout
+        outputs.append(tmp_path / name)
+    for file in ("results.json", "results.csv", "synthetic.svg"):
+        assert (outputs[0] / file).read_bytes() == (outputs[1] / file).read_bytes()
+    manifest = json.loads((outputs[0] / "manifest.json").read_text())
+    assert manifest["settings"]["seed"] == 3
+    assert manifest["packages"]["hammemo"] == hammemo.__version__
+    header, *rows = (outputs[0] / "results.csv").read_text().splitlines()
+    assert header.startswith("table,h,d,")
+    assert len(rows) == 2 + 4 + 4
+
+
+def test_claims_as_json_and_as_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["reproduce", "synthetic", "--quick", "--jobs", "1", "--out", str(tmp_path), "--json", "--check"]
+    claims = [synthetic.Claim("nothing is wrong", holds=False, figures="0")]
+    monkeypatch.setattr(synthetic, "claims", lambda results: claims)
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == 1
+    assert json.loads(result.stdout) == [{"text": "nothing is wrong", "holds": False, "figures": "0"}]
+
+
+def test_bounds_prints_its_table(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["reproduce", "bounds", "--quick", "--jobs", "1", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "| output | Theorem 3 |" in result.stdout
+    assert (tmp_path / "bounds.md").read_text() in result.stdout
+    assert len(json.loads((tmp_path / "results.json").read_text())["bounds"]) == 21
+
+
+def test_a_missing_extra_is_one_sentence_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match=r"pip install 'hammemo\[plot\]'"):
+        figures.require_matplotlib()
+    monkeypatch.setitem(sys.modules, "typer", None)
+    monkeypatch.delitem(sys.modules, "hammemo.cli.app")
+    with pytest.raises(SystemExit, match=r"pip install 'hammemo\[cli\]'"):
+        cli.main()
+
+
+def test_progress_is_quiet_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bar("Working") as on_progress:
+        on_progress(1, 2)
+    assert capsys.readouterr() == ("", "")
