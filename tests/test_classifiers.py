@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import Exact, Gaussian, MeMoClassifier, MemoryClassifier, SiteKernel, windows
-from hammemo.classifiers import top_columns
+from hammemo.labels import top_columns
 from hammemo.votes import Mean, Sum
 
 X = np.array([["a", "b"], ["a", "c"], ["d", "c"], ["d", "e"]])

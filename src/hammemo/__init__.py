@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 
+from hammemo.baselines import HammingNeighbors, SuffixBackoff
 from hammemo.classifiers import MeMoClassifier, MemoryClassifier, Predictor
 from hammemo.contexts import windows
 from hammemo.kernels import PositionalHamming, SiteKernel, SiteOneHot
@@ -14,6 +15,7 @@ __all__ = [
     "NO_TOKEN",
     "Exact",
     "Gaussian",
+    "HammingNeighbors",
     "LayoutError",
     "MeMoClassifier",
     "MemoryClassifier",
@@ -22,5 +24,6 @@ __all__ = [
     "Predictor",
     "SiteKernel",
     "SiteOneHot",
+    "SuffixBackoff",
     "windows",
 ]

@@ -6,17 +6,16 @@ nothing with what is stored ties all labels at zero, so it too gets the first on
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import assert_all_finite, check_random_state, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.contexts import Contexts, Examples, validated_array, validated_contexts
 from hammemo.kernels import PositionalHamming, SiteKernel
+from hammemo.labels import classes_array, label_array, top_columns
 from hammemo.memories import Exact, Gaussian, Memory
 from hammemo.tokens import Vocabulary
 from hammemo.votes import resolve_vote
@@ -185,18 +184,18 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
 
     def _learn(self: Self, X: Any, y: Any, sample_weight: Any, classes: Any, *, reset: bool) -> Self:
         array = validated_array(self, X, reset=reset, y=y)
-        targets = _label_array(y)
+        targets = label_array(y)
         if reset:
             self._start(array.shape[1])
         dtype = self._label_dtype(targets, reset=reset)
         if classes is not None:
-            declared = _label_array(classes)
+            declared = label_array(classes)
             dtype = np.result_type(dtype, declared.dtype)
             self.memory_.declare(Vocabulary.of(declared))
         self.memory_.add(Examples.of(array, targets, sample_weight))
         if not len(self.memory_.labels):
             raise ValueError("There is nothing to learn: every sample_weight is zero and no class was declared.")
-        self.classes_ = np.array(list(self.memory_.labels), dtype=dtype if dtype.kind != "U" else str)
+        self.classes_ = classes_array(self.memory_.labels, dtype)
         return self
 
     def _label_dtype(self, targets: NDArray[Any], *, reset: bool) -> np.dtype[Any]:
@@ -322,43 +321,9 @@ def winners(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -> NDA
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
-def top_columns(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
-    """Return the columns of the k highest scores of each row, best first, equals in column order.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hammemo.classifiers import top_columns
-    >>> top_columns(np.array([[1, 3, 2, 3, 2]]), 3)
-    array([[1, 3, 2]])
-    """
-    if not isinstance(k, (int, np.integer)) or k < 1:
-        raise ValueError(f"k={k!r}: ask for at least one label.")
-    m, n_labels = scores.shape
-    if k >= n_labels:
-        return np.argsort(-scores, axis=1, kind="stable")
-    threshold = np.partition(scores, n_labels - k, axis=1)[:, n_labels - k, None]
-    above, equal = scores > threshold, scores == threshold
-    room = k - above.sum(axis=1, keepdims=True)
-    columns = np.nonzero(above | (equal & (np.cumsum(equal, axis=1) <= room)))[1].reshape(m, k)
-    order = np.argsort(-np.take_along_axis(scores, columns, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(columns, order, axis=1)
-
-
 def _batches(reader: Reader, contexts: Contexts) -> Iterable[Contexts]:
     step = max(1, _CHUNK_NUMBERS // max(reader.row_width, 1))
     return (contexts[start : start + step] for start in range(0, len(contexts), step))
-
-
-def _label_array(y: Any) -> NDArray[Any]:
-    labels: NDArray[Any] = column_or_1d(y, warn=True)
-    if labels.dtype.kind == "f":
-        assert_all_finite(labels, input_name="y")
-    with warnings.catch_warnings():
-        # Nearly as many labels as examples is usual here: a small batch of next tokens.
-        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
-        check_classification_targets(labels)
-    return labels
 
 
 def _seed(random_state: Any) -> int:

@@ -12,7 +12,7 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -33,7 +33,9 @@ app = typer.Typer(
     help="One-pass, editable, mergeable classification of categorical sequences.",
 )
 reproduce = typer.Typer(no_args_is_help=True, help="Regenerate the paper's experiments: tables, figures, numbers.")
+bench = typer.Typer(no_args_is_help=True, help="Measure speed, side by side in one run.")
 app.add_typer(reproduce, name="reproduce")
+app.add_typer(bench, name="bench")
 
 
 def _print_version(wanted: bool) -> None:
@@ -122,6 +124,93 @@ def bounds(
     typer.echo(experiment.markdown(rows))
 
 
+@reproduce.command()
+def wikitext(
+    out: Annotated[Path, typer.Option(help="Folder for reproduction.md, results.json, results.csv and the figure.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder with wiki.train.tokens, .valid and .test.", show_default="the Hugging Face hub"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller sample, two draws, h = 8: two minutes.")] = False,
+    draws: Annotated[int, typer.Option(min=2, help="Draws of positions.")] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of draws and codes.")] = 20270,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.", show_default="all cores")] = os.cpu_count() or 1,
+) -> None:
+    """Evaluate MeMo and its baselines on WikiText-2: table, three panels, inference, whole vocabulary."""
+    from hammemo.experiments import throughput, vocabulary
+    from hammemo.experiments import wikitext as experiment
+    from hammemo.experiments.figures import require_matplotlib, wikitext_figure
+    from hammemo.experiments.records import write_records
+    from hammemo.experiments.report import reproduction
+
+    require_matplotlib()
+    out.mkdir(parents=True, exist_ok=True)
+    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, draws)
+    started = time.perf_counter()
+    try:
+        task = experiment.build_task(experiment.read_hub() if data is None else experiment.read_folder(data))
+    except FileNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="--data") from error
+    with progress_bar("Evaluating draws") as on_progress:
+        results = experiment.summary(task, settings, experiment.run(task, settings, jobs, on_progress))
+    sample = experiment.draw_sample(task, settings, 0)
+    results["suffix_variants"] = experiment.suffix_variants(sample)
+    protocol = throughput.Protocol(timed=10, repeats=1) if quick else throughput.Protocol()
+    n_tokens, queries = len(task.vocabulary), sample.contexts["test"]
+    svm = next(outcome["svm"] for outcome in results["draws"] if outcome["h"] == 8)
+    methods = throughput.paper_methods(*sample.split("train", 8), n_tokens, svm)
+    results["inference"] = throughput.inference_table(methods, queries[:, -8:], "cpu", protocol)
+    splits = {h: sample.split("train", h) for h in settings.context_lengths}
+    results["throughput"] = throughput.throughput_panel(splits, queries, n_tokens, settings.dimensions, protocol)
+    small: dict[str, Any] = {"dimensions": (256,), "n_train": 50_000, "n_test": 500} if quick else {}
+    with progress_bar("Whole vocabulary") as on_progress:
+        results["full_vocabulary"] = vocabulary.run(task, seed=seed, on_progress=on_progress, **small)
+    tables = {name: results[name] for name in ("table", "inference", "throughput", "full_vocabulary")}
+    write_records(out, results, tables, seconds=time.perf_counter() - started)
+    wikitext_figure(results, out)
+    page = reproduction(results)
+    (out / "reproduction.md").write_text(page, encoding="utf-8")
+    typer.echo(page)
+
+
+@bench.command()
+def inference(
+    device: Annotated[str, typer.Option(help="cpu (NumPy), torch-cpu or cuda.")] = "cpu",
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with WikiText-2.", show_default="tokens drawn from a Zipf law")
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Threads on the processor.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+) -> None:
+    """Time the paper's methods at h = 8: state, one query, batches of 256 and 1024 (median of three repeats)."""
+    from hammemo.experiments import throughput
+    from hammemo.experiments import wikitext as experiment
+
+    if device not in throughput.DEVICES:
+        raise typer.BadParameter(f"use one of {', '.join(throughput.DEVICES)}", param_hint="--device")
+    if data is None:
+        X, y = throughput.zipf_sample()
+        queries, n_tokens = X[:5000], 33_278
+    else:
+        task = experiment.build_task(experiment.read_folder(data))
+        sample = experiment.draw_sample(task, experiment.Settings(), 0)
+        (X, y), queries, n_tokens = sample.split("train", 8), sample.split("test", 8)[0], len(task.vocabulary)
+    methods = throughput.paper_methods(X, y, n_tokens, {"alpha": 1e-5, "average": True})
+    rows = throughput.inference_table(methods, queries, device, throughput.Protocol(threads=threads))
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    table = Table("method", "state (MiB)", "B = 1 (µs)", "B = 256 (Mq/s)", "B = 1024 (Mq/s)")
+    for row in rows:
+        name, *figures = row.values()
+        table.add_row(name, *(f"{figure:.2f}" for figure in figures))
+    _console().print(table)
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else 160)
+
+
 def _report_claims(claims: list[Claim], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([vars(claim) for claim in claims], indent=2))
@@ -129,4 +218,4 @@ def _report_claims(claims: list[Claim], *, as_json: bool) -> None:
     table = Table("claim", "figures", "holds")
     for claim in claims:
         table.add_row(claim.text, claim.figures, "yes" if claim.holds else "[bold red]no[/]")
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    _console().print(table)

@@ -51,6 +51,64 @@ def synthetic_figure(results: dict[str, Any], folder: Path) -> None:
     _save(figure, folder / "synthetic")
 
 
+def wikitext_figure(results: dict[str, Any], folder: Path) -> None:
+    """Draw the three panels of the real-data evaluation."""
+    figure, (left, centre, right) = _panels(3)
+    lengths = sorted({row["h"] for row in results["table"]})
+    _accuracy_bars(left, results["table"], lengths)
+    for h in lengths:
+        rows = [row for row in results["table"] if row["h"] == h and row["method"].startswith("MeMo")]
+        d = [int(row["method"].rpartition("= ")[2]) for row in rows]
+        colour, marker, line = _STYLES[h]
+        mean, sd = [row["agreement"] for row in rows], [row["agreement_codebook_sd"] for row in rows]
+        centre.plot(d, mean, color=colour, marker=marker, linestyle=line, markersize=4, label=f"h = {h}")
+        low, high = ([m + sign * s for m, s in zip(mean, sd, strict=True)] for sign in (-1, 1))
+        centre.fill_between(d, low, high, color=colour, alpha=0.15, lw=0)
+        panel = [row for row in results["throughput"] if row["h"] == h]
+        speed = [row["mega_queries"] for row in panel]
+        style = {"color": colour, "marker": marker, "linestyle": line, "markersize": 4, "label": f"h = {h}"}
+        right.plot([row["d"] for row in panel], speed, **style)
+    centre.set(title="MeMo's agreement with the exact classifier", ylabel="agreement (%)")
+    right.set(title="MeMo on one core, batches of 512", ylabel="million queries a second", yscale="log")
+    dimensions = sorted({row["d"] for row in results["throughput"]})
+    for axes in (centre, right):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(dimensions, [str(d) for d in dimensions])
+        axes.set_xlabel("d")
+        axes.grid(visible=True, which="major", alpha=0.3)
+        axes.legend(frameon=False, fontsize=8)
+    _save(figure, folder / "wikitext")
+
+
+def _accuracy_bars(axes: Axes, table: list[dict[str, Any]], lengths: list[int]) -> None:
+    """Draw top-1 of the five baselines and of the best MeMo dimension, a group of bars for each h."""
+    shades = ["#000000", "#999999", ORANGE, BLUE, PURPLE, GREEN]
+    baselines = list(dict.fromkeys(row["method"] for row in table if not row["method"].startswith("MeMo")))
+    width = 0.8 / (len(baselines) + 1)
+    for i, name in enumerate([*baselines, "best MeMo"]):
+        rows = [_best_row(table, name, h) for h in lengths]
+        places = [j + (i - len(baselines) / 2) * width for j in range(len(lengths))]
+        axes.bar(
+            places,
+            [row["top1"] for row in rows],
+            width,
+            yerr=[row["top1_sd"] for row in rows],
+            color=shades[i],
+            label=name,
+            error_kw={"lw": 0.8},
+        )
+    axes.set_xticks(range(len(lengths)), [f"h = {h}" for h in lengths])
+    axes.set(title="Top-1 accuracy", ylabel="percent", ylim=(0, 52))
+    axes.legend(frameon=False, fontsize=7, ncols=2, loc="upper center")
+    axes.grid(visible=True, axis="y", alpha=0.3)
+
+
+def _best_row(table: list[dict[str, Any]], name: str, h: int) -> dict[str, Any]:
+    if name == "best MeMo":
+        return max((r for r in table if r["h"] == h and r["method"].startswith("MeMo")), key=lambda r: float(r["top1"]))
+    return next(row for row in table if row["h"] == h and row["method"] == name)
+
+
 def _agreement_curves(results: dict[str, Any]) -> list[tuple[str, int, tuple[str, str, str], str]]:
     lengths = sorted({row["h"] for row in results["agreement"]})
     curves = [("original", h, _STYLES[h], f"h = {h}") for h in lengths]
