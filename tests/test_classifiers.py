@@ -95,10 +95,34 @@ def test_declared_classes_are_candidates_before_they_have_examples() -> None:
     ]
 
 
+def test_what_is_refused_changes_nothing() -> None:
+    clf = MemoryClassifier()
+    with pytest.raises(ValueError, match="NaN"):
+        clf.partial_fit([[1.0, float("nan")]], ["a"], classes=["a", "b"])
+    assert not hasattr(clf, "memory_")
+    clf.fit([[1, 2]], ["a"])
+    before = clf.memory_.state_bytes()
+    for refused in (clf.partial_fit, clf.fit):
+        with pytest.raises(ValueError, match="NaN"):
+            refused([[1.0, float("nan")]], ["b"])
+    assert clf.memory_.state_bytes() == before
+    assert clf.classes_.tolist() == ["a"]
+
+
+def test_partial_fit_with_nothing_to_add_keeps_the_model() -> None:
+    clf = MemoryClassifier().fit(X, y)
+    before = clf.memory_.state_bytes()
+    assert clf.partial_fit(X, y, sample_weight=np.zeros(4)).memory_.state_bytes() == before
+
+
 def test_labels_of_another_kind_are_refused_with_the_way_out() -> None:
     clf = MemoryClassifier().partial_fit([[1, 2]], ["a"])
+    before = clf.memory_.state_bytes()
     with pytest.raises(ValueError, match=r"Convert all labels with str\(\)"):
         clf.partial_fit([[1, 2]], [3])
+    with pytest.raises(ValueError, match="numbers like 3, others strings like 'a'"):
+        clf.partial_fit([[1, 2]], ["b"], classes=[3])
+    assert clf.memory_.state_bytes() == before
 
 
 @every_memory

@@ -110,6 +110,8 @@ def test_many_small_batches_keep_a_short_stack(sites: Sites) -> None:
         memory.add(Examples.of(X[start : start + 5], y[start : start + 5]))
         assert len(memory._stack) <= 12
     whole.add(Examples.of(X, y))
+    assert memory.label_counts.tolist() == whole.label_counts.tolist()
+    assert len(memory._stack) > 1  # asking for the labels has not added up the stack
     assert memory.state_bytes() == whole.state_bytes()
 
 

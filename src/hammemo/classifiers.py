@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.contexts import Contexts, Examples, validated_array, validated_contexts
 from hammemo.kernels import PositionalHamming, SiteKernel
-from hammemo.labels import classes_array, label_array, top_columns
+from hammemo.labels import classes_array, common_label_dtype, label_array, top_columns
 from hammemo.memories import Exact, Gaussian, Memory
 from hammemo.tokens import Vocabulary
 from hammemo.votes import resolve_vote
@@ -72,6 +72,8 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
     >>> clf.partial_fit([["and", "the"]], ["dog"], sample_weight=[5]).predict([["and", "the"]]).tolist()
     ['dog']
     """
+
+    classes_: NDArray[Any]
 
     def __init__(
         self,
@@ -180,33 +182,22 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         self.vote_ = clone(resolve_vote(self.vote))
         self.sites_ = self.kernel_.resolve(h)
         self.memory_ = self._make_memory().open(self.sites_, _seed(self.random_state))
-        self.classes_ = np.empty(0, np.int64)
 
     def _learn(self: Self, X: Any, y: Any, sample_weight: Any, classes: Any, *, reset: bool) -> Self:
+        """Check everything first, so that what is refused changes nothing, then learn."""
         array = validated_array(self, X, reset=reset, y=y)
         targets = label_array(y)
+        declared = targets[:0] if classes is None else label_array(classes)
+        dtype = common_label_dtype(targets, declared, *([] if reset else [self.classes_]))
+        examples = Examples.of(array, targets, sample_weight)
+        if reset and not len(examples) and not len(declared):
+            raise ValueError("There is nothing to learn: every sample_weight is zero and no class was declared.")
         if reset:
             self._start(array.shape[1])
-        dtype = self._label_dtype(targets, reset=reset)
-        if classes is not None:
-            declared = label_array(classes)
-            dtype = np.result_type(dtype, declared.dtype)
-            self.memory_.declare(Vocabulary.of(declared))
-        self.memory_.add(Examples.of(array, targets, sample_weight))
-        if not len(self.memory_.labels):
-            raise ValueError("There is nothing to learn: every sample_weight is zero and no class was declared.")
+        self.memory_.declare(Vocabulary.of(declared))
+        self.memory_.add(examples)
         self.classes_ = classes_array(self.memory_.labels, dtype)
         return self
-
-    def _label_dtype(self, targets: NDArray[Any], *, reset: bool) -> np.dtype[Any]:
-        if reset or not len(self.classes_):
-            return targets.dtype
-        if (targets.dtype.kind in "OUT") != (self.classes_.dtype.kind in "OUT"):
-            raise ValueError(
-                f"Labels so far are like {self.classes_[0]!r}, now they are like {targets[0]!r}: "
-                "scikit-learn cannot mix numbers and strings. Convert all labels with str()."
-            )
-        return np.result_type(self.classes_.dtype, targets.dtype)
 
     def _queries(self, X: Any) -> Contexts:
         check_is_fitted(self)

@@ -27,6 +27,18 @@ def label_array(y: Any) -> NDArray[Any]:
     return labels
 
 
+def common_label_dtype(*parts: NDArray[Any]) -> np.dtype[Any]:
+    """Return the type that holds the labels of all parts, or refuse to mix numbers and strings."""
+    filled = [part for part in parts if len(part)]
+    kinds = {part.dtype.kind in "OUT": part[:1].tolist()[0] for part in filled}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"Some labels are numbers like {kinds[False]!r}, others strings like {kinds[True]!r}: scikit-learn "
+            "cannot mix them. Convert all labels with str()."
+        )
+    return np.result_type(*(part.dtype for part in filled))
+
+
 def classes_array(labels: Vocabulary, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return labels in sorted order, in the type that they came in."""
     return np.array(labels.tolist(), dtype=str if dtype.kind == "U" else dtype)  # str: as wide as the longest

@@ -45,6 +45,7 @@ class Exact(Memory):
     """
 
     _stack: list[CountTable]
+    _label_counts: LabelCounts
     _reader: SparseCounts | None
 
     def table(self) -> CountTable:
@@ -58,8 +59,8 @@ class Exact(Memory):
 
     def remove(self, examples: Examples) -> None:
         """Take examples back, or raise `NotStoredError` where a count would become negative."""
-        self._stack = [self.table().plus(CountTable.of(examples, self.sites), sign=-1)]
-        self._reader = None
+        remaining = self.table().plus(CountTable.of(examples, self.sites), sign=-1)
+        self._stack, self._label_counts, self._reader = [remaining], remaining.label_counts, None
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the counts."""
@@ -87,19 +88,21 @@ class Exact(Memory):
 
     def _open(self) -> None:
         self._stack = [CountTable.empty(self.sites)]
+        self._label_counts = LabelCounts()
         self._reader = None
 
     def _append(self, table: CountTable) -> None:
         stack = [*self._stack, table]
         while len(stack) > 1 and len(stack[-2].entry_counts) <= 2 * len(stack[-1].entry_counts):
             stack[-2:] = [stack[-2].plus(stack[-1])]
+        self._label_counts = self._label_counts.plus(table.label_counts)
         self._stack, self._reader = stack, None
 
     def _merge(self, other: Exact) -> None:
         self._append(other.table())
 
     def _observed(self) -> LabelCounts:
-        return self.table().label_counts
+        return self._label_counts  # kept beside the stack, so that asking for labels does not add it up
 
     def _state(self) -> dict[str, NDArray[Any]]:
         table = self.table()
