@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hypothesis import strategies as st
+from sklearn.base import clone
 
-from hammemo import NO_TOKEN, Exact, Gaussian, PositionalHamming, SiteKernel
+from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, PositionalHamming, SiteKernel
 from hammemo.contexts import Examples
 
 if TYPE_CHECKING:
@@ -30,9 +31,20 @@ class Entry:
     def __str__(self) -> str:
         return repr(self.memory)
 
+    def opened(self, sites: Sites, seed: int = 1) -> Memory:
+        """Return a copy with nothing stored, its layout settled, so that any two of them can be compared."""
+        memory: Memory = clone(self.memory)
+        memory.open(sites, seed)
+        if isinstance(memory, Hashed) and memory.reserved:
+            memory.reserve(examples([([0, "a", "ß"], "yes", 2), ([0, 1, 2], "no", 1)]))
+        return memory
+
 
 MEMORIES = [
     Entry(Exact(), integer=True, forms=("sparse", "dense")),
+    Entry(Hashed(buckets=3, reserved=0), integer=True, forms=("table",)),
+    Entry(Hashed(buckets=4, reserved=2), integer=True, forms=("table",)),
+    Entry(Hashed(buckets=5, reserved=1, key=b"sixteen bytes or more"), integer=True, forms=("table",)),
     Entry(Gaussian(d=32), integer=False, forms=("fused", "two-stage")),
     Entry(Gaussian(d=24, d_h=5), integer=False, forms=("fused", "two-stage")),
     Entry(Gaussian(d=32, tied=True), integer=False, forms=("fused", "two-stage")),

@@ -10,14 +10,15 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
 
-from hammemo import Exact, Gaussian, MeMoClassifier, MemoryClassifier, SiteKernel, windows
+from hammemo import Exact, Gaussian, Hashed, MeMoClassifier, MemoryClassifier, NotStoredError, SiteKernel, windows
 from hammemo.labels import top_columns
 from hammemo.votes import Mean, Sum
 
 X = np.array([["a", "b"], ["a", "c"], ["d", "c"], ["d", "e"]])
 y = np.array(["no", "no", "yes", "maybe"])
-MEMORIES = [Exact(), Gaussian(d=512)]
+MEMORIES = [Exact(), Hashed(buckets=64, reserved=0), Gaussian(d=512)]
 every_memory = pytest.mark.parametrize("memory", MEMORIES, ids=repr)
 
 
@@ -93,6 +94,55 @@ def test_declared_classes_are_candidates_before_they_have_examples() -> None:
     assert MemoryClassifier(vote="mean").partial_fit([[1]], [3], classes=[1, 3]).class_scores([[1]]).tolist() == [
         [0, 1]
     ]
+
+
+@every_memory
+def test_forget_is_the_inverse_of_partial_fit_labels_included(memory: Any) -> None:
+    clf = MemoryClassifier(memory=memory).fit(X, y)
+    clf.forget(X[2:], y[2:])
+    rest = MemoryClassifier(memory=memory).fit(X[:2], y[:2])
+    assert clf.classes_.tolist() == rest.classes_.tolist() == ["no"]
+    np.testing.assert_allclose(clf.class_scores(X), rest.class_scores(X), atol=1e-12)
+    assert clf.predict(X).tolist() == clf.compile().predict(X).tolist() == ["no"] * 4
+    with pytest.raises(NotStoredError):
+        clf.forget(X[2:], y[2:])
+    clf.partial_fit(X[2:], y[2:]).forget(X, y)
+    with pytest.raises(ValueError, match="memory is empty"):
+        clf.predict(X)
+
+
+@every_memory
+def test_merged_classifiers_answer_as_one_that_saw_everything(memory: Any) -> None:
+    first, second = (MemoryClassifier(memory=memory).fit(X[rows], y[rows]) for rows in (slice(0, 2), slice(2, 4)))
+    whole = MemoryClassifier(memory=memory).fit(X, y)
+    assert first.merge(second).classes_.tolist() == whole.classes_.tolist()
+    np.testing.assert_allclose(first.class_scores(X), whole.class_scores(X), atol=1e-12)
+    assert second.classes_.tolist() == ["maybe", "yes"]
+    with pytest.raises(TypeError, match="another MemoryClassifier"):
+        first.merge(second.memory_)
+    with pytest.raises(ValueError, match="Convert all labels"):
+        first.merge(MemoryClassifier(memory=memory).fit(X, [1, 2, 3, 4]))
+
+
+def test_asking_before_learning_says_so() -> None:
+    for ask in ("predict", "top_k", "class_scores", "certify"):
+        with pytest.raises(NotFittedError):
+            getattr(MemoryClassifier(), ask)(X)
+    assert not hasattr(MemoryClassifier(), "classes_")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a", None, "b", "c"], "y holds None at row 1"),
+        (np.array(["a", float("nan"), "b", "c"], object), "y holds nan at row 1"),
+        (["a", 1, "b", 2], "numbers like 2, others strings like 'b'"),
+        (np.array(["a", 1, "b", 2], object), "numbers like 2, others strings like 'b'"),
+    ],
+)
+def test_labels_that_scikit_learn_would_trip_over_are_refused_with_the_way_out(labels: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MemoryClassifier().fit(X, labels)
 
 
 def test_what_is_refused_changes_nothing() -> None:

@@ -37,6 +37,14 @@ def test_help_and_version() -> None:
     assert completed.stdout.strip() == hammemo.__version__
 
 
+@pytest.mark.parametrize("command", ["synthetic", "bounds", "wikitext"])
+def test_a_folder_that_cannot_be_written_is_refused_before_any_work(command: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = runner.invoke(app, ["reproduce", command, "--quick", "--out", str(tmp_path / "file")])
+    assert result.exit_code == 2
+    assert "no folder to write to" in " ".join(result.output.replace("│", " ").split())
+
+
 def test_wrong_usage_exits_with_two() -> None:
     assert runner.invoke(app, ["reproduce", "synthetic"]).exit_code == 2
     assert runner.invoke(app, ["reproduce", "nonsense"]).exit_code == 2
@@ -66,6 +74,11 @@ def test_claims_as_json_and_as_exit_code(tmp_path: Path, monkeypatch: pytest.Mon
     result = runner.invoke(app, arguments)
     assert result.exit_code == 1
     assert json.loads(result.stdout) == [{"text": "nothing is wrong", "holds": False, "figures": "0"}]
+
+
+def test_too_few_draws_are_no_claim(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["reproduce", "synthetic", "--quick", "--jobs", "1", "--out", str(tmp_path)])
+    assert "too few draws to say" in result.stdout
 
 
 def test_bounds_prints_its_table(tmp_path: Path) -> None:

@@ -155,14 +155,20 @@ def test_a_string_as_document_is_refused_with_the_way_out(doc: Any) -> None:
         windows([["a"], doc], 1)
 
 
-def test_a_string_as_documents_is_refused() -> None:
-    with pytest.raises(TypeError, match="is one string"):
-        windows("to be", 1)
+@pytest.mark.parametrize("docs", ["to be or not", pd.DataFrame({"a": [1]})], ids=["string", "frame"])
+def test_what_is_no_list_of_documents_is_refused(docs: Any) -> None:
+    with pytest.raises(TypeError, match="not a list of documents"):
+        windows(docs, 2)
+
+
+def test_a_document_that_is_no_sequence_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"The document 1 is no sequence.*windows\(\[tokens\], h\)"):
+        windows([1, 2, 3], 2)
 
 
 @pytest.mark.parametrize("h", [0, -1, 2.0, "2", None], ids=repr)
 def test_bad_context_lengths_are_refused(h: Any) -> None:
-    with pytest.raises(ValueError, match="at least one token"):
+    with pytest.raises(ValueError, match="positive whole number"):
         windows([[1, 2]], h)
 
 

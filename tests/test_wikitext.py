@@ -230,7 +230,7 @@ def test_the_whole_vocabulary_as_candidates() -> None:
     rows = vocabulary.run(task, (64,), n_test=20, on_progress=lambda done, total: told.append((done, total)))
     assert [row["method"] for row in rows] == ["exact", "MeMo, d = 64"]
     assert rows[0]["agreement"] == 100
-    assert rows[0]["labels"] == len(set(task.tokens["train"].tolist()))
+    assert rows[0]["labels"] == len(task.vocabulary)
     codes = len(np.unique(task.contexts["train"][:, -8:]))
     assert rows[1]["state_mebibytes"] * 2**20 == 4 * (codes * 8 + 64 * 64 + rows[1]["labels"] * 64)
     assert told == [(1, 2), (2, 2)]

@@ -17,6 +17,7 @@ from hammemo.contexts import Contexts, Examples, validated_array, validated_cont
 from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.labels import classes_array, common_label_dtype, label_array, top_columns
 from hammemo.memories import Exact, Gaussian, Memory
+from hammemo.memories.certificates import Bounded, proven
 from hammemo.tokens import Vocabulary
 from hammemo.votes import resolve_vote
 
@@ -54,6 +55,8 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         Labels in sorted order: those with stored examples, and those declared through ``classes``.
     memory_ : Memory
         The additive state.
+    label_dtype_ : dtype
+        The type that `classes_` and predictions have.
     kernel_ : SiteKernel
     vote_ : Vote
     sites_ : Sites
@@ -72,8 +75,6 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
     >>> clf.partial_fit([["and", "the"]], ["dog"], sample_weight=[5]).predict([["and", "the"]]).tolist()
     ['dog']
     """
-
-    classes_: NDArray[Any]
 
     def __init__(
         self,
@@ -119,6 +120,52 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         """
         return self._learn(X, y, sample_weight, classes, reset=not hasattr(self, "memory_"))
 
+    def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Take examples back: the exact inverse of `partial_fit`. A label whose last example goes is no longer a class.
+
+        All of them are taken back, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
+        one of them was never stored. What `classes` declared, and the layout of the memory, stay.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
+        >>> clf = MemoryClassifier().fit(X, y).forget([["d", "c"]], ["yes"])
+        >>> clf.memory_.state_bytes() == MemoryClassifier().fit(X[:2], y[:2]).memory_.state_bytes()
+        True
+        """
+        check_is_fitted(self)
+        array = validated_array(self, X, reset=False, y=y)
+        self.memory_.remove(Examples.of(array, label_array(y), sample_weight))
+        return self
+
+    def merge(self: Self, other: MemoryClassifier) -> Self:
+        """Add all that another classifier has learnt; its memory must have the same layout, seed included.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> monday = MemoryClassifier().fit([["a", "b"]], ["no"])
+        >>> tuesday = MemoryClassifier().fit([["d", "c"]], ["yes"])
+        >>> monday.merge(tuesday).predict([["d", "b"], ["d", "c"]]).tolist()
+        ['no', 'yes']
+        """
+        check_is_fitted(self)
+        if not isinstance(other, MemoryClassifier):
+            raise TypeError(f"merge takes another MemoryClassifier, not {other!r}.")
+        check_is_fitted(other)
+        dtype = common_label_dtype(self.classes_, other.classes_)
+        self.memory_.merge(other.memory_)
+        self.label_dtype_ = dtype
+        return self
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Labels in sorted order, always those of the memory."""
+        if not hasattr(self, "memory_"):
+            raise AttributeError("classes_ is known after fit or partial_fit.")
+        return classes_array(self.memory_.labels, self.label_dtype_)
+
     def class_scores(self, X: Any) -> NDArray[np.float64]:
         """Return one score for each context and label, for any number of labels.
 
@@ -153,7 +200,37 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         >>> clf.top_k([["a", "c"]], k=2).tolist()
         [['y', 'x']]
         """
-        return self.classes_[top_columns(self.class_scores(X), k)]
+        contexts = self._queries(X)
+        return self.classes_[leaders(self.memory_, contexts, self.sites_, self.vote_, k)]
+
+    def certify(self, X: Any) -> NDArray[np.bool_]:
+        """Return for each context whether the prediction is proven to be that of the exact classifier.
+
+        True means proven; False means not known. Exact and hashed memories can prove answers; the Gaussian memory
+        bounds its error only in probability (:mod:`hammemo.theory`).
+
+        Shapes
+        ------
+        X : (m, h); returned : (m,)
+
+        Examples
+        --------
+        >>> from hammemo import Hashed, MemoryClassifier
+        >>> X, y = [["a", "b"]] * 5 + [["c", "d"]], ["x"] * 5 + ["y"]
+        >>> clf = MemoryClassifier(memory=Hashed(buckets=1, reserved=2)).fit(X, y)
+        >>> clf.certify([["a", "b"], ["c", "d"]])
+        array([ True, False])
+        """
+        contexts = self._queries(X)
+        memory, sites = self.memory_, self.sites_
+        if not isinstance(memory, Bounded):
+            raise TypeError(f"{memory!r} gives no certificate; Exact() and Hashed() do.")
+        divisor = self.vote_.divisor(self.memory_, sites)
+        parts = []
+        for batch in _batches(self.memory_, contexts):
+            low, high = memory.bounds(batch, sites.weights)
+            parts.append(proven(low / divisor, high / divisor, winners(self.memory_, batch, sites, self.vote_)))
+        return np.concatenate(parts) if parts else np.empty(0, bool)
 
     def compile(self, form: str | None = None, vocabulary: Iterable[Any] | None = None) -> Predictor:
         """Fold the state into what serving needs: a read-only `Predictor` that learns nothing more.
@@ -177,7 +254,10 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
 
     def _start(self, h: int) -> None:
         if self.kernel is not None and not isinstance(self.kernel, SiteKernel):
-            raise TypeError(f"kernel={self.kernel!r} is not a kernel: pass an instance such as SiteKernel([0, 1]).")
+            raise TypeError(
+                f"kernel={self.kernel!r} is not a kernel: pass an instance such as PositionalHamming(). "
+                "A memory is passed as memory=…."
+            )
         self.kernel_ = PositionalHamming() if self.kernel is None else clone(self.kernel)
         self.vote_ = clone(resolve_vote(self.vote))
         self.sites_ = self.kernel_.resolve(h)
@@ -196,7 +276,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
             self._start(array.shape[1])
         self.memory_.declare(Vocabulary.of(declared))
         self.memory_.add(examples)
-        self.classes_ = classes_array(self.memory_.labels, dtype)
+        self.label_dtype_ = dtype
         return self
 
     def _queries(self, X: Any) -> Contexts:
@@ -282,7 +362,7 @@ class Predictor:
 
     def top_k(self, X: Any, k: int = 5) -> NDArray[Any]:
         """Return the k labels with the highest scores, best first; equals in the order of `classes_`."""
-        return self.classes_[top_columns(self.class_scores(X), k)]
+        return self.classes_[leaders(self._compiled, self._queries(X), self._sites, self._vote, k)]
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, by name."""
@@ -306,8 +386,16 @@ def class_scores(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -
     return np.concatenate(parts) if parts else np.empty((0, len(reader.labels)))
 
 
+def leaders(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote, k: int) -> NDArray[np.int64]:
+    """Return the columns of the k highest scores of each context, best first, equals in column order."""
+    parts = [top_columns(vote.scores(reader, batch, sites), k) for batch in _batches(reader, contexts)]
+    return np.concatenate(parts) if parts else np.empty((0, min(k, len(reader.labels))), np.int64)
+
+
 def winners(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -> NDArray[np.int64]:
     """Return the column of the highest score of each context, the first one among equals."""
+    if not len(reader.labels):
+        raise ValueError("The memory is empty, so there is no label to predict: learn at least one example first.")
     parts = [vote.scores(reader, batch, sites).argmax(axis=1) for batch in _batches(reader, contexts)]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 

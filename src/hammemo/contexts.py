@@ -218,7 +218,12 @@ def windows(
     if pad is not None and short == "drop":
         raise ValueError("A pad token needs short='pad'; with short='drop' nothing is padded.")
     if not isinstance(h, (int, np.integer)) or h < 1:
-        raise ValueError(f"h={h!r}: a context has at least one token.")
+        raise ValueError(f"h={h!r}: the number of tokens of a context is a positive whole number.")
+    if isinstance(docs, (str, bytes)) or hasattr(docs, "columns"):
+        raise TypeError(
+            f"docs is one {type(docs).__name__}, not a list of documents: pass windows([text.split()], h) for one "
+            "text, or one list of tokens for each case of a table."
+        )
     documents = [_document(doc) for doc in docs]
     filler = [NO_TOKEN if pad is None else as_token(pad)] * h if short == "pad" else []
     return _cut([np.asarray(filler, object if filler and isinstance(filler[0], str) else None), *documents], int(h))
@@ -230,6 +235,8 @@ def _document(doc: Any) -> NDArray[Any]:
             f"The document {doc[:20]!r} is one string. Split it into tokens first: text.split() for words, list(text) "
             "for characters; and wrap a single document in a list: windows([tokens], h)."
         )
+    if not hasattr(doc, "__iter__"):
+        raise TypeError(f"The document {doc!r} is no sequence of tokens. Wrap a single document: windows([tokens], h).")
     array = token_array(doc if isinstance(doc, np.ndarray) else list(doc))
     if array.ndim != 1:
         raise ValueError(f"A document is a flat sequence of tokens; this one has {array.ndim} dimensions.")

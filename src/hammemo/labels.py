@@ -9,6 +9,8 @@ import numpy as np
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
+from hammemo.contexts import token_array
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -17,9 +19,11 @@ if TYPE_CHECKING:
 
 def label_array(y: Any) -> NDArray[Any]:
     """Return y as an array of labels after scikit-learn's checks."""
-    labels: NDArray[Any] = column_or_1d(y, warn=True)
+    labels: NDArray[Any] = column_or_1d(token_array(y) if isinstance(y, (list, tuple)) else y, warn=True)
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
+    if labels.dtype.kind == "O":
+        _check_objects(labels)
     with warnings.catch_warnings():
         # Nearly as many labels as examples is usual here: a small batch of next tokens.
         warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
@@ -27,16 +31,28 @@ def label_array(y: Any) -> NDArray[Any]:
     return labels
 
 
+def _check_objects(labels: NDArray[Any]) -> None:
+    """Refuse missing labels and mixtures, on which scikit-learn would fail with a message about something else."""
+    values = labels.tolist()
+    for row, label in enumerate(values):
+        if label is None or label != label:
+            raise ValueError(f"y holds {label} at row {row}: drop that row, or give it a label such as 'missing'.")
+    _refuse_mixture({isinstance(label, str): label for label in values})
+
+
 def common_label_dtype(*parts: NDArray[Any]) -> np.dtype[Any]:
     """Return the type that holds the labels of all parts, or refuse to mix numbers and strings."""
     filled = [part for part in parts if len(part)]
-    kinds = {part.dtype.kind in "OUT": part[:1].tolist()[0] for part in filled}
-    if len(kinds) > 1:
+    _refuse_mixture({part.dtype.kind in "OUT": part[:1].tolist()[0] for part in filled})
+    return np.result_type(*(part.dtype for part in filled or parts))
+
+
+def _refuse_mixture(example_by_kind: dict[bool, Any]) -> None:
+    if len(example_by_kind) > 1:
         raise ValueError(
-            f"Some labels are numbers like {kinds[False]!r}, others strings like {kinds[True]!r}: scikit-learn "
-            "cannot mix them. Convert all labels with str()."
+            f"Some labels are numbers like {example_by_kind[False]!r}, others strings like {example_by_kind[True]!r}: "
+            "scikit-learn cannot mix them. Convert all labels with str()."
         )
-    return np.result_type(*(part.dtype for part in filled))
 
 
 def classes_array(labels: Vocabulary, dtype: np.dtype[Any]) -> NDArray[Any]:

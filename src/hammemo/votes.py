@@ -27,6 +27,9 @@ class Vote(BaseEstimator, ABC):
     """How the sites' counts become one score a label."""
 
     @abstractmethod
+    def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
+        """Return what the weighted sums of each label are divided by, shape (number of labels,)."""
+
     def scores(self, reader: Reader, contexts: Contexts, sites: Sites) -> NDArray[np.float64]:
         """Return one score for each context and label.
 
@@ -34,23 +37,23 @@ class Vote(BaseEstimator, ABC):
         ------
         contexts : m of them; returned : (m, number of labels)
         """
+        return reader.scores(contexts, sites.weights) / self.divisor(reader, sites)
 
 
 class Sum(Vote):
     """The paper's vote: every stored example votes for its label with its similarity to the query."""
 
-    def scores(self, reader: Reader, contexts: Contexts, sites: Sites) -> NDArray[np.float64]:
-        """Return the summed similarity to the examples of each label."""
-        return reader.scores(contexts, sites.weights) / np.float64(sites.total_weight)
+    def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
+        """Return the sum of the site weights, for every label."""
+        return np.full(len(reader.labels), sites.total_weight)
 
 
 class Mean(Vote):
     """The average similarity to the examples of each label; zero for a declared label that has none."""
 
-    def scores(self, reader: Reader, contexts: Contexts, sites: Sites) -> NDArray[np.float64]:
-        """Return the mean similarity to the examples of each label."""
-        sums = reader.scores(contexts, sites.weights)
-        return sums / (sites.total_weight * np.maximum(reader.label_counts, 1))
+    def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
+        """Return the sum of the site weights times the label's examples."""
+        return np.asarray(sites.total_weight * np.maximum(reader.label_counts, 1), np.float64)
 
 
 def resolve_vote(vote: str | Vote) -> Vote:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
 
 from hammemo import LayoutError, NotStoredError, SiteKernel
 from hammemo.contexts import Contexts
@@ -29,13 +28,8 @@ every_kernel = pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tupl
 randomly = settings(max_examples=40, deadline=None)
 
 
-def opened(entry: Entry, sites: Sites, seed: int = 1) -> Memory:
-    memory: Memory = clone(entry.memory)
-    return memory.open(sites, seed)
-
-
 def learnt(entry: Entry, sites: Sites, *parts: Batch) -> Memory:
-    memory = opened(entry, sites)
+    memory = entry.opened(sites)
     for part in parts:
         memory.add(examples(part))
     return memory
@@ -79,7 +73,7 @@ def test_add_then_remove_equals_never_added(entry: Entry, sites: Sites, kept: Ba
 def test_removing_everything_leaves_the_empty_state_to_the_byte(entry: Entry, batch: Batch) -> None:
     memory = learnt(entry, POSITIONS, batch)
     memory.remove(examples(batch))
-    assert memory.state_bytes() == opened(entry, POSITIONS).state_bytes()
+    assert memory.state_bytes() == entry.opened(POSITIONS).state_bytes()
 
 
 @every_memory
@@ -88,7 +82,7 @@ def test_removing_everything_leaves_the_empty_state_to_the_byte(entry: Entry, ba
 @randomly
 def test_merged_shards_equal_the_joint_fit(entry: Entry, sites: Sites, parts: list[Batch]) -> None:
     whole = learnt(entry, sites, [row for part in parts for row in part])
-    merged = opened(entry, sites)
+    merged = entry.opened(sites)
     for part in parts:
         shard = merged.empty_like()
         shard.add(examples(part))
@@ -178,7 +172,7 @@ def test_a_label_without_examples_is_dropped_unless_declared(entry: Entry) -> No
 
 @every_memory
 def test_declared_labels_take_part_in_the_canonical_form(entry: Entry) -> None:
-    first, second = learnt(entry, POSITIONS, [([0, 1, 2], "yes", 1)]), opened(entry, POSITIONS)
+    first, second = learnt(entry, POSITIONS, [([0, 1, 2], "yes", 1)]), entry.opened(POSITIONS)
     first.declare(Vocabulary.of(["a"]))
     second.declare(Vocabulary.of(["a"]))
     second.add(examples([([0, 1, 2], "yes", 1)]))
@@ -190,22 +184,22 @@ def test_other_layouts_are_refused_with_the_field_s_name(entry: Entry) -> None:
     memory = learnt(entry, POSITIONS, [([0, 1, 2], "yes", 1)])
     before = memory.state_bytes()
     with pytest.raises(LayoutError, match="sites is"):
-        memory.merge(opened(entry, SiteKernel([0, 1]).resolve(3)))
+        memory.merge(entry.opened(SiteKernel([0, 1]).resolve(3)))
     with pytest.raises(LayoutError, match="h is 3 here and 4 there"):
-        memory.merge(opened(entry, SiteKernel([0, 1, 2]).resolve(4)))
+        memory.merge(entry.opened(SiteKernel([0, 1, 2]).resolve(4)))
     for other in MEMORIES:
         if type(other.memory) is not type(entry.memory):
             with pytest.raises(LayoutError, match="memory is"):
-                memory.merge(opened(other, POSITIONS))
+                memory.merge(other.opened(POSITIONS))
     assert memory.state_bytes() == before
     assert memory.fingerprint() == memory.empty_like().fingerprint()
-    assert memory.fingerprint() != opened(entry, TUPLES).fingerprint()
+    assert memory.fingerprint() != entry.opened(TUPLES).fingerprint()
 
 
 @every_memory
 def test_an_unknown_compiled_form_is_refused_with_the_known_ones(entry: Entry) -> None:
     with pytest.raises(ValueError, match=entry.forms[0]):
-        opened(entry, POSITIONS).compile("nonsense")
+        entry.opened(POSITIONS).compile("nonsense")
 
 
 @every_memory
@@ -222,7 +216,7 @@ sys.path.insert(0, {tests!r})
 from memory_catalogue import MEMORIES, POSITIONS, TOKENS, TUPLES, examples
 for entry in MEMORIES:
     for sites in (POSITIONS, TUPLES):
-        memory = entry.memory.open(sites, 1)
+        memory = entry.opened(sites, 1)
         memory.add(examples([([t, TOKENS[-2], TOKENS[0]], "yes", 1) for t in reversed(TOKENS)]))
         print(hashlib.sha256(memory.state_bytes()).hexdigest())
 """

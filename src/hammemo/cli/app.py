@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hammemo.experiments.synthetic import Claim
+    from hammemo.experiments.wikitext import Task
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -83,7 +84,7 @@ def synthetic(
     from hammemo.experiments.records import write_records
 
     require_matplotlib()
-    out.mkdir(parents=True, exist_ok=True)
+    _prepare_folder(out)
     settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, realisations)
     started = time.perf_counter()
     with progress_bar("Drawing codes") as on_progress:
@@ -96,7 +97,7 @@ def synthetic(
     Console(stderr=True).print(
         f"Written to {out}: results.json, results.csv, manifest.json, synthetic.png, synthetic.svg"
     )
-    if check and not all(claim.holds for claim in experiment.claims(results)):
+    if check and any(claim.holds is not True for claim in experiment.claims(results)):
         raise typer.Exit(1)
 
 
@@ -112,7 +113,7 @@ def bounds(
     from hammemo.experiments import bounds as experiment
     from hammemo.experiments.records import write_records
 
-    out.mkdir(parents=True, exist_ok=True)
+    _prepare_folder(out)
     settings = experiment.Settings(seed, experiment.QUICK_DRAWS if quick else draws)
     started = time.perf_counter()
     with progress_bar("Drawing codes") as on_progress:
@@ -120,6 +121,7 @@ def bounds(
     results = experiment.summary(settings, rows)
     write_records(out, results, {"bounds": rows}, seconds=time.perf_counter() - started)
     (out / "bounds.md").write_text(experiment.markdown(rows), encoding="utf-8")
+    Console(stderr=True).print(f"Written to {out}: results.json, results.csv, manifest.json, bounds.md")
     typer.echo("Bound divided by the realised error, median over draws (violations in brackets):\n")
     typer.echo(experiment.markdown(rows))
 
@@ -144,21 +146,19 @@ def wikitext(
     from hammemo.experiments.report import reproduction
 
     require_matplotlib()
-    out.mkdir(parents=True, exist_ok=True)
+    _prepare_folder(out)
     settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, draws)
     started = time.perf_counter()
-    try:
-        task = experiment.build_task(experiment.read_hub() if data is None else experiment.read_folder(data))
-    except FileNotFoundError as error:
-        raise typer.BadParameter(str(error), param_hint="--data") from error
+    task = _wikitext_task(data)
     with progress_bar("Evaluating draws") as on_progress:
         results = experiment.summary(task, settings, experiment.run(task, settings, jobs, on_progress))
     sample = experiment.draw_sample(task, settings, 0)
-    results["suffix_variants"] = experiment.suffix_variants(sample)
+    results["tie_rules"] = experiment.tie_rules(sample)
     protocol = throughput.Protocol(timed=10, repeats=1) if quick else throughput.Protocol()
     n_tokens, queries = len(task.vocabulary), sample.contexts["test"]
     svm = next(outcome["svm"] for outcome in results["draws"] if outcome["h"] == 8)
     methods = throughput.paper_methods(*sample.split("train", 8), n_tokens, svm)
+    results["protocol"] = vars(protocol)
     results["inference"] = throughput.inference_table(methods, queries[:, -8:], "cpu", protocol)
     splits = {h: sample.split("train", h) for h in settings.context_lengths}
     results["throughput"] = throughput.throughput_panel(splits, queries, n_tokens, settings.dimensions, protocol)
@@ -170,6 +170,7 @@ def wikitext(
     wikitext_figure(results, out)
     page = reproduction(results)
     (out / "reproduction.md").write_text(page, encoding="utf-8")
+    Console(stderr=True).print(f"Written to {out}: reproduction.md, results.json, results.csv, manifest.json, figures")
     typer.echo(page)
 
 
@@ -187,12 +188,12 @@ def inference(
     from hammemo.experiments import wikitext as experiment
 
     if device not in throughput.DEVICES:
-        raise typer.BadParameter(f"use one of {', '.join(throughput.DEVICES)}", param_hint="--device")
+        raise typer.BadParameter(f"{device!r} is not known: use {', '.join(throughput.DEVICES)}", param_hint="--device")
     if data is None:
         X, y = throughput.zipf_sample()
         queries, n_tokens = X[:5000], 33_278
     else:
-        task = experiment.build_task(experiment.read_folder(data))
+        task = _wikitext_task(data)
         sample = experiment.draw_sample(task, experiment.Settings(), 0)
         (X, y), queries, n_tokens = sample.split("train", 8), sample.split("test", 8)[0], len(task.vocabulary)
     methods = throughput.paper_methods(X, y, n_tokens, {"alpha": 1e-5, "average": True})
@@ -207,6 +208,24 @@ def inference(
     _console().print(table)
 
 
+def _prepare_folder(out: Path) -> None:
+    """Make the folder and try to write there, before any work is done."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "results.json").touch()
+    except OSError as error:
+        raise typer.BadParameter(f"{out} is no folder to write to ({error.strerror}).", param_hint="--out") from error
+
+
+def _wikitext_task(data: Path | None) -> Task:
+    from hammemo.experiments import wikitext as experiment
+
+    try:
+        return experiment.build_task(experiment.read_hub() if data is None else experiment.read_folder(data))
+    except FileNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="--data") from error
+
+
 def _console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 160)
 
@@ -217,5 +236,6 @@ def _report_claims(claims: list[Claim], *, as_json: bool) -> None:
         return
     table = Table("claim", "figures", "holds")
     for claim in claims:
-        table.add_row(claim.text, claim.figures, "yes" if claim.holds else "[bold red]no[/]")
+        answer = {True: "yes", False: "[bold red]no[/]", None: "too few draws to say"}[claim.holds]
+        table.add_row(claim.text, claim.figures, answer)
     _console().print(table)

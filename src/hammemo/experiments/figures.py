@@ -48,6 +48,8 @@ def synthetic_figure(results: dict[str, Any], folder: Path) -> None:
         axes.set_xlabel("d")
         axes.grid(visible=True, which="major", alpha=0.3)
         axes.legend(frameon=False, fontsize=8)
+    number = results["settings"]["realisations"]
+    figure.supxlabel(f"{number} realisations; bands: 10 to 90 %, bars: Wilson 95 % intervals", fontsize=8)
     _save(figure, folder / "synthetic")
 
 
@@ -68,7 +70,7 @@ def wikitext_figure(results: dict[str, Any], folder: Path) -> None:
         speed = [row["mega_queries"] for row in panel]
         style = {"color": colour, "marker": marker, "linestyle": line, "markersize": 4, "label": f"h = {h}"}
         right.plot([row["d"] for row in panel], speed, **style)
-    centre.set(title="MeMo's agreement with the exact classifier", ylabel="agreement (%)")
+    centre.set(title="MeMo against the exact classifier", ylabel="agreement (%)")
     right.set(title="MeMo on one core, batches of 512", ylabel="million queries a second", yscale="log")
     dimensions = sorted({row["d"] for row in results["throughput"]})
     for axes in (centre, right):
@@ -77,6 +79,11 @@ def wikitext_figure(results: dict[str, Any], folder: Path) -> None:
         axes.set_xlabel("d")
         axes.grid(visible=True, which="major", alpha=0.3)
         axes.legend(frameon=False, fontsize=8)
+    settings = results["settings"]
+    note = f"{settings['draws']} draws of {settings['sizes'][0]:,} examples; bars: standard deviation over draws, "
+    figure.supxlabel(
+        f"{note}bands: over {settings['codebooks']} codebooks; best MeMo: the best d at each h", fontsize=8
+    )
     _save(figure, folder / "wikitext")
 
 
@@ -100,6 +107,7 @@ def _accuracy_bars(axes: Axes, table: list[dict[str, Any]], lengths: list[int]) 
     axes.set_xticks(range(len(lengths)), [f"h = {h}" for h in lengths])
     axes.set(title="Top-1 accuracy", ylabel="percent", ylim=(0, 52))
     axes.legend(frameon=False, fontsize=7, ncols=2, loc="upper center")
+    axes.set_axisbelow(True)
     axes.grid(visible=True, axis="y", alpha=0.3)
 
 

@@ -43,7 +43,7 @@ def run(
     judge: Judge | None = None
     for done, (name, model) in enumerate(models, 1):
         started = time.perf_counter()
-        model.fit(X, y)
+        model.partial_fit(X, y, classes=np.arange(len(task.vocabulary)))
         learnt = time.perf_counter()
         judge = Judge.of(model, queries, observed) if judge is None else judge
         answering = time.perf_counter()
@@ -55,6 +55,7 @@ def run(
                 "method": name,
                 "labels": len(model.classes_),
                 "examples": len(y),
+                "queries": n_test,
                 "agreement": measures["agreement"],
                 "top1": measures["top1"],
                 "top5": measures["top5"],

@@ -95,7 +95,10 @@ def read_hub(base: str = HUB) -> Lines:
         import fsspec
         from pyarrow import parquet
     except ModuleNotFoundError as error:
-        raise SystemExit("Loading from the hub needs: pip install 'hammemo[text]'") from error
+        raise SystemExit(
+            "Without --data the text comes from the Hugging Face hub, which needs: pip install 'hammemo[text]'. "
+            "Or pass --data FOLDER with wiki.train.tokens, .valid and .test."
+        ) from error
     lines = {}
     for split in SPLITS:
         with fsspec.open(f"{base}/{_HUB_NAMES[split]}-00000-of-00001.parquet") as file:
@@ -183,9 +186,15 @@ class Judge:
     @classmethod
     def of(cls, exact: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> Judge:
         """Ask the exact classifier for its winners, and where they are unique."""
-        scores = exact.class_scores(X)
-        best = np.partition(scores, -2, axis=1)[:, -2:]
-        return cls(y, exact.classes_[scores.argmax(axis=1)], best[:, 1] > best[:, 0], exact.classes_)
+        winners, unambiguous = [], []
+        for start in range(
+            0, len(X), 500
+        ):  # with a whole vocabulary of labels, all scores at once would take gigabytes
+            scores = exact.class_scores(X[start : start + 500])
+            best = np.partition(scores, -2, axis=1)[:, -2:]
+            winners.append(scores.argmax(axis=1))
+            unambiguous.append(best[:, 1] > best[:, 0])
+        return cls(y, exact.classes_[np.concatenate(winners)], np.concatenate(unambiguous), exact.classes_)
 
     def measures(self, ranking: NDArray[Any]) -> dict[str, float]:
         """Return the paper's four measures of a ranking of five labels a query, in percent."""
@@ -256,24 +265,37 @@ def chosen_neighbours(sample: Sample, h: int) -> HammingNeighbors:
     return max(fitted, key=lambda model: float((model.predict(held_out) == expected).mean()))
 
 
-def suffix_variants(sample: Sample, longest: int = 5) -> list[dict[str, Any]]:
-    """Return the measures of suffix back-off under three rules for labels unseen after the longest known suffix."""
-    h = 8
+def tie_rules(sample: Sample) -> list[dict[str, Any]]:
+    """Return the measures of the two methods whose figures depend on a rule the paper does not state, under each rule.
+
+    Suffix back-off: how labels are ranked that never followed the longest known suffix. k-NN: which label wins among
+    those with equal votes.
+    """
+    h, longest = 8, 5
     X, y = sample.split("train", h)
     queries, observed = sample.split("test", h)
     judge = Judge.of(MemoryClassifier().fit(X, y), queries, observed)
-    counts = np.broadcast_to(np.unique(y, return_counts=True)[1].astype(float), (len(queries), len(judge.candidates)))
-    overall = counts / (counts.sum(axis=1, keepdims=True) + 1)
+    frequency = np.unique(y, return_counts=True)[1] / (len(y) + 1)
+    counts = np.broadcast_to(frequency, (len(queries), len(judge.candidates)))
     for length in range(1, longest + 1):
-        suffix = SiteKernel([tuple(range(-length, 0))])
-        longer = MemoryClassifier(suffix).fit(X, y).class_scores(queries)
+        longer = MemoryClassifier(SiteKernel([tuple(range(-length, 0))])).fit(X, y).class_scores(queries)
         counts = np.where(longer.any(axis=1, keepdims=True), longer, counts)
-    rankings = {
-        "label by label, to ever shorter suffixes (ours)": SuffixBackoff(longest).fit(X, y).top_k(queries, 5),
-        "the longest suffix only, then overall frequency": judge.candidates[top_columns(counts + overall, 5)],
-        "the longest suffix only, then order of labels": judge.candidates[top_columns(counts, 5)],
+    neighbours = HammingNeighbors(25).fit(X, y).class_scores(queries)
+    votes = np.floor(neighbours)  # their fractions break ties by summed similarity
+    scores = {
+        ("suffix backoff", "ever shorter suffixes, label by label (ours)"): SuffixBackoff(5)
+        .fit(X, y)
+        .class_scores(queries),
+        ("suffix backoff", "overall frequency"): counts + frequency,
+        ("suffix backoff", "order of labels"): counts,
+        ("Hamming k-NN", "summed similarity (ours)"): neighbours,
+        ("Hamming k-NN", "overall frequency"): votes + frequency,
+        ("Hamming k-NN", "order of labels"): votes,
     }
-    return [{"rule": rule, **judge.measures(ranking)} for rule, ranking in rankings.items()]
+    return [
+        {"method": method, "rule": rule, **judge.measures(judge.candidates[top_columns(ranked, 5)])}
+        for (method, rule), ranked in scores.items()
+    ]
 
 
 def run(

@@ -68,6 +68,13 @@ class Exact(Memory):
             self._reader = SparseCounts(self)
         return self._reader.scores(contexts, weights)
 
+    def bounds(
+        self, contexts: Contexts, weights: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what the exact weighted counts are at least, and at most: here, the counts themselves."""
+        scores = self.scores(contexts, weights)
+        return scores, scores
+
     def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:
         """Return the counts as a ``"sparse"`` or a ``"dense"`` table; the dense one has rows for `vocabulary`."""
         if form in (None, "sparse"):
