@@ -116,7 +116,7 @@ class Hashed(Memory):
             )
         for table, (rows, labels, totals) in zip(self._tables, deltas, strict=True):
             table.add(rows, labels, -totals)
-        self._shrink(counts.labels)
+        self._place(counts.labels)
         self._counts, self._reader = counts, None
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -247,9 +247,6 @@ class Hashed(Memory):
                 "memory=Exact() is usually smaller.",
                 stacklevel=4,
             )
-        self._place(labels)
-
-    def _shrink(self, labels: Vocabulary) -> None:
         self._place(labels)
 
     def _place(self, labels: Vocabulary) -> None:
