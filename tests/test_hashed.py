@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hammemo import Exact, Gaussian, Hashed, LayoutError, MemoryClassifier, PositionalHamming, SiteKernel
+from hammemo import (
+    Exact,
+    Gaussian,
+    Hashed,
+    LayoutError,
+    MemoryClassifier,
+    NotStoredError,
+    PositionalHamming,
+    SiteKernel,
+)
 from hammemo.contexts import Contexts, Examples
 from hammemo.hashing import feature_hashes, mix, siphash
 from hammemo.memories.hashed import FRACTION_BITS, MANY_LABELS
@@ -157,6 +166,21 @@ def test_the_layout_is_settled_once_and_shards_share_it() -> None:
     assert memory.layout() == opened.layout()  # forgetting leaves the layout as it is
 
 
+def test_an_example_that_was_never_stored_is_refused_where_a_count_tells() -> None:
+    memory = Hashed(buckets=2, reserved=3).open(POSITIONS)
+    memory.add(examples([([0, 1, 2], "yes", 3), ([0, 1, 2], "no", 1)]))
+    before = memory.state_bytes()
+    with pytest.raises(NotStoredError, match="never stored"):
+        memory.remove(examples([([1, 0, 2], "yes", 1)]))
+    assert memory.state_bytes() == before
+
+
+def test_an_empty_batch_leaves_the_layout_open() -> None:
+    clf = MemoryClassifier(memory=Hashed(buckets=4, reserved=2)).partial_fit([[1]], ["a"], ["a"], sample_weight=[0])
+    assert clf.memory_.layout()["reserved"] is None
+    assert clf.partial_fit([[1]], ["a"]).memory_.layout()["reserved"] is not None
+
+
 @pytest.mark.parametrize(
     ("other", "field"),
     [(Hashed(4, 0), "buckets"), (Hashed(3, 0, key=b"0123456789abcdef"), "key"), (Hashed(3, 0), "seed")],
@@ -173,6 +197,7 @@ def test_a_secret_key_changes_every_bucket_and_stays_out_of_the_state() -> None:
     plain, keyed = feature_hashes(words, 0), feature_hashes(words, 0, secret)
     assert not np.isin(plain, keyed).any()
     assert len(set(keyed.tolist())) == len(words)
+    assert "secret of" not in repr(MemoryClassifier(memory=Hashed(8, 0, key=secret)))
     memory = Hashed(8, 0, key=secret).open(POSITIONS)
     memory.add(examples([([0, 1, 2], "yes", 1)]))
     assert secret not in memory.state_bytes()

@@ -77,6 +77,12 @@ def test_the_command_on_the_real_text(tmp_path: Path) -> None:
     results = json.loads((tmp_path / "results.json").read_text())
     assert reproduction(results) == page
     assert "| train | 1,758,943 | 793,614 | 45.12 % | 45.12 % |" in page
+    assert "**A quick run: 20,000 training examples, 2 draws. Not for conclusions.**" in page
+    results["settings"]["sizes"] = list(wikitext.Settings().sizes)
+    whole = reproduction(results)
+    assert "A quick run" not in whole
+    assert "More than three standard errors apart: " in whole
+    assert "| Hamming k-NN | the paper | 25.66 | 55.62 | 9.01 | 53.54 |" in whole
     table = {row["method"]: row for row in results["table"]}
     assert set(table) == set(wikitext.PAPER) - {"MeMo, d = 512", "MeMo, d = 1024"}
     # A fifth of the paper's examples: the order of the methods is there already.

@@ -76,6 +76,12 @@ class Hashed(Memory):
         self.reserved = reserved
         self.key = key
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:  # scikit-learn's signature
+        """Return what scikit-learn shows, but never the secret key."""
+        if self.key is None:
+            return str(super().__repr__(N_CHAR_MAX))
+        return f"Hashed(buckets={self.buckets!r}, reserved={self.reserved!r}, key=<secret>)"
+
     def reserve(self, examples: Examples) -> None:
         """Settle the layout: give the most frequent features of these examples rows of their own; ties by hash.
 
@@ -94,6 +100,8 @@ class Hashed(Memory):
 
     def add(self, examples: Examples) -> None:
         """Store examples; the first ones settle the layout if `reserve` has not."""
+        if not len(examples):
+            return  # and the layout stays open
         if self._reserved is None:
             self.reserve(examples)
         counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()))
