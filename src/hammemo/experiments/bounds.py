@@ -17,11 +17,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from scipy import stats
-from threadpoolctl import threadpool_limits
 
 from hammemo.classifiers import MeMoClassifier, MemoryClassifier
+from hammemo.experiments.drawing import generator, in_parallel
 from hammemo.experiments.synthetic import MERGED_LENGTH, N_TOKENS, planted
 from hammemo.hashing import key_words
 from hammemo.theory.bounds import (
@@ -91,7 +90,7 @@ class DataSet:
 
 def data_set(name: str, seed: int) -> DataSet:
     """Return one of the three data sets."""
-    rng = np.random.Generator(np.random.Philox(key=np.array(key_words(seed, "bounds", name), np.uint64)))
+    rng = generator(seed, "bounds", name)
     if name == "planted":
         instance = planted(MERGED_LENGTH, seed)
         return DataSet(instance.contexts, instance.labels, np.arange(1, N_TOKENS + 1), instance.query, d=256)
@@ -142,22 +141,14 @@ def run(
     for data in sets.values():
         _ = data.norms  # once here, not once in every process
     tasks = [(name, i) for name in settings.names for i in range(settings.draws)]
-    outcomes = Parallel(n_jobs=jobs, return_as="generator")(
-        delayed(_draw_alone)(sets[name], key_words(settings.seed, "bounds codes", name, i)[0], settings.delta)
-        for name, i in tasks
-    )
+    arguments = [
+        (sets[name], key_words(settings.seed, "bounds codes", name, i)[0], settings.delta) for name, i in tasks
+    ]
     drawn: dict[tuple[str, str], list[tuple[float, bool]]] = {}
-    for done, ((name, _), outcome) in enumerate(zip(tasks, outcomes, strict=True), 1):
+    for (name, _), outcome in zip(tasks, in_parallel(draw, arguments, jobs, on_progress), strict=True):
         for bound, pair in outcome.items():
             drawn.setdefault((name, bound), []).append(pair)
-        if on_progress is not None:
-            on_progress(done, len(tasks))
     return [_row(settings, name, bound, pairs) for (name, bound), pairs in drawn.items()]
-
-
-def _draw_alone(data: DataSet, seed: int, delta: float) -> dict[str, tuple[float, bool]]:
-    with threadpool_limits(1):
-        return draw(data, seed, delta)
 
 
 def _row(settings: Settings, name: str, bound: str, pairs: list[tuple[float, bool]]) -> dict[str, Any]:

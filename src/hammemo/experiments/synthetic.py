@@ -22,11 +22,10 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from scipy import sparse, stats
-from threadpoolctl import threadpool_limits
 
 from hammemo.codes import GaussianCodes
+from hammemo.experiments.drawing import generator, in_parallel
 from hammemo.hashing import key_words
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def planted(h: int, seed: int) -> Instance:
     >>> MemoryClassifier().fit(merged.contexts, merged.labels).class_scores([data.query])[0, :3].tolist()
     [112.0, 96.0, 96.0]
     """
-    rng = np.random.Generator(np.random.Philox(key=np.array(key_words(seed, "synthetic data", h), np.uint64)))
+    rng = generator(seed, "synthetic data", h)
     query = np.arange(1, h + 1)
     blocks = []
     for label in range(1, N_ACTIVE + 1):
@@ -199,21 +198,11 @@ def run(settings: Settings, jobs: int = 2, on_progress: Callable[[int, int], Non
         for h in settings.context_lengths
         for i in range(settings.realisations)
     ]
-    outcomes = Parallel(n_jobs=jobs, return_as="generator")(
-        delayed(_realise_alone)(counts[h], d, key_words(settings.seed, "synthetic codes", h, d, i)[0])
-        for h, d, i in tasks
-    )
+    arguments = [(counts[h], d, key_words(settings.seed, "synthetic codes", h, d, i)[0]) for h, d, i in tasks]
     drawn: dict[tuple[int, int], list[Realisation]] = {}
-    for done, ((h, d, _), realisation) in enumerate(zip(tasks, outcomes, strict=True), 1):
+    for (h, d, _), realisation in zip(tasks, in_parallel(realise, arguments, jobs, on_progress), strict=True):
         drawn.setdefault((h, d), []).append(realisation)
-        if on_progress is not None:
-            on_progress(done, len(tasks))
     return [Point(h, d, drawn[h, d]) for h in settings.context_lengths for d in settings.dimensions]
-
-
-def _realise_alone(counts: list[sparse.csr_array], d: int, seed: int) -> Realisation:
-    with threadpool_limits(1):  # one thread a process: the cores are shared out already, and sums keep their order
-        return realise(counts, d, seed)
 
 
 def summary(settings: Settings, points: Iterable[Point]) -> dict[str, Any]:
@@ -276,7 +265,7 @@ def _slope(points: list[Point], h: int, seed: int, resamples: int = 2000) -> dic
     if len(chosen) < 2:
         return None
     log_d_h = np.log([point.d // h for point in chosen])
-    rng = np.random.Generator(np.random.Philox(key=np.array(key_words(seed, "bootstrap", h), np.uint64)))
+    rng = generator(seed, "bootstrap", h)
     errors = [point.values("context_error") for point in chosen]
     medians = np.stack([np.median(rng.choice(e, (resamples, len(e))), axis=1) for e in errors], axis=1)
     slopes = np.polyfit(log_d_h, np.log(medians.T), 1)[0]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.classifiers import MeMoClassifier, MemoryClassifier
+from hammemo.experiments.drawing import generator
 from hammemo.experiments.wikitext import LONGEST, Judge
-from hammemo.hashing import key_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ def run(
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Return one row for the exact classifier and one for each dimension of MeMo."""
-    rng = np.random.Generator(np.random.Philox(key=np.array(key_words(seed, "full vocabulary"), np.uint64)))
+    rng = generator(seed, "full vocabulary")
     X, y = task.contexts["train"][:n_train, LONGEST - H :], task.tokens["train"][:n_train]
     asked = rng.choice(len(task.tokens["test"]), n_test, replace=False)
     queries, observed = task.contexts["test"][asked, LONGEST - H :], task.tokens["test"][asked]

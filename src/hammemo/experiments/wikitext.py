@@ -16,14 +16,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import f1_score
-from threadpoolctl import threadpool_limits
 
 from hammemo.baselines import HammingNeighbors, SuffixBackoff
 from hammemo.classifiers import MeMoClassifier, MemoryClassifier
 from hammemo.contexts import windows
+from hammemo.experiments.drawing import generator, in_parallel
 from hammemo.hashing import key_words
 from hammemo.kernels import SiteKernel, SiteOneHot
 from hammemo.labels import top_columns
@@ -163,7 +162,7 @@ class Sample:
 
 def draw_sample(task: Task, settings: Settings, draw: int) -> Sample:
     """Draw positions without replacement, the same for every context length."""
-    rng = np.random.Generator(np.random.Philox(key=np.array(key_words(settings.seed, "wikitext", draw), np.uint64)))
+    rng = generator(settings.seed, "wikitext", draw)
     positions = {
         split: rng.choice(task.chosen(split), size, replace=False)
         for split, size in zip(SPLITS, settings.sizes, strict=True)
@@ -304,20 +303,9 @@ def run(
     """Return `evaluate` of every draw and context length, computed on several cores."""
     samples = [draw_sample(task, settings, draw) for draw in range(settings.draws)]
     pairs = [(draw, h) for h in sorted(settings.context_lengths, reverse=True) for draw in range(settings.draws)]
-    outcomes = Parallel(n_jobs=jobs, return_as="generator")(
-        delayed(_evaluate_alone)(samples[draw], settings, draw, h) for draw, h in pairs
-    )
-    results = []
-    for done, outcome in enumerate(outcomes, 1):
-        results.append(outcome)
-        if on_progress is not None:
-            on_progress(done, len(pairs))
-    return sorted(results, key=lambda outcome: (outcome["h"], outcome["draw"]))
-
-
-def _evaluate_alone(sample: Sample, settings: Settings, draw: int, h: int) -> dict[str, Any]:
-    with threadpool_limits(1):
-        return evaluate(sample, settings, draw, h)
+    arguments = [(samples[draw], settings, draw, h) for draw, h in pairs]
+    outcomes = in_parallel(evaluate, arguments, jobs, on_progress)
+    return sorted(outcomes, key=lambda outcome: (outcome["h"], outcome["draw"]))
 
 
 def summary(task: Task, settings: Settings, outcomes: list[dict[str, Any]]) -> dict[str, Any]:
