@@ -21,8 +21,9 @@ from hammemo import (
     SiteKernel,
 )
 from hammemo.contexts import Contexts, Examples
-from hammemo.hashing import feature_hashes, mix, siphash
-from hammemo.memories.hashed import FRACTION_BITS, MANY_LABELS
+from hammemo.hashing import mix, siphash, token_hashes
+from hammemo.memories.hashed import MANY_LABELS
+from hammemo.memories.hashed_tables import FRACTION_BITS
 from memory_catalogue import KERNELS, LABELS, POSITIONS, TOKENS, batches, examples
 
 Batch = list[tuple[list[Any], str, int]]
@@ -59,7 +60,7 @@ def test_scores_are_those_of_rows_in_a_dictionary(
         for c, label in enumerate(labels):
             expected = least = most = 0.0
             for k, row in enumerate(rows):
-                n_own, weight = len(memory._reserved[k]), sites.weights[k]  # type: ignore[index]
+                n_own, weight = len(memory._rows.own(k)), sites.weights[k]  # type: ignore[union-attr]
                 here = counts.get((k, row), {}).get(label, 0) if row >= 0 else 0
                 most += weight * here
                 if 0 <= row < n_own:
@@ -140,13 +141,13 @@ def test_parts_widen_before_they_overflow_and_narrow_again() -> None:
 def test_the_most_frequent_tokens_are_reserved_and_ties_go_by_hash() -> None:
     memory = Hashed(buckets=2, reserved=2).open(POSITIONS, seed=4)
     memory.reserve(examples([(["a", "b", "b"], "yes", 5), (["c", 1, 2], "no", 1), (["a", 7, 0], "no", 1)]))
-    hashed = feature_hashes(["a", "b"], seed=4)
-    assert memory._reserved is not None
-    np.testing.assert_array_equal(memory._reserved[0], np.sort(hashed))
+    hashed = token_hashes(["a", "b"], seed=4)
+    assert memory._rows is not None
+    np.testing.assert_array_equal(memory._rows.own(0), np.sort(hashed))
     tied = Hashed(buckets=2, reserved=1).open(POSITIONS, seed=4)
     tied.reserve(examples([(["a", "b", "c"], "yes", 1)]))
-    assert tied._reserved is not None
-    assert tied._reserved[0][0] == feature_hashes(["a", "b", "c"], seed=4).min()
+    assert tied._rows is not None
+    assert tied._rows.own(0)[0] == token_hashes(["a", "b", "c"], seed=4).min()
 
 
 def test_the_layout_is_settled_once_and_shards_share_it() -> None:
@@ -194,7 +195,7 @@ def test_other_codes_are_refused_by_name(other: Hashed, field: str) -> None:
 def test_a_secret_key_changes_every_bucket_and_stays_out_of_the_state() -> None:
     secret = b"a secret of some length"
     words: list[Any] = ["a", "b", ("a", "b"), 1, 2, 0.5]
-    plain, keyed = feature_hashes(words, 0), feature_hashes(words, 0, secret)
+    plain, keyed = token_hashes(words, 0), token_hashes(words, 0, secret)
     assert not np.isin(plain, keyed).any()
     assert len(set(keyed.tolist())) == len(words)
     assert "secret of" not in repr(MemoryClassifier(memory=Hashed(8, 0, key=secret)))
@@ -212,7 +213,7 @@ def test_siphash_gives_the_authors_vector() -> None:
 @given(st.lists(st.integers(-(2**62), 2**62), unique=True, min_size=2, max_size=200))
 @settings(deadline=None)
 def test_integers_never_collide_without_a_key(values: list[int]) -> None:
-    assert len(set(feature_hashes(values, seed=5).tolist())) == len(values)
+    assert len(set(token_hashes(values, seed=5).tolist())) == len(values)
     assert len(set(mix(np.array(values, np.int64).astype(np.uint64)).tolist())) == len(values)
 
 

@@ -15,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.contexts import Contexts, Examples, validated_array, validated_contexts
 from hammemo.kernels import PositionalHamming, SiteKernel
-from hammemo.labels import classes_array, common_label_dtype, label_array, top_columns
+from hammemo.labels import checked_k, classes_array, common_label_dtype, label_array, top_columns
 from hammemo.memories import Exact, Gaussian, Memory
+from hammemo.memories.base import Ranker
 from hammemo.memories.certificates import Bounded, proven
 from hammemo.tokens import Vocabulary
 from hammemo.votes import resolve_vote
@@ -347,9 +348,16 @@ class Predictor:
         self._compiled = compiled
         self._sites = sites
         self._vote = vote
+        self._winner = getattr(compiled, "winner", None)
+        self._divisor = vote.divisor(compiled, sites)
+        self._class_list = classes.tolist()
 
     def __call__(self, tokens: Sequence[Any]) -> Any:
-        """Return the label of one context."""
+        """Return the label of one context, a sequence of h tokens."""
+        if self._winner is not None:
+            column = self._winner(tokens, self._sites.weights, self._divisor)
+            if column is not None:
+                return self._class_list[column]
         return self.predict([tokens]).tolist()[0]
 
     def class_scores(self, X: Any) -> NDArray[Any]:
@@ -388,6 +396,8 @@ def class_scores(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -
 
 def leaders(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote, k: int) -> NDArray[np.int64]:
     """Return the columns of the k highest scores of each context, best first, equals in column order."""
+    if isinstance(reader, Ranker) and len(reader.labels):
+        return reader.leaders(contexts, sites.weights, vote.divisor(reader, sites), checked_k(k))
     parts = [top_columns(vote.scores(reader, batch, sites), k) for batch in _batches(reader, contexts)]
     return np.concatenate(parts) if parts else np.empty((0, min(k, len(reader.labels))), np.int64)
 
@@ -396,6 +406,8 @@ def winners(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -> NDA
     """Return the column of the highest score of each context, the first one among equals."""
     if not len(reader.labels):
         raise ValueError("The memory is empty, so there is no label to predict: learn at least one example first.")
+    if isinstance(reader, Ranker):
+        return reader.winners(contexts, sites.weights, vote.divisor(reader, sites))
     parts = [vote.scores(reader, batch, sites).argmax(axis=1) for batch in _batches(reader, contexts)]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 

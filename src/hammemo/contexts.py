@@ -9,6 +9,7 @@ distinct tokens of the batch and, for each position of each row, the rank of its
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
 from hammemo.arrays import object_array
-from hammemo.tokens import NO_TOKEN, Vocabulary, as_token, check_token_dtype, factorize
+from hammemo.tokens import NO_TOKEN, Vocabulary, as_token, check_token_dtype, checked_integers, factorize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,12 +28,18 @@ MAX_EXAMPLES = 2**53
 """Counts stay below this, so that they are exact in float64 too."""
 
 
-@dataclass(frozen=True, eq=False)
 class Contexts:
     """A batch of contexts.
 
     Parameters
     ----------
+    values : ndarray of shape (m, h)
+        The tokens; `NO_TOKEN` where a position holds none.
+
+    Attributes
+    ----------
+    integers : ndarray of int32 or int64, shape (m, h), or None
+        The tokens themselves where all are integers: what needs no numbering of the tokens is spared it.
     ranks : ndarray of int64, shape (m, h)
         Rank of each token in `vocabulary`; -1 where a position holds no token.
     vocabulary : Vocabulary
@@ -46,8 +53,13 @@ class Contexts:
            [2, 0]])
     """
 
-    ranks: NDArray[np.int64]
-    vocabulary: Vocabulary
+    def __init__(self, values: NDArray[Any]) -> None:
+        self.shape = values.shape
+        self.integers: NDArray[Any] | None = None
+        if values.dtype.kind in "iub":
+            self.integers = checked_integers(values)
+        else:
+            self._factorized = factorize(values)  # at once: it checks that these are tokens
 
     @classmethod
     def of(cls, X: Any) -> Contexts:
@@ -58,19 +70,39 @@ class Contexts:
                 f"Contexts are rows of h tokens, so X has two dimensions; this one has {array.ndim}. "
                 "Wrap a single context in a list, or cut a token stream with hammemo.windows(docs, h)."
             )
-        vocabulary, ranks = factorize(array)
-        return cls(ranks, vocabulary)
+        return cls(array)
+
+    @cached_property
+    def _factorized(self) -> tuple[Vocabulary, NDArray[np.int64]]:
+        assert self.integers is not None
+        return factorize(self.integers)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The distinct tokens."""
+        return self._factorized[0]
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        """The rank of each token in `vocabulary`; -1 where a position holds no token."""
+        return self._factorized[1]
 
     def __len__(self) -> int:
-        return len(self.ranks)
+        return int(self.shape[0])
 
     @property
     def h(self) -> int:
         """The number of positions of a context."""
-        return int(self.ranks.shape[1])
+        return int(self.shape[1])
 
-    def __getitem__(self, rows: slice) -> Contexts:
-        return Contexts(self.ranks[rows], self.vocabulary)
+    def __getitem__(self, rows: slice | NDArray[np.bool_]) -> Contexts:
+        part = object.__new__(Contexts)
+        part.integers = None if self.integers is None else self.integers[rows]
+        if "_factorized" in vars(self):
+            vocabulary, ranks = self._factorized
+            part._factorized = (vocabulary, ranks[rows])
+        part.shape = part.ranks.shape if part.integers is None else part.integers.shape
+        return part
 
     def ranks_in(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
         """Return the ranks of the tokens in another vocabulary, -1 where that does not hold them."""

@@ -4,10 +4,11 @@ For Gaussian codes, `feature_words`: integers keep their value, so two of them n
 Strings and tuples of tokens become 128-bit BLAKE2b digests of an encoding that no two of them share; a collision would
 need about 2^64 of them.
 
-For buckets, `feature_hashes`: one 64-bit word. Strings and tuples by BLAKE2b under the seed. Integers by an invertible
-mix of the seed and the value, so that no two of them collide; it is fast but no defence: whoever chooses the integers
-can aim them at one bucket. With a secret key, everything is keyed: BLAKE2b for strings and tuples, SipHash-2-4 for
-numbers. Use a key when tokens come from strangers.
+For buckets, `token_hashes`: one 64-bit word. Strings by BLAKE2b under the seed, once for each distinct one. Integers by
+an invertible mix of the seed and the value, so that no two of them collide; it is fast but no defence: whoever chooses
+the integers can aim them at one bucket. With a secret key, everything is keyed: BLAKE2b for strings, SipHash-2-4 for
+numbers. Use a key when tokens come from strangers. A tuple's hash folds those of its tokens with the same mix: under a
+key they cannot be known, so tuples cannot be aimed either.
 """
 
 from __future__ import annotations
@@ -74,36 +75,61 @@ def key_words(*parts: int | str) -> tuple[int, int]:
     return low, high
 
 
-def feature_hashes(features: Sequence[Feature], seed: int, key: bytes | None = None) -> NDArray[np.uint64]:
-    """Return one 64-bit word for each feature, a pure function of the seed, the key and the feature.
+def token_hashes(tokens: Sequence[Token], seed: int, key: bytes | None = None) -> NDArray[np.uint64]:
+    """Return one 64-bit word for each token, a pure function of the seed, the key and the token.
 
     Examples
     --------
-    >>> from hammemo.hashing import feature_hashes
-    >>> a, b = feature_hashes(["cat", "dog"], seed=0), feature_hashes(["dog"], seed=0)
+    >>> from hammemo.hashing import token_hashes
+    >>> a, b = token_hashes(["cat", "dog"], seed=0), token_hashes(["dog"], seed=0)
     >>> bool(a[1] == b[0]), bool(a[0] == a[1])
     (True, False)
     """
-    secret = hashlib.blake2b(key or b"", digest_size=32, person=b"hammemo secret").digest()
-    family = struct.pack("<QQ", *key_words(seed, "buckets"))
-    words = np.empty(len(features), np.uint64)
-    numbers = np.zeros(len(features), bool)
-    for i, feature in enumerate(features):
-        if isinstance(feature, (int, float)):
-            words[i] = feature_words(feature)[0]
-            numbers[i] = True
-        else:
-            digest = hashlib.blake2b(_encode(feature), digest_size=8, key=secret, salt=family)
-            digest.update(bytes([_STRING if isinstance(feature, str) else _TUPLE]))
-            words[i] = int.from_bytes(digest.digest(), "little")
-    floats = np.fromiter((isinstance(feature, float) for feature in features), bool, len(features))
-    for chosen, name in ((numbers & ~floats, "integers"), (numbers & floats, "floats")):
-        low, high = key_words(seed, name)
-        if key is None:
-            words[chosen] = mix(words[chosen] ^ np.uint64(low)) ^ np.uint64(high)
-        else:
-            pair = struct.unpack("<QQ", hashlib.blake2b(secret + family, digest_size=16, salt=name.encode()).digest())
-            words[chosen] = siphash(words[chosen], *pair)
+    words = np.empty(len(tokens), np.uint64)
+    kinds = np.fromiter(map(_kind, tokens), np.int8, len(tokens))
+    secret, family = _secret(key), _family(seed)
+    for i in np.flatnonzero(kinds == _STRING).tolist():
+        digest = hashlib.blake2b(_encode(tokens[i]), digest_size=8, key=secret, salt=family, person=b"hammemo string")
+        words[i] = int.from_bytes(digest.digest(), "little")
+    for kind, name in ((_INTEGER, "integers"), (_FLOAT, "floats")):
+        chosen = np.flatnonzero(kinds == kind)
+        numbers = np.array([feature_words(tokens[i])[0] for i in chosen.tolist()], np.uint64)
+        words[chosen] = hash_numbers(numbers, seed, key, name)
+    return words
+
+
+def hash_numbers(
+    words: NDArray[np.uint64], seed: int, key: bytes | None = None, name: str = "integers"
+) -> NDArray[np.uint64]:
+    """Return the hashes of numbers given as 64-bit words: mixed with the seed, or by SipHash under the key."""
+    first, second = number_key(seed, key, name)
+    if key is None:
+        return mix(words ^ np.uint64(first)) ^ np.uint64(second)
+    return siphash(words, first, second)
+
+
+def number_key(seed: int, key: bytes | None = None, name: str = "integers") -> tuple[int, int]:
+    """Return the two words that `hash_numbers` mixes in or, with a secret key, hashes under."""
+    if key is None:
+        return key_words(seed, name)
+    digest = hashlib.blake2b(_secret(key) + _family(seed), digest_size=16, salt=name.encode()).digest()
+    first, second = struct.unpack("<QQ", digest)
+    return first, second
+
+
+def _secret(key: bytes | None) -> bytes:
+    return hashlib.blake2b(key or b"", digest_size=32, person=b"hammemo secret").digest()
+
+
+def _family(seed: int) -> bytes:
+    return struct.pack("<QQ", *key_words(seed, "buckets"))
+
+
+def fold(columns: Sequence[NDArray[np.uint64]], start: int) -> NDArray[np.uint64]:
+    """Return the hash of tuples whose tokens have the hashes in `columns`, one array a position."""
+    words = np.full(len(columns[0]), np.uint64(start))
+    for column in columns:
+        words = mix(words ^ column)
     return words
 
 

@@ -60,6 +60,13 @@ def classes_array(labels: Vocabulary, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.array(labels.tolist(), dtype=str if dtype.kind == "U" else dtype)  # str: as wide as the longest
 
 
+def checked_k(k: Any) -> int:
+    """Return k, the number of labels asked for, or refuse it."""
+    if not isinstance(k, (int, np.integer)) or k < 1:
+        raise ValueError(f"k={k!r}: ask for at least one label.")
+    return int(k)
+
+
 def top_columns(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
     """Return the columns of the k highest scores of each row, best first, equals in column order.
 
@@ -70,10 +77,8 @@ def top_columns(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
     >>> top_columns(np.array([[1, 3, 2, 3, 2]]), 3)
     array([[1, 3, 2]])
     """
-    if not isinstance(k, (int, np.integer)) or k < 1:
-        raise ValueError(f"k={k!r}: ask for at least one label.")
     m, n_labels = scores.shape
-    if k >= n_labels:
+    if checked_k(k) >= n_labels:
         return np.argsort(-scores, axis=1, kind="stable")
     threshold = np.partition(scores, n_labels - k, axis=1)[:, n_labels - k, None]
     above, equal = scores > threshold, scores == threshold

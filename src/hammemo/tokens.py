@@ -218,10 +218,17 @@ def check_token_dtype(dtype: np.dtype[Any]) -> None:
         )
 
 
+def checked_integers(values: NDArray[Any]) -> NDArray[Any]:
+    """Return integer tokens in 32 or 64 bits, or refuse those that do not fit."""
+    if values.dtype == np.int32:
+        return values
+    if values.dtype.kind == "u" and values.size and int(values.max()) >= _INT_LIMIT:
+        _integer_token(int(values.max()))
+    return values.astype(np.int64, copy=False)
+
+
 def _factorize_ints(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
-    if flat.dtype.kind == "u" and int(flat.max()) >= _INT_LIMIT:
-        _integer_token(int(flat.max()))
-    numbers = flat.astype(np.int64, copy=False)
+    numbers = checked_integers(flat).astype(np.int64, copy=False)
     present = numbers != NO_TOKEN
     ranks = np.full(len(numbers), -1, np.int64)
     kept = numbers if present.all() else numbers[present]

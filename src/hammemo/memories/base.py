@@ -16,7 +16,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import safetensors.numpy
@@ -62,6 +62,23 @@ class Reader(Protocol):
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[Any]:
         """Return, for each query and label, the weighted sum over sites of the (estimated) counts."""
+        ...
+
+
+@runtime_checkable
+class Ranker(Protocol):
+    """A reader that finds the best labels itself, faster than by way of all scores."""
+
+    def winners(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Return the column of the highest score of each context, the first one among equals."""
+        ...
+
+    def leaders(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
+    ) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each context, best first, equals in column order."""
         ...
 
 

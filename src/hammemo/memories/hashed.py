@@ -22,14 +22,15 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from hammemo.arrays import narrow, sorted_find, sum_by_key
-from hammemo.hashing import feature_hashes, features_of, key_words, mix
-from hammemo.kernels import collect_sites
+from hammemo.arrays import narrow, sum_by_key
 from hammemo.memories.base import CompiledMemory, LabelCounts, Memory, NotStoredError
+from hammemo.memories.hashed_tables import HashedTables
+from hammemo.memories.rows import RowLayout, most_frequent, site_groups
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,10 +38,9 @@ if TYPE_CHECKING:
     from hammemo.contexts import Contexts, Examples
     from hammemo.tokens import Vocabulary
 
-FRACTION_BITS = 2
-"""Scores are whole multiples of 2^-FRACTION_BITS counts."""
+Cells: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"
+"""Rows, columns and counts of the cells of one site's table."""
 
-_ROUNDING = 1e-12
 MANY_LABELS = 4096
 """Above this many labels a dense row for every bucket is no longer small."""
 
@@ -66,8 +66,8 @@ class Hashed(Memory):
     (array([[1.5, 0.5]]), array([ True]))
     """
 
-    _reserved: list[NDArray[np.uint64]] | None
-    _tables: list[_SiteTable]
+    _rows: RowLayout | None
+    _tables: list[SiteTable]
     _counts: LabelCounts
     _reader: HashedTables | None
 
@@ -87,22 +87,15 @@ class Hashed(Memory):
 
         All sites of one position share one list, of the tokens most frequent at any of them taken together.
         """
-        if self._reserved is not None:
+        if self._rows is not None:
             raise ValueError("The layout is settled already; open() the memory again to start anew.")
-        hashes, ranks = self._site_hashes(examples.contexts)
-        counted: dict[str, list[tuple[NDArray[np.uint64], NDArray[np.int64]]]] = {}
-        for k, words in enumerate(hashes):
-            held = ranks[:, k] >= 0
-            totals = np.bincount(ranks[held, k], examples.multiplicity[held], len(words)).astype(np.int64)
-            counted.setdefault(self._group(k), []).append((words, totals))
-        chosen = {group: _most_frequent(parts, self.reserved) for group, parts in counted.items()}
-        self._settle([chosen[self._group(k)] for k in range(len(hashes))])
+        self._settle(most_frequent(examples, self.sites, self.seed, self.key, self.reserved))
 
     def add(self, examples: Examples) -> None:
         """Store examples; the first ones settle the layout if `reserve` has not."""
         if not len(examples):
             return  # and the layout stays open
-        if self._reserved is None:
+        if self._rows is None:
             self.reserve(examples)
         counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()))
         self._grow(counts.labels)
@@ -131,6 +124,18 @@ class Hashed(Memory):
         """Return the weighted sum over sites of the centred counts."""
         return self._read().scores(contexts, weights)
 
+    def winners(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Return the column of the highest score of each context, the first one among equals."""
+        return self._read().winners(contexts, weights, divisor)
+
+    def leaders(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
+    ) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each context, best first, equals in column order."""
+        return self._read().leaders(contexts, weights, divisor, k)
+
     def bounds(
         self, contexts: Contexts, weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -146,7 +151,7 @@ class Hashed(Memory):
         """Return the ``"table"`` of fixed-point rows; a vocabulary is not needed."""
         if form not in (None, "table"):
             raise ValueError(f"form={form!r} is not known: Hashed() compiles to 'table'.")
-        return HashedTables(self)
+        return self._tabulate()
 
     def declare(self, labels: Vocabulary) -> None:
         """Keep these labels as candidates, with or without examples."""
@@ -156,23 +161,34 @@ class Hashed(Memory):
     def empty_like(self) -> Hashed:
         """Return a memory of the same layout, reserved features included, with nothing stored."""
         fresh: Hashed = super().empty_like()
-        if self._reserved is not None:
-            fresh._settle(self._reserved)
+        if self._rows is not None:
+            fresh._settle(self._rows.reserved)
         return fresh
 
     def layout(self) -> dict[str, Any]:
         """Return what must agree for two states to be added, by name; of a secret key, only a digest."""
         secret = None if self.key is None else hashlib.blake2b(self.key, digest_size=16, person=b"layout").hexdigest()
         reserved = hashlib.blake2b(digest_size=16)
-        for words in self._reserved or []:
+        for words in self._rows.reserved if self._rows else []:
             reserved.update(len(words).to_bytes(8, "little") + words.astype("<u8").tobytes())
         return {
             **super().layout(),
             "seed": self.seed,
             "key": secret,
             "buckets": self.buckets,
-            "reserved": None if self._reserved is None else reserved.hexdigest(),
+            "reserved": None if self._rows is None else reserved.hexdigest(),
         }
+
+    def rows(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the row of each site's table that each context reads: reserved ones first, then buckets; -1 for none.
+
+        Shapes
+        ------
+        returned : (m, S)
+        """
+        if self._rows is None:
+            raise ValueError("The layout is still open: store an example or call reserve() first.")
+        return self._rows.rows(contexts)
 
     @property
     def row_width(self) -> int:
@@ -186,62 +202,57 @@ class Hashed(Memory):
                 raise ValueError(f"{name}={value!r} is a whole number of at least {least}.")
         if self.key is not None and not (isinstance(self.key, bytes) and 16 <= len(self.key) <= 64):
             raise ValueError("key is a secret of 16 to 64 bytes, for example secrets.token_bytes(32).")
-        self._reserved = None
+        self._rows = None
         self._tables = []
         self._counts = LabelCounts()
         self._reader = None
         if self.reserved == 0:  # nothing is left to choose
-            self._settle([np.empty(0, np.uint64) for _ in self.sites.positions])
-
-    def _group(self, k: int) -> str:
-        """Return the name of the reserved list that site k uses."""
-        return "positions" if len(self.sites.positions[k]) == 1 else f"site {k}"
+            self._settle([np.empty(0, np.uint64) for _ in set(site_groups(self.sites))])
 
     def _settle(self, reserved: list[NDArray[np.uint64]]) -> None:
-        self._reserved = reserved
-        self._tables = [_SiteTable(len(words), self.buckets) for words in reserved]
+        self._rows = RowLayout(self.sites, self.seed, self.key, self.buckets, reserved)
+        self._tables = [SiteTable(len(self._rows.own(k)), self.buckets) for k in range(len(self.sites.positions))]
 
-    def _site_hashes(self, contexts: Contexts) -> tuple[list[NDArray[np.uint64]], NDArray[np.int64]]:
-        """Return the hash of what each site holds in a batch, and for each context which of them; -1 for none."""
-        tuples, ranks = collect_sites(contexts, self.sites)
-        tokens = contexts.vocabulary.tolist()
-        hashes = [feature_hashes(features_of(tokens, known.rows()), self.seed, self.key) for known in tuples]
-        return hashes, ranks
-
-    def rows(self, contexts: Contexts) -> NDArray[np.int64]:
-        """Return the row of each site's table that each context reads: reserved ones first, then buckets; -1 for none.
-
-        Shapes
-        ------
-        returned : (m, S)
-        """
-        hashes, ranks = self._site_hashes(contexts)
-        rows = np.full(ranks.shape, -1, np.int64)
-        for k, (words, reserved) in enumerate(zip(hashes, self._reserved or [], strict=True)):
-            salt = np.uint64(key_words(self.seed, "site", *self.sites.positions[k])[0])
-            high = mix(words ^ salt) >> np.uint64(32)
-            buckets = (high * np.uint64(self.buckets)) >> np.uint64(32)
-            own = sorted_find(reserved, words)
-            row = np.where(own >= 0, own, len(reserved) + buckets.astype(np.int64))
-            held = ranks[:, k] >= 0
-            rows[held, k] = row[ranks[held, k]]
-        return rows
-
-    def _deltas(self, examples: Examples) -> list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+    def _deltas(self, examples: Examples) -> list[Cells]:
         """Return for each site the distinct (row, column) pairs that a batch touches, and its counts there."""
-        if not self._tables:
+        if self._rows is None:
             return []
-        rows, labels = self.rows(examples.contexts), self._columns.find(examples.labels)
-        width = max(len(self._columns), 1)
+        columns = self._columns.find(examples.labels)[examples.label_ranks]
+        cells = self._rows.first_rows[-1] * len(self._columns)
+        if len(examples) * len(self._tables) * 8 > cells and int(examples.multiplicity.sum()) < 2**32:
+            counted = self._counted(examples, columns)
+            if counted is not None:
+                return self._touched(counted)
+        rows, width = self._rows.rows(examples.contexts), max(len(self._columns), 1)
         deltas = []
         for table, row in zip(self._tables, rows.T, strict=True):
             held = row >= 0
             keys, totals = sum_by_key(
-                row[held] * width + labels[examples.label_ranks[held]],
-                examples.multiplicity[held],
-                table.n_rows * width,
+                row[held] * width + columns[held], examples.multiplicity[held], table.n_rows * width
             )
             deltas.append((*np.divmod(keys, width), totals))
+        return deltas
+
+    def _counted(self, examples: Examples, columns: NDArray[np.int64]) -> NDArray[np.uint32] | None:
+        """Return the counts of a batch in every cell of the stacked tables, by the compiled loops if they are here."""
+        assert self._rows is not None
+        if self._rows.compiled is None:
+            return None
+        cells = np.zeros((self._rows.first_rows[-1] + 1, len(self._columns)), np.uint32)
+        ones = bool((examples.multiplicity == 1).all())
+        tokens, hashes = self._rows.source(examples.contexts)
+        multiplicity = None if ones else examples.multiplicity.astype(np.uint32)
+        self._rows.compiled.count(tokens, hashes, columns.astype(np.int32), multiplicity, cells)
+        return cells
+
+    def _touched(self, cells: NDArray[np.uint32]) -> list[Cells]:
+        """Return for each site the cells that are not zero, as `_deltas` does."""
+        assert self._rows is not None
+        deltas = []
+        for first, last in pairwise(self._rows.first_rows):
+            part = cells[first:last]
+            rows, columns = np.nonzero(part)
+            deltas.append((rows, columns, part[rows, columns].astype(np.int64)))
         return deltas
 
     @property
@@ -268,8 +279,8 @@ class Hashed(Memory):
 
     def merge(self, other: Memory) -> None:
         """Add the state of another memory of the same layout; a memory whose layout is open takes the other's."""
-        if self._reserved is None and isinstance(other, Hashed) and other._reserved is not None:
-            self._settle(other._reserved)
+        if self._rows is None and isinstance(other, Hashed) and other._rows is not None:
+            self._settle(other._rows.reserved)
         super().merge(other)
 
     def _merge(self, other: Hashed) -> None:
@@ -285,22 +296,37 @@ class Hashed(Memory):
 
     def _read(self) -> HashedTables:
         if self._reader is None:
-            self._reader = HashedTables(self)
+            self._reader = self._tabulate()
         return self._reader
+
+    def _tabulate(self) -> HashedTables:
+        layout = self._rows
+        if layout is None:  # nothing is stored: every layout answers the same
+            none = [np.empty(0, np.uint64) for _ in set(site_groups(self.sites))]
+            layout = RowLayout(self.sites, self.seed, self.key, self.buckets, none)
+        columns = self.labels.find(self._columns)
+        counts = []
+        for table in self._tables or [SiteTable(0, self.buckets)] * len(self.sites.positions):
+            stacked = np.zeros((table.n_rows, len(self.labels)), np.promote_types(table.own.dtype, table.shared.dtype))
+            stacked[: len(table.own), columns] = table.own
+            stacked[len(table.own) :, columns] = table.shared
+            counts.append(stacked)
+        return HashedTables(layout, counts, self.labels, self.label_counts)
 
     def _state(self) -> dict[str, NDArray[Any]]:
         columns = self.labels.find(self._columns)
         state: dict[str, NDArray[Any]] = {}
-        for k, (table, words) in enumerate(zip(self._tables, self._reserved or [], strict=True)):
+        for k, table in enumerate(self._tables):
             for name, part in (("own", table.own), ("shared", table.shared)):
                 placed = np.zeros((len(part), len(self.labels)), part.dtype)
                 placed[:, columns] = part
                 state[f"{name}.{k}"] = narrow(placed)
-            state[f"reserved.{self._group(k)}"] = words
+        for group, words in enumerate(self._rows.reserved if self._rows else []):
+            state[f"reserved.{group}"] = words
         return state
 
 
-class _SiteTable:
+class SiteTable:
     """The counts of one site: rows of reserved features, then buckets; each part as narrow as its counts allow."""
 
     def __init__(self, reserved: int, buckets: int) -> None:
@@ -309,6 +335,7 @@ class _SiteTable:
 
     @property
     def n_rows(self) -> int:
+        """How many rows there are."""
         return len(self.own) + len(self.shared)
 
     def at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -325,7 +352,7 @@ class _SiteTable:
         self.own = _added(self.own, rows[is_own], columns[is_own], counts[is_own])
         self.shared = _added(self.shared, rows[~is_own] - len(self.own), columns[~is_own], counts[~is_own])
 
-    def merge(self, other: _SiteTable, columns: NDArray[np.int64]) -> None:
+    def merge(self, other: SiteTable, columns: NDArray[np.int64]) -> None:
         """Add another table whose columns stand at `columns` here."""
         for name in ("own", "shared"):
             total = getattr(self, name).astype(np.int64)
@@ -352,82 +379,3 @@ def _added(
         part = part.astype(needed)
     part[rows, columns] = totals
     return part
-
-
-def _most_frequent(parts: list[tuple[NDArray[np.uint64], NDArray[np.int64]]], number: int) -> NDArray[np.uint64]:
-    """Return the hashes with the largest summed counts, ascending; equal counts by hash."""
-    words, place = np.unique(np.concatenate([w for w, _ in parts]), return_inverse=True)
-    totals = np.zeros(len(words), np.int64)
-    np.add.at(totals, place, np.concatenate([t for _, t in parts]))
-    best = np.lexsort((words, -totals))[:number]
-    return np.sort(words[best])
-
-
-class HashedTables:
-    """The fixed-point rows of every site, ready to be gathered and added."""
-
-    def __init__(self, memory: Hashed) -> None:
-        self.labels = memory.labels
-        self.label_counts = memory.label_counts
-        self.row_width = memory.row_width
-        if memory._reserved is None:  # nothing is stored: every layout answers the same
-            memory = memory.empty_like()
-            memory._settle([np.empty(0, np.uint64) for _ in memory.sites.positions])
-        self._reserved = memory._reserved or []
-        self._groups = [memory._group(k) for k in range(len(self._reserved))]
-        columns = self.labels.find(memory._columns)
-        self._rows, self._upper = [], []
-        for table in memory._tables:
-            upper = np.zeros((table.n_rows + 1, len(self.labels)), np.int64)  # the last row answers an empty site
-            upper[: len(table.own), columns] = table.own
-            upper[len(table.own) : -1, columns] = table.shared
-            self._upper.append(upper)
-            self._rows.append(_centred(upper, len(table.own)))
-        self._site_rows = memory.empty_like().rows  # the layout alone; the memory may go on learning
-
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weighted sum over sites of the centred counts."""
-        totals: NDArray[np.float64] = np.zeros((len(contexts), len(self.labels)))
-        for table, row, weight in zip(self._rows, self._site_rows(contexts).T, weights, strict=True):
-            totals += weight * table[row]
-        return np.asarray(totals / 2**FRACTION_BITS)
-
-    def bounds(
-        self, contexts: Contexts, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what the exact weighted counts are at least, and at most."""
-        low = np.zeros((len(contexts), len(self.labels)))
-        high = np.zeros_like(low)
-        sites = zip(self._upper, self._reserved, self._site_rows(contexts).T, weights, strict=True)
-        for table, reserved, row, weight in sites:
-            counts = weight * table[row]
-            high += counts
-            own = (row >= 0) & (row < len(reserved))
-            low[own] += counts[own]
-        if (weights != np.floor(weights)).any():  # the exact classifier may add its rounded terms in another order
-            low, high = low * (1 - _ROUNDING), high * (1 + _ROUNDING)
-        return low, high
-
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that prediction needs."""
-        tables = {f"rows.{k}": _narrow_signed(table[:-1]) for k, table in enumerate(self._rows)}
-        reserved = {f"reserved.{group}": words for group, words in zip(self._groups, self._reserved, strict=True)}
-        return {**tables, **{name: words for name, words in reserved.items() if len(words)}}
-
-
-def _centred(upper: NDArray[np.int64], n_reserved: int) -> NDArray[np.int64]:
-    """Return fixed-point rows: reserved counts as they are, bucket counts centred and rounded to the nearest."""
-    rows = upper << FRACTION_BITS
-    shared = upper[n_reserved:-1]
-    buckets = len(shared)
-    if buckets == 1:  # a single bucket tells nothing of any of its features
-        rows[n_reserved:-1] = 0
-    elif buckets:
-        doubled = (buckets * shared - shared.sum(axis=0)) << (FRACTION_BITS + 1)
-        rows[n_reserved:-1] = (doubled + (buckets - 1)) // (2 * (buckets - 1))
-    return rows
-
-
-def _narrow_signed(values: NDArray[np.int64]) -> NDArray[Any]:
-    largest = int(np.abs(values).max()) if values.size else 0
-    return values.astype(np.min_scalar_type(-max(largest, 1)))

@@ -1,0 +1,92 @@
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+def paths() -> list[str]: ...
+
+class Layout:
+    def __init__(
+        self,
+        h: int,
+        positions: Sequence[Sequence[int]],
+        multipliers: Sequence[int],
+        tuple_seeds: Sequence[int],
+        groups: Sequence[int],
+        reserved: Sequence[NDArray[np.uint64]],
+        buckets: int,
+        integer_key: tuple[int, int],
+        keyed: bool,
+    ) -> None: ...
+    @property
+    def n_rows(self) -> int: ...
+    def rows(
+        self,
+        tokens: NDArray[Any],
+        hashes: NDArray[np.uint64] | None,
+        out: NDArray[np.uint32],
+        path: str = "auto",
+    ) -> None: ...
+    def count(
+        self,
+        tokens: NDArray[Any],
+        hashes: NDArray[np.uint64] | None,
+        columns: NDArray[np.int32],
+        multiplicity: NDArray[np.uint32] | None,
+        cells: NDArray[np.uint32],
+        path: str = "auto",
+    ) -> None: ...
+    def count_stream(
+        self,
+        tokens: NDArray[Any],
+        hashes: NDArray[np.uint64] | None,
+        columns: NDArray[np.int32],
+        cells: NDArray[np.uint32],
+        path: str = "auto",
+    ) -> None: ...
+
+class Finder:
+    def __init__(self, words: NDArray[np.uint64], integer_key: tuple[int, int], keyed: bool) -> None: ...
+    def find(self, tokens: NDArray[Any], out: NDArray[np.int32], path: str = "auto") -> None: ...
+
+class Table:
+    def __init__(
+        self,
+        layout: Layout,
+        values: NDArray[Any],
+        divisor: NDArray[np.float64] | None,
+        scale: float,
+        path: str = "auto",
+    ) -> None: ...
+    def winners(
+        self,
+        tokens: NDArray[Any],
+        hashes: NDArray[np.uint64] | None,
+        out: NDArray[np.int32],
+        threads: int = 1,
+    ) -> None: ...
+    def leaders(
+        self,
+        tokens: NDArray[Any],
+        hashes: NDArray[np.uint64] | None,
+        out: NDArray[np.int32],
+        threads: int = 1,
+    ) -> None: ...
+    def scores(
+        self,
+        tokens: NDArray[Any],
+        hashes: NDArray[np.uint64] | None,
+        out: NDArray[np.float64],
+        threads: int = 1,
+    ) -> None: ...
+    def one(self, tokens: Sequence[Any], known: dict[str, int]) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def sum_bits(self) -> int: ...
+
+def bare_predict(table: Table, tokens: NDArray[np.int64], out: NDArray[np.int32]) -> bool: ...
+def bare_scatter(rows: NDArray[np.uint32], columns: NDArray[np.int32], cells: NDArray[np.uint32]) -> None: ...

@@ -1,0 +1,33 @@
+"""Whether the compiled loops are here, and what to say where they are not.
+
+Everything the extension module ``_native`` does, NumPy does too, only slower: the compiled loops are tested against it.
+Where the module was not built (no compiler when hammemo was installed) the first model that could use it says so, once.
+Set the environment variable ``HAMMEMO_NATIVE=0`` to use NumPy on purpose.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+@cache
+def native() -> ModuleType | None:
+    """Return the compiled loops, or None where they are not to be used."""
+    if os.environ.get("HAMMEMO_NATIVE", "") == "0":
+        return None
+    try:
+        return importlib.import_module("hammemo._native")
+    except ImportError as error:
+        warnings.warn(
+            f"hammemo's compiled loops are not installed ({error}), so NumPy is used: the same answers, more slowly. "
+            "Reinstall hammemo where there is a C++17 compiler, or set HAMMEMO_NATIVE=0 to use NumPy on purpose.",
+            stacklevel=3,
+        )
+        return None

@@ -1,0 +1,59 @@
+// The loops that answer queries, once for each instruction set, and how one of them is chosen.
+#pragma once
+
+#include "layout.hpp"
+
+namespace hammemo {
+
+enum class Number { INT16, INT32, FLOAT64 };
+
+// Rows of scores, ready to be gathered and added: row i starts at values + i * stride.
+struct TableView {
+    const void* values;
+    const void* base;          // what every sum starts from: zero, and the lowest number in the padding
+    Number row, sum;           // (INT16, INT16), (INT16, INT32), (INT32, INT32) or (FLOAT64, FLOAT64)
+    uint32_t n_labels, stride; // stride: n_labels rounded up to whole vectors
+    const double* divisor;     // one a label, or null where the sums themselves are compared
+    double scale;              // sums are multiplied by it before they are divided
+};
+
+constexpr size_t BLOCK = 32;  // contexts whose rows are looked up before any is summed, so that their loads overlap
+
+// Space for a block of contexts.
+struct Scratch {
+    uint64_t* hashes;   // h * BLOCK
+    uint64_t* words;    // h * BLOCK
+    uint8_t* present;   // h * BLOCK
+    uint32_t* rows;     // n_sites * BLOCK
+};
+
+// The rows of a block: that of context i and site k is rows[i * context_step + k * site_step].
+struct BlockRows {
+    const uint32_t* rows;
+    size_t context_step, site_step;
+};
+
+struct Loops {
+    const char* name;
+    // The hashes of tokens [begin, end) of a stream, and whether there is a token at all.
+    void (*hash)(const IntegerHash&, const Source&, size_t begin, size_t end, uint64_t* hashes, uint8_t* present);
+    // The word of each hash in a set: see ABSENT.
+    void (*locate)(const FinderView&, const uint64_t* hashes, const uint8_t* present, size_t n, uint64_t* words);
+    // The global rows of one site in n contexts, given the words of what it holds.
+    void (*place)(const LayoutView&, const Site&, const uint64_t* words, size_t n, uint32_t* rows);
+    // The rows of contexts [begin, end), at most BLOCK of them.
+    BlockRows (*rows)(const LayoutView&, const Source&, size_t begin, size_t end, const Scratch&);
+    // The column of the highest sum of each context from begin to end, the first among equals.
+    void (*winners)(const LayoutView&, const TableView&, const Source&, size_t begin, size_t end, const Scratch&,
+                    int32_t* out);
+    // The sums themselves, of the context that is the i-th of a block, `stride` of them.
+    void (*sums)(const TableView&, const BlockRows&, uint32_t n_sites, size_t i, void* out);
+};
+
+extern const Loops portable_loops;
+#ifdef HAMMEMO_X86
+extern const Loops avx2_loops;
+extern const Loops avx512_loops;
+#endif
+
+}  // namespace hammemo

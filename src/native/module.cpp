@@ -1,0 +1,257 @@
+// What Python sees. Everything that comes from outside is checked here; behind this file all sizes agree.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+
+#include "bare.hpp"
+#include "counts.hpp"
+#include "scratch.hpp"
+#include "table.hpp"
+
+namespace nb = nanobind;
+using namespace hammemo;
+
+namespace {
+
+using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using OutputMatrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+void require(bool condition, const char* message) {
+    if (!condition) throw std::invalid_argument(message);
+}
+
+// Tokens as integers, or as ranks in `hashes`; every rank is checked, because it is followed blindly later.
+Source source_of(const Array& tokens, const std::optional<Vector<uint64_t>>& hashes) {
+    if (hashes) {
+        require(tokens.dtype() == nb::dtype<int64_t>(), "ranks are 64-bit integers");
+        const auto* ranks = static_cast<const int64_t*>(tokens.data());
+        const auto size = static_cast<int64_t>(hashes->shape(0));
+        for (size_t i = 0; i < tokens.size(); ++i) require(ranks[i] >= -1 && ranks[i] < size, "a rank has no hash");
+        return {Source::RANKS, ranks, hashes->data()};
+    }
+    if (tokens.dtype() == nb::dtype<int64_t>()) return {Source::INT64, tokens.data(), nullptr};
+    require(tokens.dtype() == nb::dtype<int32_t>(), "integer tokens have 32 or 64 bits");
+    return {Source::INT32, tokens.data(), nullptr};
+}
+
+size_t contexts_of(const LayoutView& layout, const Array& tokens) {
+    require(tokens.ndim() == 2 && tokens.shape(1) == layout.h, "contexts have h columns");
+    return tokens.shape(0);
+}
+
+using MaybeHashes = std::optional<Vector<uint64_t>>;
+
+const Loops& loops_named(const std::string& name) {
+    for (const Loops* loops : available_loops())
+        if (name == "auto" || name == loops->name) return *loops;
+    throw std::invalid_argument("this processor has no such path: " + name);
+}
+
+std::shared_ptr<Layout> make_layout(uint32_t h, const std::vector<std::vector<uint32_t>>& positions,
+                                    const std::vector<uint64_t>& multipliers, const std::vector<uint64_t>& tuple_seeds,
+                                    const std::vector<uint32_t>& groups, const std::vector<Vector<uint64_t>>& reserved,
+                                    uint32_t buckets, std::pair<uint64_t, uint64_t> integer_key, bool keyed) {
+    std::vector<std::vector<uint64_t>> words;
+    for (const auto& list : reserved) words.emplace_back(list.data(), list.data() + list.shape(0));
+    return std::make_shared<Layout>(h, positions, multipliers, tuple_seeds, groups, std::move(words), buckets,
+                                    IntegerHash{integer_key.first, integer_key.second, keyed});
+}
+
+std::shared_ptr<Table> make_table(std::shared_ptr<Layout> layout, const Array& values,
+                                  const std::optional<Vector<double>>& divisor, double scale, const std::string& path) {
+    require(values.ndim() == 2 && values.shape(0) == layout->view().empty_row, "the table has one row a bucket");
+    require(values.shape(1) > 0 && values.shape(1) <= (1u << 24), "the number of labels is out of range");
+    const bool integers = values.dtype() == nb::dtype<int64_t>();
+    require(integers || values.dtype() == nb::dtype<double>(), "the table holds 64-bit integers or floats");
+    std::vector<double> divisors;
+    if (divisor) divisors.assign(divisor->data(), divisor->data() + divisor->shape(0));
+    return std::make_shared<Table>(layout, integers ? static_cast<const int64_t*>(values.data()) : nullptr,
+                                   integers ? nullptr : static_cast<const double*>(values.data()),
+                                   static_cast<uint32_t>(values.shape(1)), std::move(divisors), scale, loops_named(path));
+}
+
+void table_winners(const Table& table, const Array& tokens, const MaybeHashes& hashes, Output<int32_t> out, unsigned threads) {
+    const size_t m = contexts_of(table.layout(), tokens);
+    require(out.shape(0) == m, "one answer a context");
+    const Source source = source_of(tokens, hashes);
+    nb::gil_scoped_release released;
+    table.winners(source, m, threads, out.data());
+}
+
+void table_leaders(const Table& table, const Array& tokens, const MaybeHashes& hashes, OutputMatrix<int32_t> out,
+                   unsigned threads) {
+    const size_t m = contexts_of(table.layout(), tokens), k = out.shape(1);
+    require(out.shape(0) == m && k >= 1 && k <= table.view().n_labels, "between one and all labels are asked for");
+    const Source source = source_of(tokens, hashes);
+    nb::gil_scoped_release released;
+    table.leaders(source, m, static_cast<uint32_t>(k), threads, out.data());
+}
+
+void table_scores(const Table& table, const Array& tokens, const MaybeHashes& hashes, OutputMatrix<double> out,
+                  unsigned threads) {
+    const size_t m = contexts_of(table.layout(), tokens);
+    require(out.shape(0) == m && out.shape(1) == table.view().n_labels, "one score for each context and label");
+    const Source source = source_of(tokens, hashes);
+    nb::gil_scoped_release released;
+    table.scores(source, m, threads, out.data());
+}
+
+// One context from Python: plain integers are hashed here, strings are looked up in a dictionary of hashes. Returns the
+// column, or -1 where something else needs Python's help first.
+int32_t table_one(const Table& table, nb::handle tokens, nb::dict known) {
+    const LayoutView& layout = table.layout();
+    uint64_t hashes[MAX_WIDTH];
+    uint8_t present[MAX_WIDTH];
+    PyObject* sequence = PySequence_Fast(tokens.ptr(), "a context is a sequence of tokens");
+    if (!sequence) throw nb::python_error();
+    nb::object owner = nb::steal(sequence);
+    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence)) != layout.h) return -1;
+    for (uint32_t i = 0; i < layout.h; ++i) {
+        PyObject* token = PySequence_Fast_GET_ITEM(sequence, i);
+        present[i] = 1;
+        if (PyLong_CheckExact(token)) {
+            int overflow = 0;
+            const int64_t value = PyLong_AsLongLongAndOverflow(token, &overflow);
+            if (overflow) return -1;
+            present[i] = value != NO_TOKEN;
+            hashes[i] = layout.integer_hash(static_cast<uint64_t>(value));
+        } else if (PyUnicode_CheckExact(token)) {
+            PyObject* hash = PyDict_GetItemWithError(known.ptr(), token);
+            if (!hash) {
+                if (PyErr_Occurred()) throw nb::python_error();
+                return -1;
+            }
+            hashes[i] = PyLong_AsUnsignedLongLong(hash);
+            if (hashes[i] == UINT64_MAX && PyErr_Occurred()) throw nb::python_error();
+        } else {
+            return -1;
+        }
+    }
+    return table.winner_of(hashes, present);
+}
+
+void layout_rows(const Layout& layout, const Array& tokens, const MaybeHashes& hashes, OutputMatrix<uint32_t> out,
+                 const std::string& path) {
+    const size_t m = contexts_of(layout.view(), tokens);
+    require(out.shape(0) == m && out.shape(1) == layout.view().n_sites, "one row for each context and site");
+    const Source source = source_of(tokens, hashes);
+    const Loops& loops = loops_named(path);
+    nb::gil_scoped_release released;
+    ScratchOwner scratch(layout.view());
+    const size_t n_sites = layout.view().n_sites;
+    for (size_t i = 0; i < m; i += BLOCK) {
+        const size_t last = std::min(m, i + BLOCK);
+        const BlockRows found = loops.rows(layout.view(), source, i, last, scratch.view());
+        for (size_t q = i; q < last; ++q)
+            for (size_t k = 0; k < n_sites; ++k)
+                out.data()[q * n_sites + k] = found.rows[(q - i) * found.context_step + k * found.site_step];
+    }
+}
+
+void check_columns(const Vector<int32_t>& columns, size_t n, int64_t lowest, size_t n_labels) {
+    require(columns.shape(0) == n, "one column for each example");
+    for (size_t i = 0; i < n; ++i)
+        require(columns.data()[i] >= lowest && columns.data()[i] < static_cast<int64_t>(n_labels), "a column is outside the table");
+}
+
+uint32_t labels_of(const LayoutView& layout, const OutputMatrix<uint32_t>& cells) {
+    require(cells.shape(0) == size_t{layout.empty_row} + 1, "the cells have one row a bucket and one for empty sites");
+    require(cells.shape(1) > 0 && cells.shape(1) <= (1u << 24), "the number of labels is out of range");
+    return static_cast<uint32_t>(cells.shape(1));
+}
+
+void layout_count(const Layout& layout, const Array& tokens, const MaybeHashes& hashes, const Vector<int32_t>& columns,
+                  const std::optional<Vector<uint32_t>>& multiplicity, OutputMatrix<uint32_t> cells,
+                  const std::string& path) {
+    const size_t m = contexts_of(layout.view(), tokens);
+    const uint32_t n_labels = labels_of(layout.view(), cells);
+    check_columns(columns, m, 0, n_labels);
+    require(!multiplicity || multiplicity->shape(0) == m, "one multiplicity for each example");
+    const Source source = source_of(tokens, hashes);
+    const Loops& loops = loops_named(path);
+    nb::gil_scoped_release released;
+    count_contexts(loops, layout.view(), source, m, columns.data(), multiplicity ? multiplicity->data() : nullptr, n_labels,
+                   cells.data());
+}
+
+void layout_count_stream(const Layout& layout, const Array& tokens, const MaybeHashes& hashes,
+                         const Vector<int32_t>& columns, OutputMatrix<uint32_t> cells, const std::string& path) {
+    require(tokens.ndim() == 1, "a stream has one dimension");
+    const uint32_t n_labels = labels_of(layout.view(), cells);
+    check_columns(columns, tokens.shape(0), -1, n_labels);
+    const Source source = source_of(tokens, hashes);
+    const Loops& loops = loops_named(path);
+    nb::gil_scoped_release released;
+    count_stream(loops, layout.view(), source, tokens.shape(0), columns.data(), n_labels, cells.data());
+}
+
+// A set of hashes and how integers get theirs: which of a set of labels each token of a stream is.
+struct IntegerFinder {
+    Finder finder;
+    IntegerHash hash;
+};
+
+std::shared_ptr<IntegerFinder> make_finder(const Vector<uint64_t>& words, std::pair<uint64_t, uint64_t> integer_key,
+                                           bool keyed) {
+    return std::make_shared<IntegerFinder>(
+        IntegerFinder{Finder({words.data(), words.data() + words.shape(0)}), {integer_key.first, integer_key.second, keyed}});
+}
+
+void finder_find(const IntegerFinder& set, const Array& tokens, Output<int32_t> out, const std::string& path) {
+    require(tokens.ndim() == 1 && out.shape(0) == tokens.shape(0), "one answer a token");
+    const Source source = source_of(tokens, std::nullopt);
+    const Loops& loops = loops_named(path);
+    nb::gil_scoped_release released;
+    find_integers(loops, set.hash, set.finder.view(), source, out.shape(0), out.data());
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    m.doc() = "The hot loops of the hashed memory, compiled.";
+    m.def("paths", [] {
+        std::vector<std::string> names;
+        for (const Loops* loops : available_loops()) names.emplace_back(loops->name);
+        return names;
+    });
+    nb::class_<Layout>(m, "Layout")
+        .def(nb::new_(&make_layout), nb::arg("h"), nb::arg("positions"), nb::arg("multipliers"), nb::arg("tuple_seeds"),
+             nb::arg("groups"), nb::arg("reserved"), nb::arg("buckets"), nb::arg("integer_key"), nb::arg("keyed"))
+        .def_prop_ro("n_rows", [](const Layout& layout) { return layout.view().empty_row; })
+        .def("rows", &layout_rows, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("out"), nb::arg("path") = "auto")
+        .def("count", &layout_count, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("columns"),
+             nb::arg("multiplicity").none(), nb::arg("cells"), nb::arg("path") = "auto")
+        .def("count_stream", &layout_count_stream, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("columns"),
+             nb::arg("cells"), nb::arg("path") = "auto");
+    nb::class_<IntegerFinder>(m, "Finder")
+        .def(nb::new_(&make_finder), nb::arg("words"), nb::arg("integer_key"), nb::arg("keyed"))
+        .def("find", &finder_find, nb::arg("tokens"), nb::arg("out"), nb::arg("path") = "auto");
+    nb::class_<Table>(m, "Table")
+        .def(nb::new_(&make_table), nb::arg("layout"), nb::arg("values"), nb::arg("divisor").none(), nb::arg("scale"),
+             nb::arg("path") = "auto")
+        .def("winners", &table_winners, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("out"), nb::arg("threads") = 1)
+        .def("leaders", &table_leaders, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("out"), nb::arg("threads") = 1)
+        .def("scores", &table_scores, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("out"), nb::arg("threads") = 1)
+        .def("one", &table_one, nb::arg("tokens"), nb::arg("known"))
+        .def_prop_ro("nbytes", &Table::nbytes)
+        .def_prop_ro("path", [](const Table& table) { return table.loops().name; })
+        .def_prop_ro("sum_bits", [](const Table& table) {
+            return table.view().sum == Number::INT16 ? 16 : table.view().sum == Number::INT32 ? 32 : 64;
+        });
+    bind_bare(m);
+}

@@ -1,0 +1,41 @@
+// Looking up rows one after the other, for instruction sets without a 64-bit multiply of vectors.
+
+namespace hammemo {
+namespace {
+
+void locate(const FinderView& finder, const uint64_t* hashes, const uint8_t* present, size_t n, uint64_t* words) {
+    if (finder.slots) {
+        for (size_t i = 0; i < n; ++i) words[i] = present[i] ? finder.probe(hashes[i]) : ABSENT;
+    } else {
+        for (size_t i = 0; i < n; ++i) words[i] = present[i] ? finder.locate(hashes[i]) : ABSENT;
+    }
+}
+
+// Masks instead of branches here too.
+inline uint32_t row_of(const LayoutView& layout, uint64_t word, uint64_t multiplier, uint32_t first_row, uint32_t n_own) {
+    const uint32_t shared = 0u - static_cast<uint32_t>(word & 1), held = 0u - static_cast<uint32_t>(word != ABSENT);
+    const uint32_t bucket = n_own + scaled(word * multiplier, layout.buckets);
+    const uint32_t row = first_row + ((static_cast<uint32_t>(word >> 1) & ~shared) | (bucket & shared));
+    return (row & held) | (layout.empty_row & ~held);
+}
+
+void place(const LayoutView& layout, const Site& site, const uint64_t* words, size_t n, uint32_t* rows) {
+    for (size_t i = 0; i < n; ++i) rows[i] = row_of(layout, words[i], site.multiplier, site.first_row, site.n_own);
+}
+
+void place_block(const LayoutView& layout, const uint64_t* words, size_t n, uint32_t* rows) {
+    for (size_t i = 0; i < n; ++i)
+        rows[i] = row_of(layout, words[i], layout.block_multipliers[i], layout.block_first_rows[i], layout.sites[0].n_own);
+}
+
+template <class Token>
+bool recall(const LayoutView& layout, const Token* tokens, size_t n, uint64_t* words) {
+    uint64_t outside = 0;
+    for (size_t i = 0; i < n; ++i) outside |= static_cast<uint64_t>(int64_t{tokens[i]}) >= layout.memo_size;
+    if (outside) return false;
+    for (size_t i = 0; i < n; ++i) words[i] = layout.memo[tokens[i]];
+    return true;
+}
+
+}  // namespace
+}  // namespace hammemo

@@ -1,0 +1,175 @@
+#include "table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <thread>
+
+#include "scratch.hpp"
+
+namespace hammemo {
+namespace {
+
+constexpr size_t ALIGNMENT = 64;
+
+// Call work(begin, end) on contiguous parts of [0, m), on as many threads as are asked for and worth it.
+template <class Work>
+void in_parallel(size_t m, unsigned threads, const Work& work) {
+    const size_t parts = std::max<size_t>(1, std::min<size_t>(threads, m / 4096));
+    if (parts == 1) return work(0, m);
+    std::vector<std::thread> crew;
+    for (size_t p = 1; p < parts; ++p) crew.emplace_back([&, p] { work(m * p / parts, m * (p + 1) / parts); });
+    work(0, m / parts);
+    for (auto& thread : crew) thread.join();
+}
+
+std::byte* aligned(std::vector<std::byte>& bytes, size_t needed) {
+    bytes.assign(needed + ALIGNMENT, std::byte{0});
+    const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+    return bytes.data() + (ALIGNMENT - address % ALIGNMENT) % ALIGNMENT;
+}
+
+// The largest absolute value that a sum of one row from each site can reach, also on the way.
+uint64_t largest_sum(const LayoutView& layout, const int64_t* values, uint32_t n_labels) {
+    uint64_t total = 0;
+    for (uint32_t k = 0; k < layout.n_sites; ++k) {
+        const size_t first = layout.sites[k].first_row;
+        const size_t last = k + 1 < layout.n_sites ? layout.sites[k + 1].first_row : layout.empty_row;
+        uint64_t largest = 0;
+        for (size_t i = first * n_labels; i < last * n_labels; ++i) {
+            const uint64_t size = values[i] < 0 ? 0 - static_cast<uint64_t>(values[i]) : static_cast<uint64_t>(values[i]);
+            largest = std::max(largest, size);
+        }
+        if (largest > INT32_MAX) return UINT64_MAX;
+        total += largest;
+    }
+    return total;
+}
+
+}  // namespace
+
+Table::Table(std::shared_ptr<const Layout> layout, const int64_t* integers, const double* floats, uint32_t n_labels,
+             std::vector<double> divisor, double scale, const Loops& loops)
+    : layout_(std::move(layout)), divisor_(std::move(divisor)), loops_(loops) {
+    if (n_labels == 0 || n_labels > (1u << 24)) throw std::invalid_argument("the number of labels is out of range");
+    if (!divisor_.empty() && divisor_.size() != n_labels) throw std::invalid_argument("one divisor a label is needed");
+    view_ = {};
+    view_.n_labels = n_labels;
+    view_.divisor = divisor_.empty() ? nullptr : divisor_.data();
+    view_.scale = scale;
+    if (floats) {
+        view_.row = view_.sum = Number::FLOAT64;
+        fill<double>(floats);
+        return;
+    }
+    const uint64_t largest = largest_sum(layout_->view(), integers, n_labels);
+    if (largest > INT32_MAX) throw std::overflow_error("a sum could exceed 32 bits");
+    view_.sum = largest <= INT16_MAX ? Number::INT16 : Number::INT32;
+    const size_t cells = size_t{layout_->view().empty_row} * n_labels;
+    const bool narrow = std::all_of(integers, integers + cells, [](int64_t v) { return v >= INT16_MIN && v <= INT16_MAX; });
+    view_.row = narrow ? Number::INT16 : Number::INT32;
+    narrow ? fill<int16_t>(integers) : fill<int32_t>(integers);
+}
+
+template <class Row, class Given>
+void Table::fill(const Given* given) {
+    const size_t rows = size_t{layout_->view().empty_row} + 1, n_labels = view_.n_labels;
+    const size_t lanes = view_.sum == Number::INT16 ? 32 : view_.sum == Number::INT32 ? 16 : 8;
+    view_.stride = static_cast<uint32_t>((n_labels + lanes - 1) / lanes * lanes);
+    auto* values = reinterpret_cast<Row*>(aligned(bytes_, rows * view_.stride * sizeof(Row)));
+    for (size_t row = 0; row + 1 < rows; ++row)
+        for (size_t c = 0; c < n_labels; ++c) values[row * view_.stride + c] = static_cast<Row>(given[row * n_labels + c]);
+    view_.values = values;
+
+    const auto start = [&](auto lowest) {  // padding never wins
+        using Sum = decltype(lowest);
+        auto* base = reinterpret_cast<Sum*>(aligned(base_, view_.stride * sizeof(Sum)));
+        std::fill(base + n_labels, base + view_.stride, lowest);
+        view_.base = base;
+    };
+    if (view_.sum == Number::INT16) start(std::numeric_limits<int16_t>::lowest());
+    else if (view_.sum == Number::INT32) start(std::numeric_limits<int32_t>::lowest());
+    else start(-std::numeric_limits<double>::infinity());
+}
+
+void Table::winners(const Source& source, size_t m, unsigned threads, int32_t* out) const {
+    in_parallel(m, threads, [&](size_t begin, size_t end) {
+        ScratchOwner scratch(layout_->view());
+        loops_.winners(layout_->view(), view_, source, begin, end, scratch.view(), out);
+    });
+}
+
+int32_t Table::winner_of(const uint64_t* hashes, const uint8_t* present) const {
+    std::vector<int64_t> ranks(layout_->view().h);
+    for (size_t i = 0; i < ranks.size(); ++i) ranks[i] = present[i] ? static_cast<int64_t>(i) : -1;
+    int32_t answer = -1;
+    ScratchOwner scratch(layout_->view());
+    loops_.winners(layout_->view(), view_, {Source::RANKS, ranks.data(), hashes}, 0, 1, scratch.view(), &answer);
+    return answer;
+}
+
+// Turn the sums of one context into scores, as the vote defines them.
+void Table::context_scores(const BlockRows& rows, size_t i, void* sums, double* out) const {
+    loops_.sums(view_, rows, layout_->view().n_sites, i, sums);
+    for (uint32_t c = 0; c < view_.n_labels; ++c) {
+        const double sum = view_.sum == Number::INT16   ? static_cast<const int16_t*>(sums)[c]
+                           : view_.sum == Number::INT32 ? static_cast<const int32_t*>(sums)[c]
+                                                        : static_cast<const double*>(sums)[c];
+        out[c] = view_.divisor ? sum * view_.scale / view_.divisor[c] : sum * view_.scale;
+    }
+}
+
+// Call use(q, scores) for every context.
+template <class Use>
+void Table::each(const Source& source, size_t m, unsigned threads, const Use& use) const {
+    in_parallel(m, threads, [&](size_t begin, size_t end) {
+        ScratchOwner scratch(layout_->view());
+        std::vector<double> sums(view_.stride), scores(view_.n_labels);
+        for (size_t i = begin; i < end; i += BLOCK) {
+            const size_t last = std::min(end, i + BLOCK);
+            const BlockRows rows = loops_.rows(layout_->view(), source, i, last, scratch.view());
+            for (size_t q = i; q < last; ++q) {
+                context_scores(rows, q - i, sums.data(), scores.data());
+                use(q, scores.data());
+            }
+        }
+    });
+}
+
+void Table::scores(const Source& source, size_t m, unsigned threads, double* out) const {
+    each(source, m, threads,
+         [&](size_t q, const double* scores) { std::copy_n(scores, view_.n_labels, out + q * view_.n_labels); });
+}
+
+void Table::leaders(const Source& source, size_t m, uint32_t k, unsigned threads, int32_t* out) const {
+    each(source, m, threads, [&](size_t q, const double* scores) {
+        int32_t* best = out + q * k;
+        uint32_t held = 0;
+        for (uint32_t c = 0; c < view_.n_labels; ++c) {  // insertion, so equals stay in the order of columns
+            if (held == k && !(scores[c] > scores[best[k - 1]])) continue;
+            uint32_t place = held < k ? held++ : k - 1;
+            for (; place > 0 && scores[c] > scores[best[place - 1]]; --place) best[place] = best[place - 1];
+            best[place] = static_cast<int32_t>(c);
+        }
+    });
+}
+
+const std::vector<const Loops*>& available_loops() {
+    static const std::vector<const Loops*> loops = [] {
+        std::vector<const Loops*> found;
+#ifdef HAMMEMO_X86
+        __builtin_cpu_init();
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+            found.push_back(&avx512_loops);
+        if (__builtin_cpu_supports("avx2")) found.push_back(&avx2_loops);
+#endif
+        found.push_back(&portable_loops);
+        return found;
+    }();
+    return loops;
+}
+
+}  // namespace hammemo

@@ -1,0 +1,47 @@
+// A compiled memory: rows of scores in the narrowest type whose sums cannot overflow, and the loops that read them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "layout_owner.hpp"
+#include "loops.hpp"
+
+namespace hammemo {
+
+// The loops that this processor can run, the fastest first; the last one is "portable".
+const std::vector<const Loops*>& available_loops();
+
+class Table {
+public:
+    // Exactly one of integers and floats is given: layout.empty_row x n_labels numbers. The divisor may be empty.
+    Table(std::shared_ptr<const Layout> layout, const int64_t* integers, const double* floats, uint32_t n_labels,
+          std::vector<double> divisor, double scale, const Loops& loops);
+    Table(const Table&) = delete;
+    Table& operator=(const Table&) = delete;
+
+    void winners(const Source& source, size_t m, unsigned threads, int32_t* out) const;
+    void leaders(const Source& source, size_t m, uint32_t k, unsigned threads, int32_t* out) const;
+    void scores(const Source& source, size_t m, unsigned threads, double* out) const;
+    int32_t winner_of(const uint64_t* hashes, const uint8_t* present) const;
+
+    const LayoutView& layout() const { return layout_->view(); }
+    const TableView& view() const { return view_; }
+    const Loops& loops() const { return loops_; }
+    size_t nbytes() const { return bytes_.size(); }
+
+private:
+    template <class Row, class Given>
+    void fill(const Given* given);
+    template <class Use>
+    void each(const Source& source, size_t m, unsigned threads, const Use& use) const;
+    void context_scores(const BlockRows& rows, size_t i, void* sums, double* out) const;
+
+    std::shared_ptr<const Layout> layout_;
+    std::vector<double> divisor_;
+    std::vector<std::byte> bytes_, base_;
+    TableView view_;
+    const Loops& loops_;
+};
+
+}  // namespace hammemo
