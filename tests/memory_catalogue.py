@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, PositionalHamming, SiteKernel
+from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, PositionalHamming, SiteKernel, Tiered
 from hammemo.contexts import Examples
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Entry:
         """Return a copy with nothing stored, its layout settled, so that any two of them can be compared."""
         memory: Memory = clone(self.memory)
         memory.open(sites, seed)
-        if isinstance(memory, Hashed) and memory.reserved:
+        if (isinstance(memory, Hashed) and memory.reserved) or isinstance(memory, Tiered):
             memory.reserve(examples([([0, "a", "ß"], "yes", 2), ([0, 1, 2], "no", 1)]))
         return memory
 
@@ -45,6 +45,7 @@ MEMORIES = [
     Entry(Hashed(buckets=3, reserved=0), integer=True, forms=("table",)),
     Entry(Hashed(buckets=4, reserved=2), integer=True, forms=("table",)),
     Entry(Hashed(buckets=5, reserved=1, key=b"sixteen bytes or more"), integer=True, forms=("table",)),
+    Entry(Tiered(Hashed(buckets=3, reserved=2)), integer=True, forms=("tiered",)),
     Entry(Gaussian(d=32), integer=False, forms=("fused", "two-stage")),
     Entry(Gaussian(d=24, d_h=5), integer=False, forms=("fused", "two-stage")),
     Entry(Gaussian(d=32, tied=True), integer=False, forms=("fused", "two-stage")),

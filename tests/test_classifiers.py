@@ -48,7 +48,7 @@ def test_integers_of_every_width_and_whole_floats_are_the_same_tokens() -> None:
 
 def test_frames_keep_their_column_names_and_mixed_types() -> None:
     frame = pd.DataFrame({"colour": ["red", "blue"], "size": [2**60 + 1, 3], "weight": [0.5, 2.0]})
-    clf = MemoryClassifier().fit(frame, ["x", "y"])
+    clf = MemoryClassifier(memory=Exact()).fit(frame, ["x", "y"])
     assert clf.feature_names_in_.tolist() == ["colour", "size", "weight"]
     assert list(clf.memory_.table().vocabulary) == [2, 3, 2**60 + 1, 0.5, "blue", "red"]
 
@@ -215,7 +215,7 @@ def test_the_mean_vote_divides_by_class_size() -> None:
 def test_large_batches_are_answered_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     clf = MemoryClassifier().fit(X, y)
     whole_scores, whole_labels = clf.class_scores(X), clf.predict(X)
-    monkeypatch.setattr("hammemo.classifiers._CHUNK_NUMBERS", 4)
+    monkeypatch.setattr("hammemo.predictor._CHUNK_NUMBERS", 4)
     np.testing.assert_array_equal(clf.class_scores(X), whole_scores)
     np.testing.assert_array_equal(clf.predict(X), whole_labels)
 
@@ -237,7 +237,7 @@ def test_a_predictor_answers_as_the_classifier_does(memory: Any) -> None:
 
 
 def test_a_compiled_vocabulary_limits_what_a_dense_table_answers() -> None:
-    predictor = MemoryClassifier().fit(X, y).compile("dense", vocabulary=["a"])
+    predictor = MemoryClassifier(memory=Exact()).fit(X, y).compile("dense", vocabulary=["a"])
     assert predictor.tensors()["counts"].shape == (2, 1, 3)
     assert predictor.class_scores([["a", "c"]]).tolist() == [[0.0, 1.0, 0.0]]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import NO_TOKEN, Gaussian, MeMoClassifier, MemoryClassifier, SiteKernel
+from hammemo import NO_TOKEN, Exact, Gaussian, MeMoClassifier, MemoryClassifier, SiteKernel
 from hammemo.codes import GaussianCodes
 from hammemo.theory import Decomposition, decompose
 from hammemo.theory.decomposition import count_norms
@@ -59,11 +59,11 @@ def literal(kernel: SiteKernel | None, X: Any, y: list[str], queries: Any, d: in
 def test_stages_equal_the_paper_s_sums(kernel: SiteKernel | None, stored: Any, asked: Any, data: Any) -> None:
     y = data.draw(st.lists(st.sampled_from(["x", "y", "z"]), min_size=len(stored), max_size=len(stored)))
     X, Q = object_rows(stored), object_rows(asked)
-    parts = decompose(MeMoClassifier(32, kernel=kernel).fit(X, y), MemoryClassifier(kernel).fit(X, y), Q)
+    parts = decompose(MeMoClassifier(32, kernel=kernel).fit(X, y), MemoryClassifier(kernel, Exact()).fit(X, y), Q)
     G, decoded = literal(kernel, stored, y, asked, 32)
     np.testing.assert_allclose(parts.before_decoding, G, atol=1e-5)
     np.testing.assert_allclose(parts.decoded, decoded, atol=1e-5)
-    np.testing.assert_array_equal(parts.ideal, MemoryClassifier(kernel).fit(X, y).class_scores(Q))
+    np.testing.assert_array_equal(parts.ideal, MemoryClassifier(kernel, Exact()).fit(X, y).class_scores(Q))
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def parts() -> Decomposition:
     X, y, Q = rng.integers(0, 9, (200, 4)), rng.integers(0, 5, 200), rng.integers(0, 9, (20, 4))
     classes = range(8)  # three candidates without examples
     sketch = MeMoClassifier(64).partial_fit(X, y, classes=classes)
-    return decompose(sketch, MemoryClassifier().partial_fit(X, y, classes=classes), Q)
+    return decompose(sketch, MemoryClassifier(memory=Exact()).partial_fit(X, y, classes=classes), Q)
 
 
 def test_the_parts_add_up(parts: Decomposition) -> None:
@@ -99,12 +99,15 @@ def test_theorem_1_a_small_error_keeps_the_winner(parts: Decomposition) -> None:
 
 def test_a_single_label_has_no_competitor() -> None:
     X, y = [["a"], ["b"]], ["x", "x"]
-    assert decompose(MeMoClassifier(8).fit(X, y), MemoryClassifier().fit(X, y), X).margin.tolist() == [np.inf] * 2
+    assert (
+        decompose(MeMoClassifier(8).fit(X, y), MemoryClassifier(memory=Exact()).fit(X, y), X).margin.tolist()
+        == [np.inf] * 2
+    )
 
 
 def test_a_wrong_twin_is_refused() -> None:
     X, y = [["a"], ["b"]], ["x", "y"]
-    sketch, twin = MeMoClassifier(8).fit(X, y), MemoryClassifier().fit(X, y)
+    sketch, twin = MeMoClassifier(8).fit(X, y), MemoryClassifier(memory=Exact()).fit(X, y)
     with pytest.raises(TypeError, match="memory=Gaussian"):
         decompose(twin, twin, X)
     with pytest.raises(TypeError, match="memory=Exact"):
@@ -112,7 +115,7 @@ def test_a_wrong_twin_is_refused() -> None:
     with pytest.raises(TypeError, match="vote='sum'"):
         decompose(MemoryClassifier(memory=Gaussian(8), vote="mean").fit(X, y), twin, X)
     with pytest.raises(ValueError, match="not the sketch's"):
-        decompose(sketch, MemoryClassifier().fit(X, ["x", "x"]), X)
+        decompose(sketch, MemoryClassifier(memory=Exact()).fit(X, ["x", "x"]), X)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=["positions", "tuples"])
@@ -122,7 +125,7 @@ def test_count_norms_equal_those_of_the_full_matrix(
     kernel: SiteKernel | None, stored: Any, asked: Any, data: Any
 ) -> None:
     y = data.draw(st.lists(st.sampled_from(["x", "y", "z"]), min_size=len(stored), max_size=len(stored)))
-    twin = MemoryClassifier(kernel).fit(object_rows(stored), y)
+    twin = MemoryClassifier(kernel, Exact()).fit(object_rows(stored), y)
     frobenius, operator = count_norms(twin, object_rows(asked))
     weights = twin.sites_.weights / twin.sites_.total_weight
     held = [site_features(kernel, context) for context in [*stored, *asked]]

@@ -104,7 +104,7 @@ def test_a_certified_answer_is_the_exact_classifier_s(
     X, Q = (np.array([context for context, _, _ in batch], object) for batch in (stored, asked))
     y, counts = [label for _, label, _ in stored], [count for _, _, count in stored]
     sketch = MemoryClassifier(kernel, Hashed(buckets, reserved), vote, random_state=seed).fit(X, y, counts)
-    exact = MemoryClassifier(kernel, vote=vote).fit(X, y, counts)
+    exact = MemoryClassifier(kernel, Exact(), vote).fit(X, y, counts)
     certified = sketch.certify(Q)
     assert (sketch.predict(Q)[certified] == exact.predict(Q)[certified]).all()
     assert exact.certify(Q).all()
@@ -115,7 +115,7 @@ def test_enough_reserved_rows_certify_everything() -> None:
     X, y = rng.integers(0, 20, (300, 3)), rng.integers(0, 4, 300)
     sketch = MemoryClassifier(memory=Hashed(buckets=2, reserved=20)).fit(X, y)
     assert sketch.certify(X).all()
-    np.testing.assert_array_equal(sketch.class_scores(X), MemoryClassifier().fit(X, y).class_scores(X))
+    np.testing.assert_array_equal(sketch.class_scores(X), MemoryClassifier(memory=Exact()).fit(X, y).class_scores(X))
     assert not MemoryClassifier(memory=Hashed(buckets=1, reserved=0)).fit(X, y).certify(X).any()
     assert sketch.certify(X[:1]).shape == (1,)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hammemo import Hashed, MemoryClassifier
+from hammemo import Exact, Hashed, MemoryClassifier
 from hammemo.experiments import wikitext
 
 DATA = Path(__file__).parents[2] / "shared" / "wikitext-2"
@@ -27,7 +27,7 @@ def sample(task: wikitext.Task) -> wikitext.Sample:
 
 @pytest.fixture(scope="module")
 def exact(sample: wikitext.Sample) -> MemoryClassifier:
-    return MemoryClassifier().fit(*sample.split("train", H))
+    return MemoryClassifier(memory=Exact()).fit(*sample.split("train", H))
 
 
 @pytest.mark.parametrize(

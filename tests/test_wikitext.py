@@ -11,7 +11,7 @@ import pytest
 from sklearn.metrics import f1_score
 from typer.testing import CliRunner
 
-from hammemo import MemoryClassifier, SuffixBackoff
+from hammemo import Exact, MemoryClassifier, SuffixBackoff
 from hammemo.cli.app import app
 from hammemo.experiments import throughput, vocabulary, wikitext
 from hammemo.experiments.report import reproduction
@@ -118,7 +118,7 @@ def test_a_folder_without_the_files_is_refused(tmp_path: Path) -> None:
 def test_the_measures_against_their_definitions() -> None:
     rng = np.random.default_rng(1)
     X, y = rng.integers(0, 6, (80, 3)), rng.integers(0, 7, 80)
-    exact = MemoryClassifier().fit(X, y)
+    exact = MemoryClassifier(memory=Exact()).fit(X, y)
     queries, observed = rng.integers(0, 6, (40, 3)), rng.integers(0, 7, 40)
     judge = wikitext.Judge.of(exact, queries, observed)
     ranking = SuffixBackoff().fit(X, y).top_k(queries, 5)
@@ -146,13 +146,13 @@ def tiny_methods() -> tuple[list[throughput.Method], Any, MemoryClassifier]:
     X, y = throughput.zipf_sample(n_tokens=50, h=4, n_labels=6, m=300)
     methods = list(throughput.table_methods(X, y, 50, {"alpha": 1e-4, "average": True}))
     methods += [throughput.memo_method(X, y, 50, 64, form) for form in ("fused", "two-stage")]
-    return methods, X, MemoryClassifier().fit(X, y)
+    return methods, X, MemoryClassifier(memory=Exact()).fit(X, y)
 
 
 def test_every_timed_method_answers_as_the_estimator_does() -> None:
     torch = pytest.importorskip("torch")
     methods, X, exact = tiny_methods()
-    mean = MemoryClassifier(vote="mean").fit(X, throughput.zipf_sample(50, 4, 6, 300)[1])
+    mean = MemoryClassifier(memory=Exact(), vote="mean").fit(X, throughput.zipf_sample(50, 4, 6, 300)[1])
     for method in methods:
         answers = method.answer(*method.tensors, X)
         if method.name.startswith("sum"):

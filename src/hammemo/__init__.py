@@ -3,10 +3,11 @@
 from importlib.metadata import version
 
 from hammemo.baselines import HammingNeighbors, SuffixBackoff
-from hammemo.classifiers import MeMoClassifier, MemoryClassifier, Predictor
+from hammemo.classifiers import MeMoClassifier, MemoryClassifier
 from hammemo.contexts import windows
 from hammemo.kernels import PositionalHamming, SiteKernel, SiteOneHot
-from hammemo.memories import Exact, Gaussian, Hashed, LayoutError, NotStoredError
+from hammemo.memories import Exact, Gaussian, Hashed, LayoutError, NotStoredError, Tiered
+from hammemo.predictor import Predictor
 from hammemo.tokens import NO_TOKEN
 
 __version__ = version("hammemo")
@@ -26,5 +27,6 @@ __all__ = [
     "SiteKernel",
     "SiteOneHot",
     "SuffixBackoff",
+    "Tiered",
     "windows",
 ]

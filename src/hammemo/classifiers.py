@@ -6,7 +6,8 @@ nothing with what is stored ties all labels at zero, so it too gets the first on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -15,25 +16,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.contexts import Contexts, Examples, validated_array, validated_contexts
 from hammemo.kernels import PositionalHamming, SiteKernel
-from hammemo.labels import checked_k, classes_array, common_label_dtype, label_array, top_columns
-from hammemo.memories import Exact, Gaussian, Memory
-from hammemo.memories.base import Ranker
+from hammemo.labels import classes_array, common_label_dtype, label_array
+from hammemo.memories import Gaussian, Hashed, Memory
+from hammemo.memories.base import LayoutError
 from hammemo.memories.certificates import Bounded, proven
+from hammemo.predictor import Predictor, batches, class_scores, leaders, winners
+from hammemo.streams import stream_blocks
 from hammemo.tokens import Vocabulary
 from hammemo.votes import resolve_vote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.kernels import Sites
-    from hammemo.memories.base import CompiledMemory, Reader
     from hammemo.votes import Vote
 
 Self = TypeVar("Self", bound="MemoryClassifier")
-
-_CHUNK_NUMBERS = 2**23
 
 
 class MemoryClassifier(ClassifierMixin, BaseEstimator):
@@ -44,7 +43,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
     kernel : SiteKernel, optional
         Which sites are compared and their weights; the positional Hamming kernel by default.
     memory : Memory, optional
-        Where the counts are kept; `Exact()` by default.
+        Where the counts are kept; `Hashed()` by default: a size that does not grow, and answers that can be proven.
     vote : {"sum", "mean"} or Vote
         How the sites' counts become one score a label.
     random_state : int, RandomState or None
@@ -109,6 +108,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         y: ArrayLike,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        layout: MemoryClassifier | None = None,
     ) -> Self:
         """Learn more examples; new tokens and new labels may come at any time.
 
@@ -118,8 +118,96 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
             As in `fit`.
         classes : array-like, optional
             Labels to keep as candidates even while they have no example. Never required.
+        layout : MemoryClassifier, optional
+            At the first call: a fitted model whose layout to use, so that the two can be merged. Without it a hashed
+            memory gives rows of their own to the most frequent tokens of the first batch.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> here = MemoryClassifier().fit([["a", "b"]], ["no"])
+        >>> there = MemoryClassifier().partial_fit([["d", "c"]], ["yes"], layout=here)
+        >>> here.merge(there).predict([["d", "c"]]).tolist()
+        ['yes']
         """
-        return self._learn(X, y, sample_weight, classes, reset=not hasattr(self, "memory_"))
+        return self._learn(X, y, sample_weight, classes, reset=not hasattr(self, "memory_"), layout=layout)
+
+    def fit_stream(
+        self: Self,
+        tokens: Any,
+        h: int,
+        *,
+        starts: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        short: Literal["drop", "pad"] = "drop",
+        pad: Any = None,
+        layout: MemoryClassifier | None = None,
+    ) -> Self:
+        """Forget everything and learn to predict every token of a stream from the h tokens before it.
+
+        The same examples as ``fit(*windows(docs, h))``, but the windows are never held all at once: the extra memory
+        does not depend on the length of the stream. A hashed memory takes its layout from the first block of tokens.
+
+        Parameters
+        ----------
+        tokens : ndarray of shape (n,), or iterable of documents
+            A flat array of tokens, which may be memory-mapped, or documents as `windows` takes them, which may come
+            from a generator.
+        h : int
+            Tokens per context.
+        starts : array-like of int, optional
+            With a flat array: where documents start. No window crosses from one to the next.
+        classes : array-like, optional
+            Learn only the windows whose next token is one of these, and keep them all as candidates.
+        short, pad
+            As in `windows`.
+        layout : MemoryClassifier, optional
+            As in `partial_fit`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryClassifier
+        >>> stream = np.array([1, 2, 3, 1, 2, 3, 1, 2, 4])
+        >>> clf = MemoryClassifier().fit_stream(stream, h=2, starts=[0, 6])
+        >>> clf.predict([[1, 2]]).tolist(), clf.memory_.label_counts.tolist()
+        ([3], [1, 1, 2, 1])
+        """
+        if hasattr(self, "memory_"):
+            del self.memory_
+        return self.partial_fit_stream(tokens, h, starts=starts, classes=classes, short=short, pad=pad, layout=layout)
+
+    def partial_fit_stream(
+        self: Self,
+        tokens: Any,
+        h: int,
+        *,
+        starts: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        short: Literal["drop", "pad"] = "drop",
+        pad: Any = None,
+        layout: MemoryClassifier | None = None,
+    ) -> Self:
+        """Learn the windows of one more stream; the parameters are those of `fit_stream`."""
+        blocks = stream_blocks(tokens, h, starts, short, pad)
+        first = next(blocks, None)
+        if first is None or not len(first.targets()):
+            raise ValueError(f"There is nothing to learn: no document at the start has more than h={h} tokens.")
+        chosen = None if classes is None else label_array(classes)
+        kinds = [first.tokens[first.targets()[:1]] if chosen is None else chosen]
+        if hasattr(self, "memory_"):
+            if h != self.sites_.h:
+                raise ValueError(f"The model was fitted on contexts of {self.sites_.h} tokens; h={h}.")
+            kinds.append(self.classes_)
+        else:
+            self._start(h, layout)
+            self.n_features_in_ = h
+        self.label_dtype_ = common_label_dtype(*kinds)
+        labels = None if chosen is None else Vocabulary.of(chosen)
+        if labels is not None:
+            self.memory_.declare(labels)
+        self.memory_.add_blocks(chain([first], blocks), labels)
+        return self
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take examples back: the exact inverse of `partial_fit`. A label whose last example goes is no longer a class.
@@ -132,7 +220,8 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         >>> from hammemo import MemoryClassifier
         >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
         >>> clf = MemoryClassifier().fit(X, y).forget([["d", "c"]], ["yes"])
-        >>> clf.memory_.state_bytes() == MemoryClassifier().fit(X[:2], y[:2]).memory_.state_bytes()
+        >>> fresh = MemoryClassifier().partial_fit(X[:2], y[:2], layout=clf)
+        >>> clf.memory_.state_bytes() == fresh.memory_.state_bytes()
         True
         """
         check_is_fitted(self)
@@ -147,7 +236,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         --------
         >>> from hammemo import MemoryClassifier
         >>> monday = MemoryClassifier().fit([["a", "b"]], ["no"])
-        >>> tuesday = MemoryClassifier().fit([["d", "c"]], ["yes"])
+        >>> tuesday = MemoryClassifier().partial_fit([["d", "c"]], ["yes"], layout=monday)
         >>> monday.merge(tuesday).predict([["d", "b"], ["d", "c"]]).tolist()
         ['no', 'yes']
         """
@@ -228,7 +317,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
             raise TypeError(f"{memory!r} gives no certificate; Exact() and Hashed() do.")
         divisor = self.vote_.divisor(self.memory_, sites)
         parts = []
-        for batch in _batches(self.memory_, contexts):
+        for batch in batches(self.memory_, contexts):
             low, high = memory.bounds(batch, sites.weights)
             parts.append(proven(low / divisor, high / divisor, winners(self.memory_, batch, sites, self.vote_)))
         return np.concatenate(parts) if parts else np.empty(0, bool)
@@ -248,12 +337,12 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         return Predictor(self.memory_.compile(form, tokens), self.classes_, self.sites_, self.vote_)
 
     def _make_memory(self) -> Memory:
-        memory = Exact() if self.memory is None else self.memory
+        memory = Hashed() if self.memory is None else self.memory
         if not isinstance(memory, Memory):
             raise TypeError(f"memory={memory!r} is not a memory: pass an instance such as Exact() or Gaussian(d=1024).")
         return clone(memory)  # type: ignore[no-any-return]
 
-    def _start(self, h: int) -> None:
+    def _start(self, h: int, layout: MemoryClassifier | None = None) -> None:
         if self.kernel is not None and not isinstance(self.kernel, SiteKernel):
             raise TypeError(
                 f"kernel={self.kernel!r} is not a kernel: pass an instance such as PositionalHamming(). "
@@ -262,9 +351,19 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         self.kernel_ = PositionalHamming() if self.kernel is None else clone(self.kernel)
         self.vote_ = clone(resolve_vote(self.vote))
         self.sites_ = self.kernel_.resolve(h)
-        self.memory_ = self._make_memory().open(self.sites_, _seed(self.random_state))
+        memory = self._make_memory().open(self.sites_, _seed(self.random_state))
+        self.memory_ = memory if layout is None else _shard_of(layout, memory)
 
-    def _learn(self: Self, X: Any, y: Any, sample_weight: Any, classes: Any, *, reset: bool) -> Self:
+    def _learn(
+        self: Self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        classes: Any,
+        *,
+        reset: bool,
+        layout: MemoryClassifier | None = None,
+    ) -> Self:
         """Check everything first, so that what is refused changes nothing, then learn."""
         array = validated_array(self, X, reset=reset, y=y)
         targets = label_array(y)
@@ -273,8 +372,10 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         examples = Examples.of(array, targets, sample_weight)
         if reset and not len(examples) and not len(declared):
             raise ValueError("There is nothing to learn: every sample_weight is zero and no class was declared.")
+        if layout is not None and not reset:
+            raise ValueError("layout= is settled at the first call; this model has learnt already.")
         if reset:
-            self._start(array.shape[1])
+            self._start(array.shape[1], layout)
         self.memory_.declare(Vocabulary.of(declared))
         self.memory_.add(examples)
         self.label_dtype_ = dtype
@@ -332,89 +433,17 @@ class MeMoClassifier(MemoryClassifier):
         return Gaussian(self.d, self.d_h, self.tied)
 
 
-class Predictor:
-    """A read-only model that `MemoryClassifier.compile` returns.
-
-    Examples
-    --------
-    >>> from hammemo import MemoryClassifier
-    >>> predictor = MemoryClassifier().fit([["a", "b"], ["c", "d"]], ["x", "y"]).compile()
-    >>> predictor(["c", "b"]), predictor.predict([["c", "d"]]).tolist()
-    ('x', ['y'])
-    """
-
-    def __init__(self, compiled: CompiledMemory, classes: NDArray[Any], sites: Sites, vote: Vote) -> None:
-        self.classes_ = classes
-        self._compiled = compiled
-        self._sites = sites
-        self._vote = vote
-        self._winner = getattr(compiled, "winner", None)
-        self._divisor = vote.divisor(compiled, sites)
-        self._class_list = classes.tolist()
-
-    def __call__(self, tokens: Sequence[Any]) -> Any:
-        """Return the label of one context, a sequence of h tokens."""
-        if self._winner is not None:
-            column = self._winner(tokens, self._sites.weights, self._divisor)
-            if column is not None:
-                return self._class_list[column]
-        return self.predict([tokens]).tolist()[0]
-
-    def class_scores(self, X: Any) -> NDArray[Any]:
-        """Return one score for each context and label."""
-        return class_scores(self._compiled, self._queries(X), self._sites, self._vote)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label with the highest score; the first one in `classes_` among equals."""
-        return self.classes_[winners(self._compiled, self._queries(X), self._sites, self._vote)]
-
-    def top_k(self, X: Any, k: int = 5) -> NDArray[Any]:
-        """Return the k labels with the highest scores, best first; equals in the order of `classes_`."""
-        return self.classes_[leaders(self._compiled, self._queries(X), self._sites, self._vote, k)]
-
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that prediction needs, by name."""
-        return self._compiled.tensors()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays that prediction needs. As in the paper, the numbering of the tokens is not counted."""
-        return sum(array.nbytes for array in self.tensors().values())
-
-    def _queries(self, X: Any) -> Contexts:
-        contexts = Contexts.of(X)
-        if contexts.h != self._sites.h:
-            raise ValueError(f"The model was fitted on contexts of {self._sites.h} tokens; X has {contexts.h}.")
-        return contexts
-
-
-def class_scores(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -> NDArray[Any]:
-    """Return the vote's scores, computed in batches that bound the memory needed."""
-    parts = [vote.scores(reader, batch, sites) for batch in _batches(reader, contexts)]
-    return np.concatenate(parts) if parts else np.empty((0, len(reader.labels)))
-
-
-def leaders(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote, k: int) -> NDArray[np.int64]:
-    """Return the columns of the k highest scores of each context, best first, equals in column order."""
-    if isinstance(reader, Ranker) and len(reader.labels):
-        return reader.leaders(contexts, sites.weights, vote.divisor(reader, sites), checked_k(k))
-    parts = [top_columns(vote.scores(reader, batch, sites), k) for batch in _batches(reader, contexts)]
-    return np.concatenate(parts) if parts else np.empty((0, min(k, len(reader.labels))), np.int64)
-
-
-def winners(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -> NDArray[np.int64]:
-    """Return the column of the highest score of each context, the first one among equals."""
-    if not len(reader.labels):
-        raise ValueError("The memory is empty, so there is no label to predict: learn at least one example first.")
-    if isinstance(reader, Ranker):
-        return reader.winners(contexts, sites.weights, vote.divisor(reader, sites))
-    parts = [vote.scores(reader, batch, sites).argmax(axis=1) for batch in _batches(reader, contexts)]
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
-
-
-def _batches(reader: Reader, contexts: Contexts) -> Iterable[Contexts]:
-    step = max(1, _CHUNK_NUMBERS // max(reader.row_width, 1))
-    return (contexts[start : start + step] for start in range(0, len(contexts), step))
+def _shard_of(model: MemoryClassifier, memory: Memory) -> Memory:
+    """Return an empty memory of the fitted model's layout, if it is of the same kind as `memory`."""
+    if not isinstance(model, MemoryClassifier):
+        raise TypeError(f"layout={model!r} is no fitted model: pass the MemoryClassifier whose layout is to be used.")
+    check_is_fitted(model)
+    shard = model.memory_.empty_like()
+    mine, theirs = memory.layout(), shard.layout()
+    for name in ("memory", "h", "sites"):
+        if mine[name] != theirs[name]:
+            raise LayoutError(f"layout= is of another kind: {name} is {mine[name]!r} here and {theirs[name]!r} there.")
+    return shard
 
 
 def _seed(random_state: Any) -> int:

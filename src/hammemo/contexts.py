@@ -95,7 +95,7 @@ class Contexts:
         """The number of positions of a context."""
         return int(self.shape[1])
 
-    def __getitem__(self, rows: slice | NDArray[np.bool_]) -> Contexts:
+    def __getitem__(self, rows: slice | NDArray[Any]) -> Contexts:
         part = object.__new__(Contexts)
         part.integers = None if self.integers is None else self.integers[rows]
         if "_factorized" in vars(self):
@@ -148,6 +148,15 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.label_ranks)
+
+    def only(self, labels: Vocabulary) -> Examples:
+        """Return the examples that have one of these labels."""
+        held = labels.find(self.labels) >= 0
+        if held.all():
+            return self
+        chosen = held[self.label_ranks]
+        ranks = (np.cumsum(held) - 1)[self.label_ranks[chosen]]
+        return Examples(self.contexts[chosen], ranks, self.labels.keep(held), self.multiplicity[chosen])
 
     def label_counts(self) -> NDArray[np.int64]:
         """Return how many examples each label has, multiplicities counted."""
@@ -245,23 +254,29 @@ def windows(
     >>> X.tolist(), y.tolist()
     ([[0, 0], [0, 5], [5, 6]], [5, 6, 7])
     """
+    check_window(h, short, pad)
+    if isinstance(docs, (str, bytes)) or hasattr(docs, "columns"):
+        raise TypeError(
+            f"docs is one {type(docs).__name__}, not a list of documents: pass windows([text.split()], h) for one "
+            "text, or one list of tokens for each case of a table."
+        )
+    documents = [document(doc) for doc in docs]
+    filler = [NO_TOKEN if pad is None else as_token(pad)] * h if short == "pad" else []
+    return _cut([np.asarray(filler, object if filler and isinstance(filler[0], str) else None), *documents], int(h))
+
+
+def check_window(h: Any, short: Any, pad: Any) -> None:
+    """Refuse parameters that no window can have."""
     if short not in ("drop", "pad"):
         raise ValueError(f"short={short!r} is not known: use 'drop' or 'pad'.")
     if pad is not None and short == "drop":
         raise ValueError("A pad token needs short='pad'; with short='drop' nothing is padded.")
     if not isinstance(h, (int, np.integer)) or h < 1:
         raise ValueError(f"h={h!r}: the number of tokens of a context is a positive whole number.")
-    if isinstance(docs, (str, bytes)) or hasattr(docs, "columns"):
-        raise TypeError(
-            f"docs is one {type(docs).__name__}, not a list of documents: pass windows([text.split()], h) for one "
-            "text, or one list of tokens for each case of a table."
-        )
-    documents = [_document(doc) for doc in docs]
-    filler = [NO_TOKEN if pad is None else as_token(pad)] * h if short == "pad" else []
-    return _cut([np.asarray(filler, object if filler and isinstance(filler[0], str) else None), *documents], int(h))
 
 
-def _document(doc: Any) -> NDArray[Any]:
+def document(doc: Any) -> NDArray[Any]:
+    """Return one document as a flat array of tokens."""
     if isinstance(doc, (str, bytes)):
         raise TypeError(
             f"The document {doc[:20]!r} is one string. Split it into tokens first: text.split() for words, list(text) "
@@ -283,15 +298,19 @@ def _document(doc: Any) -> NDArray[Any]:
 def _cut(parts: list[NDArray[Any]], h: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Cut `parts[1:]` into windows, with `parts[0]` (h fillers, or nothing) put before each."""
     filler, *documents = parts
-    kinds = {part.dtype.kind for part in parts if part.size}
-    if not (kinds <= {"i", "b"} or kinds == {"f"}):  # several types: keep each token as it is
-        filler, documents = filler.astype(object), [doc.astype(object) for doc in documents]
     lengths = np.array([len(doc) for doc in documents], np.int64) + len(filler)
-    pieces = [piece for doc in documents for piece in (filler, doc) if len(piece)]
-    stream = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+    stream = joined([piece for doc in documents for piece in (filler, doc) if len(piece)])
     offsets = np.arange(len(stream)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     targets = np.flatnonzero(offsets >= h)
     return stream[targets[:, None] + np.arange(-h, 0)], stream[targets]
+
+
+def joined(pieces: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return arrays of tokens end to end, each token as it is: as objects where their types differ."""
+    kinds = {piece.dtype.kind for piece in pieces if piece.size}
+    if not (kinds <= {"i", "b"} or kinds == {"f"}):
+        pieces = [piece.astype(object) for piece in pieces]
+    return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
 
 
 def validated_contexts(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation") -> Contexts:

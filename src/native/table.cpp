@@ -31,21 +31,34 @@ std::byte* aligned(std::vector<std::byte>& bytes, size_t needed) {
     return bytes.data() + (ALIGNMENT - address % ALIGNMENT) % ALIGNMENT;
 }
 
+uint64_t magnitude(int64_t value) { return value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value); }
+
+// What is subtracted from every number of a row: the middle of its range. It is the same for all labels, so it changes no
+// comparison, and it halves the numbers. Rows whose sums are divided label by label are left as they are.
+std::vector<int64_t> row_offsets(const int64_t* values, size_t rows, size_t n_labels, bool divided) {
+    std::vector<int64_t> offsets(rows, 0);
+    for (size_t row = 0; row < rows; ++row) {
+        const auto [low, high] = std::minmax_element(values + row * n_labels, values + (row + 1) * n_labels);
+        if (magnitude(*low) > INT32_MAX || magnitude(*high) > INT32_MAX)
+            throw std::overflow_error("a score exceeds 32 bits");
+        if (!divided) offsets[row] = (*low + *high) / 2;
+    }
+    return offsets;
+}
+
 // The largest absolute value that a sum of one row from each site can reach, also on the way.
-uint64_t largest_sum(const LayoutView& layout, const int64_t* values, uint32_t n_labels) {
-    uint64_t total = 0;
+uint64_t largest_sum(const LayoutView& layout, const int64_t* values, const std::vector<int64_t>& offsets, size_t n_labels) {
+    std::vector<uint64_t> totals(n_labels, 0), largest(n_labels);
     for (uint32_t k = 0; k < layout.n_sites; ++k) {
         const size_t first = layout.sites[k].first_row;
         const size_t last = k + 1 < layout.n_sites ? layout.sites[k + 1].first_row : layout.empty_row;
-        uint64_t largest = 0;
-        for (size_t i = first * n_labels; i < last * n_labels; ++i) {
-            const uint64_t size = values[i] < 0 ? 0 - static_cast<uint64_t>(values[i]) : static_cast<uint64_t>(values[i]);
-            largest = std::max(largest, size);
-        }
-        if (largest > INT32_MAX) return UINT64_MAX;
-        total += largest;
+        std::fill(largest.begin(), largest.end(), 0);
+        for (size_t row = first; row < last; ++row)
+            for (size_t c = 0; c < n_labels; ++c)
+                largest[c] = std::max(largest[c], magnitude(values[row * n_labels + c] - offsets[row]));
+        for (size_t c = 0; c < n_labels; ++c) totals[c] += largest[c];
     }
-    return total;
+    return *std::max_element(totals.begin(), totals.end());
 }
 
 }  // namespace
@@ -64,23 +77,29 @@ Table::Table(std::shared_ptr<const Layout> layout, const int64_t* integers, cons
         fill<double>(floats);
         return;
     }
-    const uint64_t largest = largest_sum(layout_->view(), integers, n_labels);
+    const LayoutView& rows = layout_->view();
+    offsets_ = row_offsets(integers, rows.empty_row, n_labels, view_.divisor != nullptr);
+    const uint64_t largest = largest_sum(rows, integers, offsets_, n_labels);
     if (largest > INT32_MAX) throw std::overflow_error("a sum could exceed 32 bits");
     view_.sum = largest <= INT16_MAX ? Number::INT16 : Number::INT32;
-    const size_t cells = size_t{layout_->view().empty_row} * n_labels;
-    const bool narrow = std::all_of(integers, integers + cells, [](int64_t v) { return v >= INT16_MIN && v <= INT16_MAX; });
-    view_.row = narrow ? Number::INT16 : Number::INT32;
-    narrow ? fill<int16_t>(integers) : fill<int32_t>(integers);
+    view_.row = Number::INT16;
+    for (size_t row = 0; row < rows.empty_row; ++row)
+        for (size_t c = 0; c < n_labels; ++c)
+            if (magnitude(integers[row * n_labels + c] - offsets_[row]) > INT16_MAX) view_.row = Number::INT32;
+    view_.row == Number::INT16 ? fill<int16_t>(integers) : fill<int32_t>(integers);
 }
 
 template <class Row, class Given>
 void Table::fill(const Given* given) {
     const size_t rows = size_t{layout_->view().empty_row} + 1, n_labels = view_.n_labels;
+    offsets_.resize(rows, 0);
     const size_t lanes = view_.sum == Number::INT16 ? 32 : view_.sum == Number::INT32 ? 16 : 8;
     view_.stride = static_cast<uint32_t>((n_labels + lanes - 1) / lanes * lanes);
     auto* values = reinterpret_cast<Row*>(aligned(bytes_, rows * view_.stride * sizeof(Row)));
     for (size_t row = 0; row + 1 < rows; ++row)
-        for (size_t c = 0; c < n_labels; ++c) values[row * view_.stride + c] = static_cast<Row>(given[row * n_labels + c]);
+        for (size_t c = 0; c < n_labels; ++c)
+            values[row * view_.stride + c] =
+                static_cast<Row>(given[row * n_labels + c] - static_cast<Given>(offsets_[row]));
     view_.values = values;
 
     const auto start = [&](auto lowest) {  // padding never wins
@@ -112,11 +131,15 @@ int32_t Table::winner_of(const uint64_t* hashes, const uint8_t* present) const {
 
 // Turn the sums of one context into scores, as the vote defines them.
 void Table::context_scores(const BlockRows& rows, size_t i, void* sums, double* out) const {
-    loops_.sums(view_, rows, layout_->view().n_sites, i, sums);
+    const uint32_t n_sites = layout_->view().n_sites;
+    loops_.sums(view_, rows, n_sites, i, sums);
+    int64_t offset = 0;
+    for (uint32_t k = 0; k < n_sites; ++k) offset += offsets_[rows.rows[i * rows.context_step + k * rows.site_step]];
     for (uint32_t c = 0; c < view_.n_labels; ++c) {
-        const double sum = view_.sum == Number::INT16   ? static_cast<const int16_t*>(sums)[c]
+        const double shifted = view_.sum == Number::INT16   ? static_cast<const int16_t*>(sums)[c]
                            : view_.sum == Number::INT32 ? static_cast<const int32_t*>(sums)[c]
                                                         : static_cast<const double*>(sums)[c];
+        const double sum = shifted + static_cast<double>(offset);  // exact: whole numbers, or an offset of zero
         out[c] = view_.divisor ? sum * view_.scale / view_.divisor[c] : sum * view_.scale;
     }
 }

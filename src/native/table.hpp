@@ -39,6 +39,7 @@ private:
 
     std::shared_ptr<const Layout> layout_;
     std::vector<double> divisor_;
+    std::vector<int64_t> offsets_;  // what was subtracted from each row
     std::vector<std::byte> bytes_, base_;
     TableView view_;
     const Loops& loops_;

@@ -23,6 +23,7 @@ from hammemo.classifiers import MeMoClassifier, MemoryClassifier
 from hammemo.experiments.drawing import generator, in_parallel
 from hammemo.experiments.synthetic import MERGED_LENGTH, N_TOKENS, planted
 from hammemo.hashing import key_words
+from hammemo.memories import Exact
 from hammemo.theory.bounds import (
     context_bound,
     data_context_bound,
@@ -80,7 +81,7 @@ class DataSet:
     @cached_property
     def twin(self) -> MemoryClassifier:
         """The exact classifier."""
-        return MemoryClassifier().partial_fit(self.X, self.y, classes=self.classes)
+        return MemoryClassifier(memory=Exact()).partial_fit(self.X, self.y, classes=self.classes)
 
     @cached_property
     def norms(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

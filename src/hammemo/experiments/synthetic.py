@@ -80,13 +80,13 @@ def planted(h: int, seed: int) -> Instance:
 
     Examples
     --------
-    >>> from hammemo import MemoryClassifier
+    >>> from hammemo import Exact, MemoryClassifier
     >>> from hammemo.experiments.synthetic import planted
     >>> data = planted(h=8, seed=1)
-    >>> MemoryClassifier().fit(data.contexts, data.labels).class_scores([data.query])[0, :3].tolist()
+    >>> MemoryClassifier(memory=Exact()).fit(data.contexts, data.labels).class_scores([data.query])[0, :3].tolist()
     [40.0, 24.0, 24.0]
     >>> merged = data.merged()
-    >>> MemoryClassifier().fit(merged.contexts, merged.labels).class_scores([data.query])[0, :3].tolist()
+    >>> MemoryClassifier(memory=Exact()).fit(merged.contexts, merged.labels).class_scores([data.query])[0, :3].tolist()
     [112.0, 96.0, 96.0]
     """
     rng = generator(seed, "synthetic data", h)

@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from hammemo.classifiers import MeMoClassifier, MemoryClassifier
 from hammemo.kernels import SiteOneHot
+from hammemo.memories import Exact
 from hammemo.tokens import Vocabulary
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def coded(*tensors_and_ids: Any) -> Any:
 
 def table_methods(X: NDArray[Any], y: NDArray[Any], n_tokens: int, svm: dict[str, Any]) -> Iterator[Method]:
     """Yield the exact prototypes, dense and sparse, and the linear SVM, all trained on (X, y)."""
-    exact = MemoryClassifier().fit(X, y)
+    exact = MemoryClassifier(memory=Exact()).fit(X, y)
     dense = exact.compile("dense", range(n_tokens)).tensors()["counts"]
     yield Method("sum prototype, dense", (dense,), lambda table, ids: gather_sum(table, 0, ids))
     yield _sparse_method(exact, n_tokens)

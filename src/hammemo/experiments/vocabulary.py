@@ -15,6 +15,7 @@ import numpy as np
 from hammemo.classifiers import MeMoClassifier, MemoryClassifier
 from hammemo.experiments.drawing import generator
 from hammemo.experiments.wikitext import LONGEST, Judge
+from hammemo.memories import Exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ def run(
     X, y = task.contexts["train"][:n_train, LONGEST - H :], task.tokens["train"][:n_train]
     asked = rng.choice(len(task.tokens["test"]), n_test, replace=False)
     queries, observed = task.contexts["test"][asked, LONGEST - H :], task.tokens["test"][asked]
-    models: list[tuple[str, MemoryClassifier]] = [("exact", MemoryClassifier())]
+    models: list[tuple[str, MemoryClassifier]] = [("exact", MemoryClassifier(memory=Exact()))]
     models += [(f"MeMo, d = {d}", MeMoClassifier(d, random_state=seed)) for d in dimensions]
     rows: list[dict[str, Any]] = []
     judge: Judge | None = None

@@ -26,6 +26,7 @@ from hammemo.experiments.drawing import generator, in_parallel
 from hammemo.hashing import key_words
 from hammemo.kernels import SiteKernel, SiteOneHot
 from hammemo.labels import top_columns
+from hammemo.memories import Exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -212,11 +213,11 @@ def evaluate(sample: Sample, settings: Settings, draw: int, h: int) -> dict[str,
     """Return the measures of every method on one draw and context length, and what was chosen on validation."""
     X, y = sample.split("train", h)
     queries, observed = sample.split("test", h)
-    exact = MemoryClassifier().fit(X, y)
+    exact = MemoryClassifier(memory=Exact()).fit(X, y)
     judge = Judge.of(exact, queries, observed)
     rows = {
         "sum prototype": judge.measures(exact.top_k(queries, 5)),
-        "mean prototype": judge.measures(MemoryClassifier(vote="mean").fit(X, y).top_k(queries, 5)),
+        "mean prototype": judge.measures(MemoryClassifier(memory=Exact(), vote="mean").fit(X, y).top_k(queries, 5)),
         "suffix backoff": judge.measures(SuffixBackoff(5).fit(X, y).top_k(queries, 5)),
     }
     ranking, svm = linear_svm(sample, h)
@@ -273,11 +274,11 @@ def tie_rules(sample: Sample) -> list[dict[str, Any]]:
     h, longest = 8, 5
     X, y = sample.split("train", h)
     queries, observed = sample.split("test", h)
-    judge = Judge.of(MemoryClassifier().fit(X, y), queries, observed)
+    judge = Judge.of(MemoryClassifier(memory=Exact()).fit(X, y), queries, observed)
     frequency = np.unique(y, return_counts=True)[1] / (len(y) + 1)
     counts = np.broadcast_to(frequency, (len(queries), len(judge.candidates)))
     for length in range(1, longest + 1):
-        longer = MemoryClassifier(SiteKernel([tuple(range(-length, 0))])).fit(X, y).class_scores(queries)
+        longer = MemoryClassifier(SiteKernel([tuple(range(-length, 0))]), Exact()).fit(X, y).class_scores(queries)
         counts = np.where(longer.any(axis=1, keepdims=True), longer, counts)
     neighbours = HammingNeighbors(25).fit(X, y).class_scores(queries)
     votes = np.floor(neighbours)  # their fractions break ties by summed similarity

@@ -26,10 +26,13 @@ from hammemo.arrays import narrow
 from hammemo.tokens import Vocabulary
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from hammemo.contexts import Contexts, Examples
     from hammemo.kernels import Sites
+    from hammemo.streams import Block
 
 Self = TypeVar("Self", bound="Memory")
 
@@ -152,6 +155,12 @@ class Memory(BaseEstimator, ABC):
     @abstractmethod
     def add(self, examples: Examples) -> None:
         """Store examples."""
+
+    def add_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
+        """Store the windows of a stream, block by block; with `labels`, only those that have one of them."""
+        for block in blocks:
+            examples = block.examples()
+            self.add(examples if labels is None else examples.only(labels))
 
     @abstractmethod
     def remove(self, examples: Examples) -> None:

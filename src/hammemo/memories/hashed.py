@@ -22,8 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,15 +30,17 @@ from hammemo.arrays import narrow, sum_by_key
 from hammemo.memories.base import CompiledMemory, LabelCounts, Memory, NotStoredError
 from hammemo.memories.hashed_tables import HashedTables
 from hammemo.memories.rows import RowLayout, most_frequent, site_groups
+from hammemo.memories.stream_counts import StreamCounter, block_labels
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from hammemo.contexts import Contexts, Examples
+    from hammemo.memories.rows import Cells
+    from hammemo.streams import Block
     from hammemo.tokens import Vocabulary
-
-Cells: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"
-"""Rows, columns and counts of the cells of one site's table."""
 
 MANY_LABELS = 4096
 """Above this many labels a dense row for every bucket is no longer small."""
@@ -101,6 +102,34 @@ class Hashed(Memory):
         self._grow(counts.labels)
         for table, (rows, labels, totals) in zip(self._tables, self._deltas(examples), strict=True):
             table.add(rows, labels, totals)
+        self._counts, self._reader = counts, None
+
+    def add_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
+        """Store the windows of a stream; the first block settles the layout if nothing else has."""
+        counter: StreamCounter | None = None
+        for block in blocks:
+            if self._rows is None:
+                self.reserve(block.examples())
+            assert self._rows is not None
+            if self._rows.compiled is None:
+                super().add_blocks([block], labels)
+                continue
+            known = block_labels(block) if labels is None else labels
+            if counter is None or counter.is_full or not counter.knows(known):
+                self._store(counter)
+                counter = StreamCounter(self._rows, self._columns.union(known) if labels is None else known)
+            counter.add(block)
+        self._store(counter)
+
+    def _store(self, counter: StreamCounter | None) -> None:
+        """Add what a stream's counter holds."""
+        if counter is None:
+            return
+        counts = self._counts.plus(counter.label_counts())
+        self._grow(counts.labels)
+        columns = self._columns.find(counter.labels)
+        for table, (rows, labels, totals) in zip(self._tables, counter.touched(), strict=True):
+            table.add(rows, columns[labels], totals)
         self._counts, self._reader = counts, None
 
     def remove(self, examples: Examples) -> None:
@@ -222,7 +251,7 @@ class Hashed(Memory):
         if len(examples) * len(self._tables) * 8 > cells and int(examples.multiplicity.sum()) < 2**32:
             counted = self._counted(examples, columns)
             if counted is not None:
-                return self._touched(counted)
+                return counted
         rows, width = self._rows.rows(examples.contexts), max(len(self._columns), 1)
         deltas = []
         for table, row in zip(self._tables, rows.T, strict=True):
@@ -233,27 +262,17 @@ class Hashed(Memory):
             deltas.append((*np.divmod(keys, width), totals))
         return deltas
 
-    def _counted(self, examples: Examples, columns: NDArray[np.int64]) -> NDArray[np.uint32] | None:
-        """Return the counts of a batch in every cell of the stacked tables, by the compiled loops if they are here."""
+    def _counted(self, examples: Examples, columns: NDArray[np.int64]) -> list[Cells] | None:
+        """Return what `_deltas` does by the compiled loops, or None where they are not here."""
         assert self._rows is not None
         if self._rows.compiled is None:
             return None
-        cells = np.zeros((self._rows.first_rows[-1] + 1, len(self._columns)), np.uint32)
+        cells = self._rows.cells(len(self._columns))
         ones = bool((examples.multiplicity == 1).all())
         tokens, hashes = self._rows.source(examples.contexts)
         multiplicity = None if ones else examples.multiplicity.astype(np.uint32)
         self._rows.compiled.count(tokens, hashes, columns.astype(np.int32), multiplicity, cells)
-        return cells
-
-    def _touched(self, cells: NDArray[np.uint32]) -> list[Cells]:
-        """Return for each site the cells that are not zero, as `_deltas` does."""
-        assert self._rows is not None
-        deltas = []
-        for first, last in pairwise(self._rows.first_rows):
-            part = cells[first:last]
-            rows, columns = np.nonzero(part)
-            deltas.append((rows, columns, part[rows, columns].astype(np.int64)))
-        return deltas
+        return self._rows.touched(cells)
 
     @property
     def _columns(self) -> Vocabulary:
@@ -279,9 +298,14 @@ class Hashed(Memory):
 
     def merge(self, other: Memory) -> None:
         """Add the state of another memory of the same layout; a memory whose layout is open takes the other's."""
-        if self._rows is None and isinstance(other, Hashed) and other._rows is not None:
-            self._settle(other._rows.reserved)
+        if isinstance(other, Hashed):
+            self.take_layout(other)
         super().merge(other)
+
+    def take_layout(self, other: Hashed) -> None:
+        """Settle the layout as another memory's, if it is still open here and settled there."""
+        if self._rows is None and other._rows is not None:
+            self._settle(other._rows.reserved)
 
     def _merge(self, other: Hashed) -> None:
         counts = self._counts.plus(other._counts)

@@ -18,7 +18,7 @@ from hammemo.labels import top_columns
 from hammemo.loops import native
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -92,19 +92,26 @@ class HashedTables:
         table.leaders(*self._layout.source(contexts), out, self.threads)
         return out.astype(np.int64)
 
-    def winner(self, tokens: Sequence[Any], weights: NDArray[np.float64], divisor: NDArray[np.float64]) -> int | None:
-        """Return the column of the highest score of one context of integers and strings, or None to ask `winners`."""
+    def single(
+        self, weights: NDArray[np.float64], divisor: NDArray[np.float64]
+    ) -> Callable[[Sequence[Any]], int] | None:
+        """Return a function from one context of integers and strings to its winner, or -1: then ask `winners`."""
         table = self._table(weights, divisor)
         if table is None:
             return None
-        column: int = table.one(tokens, self._known)
-        if column < 0 and all(type(token) in (int, str) for token in tokens):
-            if len(self._known) > _MOST_KNOWN:
-                self._known.clear()
-            new = [token for token in tokens if type(token) is str and token not in self._known]
-            self._known.update(zip(new, token_hashes(new, self._layout.seed, self._layout.key).tolist(), strict=True))
-            column = table.one(tokens, self._known)
-        return None if column < 0 else column
+        one, known = table.one, self._known
+
+        def winner(tokens: Sequence[Any]) -> int:
+            column: int = one(tokens, known)
+            if column < 0 and all(type(token) in (int, str) for token in tokens):
+                if len(known) > _MOST_KNOWN:
+                    known.clear()
+                new = [token for token in tokens if type(token) is str and token not in known]
+                known.update(zip(new, token_hashes(new, self._layout.seed, self._layout.key).tolist(), strict=True))
+                column = one(tokens, known)
+            return column
+
+        return winner
 
     def plain_scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores by NumPy alone: what the compiled loops are tested against."""

@@ -15,7 +15,8 @@ the same; this is what they are tested against.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
     from hammemo.contexts import Contexts, Examples
     from hammemo.kernels import Sites
+
+Cells: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"
+"""Rows, columns and counts of the cells of one site's table."""
 
 _MOST_SITES = 2048  # what the compiled loops take
 
@@ -106,6 +110,19 @@ class RowLayout:
             number_key(self.seed, self.key),
             self.key is not None,
         )
+
+    def cells(self, n_labels: int) -> NDArray[np.uint32]:
+        """Return zeros for every row of the stacked tables and, last, one for sites that hold nothing."""
+        return np.zeros((int(self.first_rows[-1]) + 1, n_labels), np.uint32)
+
+    def touched(self, cells: NDArray[np.uint32]) -> list[Cells]:
+        """Return for each site the cells that are not zero."""
+        sites = []
+        for first, last in pairwise(self.first_rows):
+            part = cells[first:last]
+            rows, columns = np.nonzero(part)
+            sites.append((rows, columns, part[rows, columns].astype(np.int64)))
+        return sites
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "compiled"}  # made again when needed

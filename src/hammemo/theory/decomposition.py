@@ -135,10 +135,10 @@ def decompose(sketch: MemoryClassifier, twin: MemoryClassifier, X: Any) -> Decom
 
     Examples
     --------
-    >>> from hammemo import MeMoClassifier, MemoryClassifier
+    >>> from hammemo import Exact, MeMoClassifier, MemoryClassifier
     >>> from hammemo.theory import decompose
     >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
-    >>> parts = decompose(MeMoClassifier(d=256).fit(X, y), MemoryClassifier().fit(X, y), [["a", "c"]])
+    >>> parts = decompose(MeMoClassifier(d=256).fit(X, y), MemoryClassifier(memory=Exact()).fit(X, y), [["a", "c"]])
     >>> parts.ideal, parts.margin, parts.ideal_energy
     (array([[1.5, 0.5]]), array([1.]), array([2.5]))
     >>> error = parts.context_error + parts.norm_error + parts.cross_talk

@@ -1,0 +1,215 @@
+r"""Two tiers: a small table that proves most answers, and an exact one for the rest.
+
+The hashed memory answers a query and its certificate (:mod:`hammemo.memories.certificates`) says whether that answer is
+proven to be the exact classifier's. Where it is, the exact table is not touched; where it is not, the exact table is
+asked. So every prediction is the exact classifier's, while nearly all of them come from a table that fits in a cache.
+The exact table may be large and live in a memory-mapped file (``hammemo.load(path, verify=False)``).
+
+The certificate is about the winner alone: scores and top-k lists come from the exact table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+
+from hammemo.labels import top_columns
+from hammemo.memories.base import CompiledMemory, LabelCounts, Memory
+from hammemo.memories.certificates import proven
+from hammemo.memories.exact import Exact
+from hammemo.memories.hashed import Hashed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from hammemo.contexts import Contexts, Examples
+    from hammemo.memories.base import Reader
+    from hammemo.memories.hashed_tables import HashedTables
+    from hammemo.tokens import Vocabulary
+
+_CHUNK_NUMBERS = 2**21
+
+
+class Tiered(Memory):
+    """A hashed memory in front of an exact one; every answer is the exact one's.
+
+    Parameters
+    ----------
+    sketch : Hashed, optional
+        The small table; `Hashed()` by default.
+    exact : Exact, optional
+        The table behind it; `Exact()` by default.
+
+    Examples
+    --------
+    >>> from hammemo import Exact, Hashed, MemoryClassifier, Tiered
+    >>> X, y = [["a", "b"]] * 5 + [["c", "d"]], ["x"] * 5 + ["y"]
+    >>> clf = MemoryClassifier(memory=Tiered(Hashed(buckets=1, reserved=2))).fit(X, y)
+    >>> clf.predict([["a", "b"], ["c", "d"]]).tolist()
+    ['x', 'y']
+    """
+
+    sketch_: Hashed
+    exact_: Exact
+
+    def __init__(self, sketch: Hashed | None = None, exact: Exact | None = None) -> None:
+        self.sketch = sketch
+        self.exact = exact
+
+    def add(self, examples: Examples) -> None:
+        """Store examples in both tiers."""
+        self.sketch_.add(examples)
+        self.exact_.add(examples)
+
+    def remove(self, examples: Examples) -> None:
+        """Take examples back from both tiers, or raise `NotStoredError` and change neither."""
+        self.exact_.remove(examples)  # what the exact table holds, the buckets hold too
+        self.sketch_.remove(examples)
+
+    def reserve(self, examples: Examples) -> None:
+        """Settle the layout of the sketch, see `Hashed.reserve`."""
+        self.sketch_.reserve(examples)
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the exact weighted counts."""
+        return self.exact_.scores(contexts, weights)
+
+    def bounds(
+        self, contexts: Contexts, weights: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what the exact weighted counts are at least, and at most: here, the counts themselves."""
+        return self.exact_.bounds(contexts, weights)
+
+    def winners(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Return the exact winner of each context, from the sketch where it can prove it."""
+        return tiered_winners(self.sketch_, self.exact_, contexts, weights, divisor)
+
+    def leaders(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
+    ) -> NDArray[np.int64]:
+        """Return the columns of the k highest exact scores of each context."""
+        return exact_leaders(self.exact_, contexts, weights, divisor, k)
+
+    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:
+        """Return both tiers compiled: ``"tiered"``."""
+        if form not in (None, "tiered"):
+            raise ValueError(f"form={form!r} is not known: Tiered() compiles to 'tiered'.")
+        return TieredTables(self, vocabulary)
+
+    def declare(self, labels: Vocabulary) -> None:
+        """Keep these labels as candidates, with or without examples."""
+        super().declare(labels)
+        self.sketch_.declare(labels)
+        self.exact_.declare(labels)
+
+    def empty_like(self) -> Tiered:
+        """Return a memory of the same layout with nothing stored."""
+        fresh: Tiered = super().empty_like()
+        fresh.sketch_, fresh.exact_ = self.sketch_.empty_like(), self.exact_.empty_like()
+        return fresh
+
+    def layout(self) -> dict[str, Any]:
+        """Return what must agree for two states to be added, by name."""
+        return {**self.sketch_.layout(), "memory": type(self).__name__}  # the exact tier has nothing of its own
+
+    @property
+    def row_width(self) -> int:
+        """How many numbers one query needs while it is answered."""
+        return self.sketch_.row_width
+
+    def _open(self) -> None:
+        for name, tier, kind in (("sketch", self.sketch, Hashed), ("exact", self.exact, Exact)):
+            if tier is not None and not isinstance(tier, kind):
+                raise TypeError(f"{name}={tier!r} is not a {kind.__name__} memory: Tiered(Hashed(…), Exact()).")
+        self.sketch_ = clone(self.sketch or Hashed()).open(self.sites, self.seed, self.declared)
+        self.exact_ = clone(self.exact or Exact()).open(self.sites, self.seed, self.declared)
+
+    def merge(self, other: Memory) -> None:
+        """Add the state of another memory of the same layout; a memory whose layout is open takes the other's."""
+        if isinstance(other, Tiered):
+            self.sketch_.take_layout(other.sketch_)
+        super().merge(other)
+
+    def _merge(self, other: Tiered) -> None:
+        self.sketch_.merge(other.sketch_)
+        self.exact_.merge(other.exact_)
+
+    def _observed(self) -> LabelCounts:
+        return self.exact_._observed()
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        tiers = (("sketch", self.sketch_), ("exact", self.exact_))
+        return {f"{name}.{part}": array for name, tier in tiers for part, array in tier._state().items()}
+
+
+class TieredTables:
+    """Both tiers, read-only."""
+
+    def __init__(self, memory: Tiered, vocabulary: Vocabulary | None) -> None:
+        self.labels = memory.labels
+        self.label_counts = memory.label_counts
+        self.row_width = memory.row_width
+        self._sketch: HashedTables = memory.sketch_.compile()  # type: ignore[assignment]
+        self._exact = memory.exact_.compile(None, vocabulary)
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the exact weighted counts."""
+        return self._exact.scores(contexts, weights)
+
+    def winners(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Return the exact winner of each context, from the sketch where it can prove it."""
+        return tiered_winners(self._sketch, self._exact, contexts, weights, divisor)
+
+    def leaders(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
+    ) -> NDArray[np.int64]:
+        """Return the columns of the k highest exact scores of each context."""
+        return exact_leaders(self._exact, contexts, weights, divisor, k)
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that prediction needs."""
+        tiers = (("sketch", self._sketch.tensors()), ("exact", self._exact.tensors()))
+        return {f"{name}.{part}": array for name, arrays in tiers for part, array in arrays.items()}
+
+
+def tiered_winners(
+    sketch: Hashed | HashedTables,
+    exact: Reader,
+    contexts: Contexts,
+    weights: NDArray[np.float64],
+    divisor: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """Return the exact winner of each context, asking the exact table only where the sketch has no proof."""
+    answers = sketch.winners(contexts, weights, divisor)
+    certified = np.empty(len(contexts), bool)
+    for part in _parts(len(contexts), len(divisor)):
+        low, high = sketch.bounds(contexts[part], weights)
+        certified[part] = proven(low / divisor, high / divisor, answers[part])
+    open_ones = np.flatnonzero(~certified)
+    for part in _parts(len(open_ones), len(divisor)):
+        rows = open_ones[part]
+        answers[rows] = (exact.scores(contexts[rows], weights) / divisor).argmax(axis=1)
+    return answers
+
+
+def exact_leaders(
+    exact: Reader, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
+) -> NDArray[np.int64]:
+    """Return the columns of the k highest scores of each context, best first, equals in column order."""
+    parts = [
+        top_columns(exact.scores(contexts[part], weights) / divisor, k) for part in _parts(len(contexts), len(divisor))
+    ]
+    return np.concatenate(parts) if parts else np.empty((0, min(k, len(divisor))), np.int64)
+
+
+def _parts(m: int, width: int) -> Iterator[slice]:
+    step = max(1, _CHUNK_NUMBERS // max(width, 1))
+    return (slice(start, start + step) for start in range(0, m, step))

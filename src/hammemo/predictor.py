@@ -1,0 +1,109 @@
+"""Reading: from a memory, or what it compiled to, and a vote to scores and labels.
+
+Work is done in batches that bound the memory it takes, unless the reader finds the best labels by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.contexts import Contexts
+from hammemo.labels import checked_k, top_columns
+from hammemo.memories.base import Ranker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.kernels import Sites
+    from hammemo.memories.base import CompiledMemory, Reader
+    from hammemo.votes import Vote
+
+_CHUNK_NUMBERS = 2**23
+
+
+class Predictor:
+    """A read-only model that `MemoryClassifier.compile` returns.
+
+    Examples
+    --------
+    >>> from hammemo import MemoryClassifier
+    >>> predictor = MemoryClassifier().fit([["a", "b"], ["c", "d"]], ["x", "y"]).compile()
+    >>> predictor(["c", "b"]), predictor.predict([["c", "d"]]).tolist()
+    ('x', ['y'])
+    """
+
+    def __init__(self, compiled: CompiledMemory, classes: NDArray[Any], sites: Sites, vote: Vote) -> None:
+        self.classes_ = classes
+        self._compiled = compiled
+        self._sites = sites
+        self._vote = vote
+        self._class_list = classes.tolist()
+        self._single = (
+            compiled.single(sites.weights, vote.divisor(compiled, sites)) if hasattr(compiled, "single") else None
+        )
+
+    def __call__(self, tokens: Sequence[Any]) -> Any:
+        """Return the label of one context, a sequence of h tokens."""
+        column = self._single(tokens) if self._single is not None else -1
+        return self._class_list[column] if column >= 0 else self.predict([tokens]).tolist()[0]
+
+    def class_scores(self, X: Any) -> NDArray[Any]:
+        """Return one score for each context and label."""
+        return class_scores(self._compiled, self._queries(X), self._sites, self._vote)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label with the highest score; the first one in `classes_` among equals."""
+        return self.classes_[winners(self._compiled, self._queries(X), self._sites, self._vote)]
+
+    def top_k(self, X: Any, k: int = 5) -> NDArray[Any]:
+        """Return the k labels with the highest scores, best first; equals in the order of `classes_`."""
+        return self.classes_[leaders(self._compiled, self._queries(X), self._sites, self._vote, k)]
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that prediction needs, by name."""
+        return self._compiled.tensors()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that prediction needs. As in the paper, the numbering of the tokens is not counted."""
+        return sum(array.nbytes for array in self.tensors().values())
+
+    def _queries(self, X: Any) -> Contexts:
+        contexts = Contexts.of(X)
+        if contexts.h != self._sites.h:
+            raise ValueError(f"The model was fitted on contexts of {self._sites.h} tokens; X has {contexts.h}.")
+        return contexts
+
+
+def class_scores(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -> NDArray[Any]:
+    """Return the vote's scores, computed in batches that bound the memory needed."""
+    parts = [vote.scores(reader, batch, sites) for batch in batches(reader, contexts)]
+    return np.concatenate(parts) if parts else np.empty((0, len(reader.labels)))
+
+
+def leaders(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote, k: int) -> NDArray[np.int64]:
+    """Return the columns of the k highest scores of each context, best first, equals in column order."""
+    if isinstance(reader, Ranker) and len(reader.labels):
+        return reader.leaders(contexts, sites.weights, vote.divisor(reader, sites), checked_k(k))
+    parts = [top_columns(vote.scores(reader, batch, sites), k) for batch in batches(reader, contexts)]
+    return np.concatenate(parts) if parts else np.empty((0, min(k, len(reader.labels))), np.int64)
+
+
+def winners(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -> NDArray[np.int64]:
+    """Return the column of the highest score of each context, the first one among equals."""
+    if not len(reader.labels):
+        raise ValueError("The memory is empty, so there is no label to predict: learn at least one example first.")
+    if isinstance(reader, Ranker):
+        return reader.winners(contexts, sites.weights, vote.divisor(reader, sites))
+    parts = [vote.scores(reader, batch, sites).argmax(axis=1) for batch in batches(reader, contexts)]
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def batches(reader: Reader, contexts: Contexts) -> Iterable[Contexts]:
+    """Yield parts of the contexts that take a bounded amount of memory to answer."""
+    step = max(1, _CHUNK_NUMBERS // max(reader.row_width, 1))
+    return (contexts[start : start + step] for start in range(0, len(contexts), step))

@@ -1,0 +1,161 @@
+"""Streams of tokens cut into blocks, so that sliding windows never have to be held all at once.
+
+A *block* is a flat array of tokens in which pieces of documents follow one another. The first h tokens of a piece are
+context only; every later one is the target of the h tokens before it. A document that is longer than a block continues
+in the next one with its last h tokens repeated, so no window is lost, none is counted twice, and none crosses the
+boundary between two documents: the examples are those of :func:`hammemo.windows`, in any cutting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.contexts import Examples, check_window, document, joined
+from hammemo.tokens import NO_TOKEN, as_token
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import ArrayLike, NDArray
+
+BLOCK_TOKENS = 2**18
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Pieces of documents, one after the other.
+
+    Parameters
+    ----------
+    tokens : ndarray of shape (n,)
+    starts : ndarray of int64
+        Where each piece starts, ascending.
+    h : int
+        Tokens per context.
+    """
+
+    tokens: NDArray[Any]
+    starts: NDArray[np.int64]
+    h: int
+
+    def targets(self) -> NDArray[np.int64]:
+        """Return the places of the tokens that have h places of their piece before them."""
+        mask = np.asarray(self.tokens != NO_TOKEN)
+        ends = np.append(self.starts[1:], len(self.tokens))
+        for r in range(self.h):
+            inside = self.starts + r
+            mask[inside[inside < ends]] = False
+        return np.flatnonzero(mask)
+
+    def examples(self) -> Examples:
+        """Return the windows and their targets."""
+        places = self.targets()
+        contexts = self.tokens[places[:, None] + np.arange(-self.h, 0)]
+        return Examples.of(contexts, self.tokens[places])
+
+
+def stream_blocks(
+    tokens: Any,
+    h: int,
+    starts: ArrayLike | None = None,
+    short: str = "drop",
+    pad: Any = None,
+    block_tokens: int = BLOCK_TOKENS,
+) -> Iterator[Block]:
+    """Yield blocks of a stream.
+
+    Parameters
+    ----------
+    tokens : ndarray of shape (n,), or iterable of documents
+        A flat array of tokens (a memory-mapped one is read block by block), or documents as `windows` takes them, which
+        may come from a generator.
+    h : int
+        Tokens per context.
+    starts : array-like of int, optional
+        With a flat array: where documents start. Without it, it is one document.
+    short, pad
+        As in `windows`.
+    block_tokens : int
+        About how many tokens a block has.
+
+    Examples
+    --------
+    >>> from hammemo.streams import stream_blocks
+    >>> for block in stream_blocks([["a", "b", "c", "d"], ["e", "f", "g"]], h=2, block_tokens=5):
+    ...     print(block.tokens.tolist(), block.targets().tolist())
+    ['a', 'b', 'c', 'd', 'e', 'f', 'g'] [2, 3, 6]
+    """
+    check_window(h, short, pad)
+    if isinstance(tokens, (str, bytes)) or hasattr(tokens, "columns"):
+        raise TypeError(
+            f"tokens is one {type(tokens).__name__}: pass a flat array of tokens, or an iterable of documents, each a "
+            "sequence of tokens (text.split() for words, list(text) for characters)."
+        )
+    if short == "drop" and _is_flat(tokens):
+        yield from _flat_blocks(tokens, h, _checked_starts(starts, len(tokens)), block_tokens)
+        return
+    filler = [NO_TOKEN if pad is None else as_token(pad)] * h if short == "pad" else []
+    pieces: list[NDArray[Any]] = []
+    room = block_tokens
+    for whole in _documents(tokens, starts):
+        for piece in _pieces(whole, h, filler, room, block_tokens):
+            pieces.append(piece)
+            room -= len(piece)
+            if room <= 0:
+                yield _block(pieces, h)
+                pieces, room = [], block_tokens
+    if pieces:
+        yield _block(pieces, h)
+
+
+def _documents(tokens: Any, starts: ArrayLike | None) -> Iterator[NDArray[Any]]:
+    if not _is_flat(tokens):
+        if starts is not None:
+            raise ValueError("starts belongs to a flat array; an iterable of documents has boundaries of its own.")
+        yield from map(document, tokens)
+        return
+    edges = [*_checked_starts(starts, len(tokens)).tolist(), len(tokens)]
+    for first, last in pairwise(edges):
+        yield tokens[first:last]
+
+
+def _is_flat(tokens: Any) -> bool:
+    return isinstance(tokens, np.ndarray) and tokens.ndim == 1 and tokens.dtype.kind != "O"
+
+
+def _checked_starts(starts: ArrayLike | None, n: int) -> NDArray[np.int64]:
+    """Return where documents start, the first at 0, each once."""
+    offsets = np.zeros(0, np.int64) if starts is None else np.asarray(starts)
+    if offsets.ndim != 1 or (offsets.size and offsets.dtype.kind not in "iu"):
+        raise ValueError("starts is a flat array of whole numbers: the place of each document's first token.")
+    if len(offsets) and (int(offsets.min()) < 0 or int(offsets.max()) > n):
+        raise ValueError(f"starts holds {offsets.min()} to {offsets.max()}; the stream has {n} tokens.")
+    return np.unique(np.append(offsets.astype(np.int64), 0))
+
+
+def _flat_blocks(tokens: NDArray[Any], h: int, starts: NDArray[np.int64], block_tokens: int) -> Iterator[Block]:
+    """Yield blocks of an array without looking at each document: there may be millions of short ones."""
+    for first in range(0, len(tokens), block_tokens):
+        begin, end = max(0, first - h), min(len(tokens), first + block_tokens)
+        inside = starts[np.searchsorted(starts, begin, "right") : np.searchsorted(starts, end)]
+        yield Block(document(tokens[begin:end]), np.append(0, inside - begin), h)
+
+
+def _pieces(whole: NDArray[Any], h: int, filler: list[Any], room: int, block_tokens: int) -> Iterator[NDArray[Any]]:
+    """Cut one document so that the first piece fits into what is left of a block."""
+    if filler:
+        whole = joined([np.asarray(filler, object if isinstance(filler[0], str) else None), document(whole)])
+    first = 0
+    while first + h < len(whole):
+        last = min(len(whole), first + max(room, h + 1))
+        yield document(whole[first:last])
+        first, room = last - h, block_tokens
+
+
+def _block(pieces: list[NDArray[Any]], h: int) -> Block:
+    lengths = np.array([len(piece) for piece in pieces], np.int64)
+    return Block(joined(pieces), np.cumsum(lengths) - lengths, h)
