@@ -185,17 +185,10 @@ def inference(
 ) -> None:
     """Time the paper's methods at h = 8: state, one query, batches of 256 and 1024 (median of three repeats)."""
     from hammemo.experiments import throughput
-    from hammemo.experiments import wikitext as experiment
 
     if device not in throughput.DEVICES:
         raise typer.BadParameter(f"{device!r} is not known: use {', '.join(throughput.DEVICES)}", param_hint="--device")
-    if data is None:
-        X, y = throughput.zipf_sample()
-        queries, n_tokens = X[:5000], 33_278
-    else:
-        task = _wikitext_task(data)
-        sample = experiment.draw_sample(task, experiment.Settings(), 0)
-        (X, y), queries, n_tokens = sample.split("train", 8), sample.split("test", 8)[0], len(task.vocabulary)
+    X, y, queries, n_tokens = _paper_shape(data)
     methods = throughput.paper_methods(X, y, n_tokens, {"alpha": 1e-5, "average": True})
     rows = throughput.inference_table(methods, queries, device, throughput.Protocol(threads=threads))
     if as_json:
@@ -206,6 +199,79 @@ def inference(
         name, *figures = row.values()
         table.add_row(name, *(f"{figure:.2f}" for figure in figures))
     _console().print(table)
+
+
+@bench.command()
+def predict(
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with WikiText-2.", show_default="tokens drawn from a Zipf law")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; each runs every contender once.")] = 15,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Race the hashed predictor against the paper's product, torch's embedding_bag and a bare loop (one thread)."""
+    from hammemo.experiments import speed
+
+    X, y, queries, n_tokens = _paper_shape(data, all_queries=True)
+    with progress_bar("Racing") as on_progress:
+        results = speed.predict(X, y, queries, n_tokens, rounds, on_progress)
+    if as_json:
+        typer.echo(json.dumps(results, indent=2))
+        return
+    _print_rates(results["rates"], "million queries a second")
+    one = results["one_query"]
+    typer.echo(
+        f"One query from Python: predictor(tokens) {one['call']:.2f} µs, predictor.predict([tokens]) "
+        f"{one['predict']:.1f} µs.\n"
+        f"State {results['state_mebibytes']:.2f} MiB, compiled {results['compiled_mebibytes']:.2f} MiB; loops: "
+        f"{results['loops']}, {results['sum_bits']}-bit sums, one thread.\n"
+        f"The paper's headline, for what it is: {results['paper']}."
+    )
+
+
+@bench.command()
+def fit(
+    tokens: Annotated[int, typer.Option(min=10_000, help="Length of the long stream.")] = 20_000_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; each runs every contender once.")] = 15,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Race learning against a bare scatter loop, then learn a long stream of Zipf tokens (one thread)."""
+    from hammemo.experiments import speed
+
+    with progress_bar("Racing") as on_progress:
+        results = speed.fit(33_278, rounds, tokens, on_progress)
+    if as_json:
+        typer.echo(json.dumps(results, indent=2))
+        return
+    _print_rates(results["rates"], "million examples a second")
+    stream = results["stream"]
+    typer.echo(
+        f"A stream of {stream['tokens']:,} tokens ({stream['examples']:,} examples): "
+        f"{stream['tokens_per_second'] / 1e6:.1f} million tokens a second; at most "
+        f"{stream['peak_mebibytes_beyond_the_tokens']:.1f} MiB beyond the tokens themselves, however long it is."
+    )
+
+
+def _print_rates(rows: list[dict[str, Any]], unit: str) -> None:
+    table = Table("", f"best, {unit}", "median", "first row / this one, median")
+    for row in rows:
+        best, median = (f"{row[name] / 1e6:.2f}" for name in ("best_per_second", "median_per_second"))
+        table.add_row(row["name"], best, median, f"{row['ratio']:.2f}")
+    _console().print(table)
+
+
+def _paper_shape(data: Path | None, *, all_queries: bool = False) -> tuple[Any, Any, Any, int]:
+    """Return contexts, labels, queries and the number of tokens of the paper's task at h = 8, or of Zipf tokens."""
+    from hammemo.experiments import throughput
+    from hammemo.experiments import wikitext as experiment
+
+    if data is None:
+        X, y = throughput.zipf_sample(m=100_000 if all_queries else 20_000)
+        return X, y, X if all_queries else X[:5000], 33_278
+    task = _wikitext_task(data)
+    sample = experiment.draw_sample(task, experiment.Settings(), 0)
+    queries = task.contexts["test"][task.chosen("test"), -8:] if all_queries else sample.split("test", 8)[0]
+    return *sample.split("train", 8), queries, len(task.vocabulary)
 
 
 def _prepare_folder(out: Path) -> None:
