@@ -6,7 +6,7 @@ from hammemo.baselines import HammingNeighbors, SuffixBackoff
 from hammemo.classifiers import MeMoClassifier, MemoryClassifier, Predictor
 from hammemo.contexts import windows
 from hammemo.kernels import PositionalHamming, SiteKernel, SiteOneHot
-from hammemo.memories import Exact, Gaussian, Hashed, LayoutError, NotStoredError
+from hammemo.memories import Exact, Gaussian, Hashed, LayoutError, Ledgered, NotStoredError
 from hammemo.tokens import NO_TOKEN
 
 __version__ = version("hammemo")
@@ -18,6 +18,7 @@ __all__ = [
     "HammingNeighbors",
     "Hashed",
     "LayoutError",
+    "Ledgered",
     "MeMoClassifier",
     "MemoryClassifier",
     "NotStoredError",

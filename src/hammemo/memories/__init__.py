@@ -4,5 +4,6 @@ from hammemo.memories.base import LayoutError, Memory, NotStoredError
 from hammemo.memories.exact import Exact
 from hammemo.memories.gaussian import Gaussian
 from hammemo.memories.hashed import Hashed
+from hammemo.memories.ledger import Ledgered
 
-__all__ = ["Exact", "Gaussian", "Hashed", "LayoutError", "Memory", "NotStoredError"]
+__all__ = ["Exact", "Gaussian", "Hashed", "LayoutError", "Ledgered", "Memory", "NotStoredError"]
