@@ -7,6 +7,7 @@ from hammemo.classifiers import MeMoClassifier, MemoryClassifier, Predictor
 from hammemo.contexts import windows
 from hammemo.kernels import PositionalHamming, SiteKernel, SiteOneHot
 from hammemo.memories import Exact, Gaussian, Hashed, LayoutError, Ledgered, NotStoredError
+from hammemo.rolling import Rolling
 from hammemo.tokens import NO_TOKEN
 
 __version__ = version("hammemo")
@@ -24,6 +25,7 @@ __all__ = [
     "NotStoredError",
     "PositionalHamming",
     "Predictor",
+    "Rolling",
     "SiteKernel",
     "SiteOneHot",
     "SuffixBackoff",
