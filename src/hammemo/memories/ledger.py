@@ -182,7 +182,7 @@ class Ledgered(Memory):
         words = np.array([*map(feature_words, tokens), _NO_TOKEN_WORDS], "<u8")
         label_words = np.array([*map(feature_words, examples.labels.tolist()), _NO_TOKEN_WORDS], "<u8")
         rows = np.concatenate(
-            [words[contexts.ranks].reshape(len(contexts), -1), label_words[examples.label_ranks]], axis=1
+            [words[contexts.ranks].reshape(len(contexts), 3 * contexts.h), label_words[examples.label_ranks]], axis=1
         )
         data, width = rows.tobytes(), rows.shape[1] * rows.itemsize
         keyed = partial(blake2b, digest_size=DIGEST_BYTES, key=self._secret, person=b"hammemo ledger")
