@@ -6,7 +6,7 @@ Sums of whole numbers below 2^53 are exact in float64, so with whole-number weig
 
 Learning appends the table of each batch to a short stack of tables of falling size and adds neighbours of similar size,
 so that n batches cost O(n log n) and not O(n^2). What is taken back goes to a stack of its own, once the counts it
-touches, and only those, have been found large enough; when that stack has grown to half the size of the first, the two
+touches, and only those, have been found large enough; where that stack would pass half the size of the first, the two
 become one. Reading adds up both. This changes nothing that can be seen: the state is the difference, in canonical form.
 """
 
@@ -104,14 +104,14 @@ class Exact(Memory):
 
     def _change(self, table: CountTable, sign: int) -> None:
         label_counts = self._label_counts.plus(table.label_counts, sign)
-        if sign < 0:
+        if sign > 0:
+            self._added = _stacked(self._added, table)
+        elif 2 * _entries([*self._removed, table]) > _entries(self._added):
+            self._added = [self.table().plus(table, sign)]  # refuses by itself, before anything is changed
+        else:
             self._check_held(table)
             self._removed = _stacked(self._removed, table)
-        else:
-            self._added = _stacked(self._added, table)
         self._label_counts, self._reader = label_counts, None
-        if 2 * _entries(self._removed) > _entries(self._added):
-            self.table()
 
     def _check_held(self, table: CountTable) -> None:
         """Refuse to take back more of any entry than is stored."""
