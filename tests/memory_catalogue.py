@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, PositionalHamming, SiteKernel, Tiered
+from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, Ledgered, PositionalHamming, SiteKernel, Tiered
 from hammemo.contexts import Examples
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ class Entry:
     memory: Memory
     integer: bool
     forms: tuple[str, ...]
+    float_answers: bool = False
+    """Whether compiled forms answer in float32, so that scores agree to rounding only."""
 
     def __str__(self) -> str:
         return repr(self.memory)
@@ -35,8 +37,9 @@ class Entry:
         """Return a copy with nothing stored, its layout settled, so that any two of them can be compared."""
         memory: Memory = clone(self.memory)
         memory.open(sites, seed)
-        if (isinstance(memory, Hashed) and memory.reserved) or isinstance(memory, Tiered):
-            memory.reserve(examples([([0, "a", "ß"], "yes", 2), ([0, 1, 2], "no", 1)]))
+        inner = memory.memory_ if isinstance(memory, Ledgered) else memory
+        if (isinstance(inner, Hashed) and inner.reserved) or isinstance(inner, Tiered):
+            inner.reserve(examples([([0, "a", "ß"], "yes", 2), ([0, 1, 2], "no", 1)]))
         return memory
 
 
@@ -49,6 +52,11 @@ MEMORIES = [
     Entry(Gaussian(d=32), integer=False, forms=("fused", "two-stage")),
     Entry(Gaussian(d=24, d_h=5), integer=False, forms=("fused", "two-stage")),
     Entry(Gaussian(d=32, tied=True), integer=False, forms=("fused", "two-stage")),
+    Entry(Gaussian(d=32, exact=True), integer=True, forms=("fused", "two-stage"), float_answers=True),
+    Entry(Gaussian(d=24, d_h=5, tied=True, exact=True), integer=True, forms=("fused", "two-stage"), float_answers=True),
+    Entry(Ledgered(Exact()), integer=True, forms=("sparse", "dense")),
+    Entry(Ledgered(Hashed(buckets=4, reserved=2), key=b"sixteen bytes or more"), integer=True, forms=("table",)),
+    Entry(Ledgered(Gaussian(d=32)), integer=False, forms=("fused", "two-stage")),
 ]
 
 POSITIONS = PositionalHamming().resolve(3)

@@ -243,8 +243,8 @@ def test_a_compiled_vocabulary_limits_what_a_dense_table_answers() -> None:
 
 
 def test_memo_is_the_memory_classifier_with_a_gaussian_memory() -> None:
-    named = MeMoClassifier(d=64, d_h=8, tied=True, random_state=4).fit(X, y)
-    spelled = MemoryClassifier(memory=Gaussian(64, 8, tied=True), random_state=4).fit(X, y)
+    named = MeMoClassifier(d=64, d_h=8, tied=True, exact=True, random_state=4).fit(X, y)
+    spelled = MemoryClassifier(memory=Gaussian(64, 8, tied=True, exact=True), random_state=4).fit(X, y)
     assert named.memory_.state_bytes() == spelled.memory_.state_bytes()
 
 

@@ -66,6 +66,17 @@ def test_stages_equal_the_paper_s_sums(kernel: SiteKernel | None, stored: Any, a
     np.testing.assert_array_equal(parts.ideal, MemoryClassifier(kernel, Exact()).fit(X, y).class_scores(Q))
 
 
+def test_a_memory_with_exact_codes_decomposes_too() -> None:
+    rng = np.random.default_rng(5)
+    X, y = rng.integers(0, 9, (200, 4)), rng.integers(0, 5, 200)
+    twin = MemoryClassifier(memory=Exact()).fit(X, y)
+    parts = decompose(MeMoClassifier(64, exact=True).fit(X, y), twin, X[:20])
+    error = parts.context_error + parts.norm_error + parts.cross_talk
+    np.testing.assert_allclose(parts.decoded, parts.ideal + error, rtol=0, atol=1e-9)
+    plain = decompose(MeMoClassifier(64).fit(X, y), twin, X[:20])  # the same codes, up to the rounding of each
+    np.testing.assert_allclose(parts.decoded, plain.decoded, rtol=0, atol=0.02 * np.abs(plain.decoded).max())
+
+
 @pytest.fixture(scope="module")
 def parts() -> Decomposition:
     rng = np.random.default_rng(3)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from hammemo import NO_TOKEN, Exact, MemoryClassifier, NotStoredError, PositionalHamming, SiteKernel, SiteOneHot
 from hammemo.contexts import Contexts, Examples
+from hammemo.memories.counts import CountTable
 from memory_catalogue import KERNELS, POSITIONS, TUPLES, batches, examples
 
 if TYPE_CHECKING:
@@ -108,11 +109,36 @@ def test_many_small_batches_keep_a_short_stack(sites: Sites) -> None:
     memory, whole = Exact().open(sites), Exact().open(sites)
     for start in range(0, 600, 5):
         memory.add(Examples.of(X[start : start + 5], y[start : start + 5]))
-        assert len(memory._stack) <= 12
+        assert len(memory._added) <= 12
     whole.add(Examples.of(X, y))
     assert memory.label_counts.tolist() == whole.label_counts.tolist()
-    assert len(memory._stack) > 1  # asking for the labels has not added up the stack
+    assert len(memory._added) > 1  # asking for the labels has not added up the stack
     assert memory.state_bytes() == whole.state_bytes()
+
+
+@pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])
+def test_many_small_removals_keep_short_stacks_and_the_state(sites: Sites) -> None:
+    rng = np.random.default_rng(2)
+    X, y = rng.integers(0, 40, (600, 3)), rng.integers(0, 5, 600)
+    memory, rest = Exact().open(sites), Exact().open(sites)
+    memory.add(Examples.of(X, y))
+    for start in range(0, 300, 5):
+        memory.remove(Examples.of(X[start : start + 5], y[start : start + 5]))
+        assert len(memory._added) + len(memory._removed) <= 12
+    assert memory._removed  # a removal looks at the counts it touches, and does not add up the stacks
+    rest.add(Examples.of(X[300:], y[300:]))
+    with pytest.raises(NotStoredError):
+        memory.remove(Examples.of(X[:1], y[:1] + 5))
+    assert memory.state_bytes() == rest.state_bytes()
+
+
+@given(held=batches, asked=batches)
+def test_counts_at_are_those_of_the_difference(held: Any, asked: Any) -> None:
+    table, other = CountTable.of(examples(held), TUPLES), CountTable.of(examples(asked), TUPLES)
+    both = table.plus(other)
+    assert (both.counts_at(other) == table.counts_at(other) + other.entry_counts).all()
+    assert (table.counts_at(table) == table.entry_counts).all()
+    assert (CountTable.empty(TUPLES).counts_at(other) == 0).all()
 
 
 def test_the_table_of_a_large_batch_uses_the_sorted_path_too() -> None:

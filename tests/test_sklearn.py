@@ -13,7 +13,16 @@ from sklearn.preprocessing import FunctionTransformer, KBinsDiscretizer
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hammemo import Exact, Gaussian, MeMoClassifier, MemoryClassifier, PositionalHamming, SiteOneHot
+from hammemo import (
+    Exact,
+    Gaussian,
+    Ledgered,
+    MeMoClassifier,
+    MemoryClassifier,
+    PositionalHamming,
+    Rolling,
+    SiteOneHot,
+)
 
 ESTIMATORS = [
     MemoryClassifier(),
@@ -23,6 +32,9 @@ ESTIMATORS = [
     MeMoClassifier(d=256),
     MeMoClassifier(d=256, tied=True),
     MeMoClassifier(d=128, d_h=64),
+    MeMoClassifier(d=256, exact=True),
+    MemoryClassifier(memory=Ledgered(Exact())),
+    Rolling(MemoryClassifier(memory=Exact()), last=10_000),
     SiteOneHot(),
 ]
 

@@ -6,8 +6,9 @@ from hammemo.baselines import HammingNeighbors, SuffixBackoff
 from hammemo.classifiers import MeMoClassifier, MemoryClassifier
 from hammemo.contexts import windows
 from hammemo.kernels import PositionalHamming, SiteKernel, SiteOneHot
-from hammemo.memories import Exact, Gaussian, Hashed, LayoutError, NotStoredError, Tiered
+from hammemo.memories import Exact, Gaussian, Hashed, LayoutError, Ledgered, NotStoredError, Tiered
 from hammemo.predictor import Predictor
+from hammemo.rolling import Rolling
 from hammemo.tokens import NO_TOKEN
 
 __version__ = version("hammemo")
@@ -19,11 +20,13 @@ __all__ = [
     "HammingNeighbors",
     "Hashed",
     "LayoutError",
+    "Ledgered",
     "MeMoClassifier",
     "MemoryClassifier",
     "NotStoredError",
     "PositionalHamming",
     "Predictor",
+    "Rolling",
     "SiteKernel",
     "SiteOneHot",
     "SuffixBackoff",

@@ -6,6 +6,7 @@ nothing with what is stored ties all labels at zero, so it too gets the first on
 
 from __future__ import annotations
 
+import copy
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -19,7 +20,7 @@ from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.labels import classes_array, common_label_dtype, label_array
 from hammemo.memories import Gaussian, Hashed, Memory
 from hammemo.memories.base import LayoutError
-from hammemo.memories.certificates import Bounded, proven
+from hammemo.memories.certificates import proven
 from hammemo.predictor import Predictor, batches, class_scores, leaders, winners
 from hammemo.streams import stream_blocks
 from hammemo.tokens import Vocabulary
@@ -240,14 +241,74 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         >>> monday.merge(tuesday).predict([["d", "b"], ["d", "c"]]).tolist()
         ['no', 'yes']
         """
-        check_is_fitted(self)
-        if not isinstance(other, MemoryClassifier):
-            raise TypeError(f"merge takes another MemoryClassifier, not {other!r}.")
-        check_is_fitted(other)
+        self._check_operand(other, "merge")
         dtype = common_label_dtype(self.classes_, other.classes_)
         self.memory_.merge(other.memory_)
         self.label_dtype_ = dtype
         return self
+
+    def unmerge(self: Self, other: MemoryClassifier) -> Self:
+        """Take back all that another classifier has learnt: the exact inverse of `merge`.
+
+        Raises `NotStoredError`, with nothing changed, where the memory can tell that the other is no part of this one.
+        A label whose last example goes is no longer a class, unless ``classes`` declared it here.
+
+        Examples
+        --------
+        >>> from hammemo import Exact, MemoryClassifier
+        >>> monday = MemoryClassifier(memory=Exact()).fit([["a", "b"]], ["no"])
+        >>> tuesday = MemoryClassifier(memory=Exact()).fit([["d", "c"]], ["yes"])
+        >>> week = monday + tuesday
+        >>> week.unmerge(monday).memory_.state_bytes() == tuesday.memory_.state_bytes()
+        True
+        """
+        self._check_operand(other, "unmerge")
+        self.memory_.unmerge(other.memory_)
+        return self
+
+    def __add__(self: Self, other: Any) -> Self:
+        """Return a new model that has learnt what both have: ``a + b``, or ``sum([a, b, c])``.
+
+        Kernel weights, vote and parameters are those of the left one; neither operand is changed.
+        """
+        return copy.deepcopy(self).merge(other) if isinstance(other, MemoryClassifier) else NotImplemented
+
+    def __radd__(self: Self, other: Any) -> Self:
+        """Return a copy for ``0 + model``, which is how `sum` begins."""
+        if not (isinstance(other, int) and other == 0):
+            return NotImplemented
+        check_is_fitted(self)
+        return copy.deepcopy(self)
+
+    def __sub__(self: Self, other: Any) -> Self:
+        """Return a new model without what the right one has learnt; neither operand is changed."""
+        return copy.deepcopy(self).unmerge(other) if isinstance(other, MemoryClassifier) else NotImplemented
+
+    def empty_like(self: Self) -> Self:
+        """Return a model of the same layout that has learnt nothing: a shard for `partial_fit`, then `merge` or ``+``.
+
+        The layout is all that is settled before the first example, such as the seed and which tokens a hashed memory
+        reserves. Declared classes are not carried over.
+
+        Examples
+        --------
+        >>> from hammemo import Hashed, MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
+        >>> whole = MemoryClassifier(memory=Hashed(buckets=4, reserved=2)).fit(X, y)
+        >>> shards = [whole.empty_like().partial_fit([row], [label]) for row, label in zip(X, y, strict=True)]
+        >>> sum(shards).memory_.state_bytes() == whole.memory_.state_bytes()
+        True
+        """
+        check_is_fitted(self)
+        fresh = copy.copy(self)
+        fresh.memory_ = self.memory_.empty_like()
+        return copy.deepcopy(fresh)
+
+    def _check_operand(self, other: Any, name: str) -> None:
+        check_is_fitted(self)
+        if not isinstance(other, MemoryClassifier):
+            raise TypeError(f"{name} takes another MemoryClassifier, not {other!r}.")
+        check_is_fitted(other)
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -312,9 +373,9 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         array([ True, False])
         """
         contexts = self._queries(X)
-        memory, sites = self.memory_, self.sites_
-        if not isinstance(memory, Bounded):
-            raise TypeError(f"{memory!r} gives no certificate; Exact() and Hashed() do.")
+        memory, sites = self.memory_.certifier(), self.sites_
+        if memory is None:
+            raise TypeError(f"{self.memory_!r} gives no certificate; Exact() and Hashed() do, in a ledger too.")
         divisor = self.vote_.divisor(self.memory_, sites)
         parts = []
         for batch in batches(self.memory_, contexts):
@@ -402,6 +463,9 @@ class MeMoClassifier(MemoryClassifier):
         Dimension of a projected token code; d / h by default, which makes the memory square.
     tied : bool
         Whether labels use their input codes as output codes.
+    exact : bool
+        Whether codes are rounded to whole steps, so that models learnt in any order, in shards or after forgetting are
+        the same to the byte.
     kernel, vote, random_state
         As in `MemoryClassifier`.
 
@@ -418,6 +482,7 @@ class MeMoClassifier(MemoryClassifier):
         d: int = 1024,
         d_h: int | None = None,
         tied: bool = False,
+        exact: bool = False,
         kernel: SiteKernel | None = None,
         vote: str | Vote = "sum",
         random_state: Any = 0,
@@ -425,12 +490,13 @@ class MeMoClassifier(MemoryClassifier):
         self.d = d
         self.d_h = d_h
         self.tied = tied
+        self.exact = exact
         self.kernel = kernel
         self.vote = vote
         self.random_state = random_state
 
     def _make_memory(self) -> Memory:
-        return Gaussian(self.d, self.d_h, self.tied)
+        return Gaussian(self.d, self.d_h, self.tied, self.exact)
 
 
 def _shard_of(model: MemoryClassifier, memory: Memory) -> Memory:

@@ -126,7 +126,7 @@ def test_every_compiled_form_gives_the_memory_s_scores(entry: Entry, batch: Batc
         compiled = memory.compile(form)
         assert compiled.labels == memory.labels
         np.testing.assert_allclose(compiled.scores(contexts, POSITIONS.weights), expected, rtol=0, atol=2e-4)
-        if entry.integer:
+        if entry.integer and not entry.float_answers:
             np.testing.assert_array_equal(compiled.scores(contexts, POSITIONS.weights), expected)
 
 

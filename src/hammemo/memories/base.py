@@ -5,9 +5,10 @@ c hold x at site k, and it answers with weighted sums of these counts over the s
 
 .. math:: \texttt{scores}(q, w)_c \approx \sum_k w_k \, N_{k,c}(q_k).
 
-`add` and `remove` are inverse, `merge` adds two states, and no order matters: to the byte where the state is made of
-integers, to rounding where it is made of floats. What must agree for two states to be added is the *layout*. The state
-has one canonical form, returned by `state`; `state_bytes` is what "the same state" means everywhere in this library.
+`add` and `remove` are inverse, so are `merge` and `unmerge` (the sum and the difference of two states), and no order
+matters: to the byte where the state is made of integers, to rounding where it is made of floats. What must agree for
+two states to be added is the *layout*. The state has one canonical form, returned by `state`; `state_bytes` is what
+"the same state" means everywhere in this library.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ import safetensors.numpy
 from sklearn.base import BaseEstimator, clone
 
 from hammemo.arrays import narrow
+from hammemo.memories.certificates import Bounded
 from hammemo.tokens import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
@@ -91,6 +94,45 @@ class CompiledMemory(Reader, Protocol):
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, the numbering of the tokens not counted."""
         ...
+
+
+class SecretKey:
+    """A parameter that holds a secret of 16 to 64 bytes, or None, and is never shown.
+
+    The bytes are kept with a repr of their own, because scikit-learn prints the parameters of nested estimators without
+    asking those estimators.
+
+    Examples
+    --------
+    >>> from hammemo import Hashed, MemoryClassifier
+    >>> MemoryClassifier(memory=Hashed(key=b"sixteen bytes or more"))
+    MemoryClassifier(memory=Hashed(key=<secret>))
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else instance.__dict__[self.name]
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.name] = _Hidden(value) if type(value) is bytes else value  # the same object for `clone`
+
+
+class _Hidden(bytes):
+    def __repr__(self) -> str:
+        return "<secret>"
+
+
+def check_secret(key: Any) -> None:
+    """Refuse what is no secret key, without showing it."""
+    if key is not None and not (isinstance(key, bytes) and 16 <= len(key) <= 64):
+        raise ValueError("key is a secret of 16 to 64 bytes, for example secrets.token_bytes(32).")
+
+
+def secret_digest(key: bytes | None) -> str | None:
+    """Return what a layout may say of a secret key: a digest that two holders of it can compare."""
+    return None if key is None else hashlib.blake2b(key, digest_size=16, person=b"layout").hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,16 +209,42 @@ class Memory(BaseEstimator, ABC):
         """Take examples back: all of them, or none and an error where that is known to be impossible."""
 
     def merge(self, other: Memory) -> None:
-        """Add the state of another memory of the same layout."""
-        theirs = other.layout() if isinstance(other, Memory) else {"memory": type(other).__name__}
-        for name, mine in self.layout().items():
-            if theirs.get(name) != mine:
-                raise LayoutError(
-                    f"Memories can be merged when their layouts agree; {name} is {mine!r} here and "
-                    f"{theirs.get(name)!r} there. Make shards with empty_like()."
-                )
+        """Add the state of another memory of the same layout; what is still open in a layout is taken from the other's.
+
+        Declared labels are taken over. A memory that refuses is unchanged.
+        """
+        self._check_layout(other)
+        self._merge(other, 1)
         self.declare(other.declared)
-        self._merge(other)
+
+    def unmerge(self, other: Memory) -> None:
+        """Subtract the state of another memory of the same layout: the exact inverse of `merge`.
+
+        Raises `NotStoredError`, with nothing changed, where a count would become negative: the other is then no part of
+        this one. Labels that lose their last example are no longer labels, except those declared here.
+        """
+        self._check_layout(other)
+        self._merge(other, -1)
+
+    def _check_layout(self, other: Memory) -> None:
+        theirs = other.layout() if isinstance(other, Memory) else {"memory": type(other).__name__}
+        mine = self.layout()
+        settled = [name for name in mine if name not in self._undecided()]
+        for name in settled:
+            if theirs.get(name) != mine[name] and not (isinstance(other, Memory) and name in other._undecided()):
+                raise LayoutError(
+                    f"States can be added and subtracted when their layouts agree; {name} is {mine[name]!r} here and "
+                    f"{theirs.get(name)!r} there. Learn every shard from the layout of one model: "
+                    "start it with empty_like() of that model, or of its memory_."
+                )
+
+    def _undecided(self) -> AbstractSet[str]:
+        """Return the names of the parts of the layout that the first examples will settle."""
+        return frozenset()
+
+    def certifier(self) -> Bounded | None:
+        """Return what bounds the exact counts: this memory, or the one it wraps; None where nothing does."""
+        return self if isinstance(self, Bounded) else None
 
     @abstractmethod
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -240,7 +308,8 @@ class Memory(BaseEstimator, ABC):
     def _open(self) -> None: ...
 
     @abstractmethod
-    def _merge(self, other: Any) -> None: ...
+    def _merge(self, other: Any, sign: int) -> None:
+        """Add the state of a memory of this layout or, with sign -1, subtract it: all of it, or none and an error."""
 
     @abstractmethod
     def _observed(self) -> LabelCounts: ...

@@ -9,13 +9,14 @@ canonical form, so equal multisets have equal tables however they were reached.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
-from hammemo.arrays import narrow, sum_by_key
+from hammemo.arrays import narrow, sorted_find, sum_by_key
 from hammemo.kernels import Sites, collect_sites
 from hammemo.memories.base import LabelCounts, NotStoredError
 from hammemo.tokens import Vocabulary
@@ -104,6 +105,32 @@ class CountTable:
                 "Nothing was changed."
             )
         return self._assemble(self.sites, label_counts, (labels, vocabulary, tuples), summed, totals)
+
+    def counts_at(self, other: CountTable) -> NDArray[np.int64]:
+        """Return the count here of each entry of another table.
+
+        Shapes
+        ------
+        returned : one number for each of ``other.entry_counts``
+        """
+        tokens, first, rows = self.vocabulary.find(other.vocabulary), 0, []
+        for known, asked in zip(self.tuples, other.tuples, strict=True):
+            found = known.find(tokens[asked.rows()])
+            rows.append(np.where(found >= 0, found + first, -1))
+            first += len(known)
+        n_labels = max(len(self.label_counts.labels), 1)
+        entry_rows = np.concatenate(rows)[other.entry_rows()]
+        entry_labels = self.label_counts.labels.find(other.label_counts.labels)[other.entry_labels]
+        wanted = np.where((entry_rows >= 0) & (entry_labels >= 0), entry_rows * n_labels + entry_labels, -1)
+        place = sorted_find(self._entry_keys, wanted)
+        counts = np.zeros(len(wanted), np.int64)
+        counts[place >= 0] = self.entry_counts[place[place >= 0]]
+        return counts
+
+    @cached_property
+    def _entry_keys(self) -> NDArray[np.int64]:
+        """``row * len(labels) + label`` of each entry, ascending."""
+        return np.asarray(self.entry_rows() * max(len(self.label_counts.labels), 1) + self.entry_labels, np.int64)
 
     def matrices(self, labels: Vocabulary) -> list[sparse.csr_array]:
         """Return the counts of each site as a sparse float64 matrix, one column for each of `labels`.

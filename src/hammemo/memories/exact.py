@@ -5,8 +5,9 @@ r"""The exact memory: the count table itself, and with it the classifier that al
 Sums of whole numbers below 2^53 are exact in float64, so with whole-number weights the scores are exact.
 
 Learning appends the table of each batch to a short stack of tables of falling size and adds neighbours of similar size,
-so that n batches cost O(n log n) and not O(n^2); reading adds up the stack. This changes nothing that can be seen: the
-state is the sum, in canonical form.
+so that n batches cost O(n log n) and not O(n^2). What is taken back goes to a stack of its own, once the counts it
+touches, and only those, have been found large enough; where that stack would pass half the size of the first, the two
+become one. Reading adds up both. This changes nothing that can be seen: the state is the difference, in canonical form.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from hammemo.arrays import narrow
 from hammemo.kernels import find_sites, rows_of_columns
-from hammemo.memories.base import CompiledMemory, LabelCounts, Memory
+from hammemo.memories.base import CompiledMemory, LabelCounts, Memory, NotStoredError
 from hammemo.memories.counts import CountTable
 
 if TYPE_CHECKING:
@@ -44,23 +45,26 @@ class Exact(Memory):
     array([[1.5, 0.5]])
     """
 
-    _stack: list[CountTable]
+    _added: list[CountTable]
+    _removed: list[CountTable]
     _label_counts: LabelCounts
     _reader: SparseCounts | None
 
     def table(self) -> CountTable:
         """Return the counts of all that is stored."""
-        self._stack = [reduce(CountTable.plus, reversed(self._stack))]
-        return self._stack[0]
+        total = reduce(CountTable.plus, reversed(self._added))
+        if self._removed:
+            total = total.plus(reduce(CountTable.plus, reversed(self._removed)), sign=-1)
+        self._added, self._removed = [total], []
+        return total
 
     def add(self, examples: Examples) -> None:
         """Store examples."""
-        self._append(CountTable.of(examples, self.sites))
+        self._change(CountTable.of(examples, self.sites), sign=1)
 
     def remove(self, examples: Examples) -> None:
         """Take examples back, or raise `NotStoredError` where a count would become negative."""
-        remaining = self.table().plus(CountTable.of(examples, self.sites), sign=-1)
-        self._stack, self._label_counts, self._reader = [remaining], remaining.label_counts, None
+        self._change(CountTable.of(examples, self.sites), sign=-1)
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the counts."""
@@ -94,19 +98,36 @@ class Exact(Memory):
         self._reader = None
 
     def _open(self) -> None:
-        self._stack = [CountTable.empty(self.sites)]
+        self._added, self._removed = [CountTable.empty(self.sites)], []
         self._label_counts = LabelCounts()
         self._reader = None
 
-    def _append(self, table: CountTable) -> None:
-        stack = [*self._stack, table]
-        while len(stack) > 1 and len(stack[-2].entry_counts) <= 2 * len(stack[-1].entry_counts):
-            stack[-2:] = [stack[-2].plus(stack[-1])]
-        self._label_counts = self._label_counts.plus(table.label_counts)
-        self._stack, self._reader = stack, None
+    def _change(self, table: CountTable, sign: int) -> None:
+        label_counts = self._label_counts.plus(table.label_counts, sign)
+        if sign > 0:
+            self._added = _stacked(self._added, table)
+        elif 2 * _entries([*self._removed, table]) > _entries(self._added):
+            self._added = [self.table().plus(table, sign)]  # refuses by itself, before anything is changed
+        else:
+            self._check_held(table)
+            self._removed = _stacked(self._removed, table)
+        self._label_counts, self._reader = label_counts, None
 
-    def _merge(self, other: Exact) -> None:
-        self._append(other.table())
+    def _check_held(self, table: CountTable) -> None:
+        """Refuse to take back more of any entry than is stored."""
+        held = np.zeros(len(table.entry_counts), np.int64)
+        for part in self._added:
+            held += part.counts_at(table)
+        for part in self._removed:
+            held -= part.counts_at(table)
+        if (held < table.entry_counts).any():
+            raise NotStoredError(
+                "At least one example to be removed was never stored: a count would become negative. "
+                "Nothing was changed."
+            )
+
+    def _merge(self, other: Exact, sign: int) -> None:
+        self._change(other.table(), sign)
 
     def _observed(self) -> LabelCounts:
         return self._label_counts  # kept beside the stack, so that asking for labels does not add it up
@@ -115,6 +136,18 @@ class Exact(Memory):
         table = self.table()
         columns = self.labels.find(table.label_counts.labels)  # declared labels without examples shift the others
         return {**table.arrays(), "entry_labels": narrow(columns[table.entry_labels])}
+
+
+def _stacked(stack: list[CountTable], table: CountTable) -> list[CountTable]:
+    """Return the stack with one more table, neighbours of similar size added up."""
+    stack = [*stack, table]
+    while len(stack) > 1 and len(stack[-2].entry_counts) <= 2 * len(stack[-1].entry_counts):
+        stack[-2:] = [stack[-2].plus(stack[-1])]
+    return stack
+
+
+def _entries(stack: list[CountTable]) -> int:
+    return sum(len(table.entry_counts) for table in stack)
 
 
 class SparseCounts:

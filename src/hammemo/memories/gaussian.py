@@ -19,17 +19,29 @@ block k by :math:`S w_k`. With equal weights, which the vote divides by their su
 
 C is learnt in float64, so that adding and removing leave rounding far below the sketch's own error; it compiles to
 float32.
+
+**Exact.** With ``exact=True`` the codes W u and z are whole numbers of steps, at most :math:`2^{11}` each
+(:mod:`hammemo.codes`), so C is a whole number of (products of) steps and an example changes an entry by at most
+:math:`2^{22}` of them. Every partial sum of the products above is at most :math:`2^{22}` times the examples of the
+batch: below :math:`2^{53}`, and so without rounding, for batches of fewer than :math:`2^{31}` examples. The same holds
+for C as long as its entries stay below :math:`2^{53}` steps. A running bound, in examples, guards that: each example
+added or removed raises it by one, and only where it would reach :math:`2^{31}` are the entries themselves looked at,
+which lowers it to what they need; what could still pass it is refused. So :math:`2^{31}` examples (:math:`10^9` with
+room to spare) always fit, at any d and number of sites. Sums of whole numbers do not depend on their order, and there
+is no negative zero in C (in float64 x - x and 0 + -0 are both +0), so the state is the same to the byte under any
+order, sharding and forgetting, on any BLAS.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
 from hammemo.arrays import sum_by_key
-from hammemo.codes import CodeCache, GaussianCodes
+from hammemo.codes import CODE_BITS, CodeCache, GaussianCodes
 from hammemo.hashing import features_of
 from hammemo.memories.base import CompiledMemory, LabelCounts, Memory
 from hammemo.tuples import TupleSet
@@ -42,6 +54,10 @@ if TYPE_CHECKING:
     from hammemo.contexts import Contexts, Examples
     from hammemo.kernels import Sites
     from hammemo.tokens import Vocabulary
+
+
+EXACT_EXAMPLES = 2 ** (53 - 2 * CODE_BITS)
+"""Fewer examples than this are added without rounding where codes are exact."""
 
 
 class Gaussian(Memory):
@@ -58,6 +74,9 @@ class Gaussian(Memory):
         memory square.
     tied : bool
         Whether labels use their input codes as output codes. The tied model's scores are biased.
+    exact : bool
+        Whether codes are rounded to whole steps, so that the state, and not only its value up to rounding, is the same
+        however it was reached.
 
     Examples
     --------
@@ -68,10 +87,13 @@ class Gaussian(Memory):
     array([[...]])
     """
 
-    def __init__(self, d: int = 1024, d_h: int | None = None, tied: bool = False) -> None:
+    _bound: int | None
+
+    def __init__(self, d: int = 1024, d_h: int | None = None, tied: bool = False, exact: bool = False) -> None:
         self.d = d
         self.d_h = d_h
         self.tied = tied
+        self.exact = exact
 
     @property
     def C(self) -> NDArray[np.float64]:  # noqa: N802  (the paper's name)
@@ -110,7 +132,14 @@ class Gaussian(Memory):
     def layout(self) -> dict[str, Any]:
         """Return what must agree for two states to be added, by name."""
         codes = self.codes
-        return {**super().layout(), "seed": self.seed, "d": codes.d, "d_h": codes.d_h, "tied": codes.tied}
+        return {
+            **super().layout(),
+            "seed": self.seed,
+            "d": codes.d,
+            "d_h": codes.d_h,
+            "tied": codes.tied,
+            "exact": codes.exact,
+        }
 
     def _open(self) -> None:
         n_sites = len(self.sites.positions)
@@ -119,7 +148,8 @@ class Gaussian(Memory):
             if (value is not None or name == "d") and (not isinstance(value, (int, np.integer)) or value < 1):
                 raise ValueError(f"{name}={value!r}: a code's dimension is a positive whole number.")
         d_h = max(1, round(self.d / n_sites)) if self.d_h is None else int(self.d_h)
-        self.codes = GaussianCodes(self.seed, int(self.d), d_h, n_sites, bool(self.tied))
+        self.codes = GaussianCodes(self.seed, int(self.d), d_h, n_sites, bool(self.tied), bool(self.exact))
+        self._bound = None  # not known: the first change looks
         self._C = np.zeros((n_sites, d_h, self.d))
         self._counts = LabelCounts()
         self.input_codes = CodeCache(self.codes.projected, d_h)
@@ -129,17 +159,42 @@ class Gaussian(Memory):
         counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()), sign)
         self.input_codes.get(examples.contexts.vocabulary.tolist(), keep=True)
         outputs = self.output_codes.get(examples.labels.tolist(), keep=True).astype(np.float64)
+        bound = self._raised_bound(int(examples.multiplicity.sum()))
         for block, (codes, index) in zip(
             self._C, site_codes(examples.contexts, self.sites, self.input_codes, np.float64), strict=True
         ):
             block += sign * (_counts_by_label(examples, index, len(codes)) @ codes).T @ outputs
-        self._counts = counts
-        if not len(counts.labels):
+        self._conclude(counts, bound)
+
+    def _merge(self, other: Gaussian, sign: int) -> None:
+        counts = self._counts.plus(other._counts, sign)
+        bound = self._raised_bound(other._worth() if other._bound is None else other._bound)
+        self._C += sign * other._C
+        self._conclude(counts, bound)
+
+    def _conclude(self, counts: LabelCounts, bound: int) -> None:
+        self._counts, self._bound = counts, bound
+        if not len(counts.labels) and not self.exact:
             self._C[:] = 0.0  # nothing is stored: what is left is rounding
 
-    def _merge(self, other: Gaussian) -> None:
-        self._C += other._C
-        self._counts = self._counts.plus(other._counts)
+    def _raised_bound(self, n_examples: int) -> int:
+        """Return the running bound after a change by so many examples, or refuse where sums may no longer be exact."""
+        if not self.exact:
+            return 0
+        bound = None if self._bound is None else self._bound + n_examples
+        if bound is None or bound >= EXACT_EXAMPLES:
+            bound = self._worth() + n_examples
+        if bound >= EXACT_EXAMPLES:
+            raise ValueError(
+                "An exact Gaussian memory adds fewer than 2^31 examples without rounding, and a change by "
+                f"{n_examples} more could pass that. Nothing was changed. Use smaller batches, Exact(), Hashed() or "
+                "exact=False."
+            )
+        return bound
+
+    def _worth(self) -> int:
+        """Return how many examples the entries of C could stand for at least."""
+        return math.ceil(max(self._C.max(), -self._C.min()) / self.codes.largest_product) if self.exact else 0
 
     def _observed(self) -> LabelCounts:
         return self._counts

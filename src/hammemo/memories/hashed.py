@@ -27,7 +27,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.arrays import narrow, sum_by_key
-from hammemo.memories.base import CompiledMemory, LabelCounts, Memory, NotStoredError
+from hammemo.memories.base import (
+    CompiledMemory,
+    LabelCounts,
+    Memory,
+    NotStoredError,
+    SecretKey,
+    check_secret,
+    secret_digest,
+)
 from hammemo.memories.hashed_tables import HashedTables
 from hammemo.memories.rows import RowLayout, most_frequent, site_groups
 from hammemo.memories.stream_counts import StreamCounter, block_labels
@@ -67,6 +75,7 @@ class Hashed(Memory):
     (array([[1.5, 0.5]]), array([ True]))
     """
 
+    key = SecretKey()
     _rows: RowLayout | None
     _tables: list[SiteTable]
     _counts: LabelCounts
@@ -76,12 +85,6 @@ class Hashed(Memory):
         self.buckets = buckets
         self.reserved = reserved
         self.key = key
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:  # scikit-learn's signature
-        """Return what scikit-learn shows, but never the secret key."""
-        if self.key is None:
-            return str(super().__repr__(N_CHAR_MAX))
-        return f"Hashed(buckets={self.buckets!r}, reserved={self.reserved!r}, key=<secret>)"
 
     def reserve(self, examples: Examples) -> None:
         """Settle the layout: give the most frequent features of these examples rows of their own; ties by hash.
@@ -196,14 +199,13 @@ class Hashed(Memory):
 
     def layout(self) -> dict[str, Any]:
         """Return what must agree for two states to be added, by name; of a secret key, only a digest."""
-        secret = None if self.key is None else hashlib.blake2b(self.key, digest_size=16, person=b"layout").hexdigest()
         reserved = hashlib.blake2b(digest_size=16)
         for words in self._rows.reserved if self._rows else []:
             reserved.update(len(words).to_bytes(8, "little") + words.astype("<u8").tobytes())
         return {
             **super().layout(),
             "seed": self.seed,
-            "key": secret,
+            "key": secret_digest(self.key),
             "buckets": self.buckets,
             "reserved": None if self._rows is None else reserved.hexdigest(),
         }
@@ -229,8 +231,7 @@ class Hashed(Memory):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or not least <= value < 2**31:
                 raise ValueError(f"{name}={value!r} is a whole number of at least {least}.")
-        if self.key is not None and not (isinstance(self.key, bytes) and 16 <= len(self.key) <= 64):
-            raise ValueError("key is a secret of 16 to 64 bytes, for example secrets.token_bytes(32).")
+        check_secret(self.key)
         self._rows = None
         self._tables = []
         self._counts = LabelCounts()
@@ -296,23 +297,26 @@ class Hashed(Memory):
             table.rearrange(source)
         self._counts = LabelCounts(labels, np.zeros(len(labels), np.int64))
 
-    def merge(self, other: Memory) -> None:
-        """Add the state of another memory of the same layout; a memory whose layout is open takes the other's."""
-        if isinstance(other, Hashed):
-            self.take_layout(other)
-        super().merge(other)
+    def _undecided(self) -> frozenset[str]:
+        return frozenset({"reserved"}) if self._rows is None else frozenset()
 
-    def take_layout(self, other: Hashed) -> None:
-        """Settle the layout as another memory's, if it is still open here and settled there."""
-        if self._rows is None and other._rows is not None:
+    def _merge(self, other: Hashed, sign: int) -> None:
+        counts = self._counts.plus(other._counts, sign)
+        if self._rows is None and other._rows is not None and sign > 0:
             self._settle(other._rows.reserved)
-
-    def _merge(self, other: Hashed) -> None:
-        counts = self._counts.plus(other._counts)
-        self._grow(counts.labels)
-        columns = counts.labels.find(other._columns)
-        for mine, theirs in zip(self._tables, other._tables, strict=True):
-            mine.merge(theirs, columns)
+        if not self._tables or not other._tables:
+            return  # one of the layouts is still open: nothing is stored there
+        if sign > 0:
+            self._grow(counts.labels)
+        columns = self._columns.find(other._columns)
+        pairs = list(zip(self._tables, other._tables, strict=True))
+        if sign < 0 and not all(mine.covers(theirs, columns) for mine, theirs in pairs):
+            raise NotStoredError(
+                "The other memory is no part of this one: a count would become negative. Nothing was changed."
+            )
+        for mine, theirs in pairs:
+            mine.merge(theirs, columns, sign)
+        self._place(counts.labels)
         self._counts, self._reader = counts, None
 
     def _observed(self) -> LabelCounts:
@@ -376,12 +380,27 @@ class SiteTable:
         self.own = _added(self.own, rows[is_own], columns[is_own], counts[is_own])
         self.shared = _added(self.shared, rows[~is_own] - len(self.own), columns[~is_own], counts[~is_own])
 
-    def merge(self, other: SiteTable, columns: NDArray[np.int64]) -> None:
-        """Add another table whose columns stand at `columns` here."""
+    def covers(self, other: SiteTable, columns: NDArray[np.int64]) -> bool:
+        """Return whether no count of another table, whose columns stand at `columns` here, exceeds the one here."""
+        where = _places(columns, self.own.shape[1])
+        parts = ((self.own, other.own), (self.shared, other.shared))
+        return all(bool((mine[:, where] >= theirs).all()) for mine, theirs in parts)
+
+    def merge(self, other: SiteTable, columns: NDArray[np.int64], sign: int) -> None:
+        """Add another table whose columns stand at `columns` here, or subtract one that this table covers."""
         for name in ("own", "shared"):
-            total = getattr(self, name).astype(np.int64)
-            total[:, columns] += getattr(other, name)
-            setattr(self, name, narrow(total))
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if not theirs.size:
+                continue
+            where = _places(columns, mine.shape[1])
+            if sign < 0:
+                mine[:, where] -= theirs.astype(mine.dtype, copy=False)
+                continue
+            needed = np.min_scalar_type(int(mine.max()) + int(theirs.max()))  # holds every sum
+            if needed.itemsize > mine.dtype.itemsize:
+                mine = mine.astype(needed)
+                setattr(self, name, mine)
+            mine[:, where] += theirs.astype(mine.dtype, copy=False)
 
     def rearrange(self, source: NDArray[np.int64]) -> None:
         """Take the columns `source`, where -1 stands for a new one."""
@@ -390,6 +409,11 @@ class SiteTable:
             placed = np.zeros((len(part), len(source)), part.dtype)
             placed[:, source >= 0] = part[:, source[source >= 0]]
             setattr(self, name, placed)
+
+
+def _places(columns: NDArray[np.int64], width: int) -> NDArray[np.int64] | slice:
+    """Return an index of these columns; all of them in order, the usual case, need no copy."""
+    return slice(None) if np.array_equal(columns, np.arange(width)) else columns
 
 
 def _added(

@@ -130,15 +130,12 @@ class Tiered(Memory):
         self.sketch_ = clone(self.sketch or Hashed()).open(self.sites, self.seed, self.declared)
         self.exact_ = clone(self.exact or Exact()).open(self.sites, self.seed, self.declared)
 
-    def merge(self, other: Memory) -> None:
-        """Add the state of another memory of the same layout; a memory whose layout is open takes the other's."""
-        if isinstance(other, Tiered):
-            self.sketch_.take_layout(other.sketch_)
-        super().merge(other)
+    def _undecided(self) -> frozenset[str]:
+        return self.sketch_._undecided()
 
-    def _merge(self, other: Tiered) -> None:
-        self.sketch_.merge(other.sketch_)
-        self.exact_.merge(other.exact_)
+    def _merge(self, other: Tiered, sign: int) -> None:
+        for mine, theirs in ((self.exact_, other.exact_), (self.sketch_, other.sketch_)):
+            mine._merge(theirs, sign)  # the exact one first: what it can subtract, the buckets can too
 
     def _observed(self) -> LabelCounts:
         return self.exact_._observed()

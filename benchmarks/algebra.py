@@ -1,0 +1,187 @@
+"""What merging, forgetting, the ledger and exact Gaussian codes cost.
+
+    python benchmarks/algebra.py times
+    python benchmarks/algebra.py fidelity --data ../shared/wikitext-2
+
+`times`, on one thread: contexts of 8 integer tokens with Zipf frequencies among 33,278, and 64 labels. Hashed memories
+have 2048 buckets and 1024 reserved tokens, about 2 MiB. Seconds include all that a user waits for: checking and
+numbering the tokens too.
+
+`fidelity`: the paper's WikiText-2 task (h = 8, 100,000 examples, 64 labels). Agreement of a Gaussian memory with the
+exact classifier on the test queries with a unique winner, with exact codes and without, on the same seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from hammemo import Exact, Hashed, Ledgered, MeMoClassifier, MemoryClassifier, Rolling
+from hammemo.experiments import wikitext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from hammemo.memories import Memory
+
+H, N_TOKENS, N_LABELS = 8, 33_278, 64
+HASHED = Hashed(buckets=2048, reserved=1024)
+
+
+def zipf_examples(n: int, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return contexts and labels whose frequencies fall as one over their rank."""
+    rng = np.random.default_rng(seed)
+
+    def draw(shape: Any, size: int) -> NDArray[np.int64]:
+        mass = np.cumsum(1 / np.arange(1, size + 1))
+        return np.asarray(np.searchsorted(mass, rng.random(shape) * mass[-1]), np.int64)
+
+    return draw((n, H), N_TOKENS), draw(n, N_LABELS)
+
+
+def seconds(action: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def merging(n: int, shards: int) -> dict[str, float]:
+    """Return what adding up equal shards of a hashed memory takes, and the difference that takes one back."""
+    X, y = zipf_examples(n)
+    whole = MemoryClassifier(memory=HASHED).fit(X, y)
+    parts = [whole.empty_like().partial_fit(X[i::shards], y[i::shards]).memory_ for i in range(shards)]
+    total = whole.memory_.empty_like()
+
+    def merge() -> None:
+        for part in parts:
+            total.merge(part)
+
+    row = {
+        "state, MiB": whole.memory_.nbytes / 2**20,
+        f"merge {shards} shards, s": seconds(merge),
+        "unmerge one, s": seconds(lambda: total.unmerge(parts[0])),
+    }
+    total.merge(parts[0])
+    assert total.state_bytes() == whole.memory_.state_bytes()
+    return row
+
+
+def forgetting(memory: Memory, n: int, batch: int) -> dict[str, float]:
+    """Return what forgetting half of 2n examples takes: all at once, and in small batches."""
+    X, y = zipf_examples(2 * n)
+    rest = MemoryClassifier(memory=memory).fit(X, y)
+    row = {f"learn {2 * n:,}, s": seconds(lambda: rest.fit(X, y))}
+    in_parts = rest.empty_like().partial_fit(X, y)
+    row[f"forget {n:,} at once, s"] = seconds(lambda: rest.forget(X[:n], y[:n]))
+    few = range(0, min(n, 100 * batch), batch)
+    taken = seconds(lambda: [in_parts.forget(X[i : i + batch], y[i : i + batch]) for i in few])
+    row[f"forget {batch:,}, in a row of batches, s"] = taken / len(few)
+    assert rest.memory_.state_bytes() == rest.empty_like().partial_fit(X[n:], y[n:]).memory_.state_bytes()
+    return row
+
+
+def ledger_costs(n: int) -> dict[str, float]:
+    """Return what a ledger adds to each example, in time and in bytes."""
+    X, y = zipf_examples(n)
+    plain, ledgered = MemoryClassifier(memory=HASHED), MemoryClassifier(memory=Ledgered(HASHED))
+    learn = seconds(lambda: plain.fit(X, y)), seconds(lambda: ledgered.fit(X, y))
+    memory = ledgered.memory_
+    assert isinstance(memory, Ledgered)
+    state = memory.state()
+    distinct = len(state["ledger.counts"])
+    held = sys.getsizeof(memory._ledger) + sum(map(sys.getsizeof, memory._ledger))
+    forget = seconds(lambda: plain.forget(X, y)), seconds(lambda: ledgered.forget(X, y))
+    return {
+        "learn an example, µs": 1e6 * learn[0] / n,
+        "learn it with a ledger, µs": 1e6 * learn[1] / n,
+        "forget an example, µs": 1e6 * forget[0] / n,
+        "forget it with a ledger, µs": 1e6 * forget[1] / n,
+        "ledger as a state, bytes a distinct example": 16 + state["ledger.counts"].itemsize,
+        "ledger at work, bytes a distinct example": held / distinct,
+    }
+
+
+def rolling_costs(memory: Memory, window: int, batch: int, steps: int = 50) -> dict[str, float]:
+    """Return what a step of a full window takes: a batch comes in, a batch falls out."""
+    X, y = zipf_examples(window + steps * batch)
+    model = Rolling(MemoryClassifier(memory=memory), last=window).fit(X[:window], y[:window])
+    starts = range(window, len(X), batch)
+    taken = seconds(lambda: [model.partial_fit(X[i : i + batch], y[i : i + batch]) for i in starts])
+    return {f"a step of {batch:,} in a window of {window:,}, s": taken / steps}
+
+
+def measure_times(n: int) -> dict[str, dict[str, float]]:
+    with threadpool_limits(1):
+        return {
+            "Hashed, merging": merging(n, 100),
+            "Hashed, forgetting": forgetting(HASHED, n, 1000),
+            "Exact, forgetting": forgetting(Exact(), n, 1000),
+            "Hashed, ledger": ledger_costs(n),
+            "Hashed, rolling": rolling_costs(HASHED, n // 10, 1000),
+            "Exact, rolling": rolling_costs(Exact(), n // 10, 1000),
+        }
+
+
+def measure_fidelity(folder: Path, dimensions: tuple[int, ...], seeds: int) -> dict[str, dict[str, float]]:
+    """Return mean agreement with the exact classifier, and how often the two kinds of codes give the same label."""
+    sample = wikitext.draw_sample(wikitext.build_task(wikitext.read_folder(folder)), wikitext.Settings(), 0)
+    X, y = sample.split("train", H)
+    queries, observed = sample.split("test", H)
+    judge = wikitext.Judge.of(MemoryClassifier(memory=Exact()).fit(X, y), queries, observed)
+    results = {}
+    for d in dimensions:
+        labels = {exact: _predictions(d, exact, seeds, X, y, queries) for exact in (False, True)}
+        agree = {
+            exact: 100 * (found == judge.winners)[:, judge.unambiguous].mean(axis=1) for exact, found in labels.items()
+        }
+        results[f"d = {d}, {seeds} seeds"] = {
+            "agreement with float codes, %": float(agree[False].mean()),
+            "agreement with exact codes, %": float(agree[True].mean()),
+            "difference, mean, points": float((agree[True] - agree[False]).mean()),
+            "difference, largest of a seed, points": float(np.abs(agree[True] - agree[False]).max()),
+            "same label with both, %": 100 * float((labels[True] == labels[False]).mean()),
+        }
+    return results
+
+
+def _predictions(d: int, exact: bool, seeds: int, X: Any, y: Any, queries: Any) -> NDArray[Any]:
+    models = (MeMoClassifier(d, exact=exact, random_state=seed) for seed in range(seeds))
+    return np.stack([model.fit(X, y).predict(queries) for model in models])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    times = commands.add_parser("times", help="merging, forgetting, the ledger, rolling windows")
+    times.add_argument("--examples", type=int, default=1_000_000)
+    fidelity = commands.add_parser("fidelity", help="what exact Gaussian codes cost in agreement")
+    fidelity.add_argument("--data", type=Path, required=True, help="folder with wiki.{train,valid,test}.tokens")
+    fidelity.add_argument("--seeds", type=int, default=3)
+    for command in (times, fidelity):
+        command.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments = parser.parse_args()
+    if arguments.command == "times":
+        results = measure_times(arguments.examples)
+    else:
+        with threadpool_limits(1):
+            results = measure_fidelity(arguments.data, (256, 1024), arguments.seeds)
+    if arguments.json:
+        print(json.dumps(results, indent=2, ensure_ascii=False))
+        return
+    for title, rows in results.items():
+        print(title)
+        for name, value in rows.items():
+            print(f"  {name:50s} {value:12,.4g}" if abs(value) < 1 else f"  {name:50s} {value:12,.2f}")
+
+
+if __name__ == "__main__":
+    main()
