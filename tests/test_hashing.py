@@ -6,10 +6,12 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo.hashing import feature_words, features_of, key_words
+from hammemo.hashing import feature_words, features_of, key_words, token_hashes, vocabulary_hashes
+from hammemo.tokens import Vocabulary
 
 if TYPE_CHECKING:
     from hammemo.hashing import Feature
@@ -101,3 +103,9 @@ def test_keys_depend_on_every_part_and_on_where_parts_end() -> None:
 
 def test_a_key_and_a_feature_of_the_same_text_differ() -> None:
     assert key_words("cat") != feature_words(("cat",))[:2] != feature_words("cat")[:2]
+
+
+@pytest.mark.parametrize("key", [None, b"a secret of some length"])
+def test_the_hashes_of_a_vocabulary_are_those_of_its_tokens(key: bytes | None) -> None:
+    vocabulary = Vocabulary.of([-(2**62), -1, 0, 7, 0.5, -1e300, "", "a", "ß"])
+    np.testing.assert_array_equal(vocabulary_hashes(vocabulary, 3, key), token_hashes(vocabulary.tolist(), 3, key))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.tokens import Token
+    from hammemo.tokens import Token, Vocabulary
 
 Feature: TypeAlias = "Token | tuple[Token, ...]"
 """What one site holds: a token, or a tuple of them for a site of several positions."""
@@ -96,6 +96,17 @@ def token_hashes(tokens: Sequence[Token], seed: int, key: bytes | None = None) -
         numbers = np.array([feature_words(tokens[i])[0] for i in chosen.tolist()], np.uint64)
         words[chosen] = hash_numbers(numbers, seed, key, name)
     return words
+
+
+def vocabulary_hashes(vocabulary: Vocabulary, seed: int, key: bytes | None = None) -> NDArray[np.uint64]:
+    """Return `token_hashes` of a whole vocabulary, its numbers all at once."""
+    return np.concatenate(
+        [
+            hash_numbers(vocabulary.ints.view(np.uint64), seed, key),
+            hash_numbers(vocabulary.floats.view(np.uint64), seed, key, "floats"),
+            token_hashes(vocabulary.strings.tolist(), seed, key),
+        ]
+    )
 
 
 def hash_numbers(

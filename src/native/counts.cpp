@@ -64,15 +64,21 @@ void count_stream(const Loops& loops, const LayoutView& layout, const Source& so
                   uint32_t n_labels, uint32_t* cells) {
     const size_t h = layout.h;
     Chunk chunk(CHUNK + h);
+    std::vector<uint32_t> chosen(CHUNK + 1);
     for (size_t begin = 0; begin + h < n; begin += CHUNK) {
         const size_t n_windows = std::min(n - h - begin, CHUNK);
         loops.hash(layout.integer_hash, source, begin, begin + n_windows + h - 1, chunk.hashes.data(), chunk.present.data());
         chunk.finder = MISSING;
+        const int32_t* targets = columns + begin + h;
+        size_t n_chosen = 0;  // collected once, without a branch: whether a window counts cannot be guessed
+        for (size_t i = 0; i < n_windows; ++i) {
+            chosen[n_chosen] = static_cast<uint32_t>(i);
+            n_chosen += targets[i] >= 0;
+        }
         for (uint32_t k = 0; k < layout.n_sites; ++k) {
             site_rows(loops, layout, layout.sites[k], n_windows, chunk);
-            const int32_t* targets = columns + begin + h;
-            for (size_t i = 0; i < n_windows; ++i)
-                if (targets[i] >= 0) ++cells[size_t{chunk.rows[i]} * n_labels + static_cast<uint32_t>(targets[i])];
+            for (size_t j = 0; j < n_chosen; ++j)
+                ++cells[size_t{chunk.rows[chosen[j]]} * n_labels + static_cast<uint32_t>(targets[chosen[j]])];
         }
     }
 }

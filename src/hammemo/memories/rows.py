@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hammemo.arrays import sorted_find
-from hammemo.hashing import fold, hash_numbers, key_words, number_key, token_hashes
+from hammemo.hashing import fold, hash_numbers, key_words, number_key, vocabulary_hashes
 from hammemo.loops import native
 from hammemo.tokens import NO_TOKEN
 
@@ -132,7 +132,7 @@ class RowLayout:
         if contexts.integers is not None:
             return np.ascontiguousarray(contexts.integers), None
         ranks = np.ascontiguousarray(contexts.ranks)
-        return ranks, token_hashes(contexts.vocabulary.tolist(), self.seed, self.key)
+        return ranks, vocabulary_hashes(contexts.vocabulary, self.seed, self.key)
 
 
 def site_groups(sites: Sites) -> list[int]:
@@ -154,7 +154,7 @@ def site_hashes(
         hashes = hash_numbers(integers.view(np.uint64), seed, key)
     else:
         held = contexts.ranks >= 0
-        known = token_hashes(contexts.vocabulary.tolist(), seed, key)
+        known = vocabulary_hashes(contexts.vocabulary, seed, key)
         hashes = np.append(known, np.uint64(0))[contexts.ranks]  # rank -1 reads the last entry
     columns = []
     for site in sites.positions:
@@ -176,7 +176,7 @@ def most_frequent(
         totals = np.bincount(
             ranks.ravel() + 1, np.repeat(examples.multiplicity, len(single)), len(examples.contexts.vocabulary) + 1
         )
-        hashes = token_hashes(examples.contexts.vocabulary.tolist(), seed, key)
+        hashes = vocabulary_hashes(examples.contexts.vocabulary, seed, key)
         parts[0].append((hashes[totals[1:] > 0], totals[1:][totals[1:] > 0].astype(np.int64)))
     columns = site_hashes(examples.contexts, sites, seed, key) if len(single) < len(groups) else []
     for group, site, (hashes, held) in zip(groups, sites.positions, columns, strict=False):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.hashing import hash_numbers, number_key, token_hashes
+from hammemo.hashing import hash_numbers, number_key, vocabulary_hashes
 from hammemo.loops import native
 from hammemo.memories.base import LabelCounts
 from hammemo.tokens import Vocabulary, checked_integers, factorize
@@ -85,6 +85,6 @@ class StreamCounter:
 
     def _others(self, tokens: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int32]]:
         vocabulary, ranks = factorize(tokens)
-        hashes = token_hashes(vocabulary.tolist(), self._layout.seed, self._layout.key)
+        hashes = vocabulary_hashes(vocabulary, self._layout.seed, self._layout.key)
         columns = np.append(self.labels.find(vocabulary), -1).astype(np.int32)
         return ranks, hashes, columns[ranks]
