@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import hammemo
 from hammemo import cli
 from hammemo.cli.app import app, progress_bar
-from hammemo.experiments import bounds, figures, synthetic
+from hammemo.experiments import bounds, figures, speed, synthetic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,3 +103,26 @@ def test_progress_is_quiet_where_nobody_looks(capsys: pytest.CaptureFixture[str]
     with progress_bar("Working") as on_progress:
         on_progress(1, 2)
     assert capsys.readouterr() == ("", "")
+
+
+def test_bench_predict_races_every_contender() -> None:
+    result = runner.invoke(app, ["bench", "predict", "--rounds", "1", "--json"])
+    assert result.exit_code == 0, result.output
+    results = json.loads(result.stdout)
+    names = [row["name"] for row in results["rates"]]
+    assert names[:3] == ["hammemo: compiled loop", "hammemo: Predictor.predict", "paper: fused product, d = 1024"]
+    assert results["rates"][0]["ratio"] == 1
+    assert results["one_query"]["call"] < results["one_query"]["predict"]
+
+
+def test_bench_fit_prints_rates_and_the_long_stream() -> None:
+    result = runner.invoke(app, ["bench", "fit", "--rounds", "1", "--tokens", "50000"])
+    assert result.exit_code == 0, result.output
+    assert "bare scatter, rows given" in result.stdout
+    assert "A stream of 50,000 tokens" in result.stdout
+
+
+def test_a_race_without_compiled_loops_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "native", lambda: None)
+    with pytest.raises(SystemExit, match="compiled loops are not installed"):
+        speed.fit(100, 1, 10_000, lambda done, total: None)
