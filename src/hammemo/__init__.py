@@ -5,6 +5,7 @@ from importlib.metadata import version
 from hammemo.baselines import HammingNeighbors, SuffixBackoff
 from hammemo.classifiers import MeMoClassifier, MemoryClassifier, Predictor
 from hammemo.contexts import windows
+from hammemo.files import FileError, load, save
 from hammemo.kernels import PositionalHamming, SiteKernel, SiteOneHot
 from hammemo.memories import Exact, Gaussian, Hashed, LayoutError, NotStoredError
 from hammemo.tokens import NO_TOKEN
@@ -14,6 +15,7 @@ __version__ = version("hammemo")
 __all__ = [
     "NO_TOKEN",
     "Exact",
+    "FileError",
     "Gaussian",
     "HammingNeighbors",
     "Hashed",
@@ -26,5 +28,7 @@ __all__ = [
     "SiteKernel",
     "SiteOneHot",
     "SuffixBackoff",
+    "load",
+    "save",
     "windows",
 ]

@@ -6,6 +6,7 @@ nothing with what is stored ties all labels at zero, so it too gets the first on
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -244,7 +245,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
-        return Predictor(self.memory_.compile(form, tokens), self.classes_, self.sites_, self.vote_)
+        return Predictor(self.memory_.compile(form, tokens), self.label_dtype_, self.sites_, self.vote_)
 
     def _make_memory(self) -> Memory:
         memory = Exact() if self.memory is None else self.memory
@@ -342,11 +343,16 @@ class Predictor:
     ('x', ['y'])
     """
 
-    def __init__(self, compiled: CompiledMemory, classes: NDArray[Any], sites: Sites, vote: Vote) -> None:
-        self.classes_ = classes
+    def __init__(self, compiled: CompiledMemory, label_dtype: np.dtype[Any], sites: Sites, vote: Vote) -> None:
+        self.label_dtype_ = label_dtype
         self._compiled = compiled
         self._sites = sites
         self._vote = vote
+
+    @cached_property
+    def classes_(self) -> NDArray[Any]:
+        """Labels in sorted order."""
+        return classes_array(self._compiled.labels, self.label_dtype_)
 
     def __call__(self, tokens: Sequence[Any]) -> Any:
         """Return the label of one context."""

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.arrays import narrow, sorted_find, sum_by_key
+from hammemo.contexts import MAX_EXAMPLES
 from hammemo.hashing import feature_hashes, features_of, key_words, mix
 from hammemo.kernels import collect_sites
 from hammemo.memories.base import CompiledMemory, LabelCounts, Memory, NotStoredError
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.contexts import Contexts, Examples
+    from hammemo.memories.base import Frame
+    from hammemo.stored import StoredArrays
     from hammemo.tokens import Vocabulary
 
 FRACTION_BITS = 2
@@ -65,6 +68,8 @@ class Hashed(Memory):
     >>> clf.class_scores([["a", "c"]]), clf.certify([["a", "c"]])
     (array([[1.5, 0.5]]), array([ True]))
     """
+
+    secret = "key"
 
     _reserved: list[NDArray[np.uint64]] | None
     _tables: list[_SiteTable]
@@ -162,15 +167,14 @@ class Hashed(Memory):
 
     def layout(self) -> dict[str, Any]:
         """Return what must agree for two states to be added, by name; of a secret key, only a digest."""
-        secret = None if self.key is None else hashlib.blake2b(self.key, digest_size=16, person=b"layout").hexdigest()
         reserved = hashlib.blake2b(digest_size=16)
         for words in self._reserved or []:
             reserved.update(len(words).to_bytes(8, "little") + words.astype("<u8").tobytes())
         return {
             **super().layout(),
             "seed": self.seed,
-            "key": secret,
-            "buckets": self.buckets,
+            "key": key_digest(self.key),
+            "buckets": int(self.buckets),
             "reserved": None if self._reserved is None else reserved.hexdigest(),
         }
 
@@ -280,6 +284,26 @@ class Hashed(Memory):
             mine.merge(theirs, columns)
         self._counts, self._reader = counts, None
 
+    def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        self._open()
+        counts = all_labels.positive()
+        if self._reserved is None and "own.0" not in stored and not len(counts.labels):
+            return  # the layout was still open
+        reserved = self._stored_reserved(stored)
+        tables = [_stored_table(stored, k, words, self.buckets, all_labels) for k, words in enumerate(reserved)]
+        self._settle(reserved)
+        for table, (own, shared) in zip(self._tables, tables, strict=True):
+            table.own, table.shared = own, shared
+        self._counts = counts
+
+    def _stored_reserved(self, stored: StoredArrays) -> list[NDArray[np.uint64]]:
+        """Return the reserved features of each site, checked."""
+        groups = [self._group(k) for k in range(len(self.sites.positions))]
+        words = {group: stored.ascending(f"reserved.{group}", "uint64") for group in groups}
+        if max(map(len, words.values())) > self.reserved:
+            raise ValueError(f"a site has more reserved features than reserved={self.reserved}")
+        return [words[group] for group in groups]
+
     def _observed(self) -> LabelCounts:
         return self._counts
 
@@ -298,6 +322,11 @@ class Hashed(Memory):
                 state[f"{name}.{k}"] = narrow(placed)
             state[f"reserved.{self._group(k)}"] = words
         return state
+
+
+def key_digest(key: bytes | None) -> str | None:
+    """Return what may be known of a secret key: enough to tell whether two are the same."""
+    return None if key is None else hashlib.blake2b(key, digest_size=16, person=b"layout").hexdigest()
 
 
 class _SiteTable:
@@ -341,6 +370,20 @@ class _SiteTable:
             setattr(self, name, placed)
 
 
+def _stored_table(
+    stored: StoredArrays, k: int, reserved: NDArray[np.uint64], buckets: int, all_labels: LabelCounts
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the rows of site k, checked, with columns for the labels that have examples."""
+    n_labels, held = len(all_labels.labels), all_labels.counts > 0
+    own = stored.whole_numbers(f"own.{k}", (len(reserved), n_labels), below=MAX_EXAMPLES)
+    shared = stored.whole_numbers(f"shared.{k}", (buckets, n_labels), below=MAX_EXAMPLES)
+    if not stored.trusted:
+        totals = own.sum(axis=0, dtype=np.float64) + shared.sum(axis=0, dtype=np.float64)
+        if (totals > all_labels.counts).any():
+            raise ValueError(f"the tables of site {k} count more examples of a label than the label has")
+    return (own, shared) if held.all() else (own[:, held], shared[:, held])
+
+
 def _added(
     part: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> NDArray[Any]:
@@ -376,19 +419,20 @@ class HashedTables:
         self._reserved = memory._reserved or []
         self._groups = [memory._group(k) for k in range(len(self._reserved))]
         columns = self.labels.find(memory._columns)
-        self._rows, self._upper = [], []
+        self._rows: list[NDArray[Any]] = []
+        self._upper: list[NDArray[np.int64]] | None = []
         for table in memory._tables:
             upper = np.zeros((table.n_rows + 1, len(self.labels)), np.int64)  # the last row answers an empty site
             upper[: len(table.own), columns] = table.own
             upper[len(table.own) : -1, columns] = table.shared
             self._upper.append(upper)
             self._rows.append(_centred(upper, len(table.own)))
-        self._site_rows = memory.empty_like().rows  # the layout alone; the memory may go on learning
+        self._layout = memory.empty_like()  # the memory may go on learning
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the centred counts."""
         totals: NDArray[np.float64] = np.zeros((len(contexts), len(self.labels)))
-        for table, row, weight in zip(self._rows, self._site_rows(contexts).T, weights, strict=True):
+        for table, row, weight in zip(self._rows, self._layout.rows(contexts).T, weights, strict=True):
             totals += weight * table[row]
         return np.asarray(totals / 2**FRACTION_BITS)
 
@@ -398,7 +442,9 @@ class HashedTables:
         """Return what the exact weighted counts are at least, and at most."""
         low = np.zeros((len(contexts), len(self.labels)))
         high = np.zeros_like(low)
-        sites = zip(self._upper, self._reserved, self._site_rows(contexts).T, weights, strict=True)
+        if self._upper is None:
+            raise ValueError("A compiled model from a file carries no bounds; save the classifier to certify answers.")
+        sites = zip(self._upper, self._reserved, self._layout.rows(contexts).T, weights, strict=True)
         for table, reserved, row, weight in sites:
             counts = weight * table[row]
             high += counts
@@ -413,6 +459,39 @@ class HashedTables:
         tables = {f"rows.{k}": _narrow_signed(table[:-1]) for k, table in enumerate(self._rows)}
         reserved = {f"reserved.{group}": words for group, words in zip(self._groups, self._reserved, strict=True)}
         return {**tables, **{name: words for name, words in reserved.items() if len(words)}}
+
+    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what `restored` needs: the rows, with the one of an empty site, and the layout without its secret."""
+        tables = {f"rows.{k}": _narrow_signed(table) for k, table in enumerate(self._rows)}
+        reserved = {f"reserved.{group}": words for group, words in zip(self._groups, self._reserved, strict=True)}
+        layout = self._layout
+        return {**tables, **reserved}, {
+            "buckets": int(layout.buckets),
+            "reserved": int(layout.reserved),
+            "seed": layout.seed,
+            "key": key_digest(layout.key),
+        }
+
+    @classmethod
+    def restored(
+        cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
+    ) -> HashedTables:
+        """Return the compiled form with these arrays, checked: undo `stored`."""
+        numbers = [description.get(name) for name in ("buckets", "reserved", "seed")]
+        if len(description) != 4 or "key" not in description or any(type(number) is not int for number in numbers):
+            raise ValueError("the hashed tables are not described by buckets, reserved, seed and key")
+        buckets, n_reserved, seed = numbers
+        layout = Hashed(buckets, n_reserved, key).open(frame.sites, seed)
+        layout._settle(layout._stored_reserved(stored))
+        tables = cls.__new__(cls)
+        tables.labels, tables.label_counts, tables.row_width = frame.labels, frame.label_counts, 2 * len(frame.labels)
+        tables._layout, tables._reserved, tables._upper = layout, layout._reserved or [], None
+        tables._groups = [layout._group(k) for k in range(len(tables._reserved))]
+        tables._rows = [
+            stored.take(f"rows.{k}", ("int8", "int16", "int32", "int64"), (len(words) + buckets + 1, len(frame.labels)))
+            for k, words in enumerate(tables._reserved)
+        ]
+        return tables
 
 
 def _centred(upper: NDArray[np.int64], n_reserved: int) -> NDArray[np.int64]:
