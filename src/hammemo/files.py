@@ -4,17 +4,17 @@ r"""Model files: one safetensors file holds all that a model knows, and loading 
 layout) is one JSON text in the header's metadata. Classes are named, and a name stands for one of a few classes listed
 here: nothing is imported, evaluated or unpickled.
 
-**Damage.** The text begins with a checksum: BLAKE2b-256 over the whole file, the 64 digits of the checksum itself read as
-zeros. With B the file's bytes, i the place of the digits and H the hash,
+**Damage.** The text begins with a checksum: BLAKE2b-256 over the whole file, the 64 digits of the checksum itself read
+as zeros. With B the file's bytes, i the place of the digits and H the hash,
 
 .. math:: \text{digits} = \mathrm{hex}\, H(B_{<i} \;\|\; \texttt{"0"}^{64} \;\|\; B_{\ge i + 64}),
 
 so a file that differs in one bit, wherever, is refused: either the digits differ from the hash of the rest, or the hash
 does from the digits. This is no defence against forgery: whoever can change the file can compute the checksum too.
 
-**Forgery.** Therefore nothing that a file declares is believed. Every array has its type, shape, order and range checked
-against the parameters and the other arrays before anything is allocated that a declared number could make large; arrays
-are views of the file's bytes and are widened only when used. Whatever is wrong raises `FileError`.
+**Forgery.** Therefore nothing that a file declares is believed. Every array has its type, shape, order and range
+checked against the parameters and the other arrays before anything is allocated that a declared number could make
+large; arrays are views of the file's bytes and are widened only when used. Whatever is wrong raises `FileError`.
 
 **Interruption.** A file is written beside its destination, flushed to the disk and renamed over it: at every moment the
 destination is the old file or the new one.
@@ -29,6 +29,7 @@ import os
 import re
 import secrets
 import stat
+from collections import Counter
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
@@ -125,7 +126,7 @@ def save(model: MemoryClassifier | Predictor, path: str | os.PathLike[str]) -> N
     start = {"checksum": "0" * 64, "format": FORMAT, "version": version("hammemo")}
     text = json.dumps({**start, **about}, separators=(",", ":"), allow_nan=False)
     tensors = {name: np.require(array, requirements="C") for name, array in arrays.items()}
-    _write(os.path.realpath(path), tensors, text)
+    _write(os.path.realpath(path), _sealed(tensors, text))
 
 
 def load(
@@ -139,9 +140,9 @@ def load(
     key : bytes, optional
         The secret key of a `Hashed` memory that has one.
     verify : bool
-        Whether to read the whole file, compare its checksum and check all that is in it. Without that the arrays stay on
-        the disk and are memory-mapped, and only shapes are checked: for large files that you know to be yours and whole.
-        An exact memory then answers from the disk, reading the rows that a query touches.
+        Whether to read the whole file, compare its checksum and check all that is in it. Without that the arrays stay
+        on the disk and are memory-mapped, and only shapes are checked: for large files that you know to be yours and
+        whole. An exact memory then answers from the disk, reading the rows that a query touches.
 
     Raises
     ------
@@ -162,12 +163,7 @@ def load(
     'y'
     """
     with _explained(path):
-        archive = _Archive(path, verify=verify)
-        if verify and archive.checksum != archive.digest():
-            raise FileError(
-                f"{os.fspath(path)} is damaged: its checksum is not that of its contents. Use another copy of it."
-            )
-        return _restored(archive, key, trusted=not verify)
+        return _restored(_Archive(path, verify=verify), key, trusted=not verify)
 
 
 def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -189,13 +185,14 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
         archive = _Archive(path, verify=False)
         about, stored = archive.about, StoredArrays(archive.arrays)
         counts = stored.whole_numbers("label_counts", (None,), below=2**53)
-        fitted = _field(about, "fitted", dict) if about.get("kind") == "classifier" else {"vote": about.get("vote")}
-        groups: dict[str, int] = {}
-        for name, array in archive.arrays.items():
-            group = name.split(".")[0]
-            groups[group] = groups.get(group, 0) + array.nbytes
+        fitted: dict[str, Any] = {"vote": about.get("vote")}
+        if about.get("kind") == "classifier":
+            fitted = _field(about, "fitted", dict)
+        groups: Counter[str] = Counter()
+        for array_name, array in sorted(archive.arrays.items()):
+            groups[array_name.split(".")[0]] += array.nbytes
         return {
-            **{name: about.get(name) for name in ("format", "version", "kind", "class")},
+            **{entry: about.get(entry) for entry in ("format", "version", "kind", "class")},
             **{part: _shown(fitted.get(part)) for part in _PARTS if part in fitted},
             "context_length": about.get("n_features_in"),
             "sites": len(_field(_field(about, "sites", dict), "positions", list)),
@@ -205,7 +202,7 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
             "seed": about.get("seed"),
             "needs_key": _stored_digest(about) is not None,
             "fingerprint": about.get("fingerprint"),
-            "bytes": {"file": len(archive.data), **dict(sorted(groups.items()))},
+            "bytes": {"file": len(archive.data), **groups},
             "checksum": archive.checksum,
             "checksum_ok": archive.checksum == archive.digest(),
         }
@@ -218,7 +215,7 @@ def _classifier_parts(model: MemoryClassifier) -> tuple[dict[str, NDArray[Any]],
     memory = model.memory_
     if _CLASSIFIERS.get(type(model).__name__) is not type(model):
         raise FileError(f"A {type(model).__name__} cannot be saved: only {' and '.join(_CLASSIFIERS)} have a format.")
-    params = {}
+    params: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
         if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
             params[name] = memory.seed
@@ -260,7 +257,7 @@ def _common(sites: Sites, label_dtype: np.dtype[Any]) -> dict[str, Any]:
     return {
         "n_features_in": sites.h,
         "sites": {"positions": [list(site) for site in sites.positions], "weights": sites.weights.tolist()},
-        "label_dtype": "T" if label_dtype.kind == "T" else label_dtype.str,
+        "label_dtype": label_dtype.str,
     }
 
 
@@ -297,20 +294,30 @@ def _plain(name: str, value: Any) -> Any:
     )
 
 
-def _write(target: str, tensors: dict[str, NDArray[Any]], text: str) -> None:
+def _sealed(tensors: dict[str, NDArray[Any]], text: str) -> list[bytes | memoryview]:
+    """Return the parts of the file, the checksum in its place."""
+    data = memoryview(safetensors.numpy.save(tensors, metadata={"hammemo": text}))
+    if int.from_bytes(data[:8], "little") > MAX_HEADER:
+        raise FileError("The model cannot be saved: its sites and parameters need a header of more than 1 MiB.")
+    if bytes(data[8 : _DIGITS.start]) != _OPENING:
+        raise FileError("The installed safetensors writes headers that hammemo cannot seal: install version 0.8.")
+    digest = hashlib.blake2b(data, digest_size=32)  # its digits are zeros still
+    return [data[: _DIGITS.start], digest.hexdigest().encode(), data[_DIGITS.stop :]]
+
+
+def _write(target: str, parts: list[bytes | memoryview]) -> None:
     """Write beside the target, flush to the disk, and rename: the target is never half a file."""
     if os.path.isdir(target):
         raise IsADirectoryError(f"{target} is a folder: name a file in it.")
     temporary = f"{target}.{secrets.token_hex(8)}.tmp"
     try:
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # as the umask allows
-        with suppress(FileNotFoundError):
-            os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
-        safetensors.numpy.save_file(tensors, temporary, metadata={"hammemo": text})
-        _seal(temporary)
+        with open(temporary, "xb") as file:
+            with suppress(FileNotFoundError):
+                os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, target)
-    except safetensors.SafetensorError as error:
-        raise OSError(f"{target} was not written: {error}") from error
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -320,25 +327,6 @@ def _write(target: str, tensors: dict[str, NDArray[Any]], text: str) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
-
-
-def _seal(path: str) -> None:
-    """Put the checksum in its place and wait until all of the file is on the disk."""
-    with open(path, "r+b") as file:
-        if int.from_bytes(file.read(8), "little") > MAX_HEADER:
-            raise FileError("The model cannot be saved: its sites and parameters need a header of more than 1 MiB.")
-        if file.read(len(_OPENING)) != _OPENING:
-            raise FileError(
-                "The installed safetensors writes headers that hammemo cannot seal: install another version."
-            )
-        file.seek(0)
-        digest = hashlib.blake2b(digest_size=32)  # its digits are zeros still
-        while piece := file.read(2**20):
-            digest.update(piece)
-        file.seek(_DIGITS.start)
-        file.write(digest.hexdigest().encode())
-        file.flush()
-        os.fsync(file.fileno())
 
 
 # ---------------------------------------------------------------- reading
@@ -386,6 +374,10 @@ class _Archive:
             else:
                 self.data = np.asarray(np.memmap(file, np.uint8, mode="c"))
         self.checksum = start[_DIGITS].decode("ascii", "replace")
+        if verify and self.checksum != self.digest():
+            raise FileError(
+                f"{os.fspath(path)} is damaged: its checksum is not that of its contents. Use another copy of it."
+            )
         header, text, first = self._header()
         self.about = _json(text)
         if not isinstance(self.about, dict):
@@ -395,8 +387,9 @@ class _Archive:
     def digest(self) -> str:
         """Return the checksum that the contents have."""
         digest = hashlib.blake2b(digest_size=32)
-        for part in (self.data[: _DIGITS.start], b"0" * 64, self.data[_DIGITS.stop :]):
-            digest.update(part)
+        digest.update(self.data[: _DIGITS.start].data)
+        digest.update(b"0" * 64)
+        digest.update(self.data[_DIGITS.stop :].data)
         return digest.hexdigest()
 
     def _header(self) -> tuple[dict[str, Any], str, int]:
@@ -421,11 +414,8 @@ def _views(header: Mapping[str, Any], data: NDArray[np.uint8]) -> Iterator[tuple
         if dtype is None or len(shape) > 3 or len(span) != 2:
             raise ValueError(f"the array {name} has an unknown type, or too many dimensions")
         start, stop = span
-        if (
-            not start <= stop <= len(data)
-            or stop - start != math.prod(shape) * dtype.itemsize
-            or start % dtype.itemsize
-        ):
+        fits = stop - start == math.prod(shape) * dtype.itemsize and start % dtype.itemsize == 0
+        if not start <= stop <= len(data) or not fits:
             raise ValueError(f"the array {name} of shape {tuple(shape)} does not fit in its place")
         spans.append((start, stop))
         yield name, data[start:stop].view(dtype).reshape(shape)
@@ -514,7 +504,7 @@ def _classifier(archive: _Archive, key: bytes | None, *, trusted: bool) -> Memor
     params = _field(about, "params", dict)
     _exactly(params, _parameter_names(cls))
     _field(params, "random_state", int, type(None))
-    model = cls(**{name: _parameter(name, value, key) for name, value in params.items()})
+    model: MemoryClassifier = cls(**{name: _parameter(name, value, key) for name, value in params.items()})
     fitted = _field(about, "fitted", dict)
     _exactly(fitted, _PARTS)
     kernel, memory, vote = (_part(slot, fitted[slot], key) for slot in _PARTS)
@@ -584,9 +574,10 @@ def _check_plain(value: Any) -> None:
     if isinstance(value, list):
         for entry in value:
             _check_plain(entry)
-    elif not (value is None or isinstance(value, (str, bool))):
-        if not isinstance(value, (int, float)) or not -(2.0**64) < value < 2.0**64:
-            raise ValueError("a parameter is no number, string, truth value, None or list of these")
+    elif isinstance(value, (int, float)) and not -(2.0**64) < value < 2.0**64:
+        raise ValueError("a parameter is too large a number")
+    elif not isinstance(value, (int, float, str, type(None))):
+        raise ValueError("a parameter is no number, string, truth value, None or list of these")
 
 
 def _sites(about: Mapping[str, Any]) -> Sites:
@@ -615,11 +606,11 @@ def _check_kernel(kernel: SiteKernel, sites: Sites) -> None:
 def _label_dtype(about: Mapping[str, Any], labels: Vocabulary) -> np.dtype[Any]:
     """Return the type of `classes_`, which must be able to hold the labels."""
     name = _field(about, "label_dtype", str)
-    if not re.fullmatch(r"\|O|\|b1|\|[iu]1|[<>][iu][248]|[<>]f[248]|[<>]U[0-9]{1,7}|T", name, re.ASCII):
+    if not re.fullmatch(r"\|O|\|b1|\|[iu]1|[<>][iu][248]|[<>]f[248]|[<>]U[0-9]{1,7}", name, re.ASCII):
         raise ValueError(f"labels cannot be of type {name[:80]!r}")
-    dtype: np.dtype[Any] = np.dtypes.StringDType() if name == "T" else np.dtype(name)
+    dtype: np.dtype[Any] = np.dtype(name)
     n_numbers = len(labels) - len(labels.strings)
-    if (len(labels.strings) and (n_numbers or dtype.kind not in "OUT")) or (n_numbers and dtype.kind in "UT"):
+    if (len(labels.strings) and (n_numbers or dtype.kind not in "OU")) or (n_numbers and dtype.kind == "U"):
         raise ValueError(f"its labels cannot be of type {name}")
     if dtype.kind in "iub" and len(labels):
         low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)

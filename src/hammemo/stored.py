@@ -1,9 +1,9 @@
 """Arrays that come back from a file: nothing is used before it was checked.
 
-A file may be damaged, or written by somebody who wishes harm. So whoever rebuilds an object from named arrays takes each
-of them through :class:`StoredArrays`, with the type and the shape it must have. Shapes are compared before anything is
-allocated that a declared number could make large. Checks that read whole arrays do so in pieces, so that they need no
-memory to speak of; arrays that are *trusted* (mapped from a file known to be good) are spared those, and are not read.
+A file may be damaged, or written by somebody who wishes harm. So whoever rebuilds an object from named arrays takes
+each of them through :class:`StoredArrays`, with the type and the shape it must have. Shapes are compared before
+anything is allocated that a declared number could make large. Checks that read whole arrays do so in pieces, so that
+they need no memory to speak of; arrays that are *trusted* (mapped from a file known to be good) are spared those.
 """
 
 from __future__ import annotations

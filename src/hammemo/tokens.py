@@ -206,7 +206,8 @@ def _are_float_tokens(floats: NDArray[np.float64]) -> bool:
 
 
 def _whole(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
-    return (numbers == np.floor(numbers)) & (numbers >= -float(_INT_LIMIT)) & (numbers < float(_INT_LIMIT))
+    small = (numbers >= -float(_INT_LIMIT)) & (numbers < float(_INT_LIMIT))
+    return np.asarray(small & (numbers == np.floor(numbers)))
 
 
 def _stored_strings(text: NDArray[np.uint8], lengths: NDArray[Any]) -> NDArray[Any]:

@@ -118,6 +118,8 @@ class CountTable:
         used = self.label_counts.counts > 0
         if used.all():
             return self
+        if len(self.entry_labels) and int(self.entry_labels.max()) >= len(used):  # only where nothing was verified
+            raise ValueError("the array entry_labels names a label that does not exist")
         rank = (np.cumsum(used) - 1).astype(self.entry_labels.dtype)  # no wider than what it is taken with
         return replace(self, label_counts=self.label_counts.positive(), entry_labels=narrow(rank[self.entry_labels]))
 
@@ -274,6 +276,10 @@ def _check_entries(table: CountTable) -> None:
             starts_row[ends - site_lengths[piece]] = True
             first = int(ends[-1])
         bounds.append(first)
+    for piece in pieces(len(starts_row) - 1):
+        here, after = slice(piece.start, piece.stop), slice(piece.start + 1, piece.stop + 1)
+        if not ((table.entry_labels[after] > table.entry_labels[here]) | starts_row[after]).all():
+            raise ValueError("a row of the count table does not list its labels in ascending order")
     n_labels = len(table.label_counts.labels)
     for start, stop in pairwise(bounds):
         totals = np.zeros(n_labels)
@@ -282,10 +288,6 @@ def _check_entries(table: CountTable) -> None:
             totals += np.bincount(table.entry_labels[entries], table.entry_counts[entries], n_labels)
         if (totals > table.label_counts.counts).any():
             raise ValueError("a site counts more examples of a label than the label has")
-    for piece in pieces(len(starts_row) - 1):
-        here, after = slice(piece.start, piece.stop), slice(piece.start + 1, piece.stop + 1)
-        if not ((table.entry_labels[after] > table.entry_labels[here]) | starts_row[after]).all():
-            raise ValueError("a row of the count table does not list its labels in ascending order")
 
 
 def _union_rows(

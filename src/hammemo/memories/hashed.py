@@ -477,7 +477,7 @@ class HashedTables:
         cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
     ) -> HashedTables:
         """Return the compiled form with these arrays, checked: undo `stored`."""
-        numbers = [description.get(name) for name in ("buckets", "reserved", "seed")]
+        numbers: list[Any] = [description.get(name) for name in ("buckets", "reserved", "seed")]
         if len(description) != 4 or "key" not in description or any(type(number) is not int for number in numbers):
             raise ValueError("the hashed tables are not described by buckets, reserved, seed and key")
         buckets, n_reserved, seed = numbers
