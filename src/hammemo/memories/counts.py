@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from hammemo.contexts import Examples
     from hammemo.stored import StoredArrays
 
-_BLOCK = 64
-"""Where a row's entries start is kept for every 64th row only; the rest is counted from there."""
+_BLOCK = 16
+"""Where a row's entries start is kept for every 16th row only; the rest is counted from there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,21 +162,21 @@ class CountTable:
             shape=(len(self.row_lengths), len(labels)),
         )
 
-    def rows_matrix(self, rows: NDArray[np.int64], labels: Vocabulary) -> sparse.csr_array:
-        """Return the counts of some rows only, as `matrix` has them, without reading the others.
+    def rows_matrix(self, rows: NDArray[np.int64], columns: NDArray[np.int64], width: int) -> sparse.csr_array:
+        """Return the counts of some rows only, without reading the others; `columns` is where each label goes.
 
         Shapes
         ------
-        rows : (r,); returned : (r, len(labels))
+        rows : (r,); columns : (number of labels,), below width; returned : (r, width)
         """
         lengths = self.row_lengths[rows].astype(np.int64)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         entries = np.repeat(self._first_entries(rows) - starts[:-1], lengths) + np.arange(starts[-1])
-        columns, ranks = labels.find(self.label_counts.labels), self.entry_labels[entries]
+        ranks = self.entry_labels[entries]
         if len(ranks) and int(ranks.max()) >= len(columns):  # only where the file was not verified
             raise ValueError("The count table names a label that does not exist. Load the file with verify=True.")
         return sparse.csr_array(
-            (self.entry_counts[entries].astype(np.float64), columns[ranks], starts), shape=(len(rows), len(labels))
+            (self.entry_counts[entries].astype(np.float64), columns[ranks], starts), shape=(len(rows), width)
         )
 
     def _first_entries(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:

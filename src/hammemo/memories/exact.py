@@ -144,13 +144,17 @@ class SparseCounts:
     def _counts(self) -> sparse.csr_array:
         return self._table.matrix(self.labels)
 
+    @cached_property
+    def _columns(self) -> NDArray[np.int64]:
+        return self.labels.find(self._table.label_counts.labels)
+
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the counts."""
         rows = find_sites(contexts.ranks_in(self.vocabulary), self.sites, self._table.tuples)
         if self._on_disk:
             touched, ranks = np.unique(np.append(rows, -1), return_inverse=True)  # -1 comes first, so its rank is 0
             rows = ranks[:-1].reshape(rows.shape) - 1
-            counts = self._table.rows_matrix(touched[1:], self.labels)
+            counts = self._table.rows_matrix(touched[1:], self._columns, len(self.labels))
         else:
             counts = self._counts
         scores: NDArray[np.float64] = (rows_of_columns(rows, weights, counts.shape[0]) @ counts).toarray()
