@@ -7,6 +7,8 @@ import os
 import random
 import subprocess
 import sys
+import time
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -441,6 +443,29 @@ def test_json_that_is_no_description_is_refused(path: Path) -> None:
     assert "side by side" in refusal(path, sealed(good + b"\0" * 8))
 
 
+@pytest.mark.parametrize("filler", ["[],", "{},", "1e9,", "[[", '"\\u1234",', '{"a":['])
+def test_a_header_made_to_fill_the_memory_does_not(filler: str, path: Path) -> None:
+    save(MemoryClassifier().fit(X, Y), path)
+    header, about, body = split(path.read_bytes())
+    marked = joined(header, {**about, "version": "FILL"}, body)
+    text = (filler * (2**20 // len(filler)))[: 2**20 - 2**12].replace("\\", "\\\\").replace('"', '\\"')[: 2**20 - 2**12]
+    length = int.from_bytes(marked[:8], "little")
+    raw = marked[8 : 8 + length].rstrip().replace(rb"\"FILL\"", b"[" + text.encode() + b"0]")
+    raw += b" " * (-len(raw) % 8)
+    assert 2**20 - 2**13 < len(raw) <= 2**20
+    path.write_bytes(sealed(len(raw).to_bytes(8, "little") + raw + body))
+    started = time.process_time()
+    with pytest.raises(FileError):
+        load(path)
+    assert time.process_time() - started < 1.0
+    tracemalloc.start()
+    with pytest.raises(FileError):
+        load(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 * 2**20
+
+
 # ---------------------------------------------------------------- from the disk
 
 
@@ -469,8 +494,6 @@ def test_a_mapped_exact_model_answers_without_the_whole_matrix(path: Path) -> No
 
 
 def test_loading_needs_little_more_than_the_file(path: Path) -> None:
-    import tracemalloc
-
     rng = np.random.default_rng(5)
     clf = MemoryClassifier().fit(rng.integers(0, 20_000, (60_000, 8)), rng.integers(0, 100, 60_000))
     for model in (clf, clf.compile()):
