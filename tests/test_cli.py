@@ -89,6 +89,35 @@ def test_bounds_prints_its_table(tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "results.json").read_text())["bounds"]) == 21
 
 
+def test_inspect_tells_what_a_file_holds(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    hammemo.save(hammemo.MemoryClassifier(memory=hammemo.Hashed(8, 2)).fit([["a", "[b]"]], ["[red]"]), file)
+    result = runner.invoke(app, ["inspect", str(file)])
+    assert result.exit_code == 0, result.output
+    for part in ("Hashed(buckets=8, key=None, reserved=2)", "PositionalHamming()", "(ok)", "bytes of shared"):
+        assert part in result.stdout
+    facts = json.loads(runner.invoke(app, ["inspect", str(file), "--json"]).stdout)
+    assert (facts["format"], facts["kind"], facts["labels"], facts["checksum_ok"]) == (1, "classifier", 1, True)
+
+
+def test_inspect_refuses_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    hammemo.save(hammemo.MemoryClassifier().fit([["a"]], ["x"]).compile(), file)
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    result = runner.invoke(app, ["inspect", str(file)])
+    assert result.exit_code == 1
+    assert "(WRONG)" in result.stdout
+    assert "Use another copy" in result.stderr
+    file.write_text("hello")
+    for path in (file, tmp_path, tmp_path / "nowhere"):
+        result = runner.invoke(app, ["inspect", str(path)])
+        assert result.exit_code == 1
+        assert len(result.stderr.splitlines()) == 1
+        assert "Name a file" in result.stderr
+
+
 def test_a_missing_extra_is_one_sentence_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "find_spec", lambda name: None)
     with pytest.raises(SystemExit, match=r"pip install 'hammemo\[plot\]'"):

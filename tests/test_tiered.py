@@ -28,7 +28,7 @@ def test_every_answer_is_the_exact_one(
     expected = exact.scores(contexts, sites.weights) / divisor
     for reader in (memory, memory.compile()):
         np.testing.assert_array_equal(
-            reader.winners(contexts, sites.weights, divisor),  # type: ignore[union-attr]
+            reader.winners(contexts, sites.weights, divisor),
             expected.argmax(axis=1),
         )
         np.testing.assert_array_equal(reader.scores(contexts, sites.weights), exact.scores(contexts, sites.weights))

@@ -5,6 +5,7 @@ from importlib.metadata import version
 from hammemo.baselines import HammingNeighbors, SuffixBackoff
 from hammemo.classifiers import MeMoClassifier, MemoryClassifier
 from hammemo.contexts import windows
+from hammemo.files import FileError, load, save
 from hammemo.kernels import PositionalHamming, SiteKernel, SiteOneHot
 from hammemo.memories import Exact, Gaussian, Hashed, LayoutError, Ledgered, NotStoredError, Tiered
 from hammemo.predictor import Predictor
@@ -16,6 +17,7 @@ __version__ = version("hammemo")
 __all__ = [
     "NO_TOKEN",
     "Exact",
+    "FileError",
     "Gaussian",
     "HammingNeighbors",
     "Hashed",
@@ -31,5 +33,7 @@ __all__ = [
     "SiteOneHot",
     "SuffixBackoff",
     "Tiered",
+    "load",
+    "save",
     "windows",
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -27,9 +27,16 @@ def unique_ranks(keys: NDArray[np.int64], bound: int) -> tuple[NDArray[np.int64]
 
 
 def sorted_find(haystack: NDArray[Any], needles: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the index of each needle in an ascending array, -1 where it is missing."""
+    """Return the index of each needle in an ascending array, -1 where it is missing.
+
+    Integers may differ in width: the needles are brought to the haystack's, never the (large) haystack to theirs.
+    """
     if not len(haystack):
         return np.full(len(needles), -1, np.int64)
+    if haystack.dtype != needles.dtype and haystack.dtype.kind in "iu":
+        limits = np.iinfo(haystack.dtype)
+        fits = (needles >= limits.min) & (needles <= limits.max)
+        return np.where(fits, sorted_find(haystack, np.where(fits, needles, 0).astype(haystack.dtype)), -1)
     index = np.minimum(np.searchsorted(haystack, needles), len(haystack) - 1)
     return np.where(haystack[index] == needles, index, -1)
 
@@ -45,6 +52,11 @@ def narrow(values: NDArray[Any]) -> NDArray[Any]:
     (dtype('uint8'), dtype('uint16'))
     """
     return values.astype(np.min_scalar_type(int(values.max())) if values.size else np.uint8)
+
+
+def pieces(length: int, size: int = 2**16) -> Iterator[slice]:
+    """Yield slices that cut `length` entries into pieces, so that a pass over a large array needs little memory."""
+    return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 
 def object_array(values: Iterable[Any]) -> NDArray[Any]:

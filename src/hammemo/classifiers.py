@@ -395,7 +395,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
-        return Predictor(self.memory_.compile(form, tokens), self.classes_, self.sites_, self.vote_)
+        return Predictor(self.memory_.compile(form, tokens), self.label_dtype_, self.sites_, self.vote_)
 
     def _make_memory(self) -> Memory:
         memory = Hashed() if self.memory is None else self.memory

@@ -218,6 +218,18 @@ class CodeCache:
         self._index: dict[Feature, int] = {}
         self._rows = np.empty((0, width), np.float32)
 
+    @classmethod
+    def holding(
+        cls,
+        features: Sequence[Feature],
+        rows: NDArray[np.float32],
+        compute: Callable[[Sequence[Feature]], NDArray[np.float32]],
+    ) -> CodeCache:
+        """Return a cache that holds these codes of distinct features already."""
+        cache = cls(compute, rows.shape[1])
+        cache._index, cache._rows = {feature: i for i, feature in enumerate(features)}, rows
+        return cache
+
     def features(self) -> list[Feature]:
         """Return the features whose codes are held, in the order of `rows`."""
         return list(self._index)

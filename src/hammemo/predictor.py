@@ -5,16 +5,17 @@ Work is done in batches that bound the memory it takes, unless the reader finds 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo.contexts import Contexts
-from hammemo.labels import checked_k, top_columns
+from hammemo.labels import checked_k, classes_array, top_columns
 from hammemo.memories.base import Ranker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -36,20 +37,36 @@ class Predictor:
     ('x', ['y'])
     """
 
-    def __init__(self, compiled: CompiledMemory, classes: NDArray[Any], sites: Sites, vote: Vote) -> None:
-        self.classes_ = classes
+    def __init__(self, compiled: CompiledMemory, label_dtype: np.dtype[Any], sites: Sites, vote: Vote) -> None:
+        self.label_dtype_ = label_dtype
         self._compiled = compiled
         self._sites = sites
         self._vote = vote
-        self._class_list = classes.tolist()
-        self._single = (
-            compiled.single(sites.weights, vote.divisor(compiled, sites)) if hasattr(compiled, "single") else None
-        )
 
     def __call__(self, tokens: Sequence[Any]) -> Any:
         """Return the label of one context, a sequence of h tokens."""
-        column = self._single(tokens) if self._single is not None else -1
+        column = self._single(tokens)
         return self._class_list[column] if column >= 0 else self.predict([tokens]).tolist()[0]
+
+    @cached_property
+    def classes_(self) -> NDArray[Any]:
+        """Labels in sorted order."""
+        return classes_array(self._compiled.labels, self.label_dtype_)
+
+    @cached_property
+    def _class_list(self) -> list[Any]:
+        return list(self.classes_.tolist())
+
+    @cached_property
+    def _single(self) -> Callable[[Sequence[Any]], int]:
+        """The reader's own way to answer one context, if it has one; -1 where it has not."""
+        find = getattr(self._compiled, "single", None)
+        divisor = self._vote.divisor(self._compiled, self._sites)
+        found = None if find is None or not len(self._compiled.labels) else find(self._sites.weights, divisor)
+        return found or (lambda tokens: -1)  # noqa: ARG005
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_single"}  # made again when needed
 
     def class_scores(self, X: Any) -> NDArray[Any]:
         """Return one score for each context and label."""

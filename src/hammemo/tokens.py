@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from hammemo.arrays import narrow, object_array, sorted_find, unique_ranks
+from hammemo.arrays import narrow, object_array, pieces, sorted_find, unique_ranks
+from hammemo.stored import StoredArrays, is_ascending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -171,6 +172,25 @@ class Vocabulary:
             "string_lengths": narrow(np.fromiter(map(len, encoded), np.int64, len(encoded))),
         }
 
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]] | StoredArrays) -> Vocabulary:
+        """Return the vocabulary with these canonical arrays, or raise ValueError where they are not: undo `arrays`.
+
+        Examples
+        --------
+        >>> from hammemo.tokens import Vocabulary
+        >>> Vocabulary.from_arrays(Vocabulary.of([2, 0.5, "é"]).arrays())
+        Vocabulary(3: 2, 0.5, 'é')
+        """
+        stored = arrays if isinstance(arrays, StoredArrays) else StoredArrays(arrays)
+        ints, floats = stored.ascending("ints", "int64"), stored.ascending("floats", "float64")
+        text = stored.take("string_bytes", "uint8", (None,))
+        lengths = stored.whole_numbers("string_lengths", (None,), below=len(text) + 1)
+        proper = stored.trusted or all(_are_float_tokens(floats[piece]) for piece in pieces(len(floats)))
+        if not proper or (len(ints) and ints[0] == NO_TOKEN):
+            raise ValueError("a vocabulary holds numbers that are no tokens")
+        return cls(ints, floats, _stored_strings(text, lengths))
+
     @cached_property
     def _string_ranks(self) -> dict[str, int]:
         first = len(self.ints) + len(self.floats)
@@ -178,6 +198,29 @@ class Vocabulary:
 
     def _parts(self) -> tuple[NDArray[Any], ...]:
         return self.ints, self.floats, self.strings
+
+
+def _are_float_tokens(floats: NDArray[np.float64]) -> bool:
+    """Return whether all are finite and none of them is an integer token in disguise."""
+    return bool((np.isfinite(floats) & ~_whole(floats)).all())
+
+
+def _whole(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+    small = (numbers >= -float(_INT_LIMIT)) & (numbers < float(_INT_LIMIT))
+    return np.asarray(small & (numbers == np.floor(numbers)))
+
+
+def _stored_strings(text: NDArray[np.uint8], lengths: NDArray[Any]) -> NDArray[Any]:
+    if int(lengths.sum(dtype=np.uint64)) != len(text):
+        raise ValueError("the lengths of the strings do not sum to the length of their text")
+    whole, strings, start = text.tobytes(), [], 0
+    for length in lengths.tolist():
+        strings.append(whole[start : start + length].decode("utf-8", "surrogatepass"))
+        start += length
+    ordered = object_array(strings)
+    if not is_ascending(ordered):
+        raise ValueError("the strings of a vocabulary are not strictly ascending")
+    return ordered
 
 
 def factorize(values: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
@@ -246,7 +289,7 @@ def _factorize_floats(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]
     numbers = flat.astype(np.float64, copy=False)
     if not np.isfinite(numbers).all():
         _float_token(float(numbers[~np.isfinite(numbers)][0]))
-    whole = (numbers == np.floor(numbers)) & (numbers >= -float(_INT_LIMIT)) & (numbers < float(_INT_LIMIT))
+    whole = _whole(numbers)
     ranks = np.empty(len(numbers), np.int64)
     vocabulary, ranks[whole] = factorize(numbers[whole].astype(np.int64))
     floats, inverse = np.unique(numbers[~whole], return_inverse=True)

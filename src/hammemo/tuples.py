@@ -9,13 +9,16 @@ level is the rank of the tuple in lexicographic order. Nothing is hashed, so not
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.arrays import sorted_find, unique_ranks
+from hammemo.arrays import pieces, sorted_find, unique_ranks
+from hammemo.stored import is_ascending
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 
@@ -36,7 +39,20 @@ class TupleSet:
     """
 
     n: int
-    levels: tuple[NDArray[np.int64], ...]
+    levels: tuple[NDArray[Any], ...]
+    """Integers of any width: 64 bits as collected, narrow ones as they come from a file."""
+
+    @classmethod
+    def of_levels(cls, levels: Sequence[NDArray[Any]], n: int, *, trusted: bool = False) -> TupleSet:
+        """Return the set with these levels, after checking, unless they are trusted, that they are a trie."""
+        parents = 1
+        for j, level in enumerate([] if trusted else levels):
+            if parents * n >= 2**63 or (len(level) and int(level[-1]) >= parents * n) or not is_ascending(level):
+                raise ValueError("a set of token tuples is not in ascending order, or names tokens that do not exist")
+            if j and _number_of_parents(level, n) != parents:
+                raise ValueError("a set of token tuples has a beginning that no tuple continues")
+            parents = len(level)
+        return cls(n, tuple(levels))
 
     @classmethod
     def collect(cls, rows: NDArray[np.int64], n: int) -> tuple[TupleSet, NDArray[np.int64]]:
@@ -78,6 +94,16 @@ class TupleSet:
         ranks = np.arange(len(self))
         columns = []
         for level in reversed(self.levels):
-            columns.append(level[ranks] % self.n)
-            ranks = level[ranks] // self.n
+            ranks, column = np.divmod(level[ranks].astype(np.int64, copy=False), self.n)
+            columns.append(column)
         return np.stack(columns[::-1], axis=1)
+
+
+def _number_of_parents(level: NDArray[Any], n: int) -> int:
+    """Return how many distinct parents the keys of a level have; equal ones are neighbours, because keys ascend."""
+    number, last = 0, -1
+    for piece in pieces(len(level)):
+        parents = level[piece].astype(np.int64) // n
+        number += int((np.diff(parents, prepend=last) != 0).sum())
+        last = int(parents[-1])
+    return number

@@ -223,6 +223,7 @@ void finder_find(const IntegerFinder& set, const Array& tokens, Output<int32_t> 
 }  // namespace
 
 NB_MODULE(_native, m) {
+    nb::set_leak_warnings(false);  // models that live until the interpreter ends are no mistake
     m.doc() = "The hot loops of the hashed memory, compiled.";
     m.def("paths", [] {
         std::vector<std::string> names;

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 from hammemo import LayoutError, NotStoredError, SiteKernel
 from hammemo.contexts import Contexts
+from hammemo.stored import StoredArrays
 from hammemo.tokens import Vocabulary
 from memory_catalogue import KERNELS, MEMORIES, POSITIONS, TOKENS, TUPLES, Entry, batches, examples
 
@@ -88,6 +90,56 @@ def test_merged_shards_equal_the_joint_fit(entry: Entry, sites: Sites, parts: li
         shard.add(examples(part))
         merged.merge(shard)
     assert_same_state(entry, merged, whole)
+
+
+@every_memory
+@every_kernel
+@given(batch=batches, taken=batches, after=batches)
+@randomly
+def test_a_restored_state_is_the_state_and_goes_on_the_same(
+    entry: Entry, sites: Sites, batch: Batch, taken: Batch, after: Batch
+) -> None:
+    memory = learnt(entry, sites, batch, taken)
+    memory.declare(Vocabulary.of(["maybe", "no"]))
+    for trusted in (False, True):
+        state = {name: array.copy() for name, array in memory.state().items()}
+        ranks = memory.labels.find(memory.declared)
+        restored = clone(entry.memory).restore(state, sites, memory.seed, ranks, trusted=trusted)
+        assert restored.state_bytes() == memory.state_bytes()
+        assert restored.declared == memory.declared
+        assert restored.fingerprint() == memory.fingerprint()
+        contexts = examples(after).contexts
+        np.testing.assert_array_equal(restored.scores(contexts, sites.weights), memory.scores(contexts, sites.weights))
+        twin = memory.empty_like()
+        twin.merge(memory)
+        for either in (restored, twin):
+            either.add(examples(after))
+            either.remove(examples(taken))
+        assert restored.state_bytes() == twin.state_bytes()
+
+
+@every_memory
+@every_kernel
+@given(batch=batches, queries=batches)
+@settings(max_examples=15, deadline=None)
+def test_every_compiled_form_comes_back_with_the_same_scores(
+    entry: Entry, sites: Sites, batch: Batch, queries: Batch
+) -> None:
+    memory, contexts = learnt(entry, sites, batch), examples(queries).contexts
+    memory.declare(Vocabulary.of(["maybe"]))
+    for form in entry.forms:
+        if form == "dense" and sites is TUPLES:
+            continue
+        compiled = memory.compile(form)
+        arrays, description = compiled.stored()
+        for trusted in (False, True):
+            stored = StoredArrays(arrays, trusted=trusted)
+            again = type(compiled).restored(memory.frame(), stored, description, getattr(memory, "key", None))
+            stored.finish()
+            expected = compiled.scores(contexts, sites.weights)
+            np.testing.assert_array_equal(again.scores(contexts, sites.weights), expected)
+            assert again.row_width == compiled.row_width
+            assert again.stored()[0].keys() == arrays.keys()
 
 
 @every_memory

@@ -17,18 +17,20 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import safetensors.numpy
 from sklearn.base import BaseEstimator, clone
 
 from hammemo.arrays import narrow
+from hammemo.contexts import MAX_EXAMPLES
 from hammemo.memories.certificates import Bounded
+from hammemo.stored import StoredArrays
 from hammemo.tokens import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
@@ -95,6 +97,40 @@ class CompiledMemory(Reader, Protocol):
         """Return the arrays that prediction needs, the numbering of the tokens not counted."""
         ...
 
+    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what `restored` needs besides the frame: named arrays and a small description, fit for JSON."""
+        ...
+
+    @classmethod
+    def restored(
+        cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
+    ) -> CompiledMemory:
+        """Return the compiled form that `stored` described, or raise ValueError: all of it is checked first."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """What every compiled form has: the sites it compares, its labels, and how many examples each label has."""
+
+    sites: Sites
+    labels: Vocabulary
+    label_counts: NDArray[np.int64]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the labels and their counts as canonical arrays."""
+        labels = {f"labels.{name}": array for name, array in self.labels.arrays().items()}
+        return {**labels, "label_counts": narrow(self.label_counts)}
+
+    @classmethod
+    def from_arrays(cls, sites: Sites, stored: StoredArrays) -> Frame:
+        """Return the frame with these arrays, checked: undo `arrays`."""
+        labels = Vocabulary.from_arrays(stored.part("labels"))
+        counts = stored.whole_numbers("label_counts", (len(labels),), below=MAX_EXAMPLES)
+        if counts.sum(dtype=np.float64) >= MAX_EXAMPLES:
+            raise ValueError("the labels have more than 2^53 examples together")
+        return cls(sites, labels, counts.astype(np.int64))
+
 
 class SecretKey:
     """A parameter that holds a secret of 16 to 64 bytes, or None, and is never shown.
@@ -153,7 +189,11 @@ class LabelCounts:
             raise NotStoredError(
                 f"Label {label!r} has fewer stored examples than are to be removed. Nothing was changed."
             )
-        return LabelCounts(labels.keep(totals > 0), totals[totals > 0])
+        return LabelCounts(labels, totals).positive()
+
+    def positive(self) -> LabelCounts:
+        """Return the labels that have examples."""
+        return LabelCounts(self.labels.keep(self.counts > 0), self.counts[self.counts > 0])
 
 
 class Memory(BaseEstimator, ABC):
@@ -166,6 +206,9 @@ class Memory(BaseEstimator, ABC):
     sites: Sites
     seed: int
     declared: Vocabulary
+
+    secret: ClassVar[str | None] = None
+    """The name of a parameter that must not be written to a file, if there is one."""
 
     def open(self: Self, sites: Sites, seed: int = 0, declared: Vocabulary | None = None) -> Self:
         """Start with nothing stored.
@@ -183,6 +226,47 @@ class Memory(BaseEstimator, ABC):
         self.seed = seed
         self.declared = Vocabulary() if declared is None else declared
         self._open()
+        return self
+
+    def restore(
+        self: Self,
+        state: Mapping[str, NDArray[Any]],
+        sites: Sites,
+        seed: int = 0,
+        declared: NDArray[Any] | None = None,
+        *,
+        trusted: bool = False,
+    ) -> Self:
+        """Start with what `state` of another memory with the same parameters returned, after checking all of it.
+
+        Parameters
+        ----------
+        state : mapping from names to arrays
+            They may be changed by later learning, so pass copies of what must stay.
+        sites, seed
+            As in `open`.
+        declared : ndarray of int, optional
+            Which of the state's labels were declared, as ascending ranks; those without examples must be.
+        trusted : bool
+            Whether checks that read whole arrays are skipped: for memory-mapped arrays of a file known to be good.
+
+        Examples
+        --------
+        >>> from hammemo import Exact, MemoryClassifier
+        >>> memory = MemoryClassifier(memory=Exact()).fit([["a", "b"], ["a", "c"]], ["x", "y"]).memory_
+        >>> copy = Exact().restore(memory.state(), memory.sites)
+        >>> copy.state_bytes() == memory.state_bytes()
+        True
+        """
+        stored = StoredArrays(state, trusted=trusted)
+        frame = Frame.from_arrays(sites, stored)
+        mask = np.zeros(len(frame.labels), bool)
+        mask[np.empty(0, np.int64) if declared is None else declared] = True
+        if (~mask & (frame.label_counts == 0)).any():
+            raise ValueError("a label has no example and was not declared")
+        self.sites, self.seed, self.declared = sites, seed, frame.labels.keep(mask)
+        self._restore(LabelCounts(frame.labels, frame.label_counts), stored)
+        stored.finish()
         return self
 
     def declare(self, labels: Vocabulary) -> None:
@@ -284,10 +368,13 @@ class Memory(BaseEstimator, ABC):
         """Return a short name of the layout: equal fingerprints can be merged."""
         return hashlib.blake2b(json.dumps(self.layout()).encode(), digest_size=16).hexdigest()
 
+    def frame(self) -> Frame:
+        """Return the sites, the labels and their counts as they are now."""
+        return Frame(self.sites, self.labels, self.label_counts)
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the canonical form of all that is stored, as named arrays."""
-        labels = {f"labels.{name}": array for name, array in self.labels.arrays().items()}
-        return {**labels, "label_counts": narrow(self.label_counts), **self._state()}
+        return {**self.frame().arrays(), **self._state()}
 
     def state_bytes(self) -> bytes:
         """Return the canonical form as bytes: equal bytes, equal states."""
@@ -306,6 +393,13 @@ class Memory(BaseEstimator, ABC):
 
     @abstractmethod
     def _open(self) -> None: ...
+
+    @abstractmethod
+    def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        """Take a state; `all_labels` has the declared labels too, with their counts, zero for those without examples.
+
+        Shapes are compared with the parameters before anything of a declared size is allocated.
+        """
 
     @abstractmethod
     def _merge(self, other: Any, sign: int) -> None:

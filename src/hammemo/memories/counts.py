@@ -8,7 +8,7 @@ canonical form, so equal multisets have equal tables however they were reached.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from hammemo.arrays import narrow, sorted_find, sum_by_key
+from hammemo.arrays import narrow, pieces, sorted_find, sum_by_key
+from hammemo.contexts import MAX_EXAMPLES
 from hammemo.kernels import Sites, collect_sites
 from hammemo.memories.base import LabelCounts, NotStoredError
 from hammemo.tokens import Vocabulary
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.contexts import Examples
+    from hammemo.stored import StoredArrays
+
+_BLOCK = 16
+"""Where a row's entries start is kept for every 16th row only; the rest is counted from there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +90,38 @@ class CountTable:
             np.concatenate(keys),
             np.concatenate(counts),
         )
+
+    @classmethod
+    def from_arrays(cls, sites: Sites, label_counts: LabelCounts, stored: StoredArrays) -> CountTable:
+        """Return the table with these arrays, checked: undo `arrays`. Entries name labels by their rank here.
+
+        Labels without examples are allowed; `without_idle_labels` drops them.
+        """
+        vocabulary = Vocabulary.from_arrays(stored.part("vocabulary"))
+        n, n_labels = max(len(vocabulary), 1), len(label_counts.labels)
+        tuples = [
+            TupleSet.of_levels([stored.ascending(f"rows.{k}.{j}") for j in range(len(site))], n, trusted=stored.trusted)
+            for k, site in enumerate(sites.positions)
+        ]
+        row_lengths = stored.whole_numbers("row_lengths", (sum(map(len, tuples)),), least=1, below=n_labels + 1)
+        n_entries = int(row_lengths.sum(dtype=np.uint64))
+        entry_labels = stored.whole_numbers("entry_labels", (n_entries,), below=n_labels)
+        entry_counts = stored.whole_numbers("entry_counts", (n_entries,), least=1, below=MAX_EXAMPLES)
+        table = cls(sites, label_counts, vocabulary, tuples, row_lengths, entry_labels, entry_counts)
+        if not stored.trusted:
+            _check_used(table)
+            _check_entries(table)
+        return table
+
+    def without_idle_labels(self) -> CountTable:
+        """Return the table without the labels that have no example: the canonical one."""
+        used = self.label_counts.counts > 0
+        if used.all():
+            return self
+        if len(self.entry_labels) and int(self.entry_labels.max()) >= len(used):  # only where nothing was verified
+            raise ValueError("the array entry_labels names a label that does not exist")
+        rank = (np.cumsum(used) - 1).astype(self.entry_labels.dtype)  # no wider than what it is taken with
+        return replace(self, label_counts=self.label_counts.positive(), entry_labels=narrow(rank[self.entry_labels]))
 
     def plus(self, other: CountTable, sign: int = 1) -> CountTable:
         """Return the table of both multisets or, with sign -1, of the difference; refuse to go below zero."""
@@ -151,6 +188,41 @@ class CountTable:
             shape=(len(self.row_lengths), len(labels)),
         )
 
+    def rows_matrix(self, rows: NDArray[np.int64], columns: NDArray[np.int64], width: int) -> sparse.csr_array:
+        """Return the counts of some rows only, without reading the others; `columns` is where each label goes.
+
+        Shapes
+        ------
+        rows : (r,); columns : (number of labels,), below width; returned : (r, width)
+        """
+        lengths = self.row_lengths[rows].astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        entries = np.repeat(self._first_entries(rows) - starts[:-1], lengths) + np.arange(starts[-1])
+        ranks = self.entry_labels[entries]
+        if len(ranks) and int(ranks.max()) >= len(columns):  # only where the file was not verified
+            raise ValueError("The count table names a label that does not exist. Load the file with verify=True.")
+        return sparse.csr_array(
+            (self.entry_counts[entries].astype(np.float64), columns[ranks], starts), shape=(len(rows), width)
+        )
+
+    def _first_entries(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where the entries of these rows start."""
+        first = self._block_starts[rows // _BLOCK]
+        for piece in pieces(len(rows), 2**14):
+            before = rows[piece, None] // _BLOCK * _BLOCK + np.arange(_BLOCK)
+            lengths = self.row_lengths[np.minimum(before, rows[piece, None])]
+            first[piece] += np.where(before < rows[piece, None], lengths, 0).sum(axis=1, dtype=np.int64)
+        return first
+
+    @cached_property
+    def _block_starts(self) -> NDArray[np.int64]:
+        sums = [np.empty(0, np.int64)]
+        for piece in pieces(len(self.row_lengths), _BLOCK * 2**10):
+            lengths = self.row_lengths[piece].astype(np.int64)
+            sums.append(np.add.reduceat(lengths, np.arange(0, len(lengths), _BLOCK)))
+        blocks = np.concatenate(sums)
+        return np.cumsum(blocks) - blocks
+
     def entry_rows(self) -> NDArray[np.int64]:
         """Return the row of each entry."""
         return np.repeat(np.arange(len(self.row_lengths)), self.row_lengths)
@@ -159,8 +231,9 @@ class CountTable:
         """Return where each row's entries start and, at the end, their number."""
         return np.concatenate([[0], np.cumsum(self.row_lengths, dtype=np.int64)])
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the canonical arrays."""
+    def arrays_for(self, labels: Vocabulary) -> dict[str, NDArray[Any]]:
+        """Return the canonical arrays, with entries that name their labels by their rank in `labels`."""
+        columns = labels.find(self.label_counts.labels)  # labels without examples shift the others
         levels = {
             f"rows.{k}.{j}": narrow(level)
             for k, known in enumerate(self.tuples)
@@ -170,7 +243,7 @@ class CountTable:
             **{f"vocabulary.{name}": array for name, array in self.vocabulary.arrays().items()},
             **levels,
             "row_lengths": self.row_lengths,
-            "entry_labels": self.entry_labels,
+            "entry_labels": narrow(columns[self.entry_labels]),
             "entry_counts": self.entry_counts,
         }
 
@@ -207,6 +280,40 @@ class CountTable:
             narrow(label_counts.labels.find(labels)[entry_labels]),
             narrow(counts),
         )
+
+
+def _check_used(table: CountTable) -> None:
+    """Refuse a table whose vocabulary holds tokens that no row has."""
+    used = np.zeros(len(table.vocabulary), bool)
+    for level in (level for known in table.tuples for level in known.levels):
+        for piece in pieces(len(level)):
+            used[level[piece].astype(np.int64) % max(len(used), 1)] = True
+    if not used.all():
+        raise ValueError("the vocabulary of the count table holds tokens that no row has")
+
+
+def _check_entries(table: CountTable) -> None:
+    """Refuse a table whose rows list labels out of order, or whose sites count more examples than there are."""
+    starts_row = np.zeros(len(table.entry_labels), bool)
+    first, bounds = 0, [0]
+    for site_lengths in np.split(table.row_lengths, np.cumsum([len(known) for known in table.tuples])[:-1]):
+        for piece in pieces(len(site_lengths)):
+            ends = first + np.cumsum(site_lengths[piece], dtype=np.int64)
+            starts_row[ends - site_lengths[piece]] = True
+            first = int(ends[-1])
+        bounds.append(first)
+    for piece in pieces(len(starts_row) - 1):
+        here, after = slice(piece.start, piece.stop), slice(piece.start + 1, piece.stop + 1)
+        if not ((table.entry_labels[after] > table.entry_labels[here]) | starts_row[after]).all():
+            raise ValueError("a row of the count table does not list its labels in ascending order")
+    n_labels = len(table.label_counts.labels)
+    for start, stop in pairwise(bounds):
+        totals = np.zeros(n_labels)
+        for piece in pieces(stop - start):
+            entries = slice(start + piece.start, start + piece.stop)
+            totals += np.bincount(table.entry_labels[entries], table.entry_counts[entries], n_labels)
+        if (totals > table.label_counts.counts).any():
+            raise ValueError("a site counts more examples of a label than the label has")
 
 
 def _union_rows(

@@ -12,22 +12,23 @@ become one. Reading adds up both. This changes nothing that can be seen: the sta
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.arrays import narrow
 from hammemo.kernels import find_sites, rows_of_columns
 from hammemo.memories.base import CompiledMemory, LabelCounts, Memory, NotStoredError
 from hammemo.memories.counts import CountTable
+from hammemo.tokens import Vocabulary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from scipy import sparse
 
     from hammemo.contexts import Contexts, Examples
-    from hammemo.kernels import Sites
-    from hammemo.tokens import Vocabulary
+    from hammemo.memories.base import Frame
+    from hammemo.stored import StoredArrays
 
 
 class Exact(Memory):
@@ -49,6 +50,7 @@ class Exact(Memory):
     _removed: list[CountTable]
     _label_counts: LabelCounts
     _reader: SparseCounts | None
+    _on_disk: bool
 
     def table(self) -> CountTable:
         """Return the counts of all that is stored."""
@@ -69,7 +71,7 @@ class Exact(Memory):
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the counts."""
         if self._reader is None:
-            self._reader = SparseCounts(self)
+            self._reader = self.sparse()
         return self._reader.scores(contexts, weights)
 
     def bounds(
@@ -82,10 +84,14 @@ class Exact(Memory):
     def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:
         """Return the counts as a ``"sparse"`` or a ``"dense"`` table; the dense one has rows for `vocabulary`."""
         if form in (None, "sparse"):
-            return SparseCounts(self)
+            return self.sparse()
         if form == "dense":
-            return DenseCounts(self, vocabulary)
+            return DenseCounts.of(self, vocabulary)
         raise ValueError(f"form={form!r} is not known: Exact() compiles to 'sparse' or 'dense'.")
+
+    def sparse(self) -> SparseCounts:
+        """Return the counts as a sparse table, read from the disk as needed where they are mapped from a file."""
+        return SparseCounts(self.table(), self.frame(), on_disk=self._on_disk)
 
     @property
     def row_width(self) -> int:
@@ -101,6 +107,13 @@ class Exact(Memory):
         self._added, self._removed = [CountTable.empty(self.sites)], []
         self._label_counts = LabelCounts()
         self._reader = None
+        self._on_disk = False
+
+    def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        table = CountTable.from_arrays(self.sites, all_labels, stored).without_idle_labels()
+        self._added, self._removed = [table], []
+        self._label_counts, self._reader = table.label_counts, None
+        self._on_disk = stored.trusted  # read what a query touches, and no more
 
     def _change(self, table: CountTable, sign: int) -> None:
         label_counts = self._label_counts.plus(table.label_counts, sign)
@@ -111,7 +124,7 @@ class Exact(Memory):
         else:
             self._check_held(table)
             self._removed = _stacked(self._removed, table)
-        self._label_counts, self._reader = label_counts, None
+        self._label_counts, self._reader, self._on_disk = label_counts, None, False
 
     def _check_held(self, table: CountTable) -> None:
         """Refuse to take back more of any entry than is stored."""
@@ -133,9 +146,7 @@ class Exact(Memory):
         return self._label_counts  # kept beside the stack, so that asking for labels does not add it up
 
     def _state(self) -> dict[str, NDArray[Any]]:
-        table = self.table()
-        columns = self.labels.find(table.label_counts.labels)  # declared labels without examples shift the others
-        return {**table.arrays(), "entry_labels": narrow(columns[table.entry_labels])}
+        return self.table().arrays_for(self.labels)
 
 
 def _stacked(stack: list[CountTable], table: CountTable) -> list[CountTable]:
@@ -151,49 +162,91 @@ def _entries(stack: list[CountTable]) -> int:
 
 
 class SparseCounts:
-    """The count table as a compressed sparse matrix, one row for each tuple of tokens at each site."""
+    """The count table as a compressed sparse matrix, one row for each tuple of tokens at each site.
 
-    def __init__(self, memory: Exact) -> None:
-        table = memory.table()
-        self.sites: Sites = memory.sites
-        self.labels = memory.labels
-        self.label_counts = memory.label_counts
+    A table in memory becomes one float64 matrix, made once. A table `on_disk` (memory-mapped arrays) stays there: the
+    rows that a batch of queries touches are read and make a small matrix, with the same scores.
+    """
+
+    def __init__(self, table: CountTable, frame: Frame, *, on_disk: bool = False) -> None:
+        self.sites = frame.sites
+        self.labels = frame.labels
+        self.label_counts = frame.label_counts
         self.vocabulary = table.vocabulary
         self.row_width = len(self.labels)
-        self._tuples = table.tuples
-        self._counts = table.matrix(self.labels)
+        self._table = table
+        self._on_disk = on_disk
+
+    @cached_property
+    def _counts(self) -> sparse.csr_array:
+        return self._table.matrix(self.labels)
+
+    @cached_property
+    def _columns(self) -> NDArray[np.int64]:
+        return self.labels.find(self._table.label_counts.labels)
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the counts."""
-        rows = find_sites(contexts.ranks_in(self.vocabulary), self.sites, self._tuples)
-        query = rows_of_columns(rows, weights, self._counts.shape[0])
-        scores: NDArray[np.float64] = (query @ self._counts).toarray()
+        rows = find_sites(contexts.ranks_in(self.vocabulary), self.sites, self._table.tuples)
+        if self._on_disk:
+            touched, ranks = np.unique(np.append(rows, -1), return_inverse=True)  # -1 comes first, so its rank is 0
+            rows = ranks[:-1].reshape(rows.shape) - 1
+            counts = self._table.rows_matrix(touched[1:], self._columns, len(self.labels))
+        else:
+            counts = self._counts
+        scores: NDArray[np.float64] = (rows_of_columns(rows, weights, counts.shape[0]) @ counts).toarray()
         return scores
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""
-        levels = {f"rows.{k}.{j}": a for k, known in enumerate(self._tuples) for j, a in enumerate(known.levels)}
+        if self._on_disk:
+            arrays = self._table.arrays_for(self.labels)
+            return {name: array for name, array in arrays.items() if not name.startswith("vocabulary.")}
+        levels = {f"rows.{k}.{j}": a for k, known in enumerate(self._table.tuples) for j, a in enumerate(known.levels)}
         matrix = self._counts
         return {**levels, "starts": matrix.indptr, "entry_labels": matrix.indices, "entry_counts": matrix.data}
+
+    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what `restored` needs: the table in its narrow canonical form, and no description."""
+        return self._table.arrays_for(self.labels), {}
+
+    @classmethod
+    def restored(
+        cls,
+        frame: Frame,
+        stored: StoredArrays,
+        description: dict[str, Any],
+        key: bytes | None = None,  # noqa: ARG003
+    ) -> SparseCounts:
+        """Return the compiled form with these arrays, checked: undo `stored`."""
+        _expect_no_description(description)
+        labels = LabelCounts(frame.labels, frame.label_counts)
+        return cls(CountTable.from_arrays(frame.sites, labels, stored), frame, on_disk=stored.trusted)
 
 
 class DenseCounts:
     """The count table with every cell: 32 bits for each position, token of the vocabulary and label."""
 
-    def __init__(self, memory: Exact, vocabulary: Vocabulary | None) -> None:
+    def __init__(self, counts: NDArray[np.int32], vocabulary: Vocabulary, frame: Frame) -> None:
+        self.sites = frame.sites
+        self.labels = frame.labels
+        self.label_counts = frame.label_counts
+        self.vocabulary = vocabulary
+        self.row_width = len(self.labels)
+        self._counts = counts
+
+    @classmethod
+    def of(cls, memory: Exact, vocabulary: Vocabulary | None) -> DenseCounts:
+        """Return the dense table of an exact memory, with rows for `vocabulary`."""
         if any(len(site) > 1 for site in memory.sites.positions):
             raise ValueError(
                 "A dense table needs sites of one position each: tuples of tokens have too many values. Use 'sparse'."
             )
         table = memory.table()
-        self.sites: Sites = memory.sites
-        self.labels = memory.labels
-        self.label_counts = memory.label_counts
-        self.vocabulary = table.vocabulary if vocabulary is None else vocabulary
-        self.row_width = len(self.labels)
         if len(table.entry_counts) and int(table.entry_counts.max()) > np.iinfo(np.int32).max:
             raise ValueError("A count exceeds 32 bits, the width of the dense table. Use 'sparse'.")
-        self._counts = self._fill(table)
+        tokens = table.vocabulary if vocabulary is None else vocabulary
+        return cls(_dense(table, tokens, memory.labels), tokens, memory.frame())
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the counts."""
@@ -208,14 +261,40 @@ class DenseCounts:
         """Return the arrays that prediction needs."""
         return {"counts": self._counts}
 
-    def _fill(self, table: CountTable) -> NDArray[np.int32]:
-        tokens = self.vocabulary.find(table.vocabulary)
-        row_tokens = np.concatenate([tokens[known.rows()[:, 0]] for known in table.tuples])
-        row_sites = np.repeat(np.arange(len(table.tuples)), [len(known) for known in table.tuples])
-        rows, columns = table.entry_rows(), self.labels.find(table.label_counts.labels)
-        held = row_tokens[rows] >= 0
-        counts = np.zeros((len(table.tuples), len(self.vocabulary), len(self.labels)), np.int32)
-        counts[row_sites[rows[held]], row_tokens[rows[held]], columns[table.entry_labels[held]]] = table.entry_counts[
-            held
-        ]
-        return counts
+    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what `restored` needs: the table and its vocabulary, and no description."""
+        tokens = {f"vocabulary.{name}": array for name, array in self.vocabulary.arrays().items()}
+        return {**self.tensors(), **tokens}, {}
+
+    @classmethod
+    def restored(
+        cls,
+        frame: Frame,
+        stored: StoredArrays,
+        description: dict[str, Any],
+        key: bytes | None = None,  # noqa: ARG003
+    ) -> DenseCounts:
+        """Return the compiled form with these arrays, checked: undo `stored`."""
+        _expect_no_description(description)
+        vocabulary = Vocabulary.from_arrays(stored.part("vocabulary"))
+        positions = frame.sites.positions
+        counts = stored.take("counts", "int32", (len(positions), len(vocabulary), len(frame.labels)))
+        if any(len(site) > 1 for site in positions) or (not stored.trusted and counts.size and int(counts.min()) < 0):
+            raise ValueError("a dense table has sites of one position each, and no negative count")
+        return cls(counts, vocabulary, frame)
+
+
+def _expect_no_description(description: dict[str, Any]) -> None:
+    if description:
+        raise ValueError(f"a count table needs no description, but {next(iter(description))!r} is there")
+
+
+def _dense(table: CountTable, vocabulary: Vocabulary, labels: Vocabulary) -> NDArray[np.int32]:
+    tokens = vocabulary.find(table.vocabulary)
+    row_tokens = np.concatenate([tokens[known.rows()[:, 0]] for known in table.tuples])
+    row_sites = np.repeat(np.arange(len(table.tuples)), [len(known) for known in table.tuples])
+    rows, columns = table.entry_rows(), labels.find(table.label_counts.labels)
+    held = row_tokens[rows] >= 0
+    counts = np.zeros((len(table.tuples), len(vocabulary), len(labels)), np.int32)
+    counts[row_sites[rows[held]], row_tokens[rows[held]], columns[table.entry_labels[held]]] = table.entry_counts[held]
+    return counts

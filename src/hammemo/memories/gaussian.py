@@ -44,6 +44,7 @@ from hammemo.arrays import sum_by_key
 from hammemo.codes import CODE_BITS, CodeCache, GaussianCodes
 from hammemo.hashing import features_of
 from hammemo.memories.base import CompiledMemory, LabelCounts, Memory
+from hammemo.tokens import Vocabulary
 from hammemo.tuples import TupleSet
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ if TYPE_CHECKING:
 
     from hammemo.contexts import Contexts, Examples
     from hammemo.kernels import Sites
-    from hammemo.tokens import Vocabulary
+    from hammemo.memories.base import Frame
+    from hammemo.stored import StoredArrays
 
 
 EXACT_EXAMPLES = 2 ** (53 - 2 * CODE_BITS)
@@ -119,9 +121,9 @@ class Gaussian(Memory):
         By default these are the codes of the tokens met so far. A code that is not carried is computed when asked for.
         """
         if form in (None, "fused"):
-            return FusedGaussian(self, vocabulary)
+            return FusedGaussian.of(self, vocabulary)
         if form == "two-stage":
-            return TwoStageGaussian(self, vocabulary)
+            return TwoStageGaussian.of(self, vocabulary)
         raise ValueError(f"form={form!r} is not known: Gaussian() compiles to 'fused' or 'two-stage'.")
 
     @property
@@ -142,18 +144,29 @@ class Gaussian(Memory):
         }
 
     def _open(self) -> None:
+        self._open_codes()
+        self._C = np.zeros((len(self.sites.positions), self.codes.d_h, self.codes.d))
+        self._counts = LabelCounts()
+
+    def _open_codes(self) -> None:
         n_sites = len(self.sites.positions)
         for name in ("d", "d_h"):
             value = getattr(self, name)
-            if (value is not None or name == "d") and (not isinstance(value, (int, np.integer)) or value < 1):
+            if (value is not None or name == "d") and (
+                not isinstance(value, (int, np.integer)) or not 1 <= value < 2**31
+            ):
                 raise ValueError(f"{name}={value!r}: a code's dimension is a positive whole number.")
         d_h = max(1, round(self.d / n_sites)) if self.d_h is None else int(self.d_h)
         self.codes = GaussianCodes(self.seed, int(self.d), d_h, n_sites, bool(self.tied), bool(self.exact))
         self._bound = None  # not known: the first change looks
-        self._C = np.zeros((n_sites, d_h, self.d))
-        self._counts = LabelCounts()
         self.input_codes = CodeCache(self.codes.projected, d_h)
-        self.output_codes = CodeCache(self.codes.outputs, self.d)
+        self.output_codes = CodeCache(self.codes.outputs, self.codes.d)
+
+    def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        self._open_codes()
+        n_sites, d, d_h = len(self.sites.positions), self.codes.d, self.codes.d_h
+        self._C = stored.finite("C", "float64", (n_sites * d_h, d)).reshape(n_sites, d_h, d)
+        self._counts = all_labels.positive()
 
     def _update(self, examples: Examples, sign: int) -> None:
         counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()), sign)
@@ -257,26 +270,72 @@ def _counts_by_label(examples: Examples, index: NDArray[np.int64], n_values: int
 class _CompiledGaussian:
     """What the two compiled forms share: the labels and the projected codes they carry."""
 
-    def __init__(self, memory: Gaussian, vocabulary: Vocabulary | None) -> None:
-        self.sites: Sites = memory.sites
-        self.labels = memory.labels
-        self.label_counts = memory.label_counts
-        self.row_width = memory.row_width
-        self.input_codes = CodeCache(memory.codes.projected, memory.codes.d_h)
-        self.input_codes.get(memory.input_codes.features() if vocabulary is None else vocabulary.tolist(), keep=True)
+    def __init__(self, frame: Frame, codes: GaussianCodes, input_codes: CodeCache) -> None:
+        self.sites = frame.sites
+        self.labels = frame.labels
+        self.label_counts = frame.label_counts
+        self.row_width = codes.n_sites * codes.d_h + codes.d + len(self.labels)
+        self.codes = codes
+        self.input_codes = input_codes
 
     def _encode(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
         keys: NDArray[np.float32] = encode(contexts, self.sites, self.input_codes, weights, np.float32)
         return keys
 
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that prediction needs."""
+        raise NotImplementedError
+
+    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what `restored` needs: the arrays, the tokens whose codes they hold, and what makes other codes."""
+        tokens = self.input_codes.features()
+        vocabulary = Vocabulary.of(tokens)
+        arrays = {
+            **self.tensors(),
+            "projected_codes": self.input_codes.get(vocabulary.tolist()),
+            **{f"vocabulary.{name}": array for name, array in vocabulary.arrays().items()},
+        }
+        return arrays, {name: getattr(self.codes, name) for name in ("seed", "d", "d_h", "tied", "exact")}
+
+
+def _restored_codes(frame: Frame, stored: StoredArrays, description: dict[str, Any]) -> tuple[GaussianCodes, CodeCache]:
+    """Return the codes that a description names and those that a file carries."""
+    kinds = {"seed": int, "d": int, "d_h": int, "tied": bool, "exact": bool}
+    if {name: type(value) for name, value in description.items()} != kinds:
+        raise ValueError("the Gaussian codes are not described by seed, d, d_h, tied and exact")
+    d, d_h = description["d"], description["d_h"]
+    if not (1 <= d < 2**31 and 1 <= d_h < 2**31):
+        raise ValueError(f"Gaussian codes cannot have the dimensions {d} and {d_h}")
+    codes = GaussianCodes(
+        description["seed"], d, d_h, len(frame.sites.positions), description["tied"], description["exact"]
+    )
+    vocabulary = Vocabulary.from_arrays(stored.part("vocabulary"))
+    rows = stored.finite("projected_codes", "float32", (len(vocabulary), d_h))
+    return codes, CodeCache.holding(vocabulary.tolist(), rows, codes.projected)
+
+
+def _carried(memory: Gaussian, vocabulary: Vocabulary | None) -> CodeCache:
+    """Return the codes of `vocabulary`, by default of the tokens met so far."""
+    cache = CodeCache(memory.codes.projected, memory.codes.d_h)
+    cache.get(memory.input_codes.features() if vocabulary is None else vocabulary.tolist(), keep=True)
+    return cache
+
 
 class FusedGaussian(_CompiledGaussian):
     """Projected codes and the product CZ: one matrix product a query."""
 
-    def __init__(self, memory: Gaussian, vocabulary: Vocabulary | None) -> None:
-        super().__init__(memory, vocabulary)
-        outputs = memory.output_codes.get(self.labels.tolist()).astype(np.float64)
-        self._decoded = (memory.C @ outputs.T).astype(np.float32)
+    def __init__(
+        self, frame: Frame, codes: GaussianCodes, input_codes: CodeCache, decoded: NDArray[np.float32]
+    ) -> None:
+        super().__init__(frame, codes, input_codes)
+        self._decoded = decoded
+
+    @classmethod
+    def of(cls, memory: Gaussian, vocabulary: Vocabulary | None) -> FusedGaussian:
+        """Return the fused form of a memory, with the codes of `vocabulary`."""
+        outputs = memory.output_codes.get(memory.labels.tolist()).astype(np.float64)
+        decoded = (memory.C @ outputs.T).astype(np.float32)
+        return cls(memory.frame(), memory.codes, _carried(memory, vocabulary), decoded)
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
         """Return the decoded scores."""
@@ -286,14 +345,40 @@ class FusedGaussian(_CompiledGaussian):
         """Return the arrays that prediction needs."""
         return {"projected_codes": self.input_codes.rows, "CZ": self._decoded}
 
+    @classmethod
+    def restored(
+        cls,
+        frame: Frame,
+        stored: StoredArrays,
+        description: dict[str, Any],
+        key: bytes | None = None,  # noqa: ARG003
+    ) -> FusedGaussian:
+        """Return the compiled form with these arrays, checked: undo `stored`."""
+        codes, input_codes = _restored_codes(frame, stored, description)
+        shape = (codes.n_sites * codes.d_h, len(frame.labels))
+        return cls(frame, codes, input_codes, stored.finite("CZ", "float32", shape))
+
 
 class TwoStageGaussian(_CompiledGaussian):
     """Projected codes, the memory matrix and the output codes: retrieve, then decode."""
 
-    def __init__(self, memory: Gaussian, vocabulary: Vocabulary | None) -> None:
-        super().__init__(memory, vocabulary)
-        self._matrix = memory.C.astype(np.float32)
-        self._decoder = memory.output_codes.get(self.labels.tolist())
+    def __init__(
+        self,
+        frame: Frame,
+        codes: GaussianCodes,
+        input_codes: CodeCache,
+        matrix: NDArray[np.float32],
+        decoder: NDArray[np.float32],
+    ) -> None:
+        super().__init__(frame, codes, input_codes)
+        self._matrix = matrix
+        self._decoder = decoder
+
+    @classmethod
+    def of(cls, memory: Gaussian, vocabulary: Vocabulary | None) -> TwoStageGaussian:
+        """Return the two-stage form of a memory, with the codes of `vocabulary`."""
+        decoder = memory.output_codes.get(memory.labels.tolist())
+        return cls(memory.frame(), memory.codes, _carried(memory, vocabulary), memory.C.astype(np.float32), decoder)
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
         """Return the decoded scores."""
@@ -302,3 +387,17 @@ class TwoStageGaussian(_CompiledGaussian):
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""
         return {"projected_codes": self.input_codes.rows, "C": self._matrix, "Z": self._decoder}
+
+    @classmethod
+    def restored(
+        cls,
+        frame: Frame,
+        stored: StoredArrays,
+        description: dict[str, Any],
+        key: bytes | None = None,  # noqa: ARG003
+    ) -> TwoStageGaussian:
+        """Return the compiled form with these arrays, checked: undo `stored`."""
+        codes, input_codes = _restored_codes(frame, stored, description)
+        matrix = stored.finite("C", "float32", (codes.n_sites * codes.d_h, codes.d))
+        decoder = stored.finite("Z", "float32", (len(frame.labels), codes.d))
+        return cls(frame, codes, input_codes, matrix, decoder)

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.arrays import narrow, sum_by_key
+from hammemo.contexts import MAX_EXAMPLES
 from hammemo.memories.base import (
-    CompiledMemory,
     LabelCounts,
     Memory,
     NotStoredError,
@@ -37,7 +37,7 @@ from hammemo.memories.base import (
     secret_digest,
 )
 from hammemo.memories.hashed_tables import HashedTables
-from hammemo.memories.rows import RowLayout, most_frequent, site_groups
+from hammemo.memories.rows import RowLayout, most_frequent, site_groups, stored_reserved
 from hammemo.memories.stream_counts import StreamCounter, block_labels
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from hammemo.contexts import Contexts, Examples
     from hammemo.memories.rows import Cells
+    from hammemo.stored import StoredArrays
     from hammemo.streams import Block
     from hammemo.tokens import Vocabulary
 
@@ -76,6 +77,8 @@ class Hashed(Memory):
     """
 
     key = SecretKey()
+    secret = "key"
+
     _rows: RowLayout | None
     _tables: list[SiteTable]
     _counts: LabelCounts
@@ -179,7 +182,7 @@ class Hashed(Memory):
         """
         return self._read().bounds(contexts, weights)
 
-    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:  # noqa: ARG002
+    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> HashedTables:  # noqa: ARG002
         """Return the ``"table"`` of fixed-point rows; a vocabulary is not needed."""
         if form not in (None, "table"):
             raise ValueError(f"form={form!r} is not known: Hashed() compiles to 'table'.")
@@ -206,7 +209,7 @@ class Hashed(Memory):
             **super().layout(),
             "seed": self.seed,
             "key": secret_digest(self.key),
-            "buckets": self.buckets,
+            "buckets": int(self.buckets),
             "reserved": None if self._rows is None else reserved.hexdigest(),
         }
 
@@ -319,6 +322,19 @@ class Hashed(Memory):
         self._place(counts.labels)
         self._counts, self._reader = counts, None
 
+    def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        self._open()
+        counts = all_labels.positive()
+        if self._rows is None and "own.0" not in stored and not len(counts.labels):
+            return  # the layout was still open
+        groups = site_groups(self.sites)
+        reserved = stored_reserved(stored, max(groups) + 1, self.reserved)
+        tables = [_stored_table(stored, k, reserved[group], self.buckets, all_labels) for k, group in enumerate(groups)]
+        self._settle(reserved)
+        for table, (own, shared) in zip(self._tables, tables, strict=True):
+            table.own, table.shared = own, shared
+        self._counts = counts
+
     def _observed(self) -> LabelCounts:
         return self._counts
 
@@ -409,6 +425,20 @@ class SiteTable:
             placed = np.zeros((len(part), len(source)), part.dtype)
             placed[:, source >= 0] = part[:, source[source >= 0]]
             setattr(self, name, placed)
+
+
+def _stored_table(
+    stored: StoredArrays, k: int, reserved: NDArray[np.uint64], buckets: int, all_labels: LabelCounts
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the rows of site k, checked, with columns for the labels that have examples."""
+    n_labels, held = len(all_labels.labels), all_labels.counts > 0
+    own = stored.whole_numbers(f"own.{k}", (len(reserved), n_labels), below=MAX_EXAMPLES)
+    shared = stored.whole_numbers(f"shared.{k}", (buckets, n_labels), below=MAX_EXAMPLES)
+    if not stored.trusted:
+        totals = own.sum(axis=0, dtype=np.float64) + shared.sum(axis=0, dtype=np.float64)
+        if (totals > all_labels.counts).any():
+            raise ValueError(f"the tables of site {k} count more examples of a label than the label has")
+    return (own, shared) if held.all() else (own[:, held], shared[:, held])
 
 
 def _places(columns: NDArray[np.int64], width: int) -> NDArray[np.int64] | slice:

@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.arrays import narrow
+from hammemo.contexts import MAX_EXAMPLES
 from hammemo.hashing import token_hashes
 from hammemo.labels import top_columns
 from hammemo.loops import native
+from hammemo.memories.base import secret_digest
+from hammemo.memories.rows import RowLayout, site_groups, stored_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.contexts import Contexts
-    from hammemo.memories.rows import RowLayout
+    from hammemo.memories.base import Frame
+    from hammemo.stored import StoredArrays
     from hammemo.tokens import Vocabulary
 
 FRACTION_BITS = 2
@@ -143,6 +148,36 @@ class HashedTables:
         tables = {f"rows.{k}": _narrow_signed(table) for k, table in enumerate(self._centred)}
         reserved = {f"reserved.{group}": words for group, words in enumerate(self._layout.reserved)}
         return {**tables, **{name: words for name, words in reserved.items() if len(words)}}
+
+    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what `restored` needs: the counts, and the layout without its secret."""
+        layout = self._layout
+        tables = {f"counts.{k}": narrow(counts) for k, counts in enumerate(self._counts)}
+        reserved = {f"reserved.{group}": words for group, words in enumerate(layout.reserved)}
+        return {**tables, **reserved}, {
+            "buckets": int(layout.buckets),
+            "seed": layout.seed,
+            "key": secret_digest(layout.key),
+        }
+
+    @classmethod
+    def restored(
+        cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
+    ) -> HashedTables:
+        """Return the compiled form with these arrays, checked: undo `stored`."""
+        buckets, seed = description.get("buckets"), description.get("seed")
+        if set(description) != {"buckets", "seed", "key"} or type(buckets) is not int or type(seed) is not int:
+            raise ValueError("the hashed tables are not described by buckets, seed and key")
+        groups = site_groups(frame.sites)
+        reserved = stored_reserved(stored, max(groups) + 1, 2**31)
+        counts = [
+            stored.whole_numbers(f"counts.{k}", (len(reserved[group]) + buckets, len(frame.labels)), below=MAX_EXAMPLES)
+            for k, group in enumerate(groups)
+        ]
+        if buckets < 1:
+            raise ValueError("the hashed tables have no bucket")
+        layout = RowLayout(frame.sites, seed, key if description["key"] else None, buckets, reserved)
+        return cls(layout, counts, frame.labels, frame.label_counts)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_compiled": {}}  # made again when needed

@@ -25,12 +25,14 @@ import struct
 from collections import Counter
 from functools import partial
 from hashlib import blake2b
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 
 from hammemo.arrays import narrow
+from hammemo.contexts import MAX_EXAMPLES
 from hammemo.hashing import feature_words, key_words
 from hammemo.memories.base import (
     CompiledMemory,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 
     from hammemo.contexts import Contexts, Examples
     from hammemo.memories.certificates import Bounded
+    from hammemo.stored import StoredArrays
     from hammemo.tokens import Vocabulary
 
 DIGEST_BYTES = 16
@@ -84,6 +87,8 @@ class Ledgered(Memory):
     """
 
     key = SecretKey()
+    secret = "key"
+
     memory_: Memory
 
     def __init__(self, memory: Memory | None = None, key: bytes | None = None) -> None:
@@ -165,13 +170,34 @@ class Ledgered(Memory):
         return self.memory_.row_width
 
     def _open(self) -> None:
+        self._prepare()
+        self.memory_ = clone(self._inner()).open(self.sites, self.seed, self.declared)
+
+    def _prepare(self) -> None:
         check_secret(self.key)
+        self._secret = struct.pack("<QQ", *key_words(self.seed, "ledger")) if self.key is None else bytes(self.key)
+        self._ledger: Counter[bytes] = Counter()
+
+    def _inner(self) -> Memory:
         inner = Hashed() if self.memory is None else self.memory
         if not isinstance(inner, Memory):
             raise TypeError(f"memory={inner!r} is not a memory: pass an instance such as Hashed() or Exact().")
-        self._secret = struct.pack("<QQ", *key_words(self.seed, "ledger")) if self.key is None else bytes(self.key)
-        self._ledger: Counter[bytes] = Counter()
-        self.memory_ = clone(inner).open(self.sites, self.seed, self.declared)
+        return inner
+
+    def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        self._prepare()
+        self.memory_ = clone(self._inner())
+        self.memory_.sites, self.memory_.seed, self.memory_.declared = self.sites, self.seed, self.declared
+        self.memory_._restore(all_labels, stored.part("memory"))
+        digests = stored.take("ledger.digests", "uint8", (None, DIGEST_BYTES))
+        counts = stored.whole_numbers("ledger.counts", (len(digests),), below=MAX_EXAMPLES, least=1)
+        data = digests.tobytes()
+        keys = [data[start : start + DIGEST_BYTES] for start in range(0, len(data), DIGEST_BYTES)]
+        if any(before >= after for before, after in pairwise(keys)):
+            raise ValueError("the digests of the ledger are not strictly ascending")
+        if int(counts.sum(dtype=np.int64)) != int(all_labels.counts.sum()):
+            raise ValueError("the ledger does not hold as many examples as the labels have")
+        self._ledger = Counter(dict(zip(keys, counts.tolist(), strict=True)))
 
     def _undecided(self) -> frozenset[str]:
         return frozenset(f"memory.{name}" for name in self.memory_._undecided())

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from hammemo.contexts import Contexts, Examples
     from hammemo.kernels import Sites
+    from hammemo.stored import StoredArrays
 
 Cells: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"
 """Rows, columns and counts of the cells of one site's table."""
@@ -142,6 +143,14 @@ def site_groups(sites: Sites) -> list[int]:
         groups.append(0 if len(site) == 1 else others)
         others += len(site) > 1
     return groups
+
+
+def stored_reserved(stored: StoredArrays, n_groups: int, most: int) -> list[NDArray[np.uint64]]:
+    """Return the reserved hashes of each group from a file, checked; no group has more than `most`."""
+    reserved = [stored.ascending(f"reserved.{group}", "uint64") for group in range(n_groups)]
+    if max(map(len, reserved)) > most:
+        raise ValueError(f"a group of sites has more reserved features than reserved={most}")
+    return reserved
 
 
 def site_hashes(

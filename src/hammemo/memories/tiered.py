@@ -16,10 +16,11 @@ import numpy as np
 from sklearn.base import clone
 
 from hammemo.labels import top_columns
-from hammemo.memories.base import CompiledMemory, LabelCounts, Memory
+from hammemo.memories.base import LabelCounts, Memory
 from hammemo.memories.certificates import proven
-from hammemo.memories.exact import Exact
+from hammemo.memories.exact import Exact, SparseCounts
 from hammemo.memories.hashed import Hashed
+from hammemo.memories.hashed_tables import HashedTables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.contexts import Contexts, Examples
-    from hammemo.memories.base import Reader
-    from hammemo.memories.hashed_tables import HashedTables
+    from hammemo.memories.base import Frame, Reader
+    from hammemo.stored import StoredArrays
     from hammemo.tokens import Vocabulary
 
 _CHUNK_NUMBERS = 2**21
@@ -96,11 +97,11 @@ class Tiered(Memory):
         """Return the columns of the k highest exact scores of each context."""
         return exact_leaders(self.exact_, contexts, weights, divisor, k)
 
-    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:
-        """Return both tiers compiled: ``"tiered"``."""
+    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> TieredTables:  # noqa: ARG002
+        """Return both tiers compiled: ``"tiered"``; a vocabulary is not needed."""
         if form not in (None, "tiered"):
             raise ValueError(f"form={form!r} is not known: Tiered() compiles to 'tiered'.")
-        return TieredTables(self, vocabulary)
+        return TieredTables(self.sketch_.compile(), self.exact_.sparse())
 
     def declare(self, labels: Vocabulary) -> None:
         """Keep these labels as candidates, with or without examples."""
@@ -124,11 +125,14 @@ class Tiered(Memory):
         return self.sketch_.row_width
 
     def _open(self) -> None:
+        self._check_tiers()
+        self.sketch_ = clone(self.sketch or Hashed()).open(self.sites, self.seed, self.declared)
+        self.exact_ = clone(self.exact or Exact()).open(self.sites, self.seed, self.declared)
+
+    def _check_tiers(self) -> None:
         for name, tier, kind in (("sketch", self.sketch, Hashed), ("exact", self.exact, Exact)):
             if tier is not None and not isinstance(tier, kind):
                 raise TypeError(f"{name}={tier!r} is not a {kind.__name__} memory: Tiered(Hashed(…), Exact()).")
-        self.sketch_ = clone(self.sketch or Hashed()).open(self.sites, self.seed, self.declared)
-        self.exact_ = clone(self.exact or Exact()).open(self.sites, self.seed, self.declared)
 
     def _undecided(self) -> frozenset[str]:
         return self.sketch_._undecided()
@@ -136,6 +140,13 @@ class Tiered(Memory):
     def _merge(self, other: Tiered, sign: int) -> None:
         for mine, theirs in ((self.exact_, other.exact_), (self.sketch_, other.sketch_)):
             mine._merge(theirs, sign)  # the exact one first: what it can subtract, the buckets can too
+
+    def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        self._check_tiers()
+        self.sketch_, self.exact_ = clone(self.sketch or Hashed()), clone(self.exact or Exact())
+        for name, tier in (("sketch", self.sketch_), ("exact", self.exact_)):
+            tier.sites, tier.seed, tier.declared = self.sites, self.seed, self.declared
+            tier._restore(all_labels, stored.part(name))
 
     def _observed(self) -> LabelCounts:
         return self.exact_._observed()
@@ -148,12 +159,12 @@ class Tiered(Memory):
 class TieredTables:
     """Both tiers, read-only."""
 
-    def __init__(self, memory: Tiered, vocabulary: Vocabulary | None) -> None:
-        self.labels = memory.labels
-        self.label_counts = memory.label_counts
-        self.row_width = memory.row_width
-        self._sketch: HashedTables = memory.sketch_.compile()  # type: ignore[assignment]
-        self._exact = memory.exact_.compile(None, vocabulary)
+    def __init__(self, sketch: HashedTables, exact: SparseCounts) -> None:
+        self.labels = exact.labels
+        self.label_counts = exact.label_counts
+        self.row_width = sketch.row_width
+        self._sketch = sketch
+        self._exact = exact
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the exact weighted counts."""
@@ -175,6 +186,26 @@ class TieredTables:
         """Return the arrays that prediction needs."""
         tiers = (("sketch", self._sketch.tensors()), ("exact", self._exact.tensors()))
         return {f"{name}.{part}": array for name, arrays in tiers for part, array in arrays.items()}
+
+    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what `restored` needs: the arrays and descriptions of both tiers."""
+        (sketch, about_sketch), (exact, about_exact) = self._sketch.stored(), self._exact.stored()
+        arrays = {f"sketch.{name}": array for name, array in sketch.items()}
+        arrays |= {f"exact.{name}": array for name, array in exact.items()}
+        return arrays, {"key": about_sketch["key"], "sketch": about_sketch, "exact": about_exact}
+
+    @classmethod
+    def restored(
+        cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
+    ) -> TieredTables:
+        """Return the compiled form with these arrays, checked: undo `stored`."""
+        sketch, exact = description.get("sketch"), description.get("exact")
+        if not isinstance(sketch, dict) or not isinstance(exact, dict) or sketch.get("key") != description.get("key"):
+            raise ValueError("the tiers are not described")
+        return cls(
+            HashedTables.restored(frame, stored.part("sketch"), sketch, key),
+            SparseCounts.restored(frame, stored.part("exact"), exact),
+        )
 
 
 def tiered_winners(

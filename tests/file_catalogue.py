@@ -1,0 +1,62 @@
+"""Small models of every kind that can be saved, for the tests on files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.base import clone
+
+from hammemo import Exact, Gaussian, Hashed, Ledgered, MeMoClassifier, MemoryClassifier, PositionalHamming, SiteKernel
+from memory_catalogue import MEMORIES
+
+if TYPE_CHECKING:
+    from hammemo import Predictor
+
+X = np.array(
+    [["a", 1, 0.5], ["a", 2, "ß"], ["b", 1, 0.5], ["b", 2, "x"], ["a", 1, "x"], ["\U0001f642", 3, "x"]], dtype=object
+)
+Y = ["no", "no", "yes", "yes", "ß", "no"]
+QUERIES = np.array([["a", 1, "x"], ["b", 2, 0.5], ["never", "seen", 9], ["b", 3, "ß"]], dtype=object)
+KERNELS = {"positions": PositionalHamming(), "tuples": SiteKernel([0, 2, (0, 2), (-3, -2, -1)], weights=[1, 2, 3, 4.5])}
+
+
+def classifiers() -> dict[str, MemoryClassifier]:
+    """Return a fitted classifier for every memory, kernel and vote."""
+    models: dict[str, MemoryClassifier] = {}
+    for number, entry in enumerate(MEMORIES):
+        for name, kernel in KERNELS.items():
+            memory = clone(entry.memory)
+            inner = memory.memory if isinstance(memory, Ledgered) else memory
+            if isinstance(inner, Gaussian):
+                inner.set_params(d=6, d_h=None if inner.d_h is None else 2)  # small files
+            clf = MemoryClassifier(clone(kernel), memory, vote="mean" if number % 2 else "sum", random_state=number)
+            models[f"{entry} {name}"] = clf.fit(X, Y, sample_weight=[1, 2, 1, 3, 1, 300])
+    models["declared"] = MemoryClassifier(memory=Exact()).fit(X, Y).partial_fit(X[:1], ["no"], classes=["maybe", "yes"])
+    models["all forgotten"] = MemoryClassifier(memory=Hashed(4, 2)).fit(X, Y).forget(X, Y)
+    models["layout open"] = MemoryClassifier(memory=Hashed(4, 2)).partial_fit(X[:1], [7], [7, 8], sample_weight=[0])
+    models["paper"] = MeMoClassifier(d=6).fit(X, Y)
+    return models
+
+
+def predictors() -> dict[str, Predictor]:
+    """Return every compiled form of these classifiers that there is."""
+    forms = {
+        "Exact": ("sparse", "dense"),
+        "Hashed": ("table",),
+        "Gaussian": ("fused", "two-stage"),
+        "Tiered": ("tiered",),
+        "Ledgered": (None,),
+    }
+    compiled: dict[str, Predictor] = {}
+    for name, clf in classifiers().items():
+        for form in forms[type(clf.memory_).__name__]:
+            if form != "dense" or "tuples" not in name:
+                compiled[f"{name} {form}"] = clf.compile(form)
+    return compiled
+
+
+def key_of(name: str) -> bytes | None:
+    """Return the secret key of a model of the catalogue, by its name."""
+    of_a_ledger = name.startswith("Ledgered") and name.endswith("None")  # compiled, it has no ledger and no key
+    return b"sixteen bytes or more" if "key=" in name and not of_a_ledger else None
