@@ -31,6 +31,9 @@ using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using OutputMatrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
+// No silent conversion: what is written to a converted copy of an output would be lost, and labels could wrap around.
+auto array(const char* name) { return nb::arg(name).noconvert(); }
+
 void require(bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
 }
@@ -231,22 +234,22 @@ NB_MODULE(_native, m) {
     });
     nb::class_<Layout>(m, "Layout")
         .def(nb::new_(&make_layout), nb::arg("h"), nb::arg("positions"), nb::arg("multipliers"), nb::arg("tuple_seeds"),
-             nb::arg("groups"), nb::arg("reserved"), nb::arg("buckets"), nb::arg("integer_key"), nb::arg("keyed"))
+             nb::arg("groups"), array("reserved"), nb::arg("buckets"), nb::arg("integer_key"), nb::arg("keyed"))
         .def_prop_ro("n_rows", [](const Layout& layout) { return layout.view().empty_row; })
-        .def("rows", &layout_rows, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("out"), nb::arg("path") = "auto")
-        .def("count", &layout_count, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("columns"),
-             nb::arg("multiplicity").none(), nb::arg("cells"), nb::arg("path") = "auto")
-        .def("count_stream", &layout_count_stream, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("columns"),
-             nb::arg("cells"), nb::arg("path") = "auto");
+        .def("rows", &layout_rows, array("tokens"), array("hashes").none(), array("out"), nb::arg("path") = "auto")
+        .def("count", &layout_count, array("tokens"), array("hashes").none(), array("columns"),
+             array("multiplicity").none(), array("cells"), nb::arg("path") = "auto")
+        .def("count_stream", &layout_count_stream, array("tokens"), array("hashes").none(), array("columns"),
+             array("cells"), nb::arg("path") = "auto");
     nb::class_<IntegerFinder>(m, "Finder")
-        .def(nb::new_(&make_finder), nb::arg("words"), nb::arg("integer_key"), nb::arg("keyed"))
-        .def("find", &finder_find, nb::arg("tokens"), nb::arg("out"), nb::arg("path") = "auto");
+        .def(nb::new_(&make_finder), array("words"), nb::arg("integer_key"), nb::arg("keyed"))
+        .def("find", &finder_find, array("tokens"), array("out"), nb::arg("path") = "auto");
     nb::class_<Table>(m, "Table")
-        .def(nb::new_(&make_table), nb::arg("layout"), nb::arg("values"), nb::arg("divisor").none(), nb::arg("scale"),
+        .def(nb::new_(&make_table), nb::arg("layout"), array("values"), array("divisor").none(), nb::arg("scale"),
              nb::arg("path") = "auto")
-        .def("winners", &table_winners, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("out"), nb::arg("threads") = 1)
-        .def("leaders", &table_leaders, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("out"), nb::arg("threads") = 1)
-        .def("scores", &table_scores, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("out"), nb::arg("threads") = 1)
+        .def("winners", &table_winners, array("tokens"), array("hashes").none(), array("out"), nb::arg("threads") = 1)
+        .def("leaders", &table_leaders, array("tokens"), array("hashes").none(), array("out"), nb::arg("threads") = 1)
+        .def("scores", &table_scores, array("tokens"), array("hashes").none(), array("out"), nb::arg("threads") = 1)
         .def("one", &table_one, nb::arg("tokens"), nb::arg("known"))
         .def_prop_ro("nbytes", &Table::nbytes)
         .def_prop_ro("path", [](const Table& table) { return table.loops().name; })
