@@ -147,12 +147,12 @@ def siphash(words: NDArray[np.uint64], k0: int, k1: int) -> NDArray[np.uint64]:
     """
     first, second = np.uint64(k0), np.uint64(k1)
     v = [
-        np.full(len(words), first ^ np.uint64(0x736F6D6570736575)),
-        np.full(len(words), second ^ np.uint64(0x646F72616E646F6D)),
-        np.full(len(words), first ^ np.uint64(0x6C7967656E657261)),
-        np.full(len(words), second ^ np.uint64(0x7465646279746573)),
+        np.full(words.shape, first ^ np.uint64(0x736F6D6570736575)),
+        np.full(words.shape, second ^ np.uint64(0x646F72616E646F6D)),
+        np.full(words.shape, first ^ np.uint64(0x6C7967656E657261)),
+        np.full(words.shape, second ^ np.uint64(0x7465646279746573)),
     ]
-    for block in (words, np.full(len(words), np.uint64(8 << 56))):
+    for block in (words, np.full(words.shape, np.uint64(8 << 56))):
         v[3] = v[3] ^ block
         _sip_rounds(v, 2)
         v[0] = v[0] ^ block
