@@ -15,7 +15,7 @@ the same; this is what they are tested against.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hammemo.kernels import Sites
 
 _MOST_SITES = 2048  # what the compiled loops take
+_LAID_OUT: tuple[Literal["C"], Literal["A"]] = ("C", "A")  # so must arrays be for them: row by row, and aligned
 
 
 class RowLayout:
@@ -101,7 +102,7 @@ class RowLayout:
             self._multipliers,
             self._tuple_seeds,
             self.groups,
-            self.reserved,
+            [np.require(words, requirements=_LAID_OUT) for words in self.reserved],
             self.buckets,
             number_key(self.seed, self.key),
             self.key is not None,
@@ -113,8 +114,8 @@ class RowLayout:
     def source(self, contexts: Contexts) -> tuple[NDArray[Any], NDArray[np.uint64] | None]:
         """Return contexts as the compiled loops take them: integers, or ranks and the hashes of the ranks."""
         if contexts.integers is not None:
-            return np.ascontiguousarray(contexts.integers), None
-        ranks = np.ascontiguousarray(contexts.ranks)
+            return np.require(contexts.integers, requirements=_LAID_OUT), None
+        ranks = np.require(contexts.ranks, requirements=_LAID_OUT)
         return ranks, token_hashes(contexts.vocabulary.tolist(), self.seed, self.key)
 
 
