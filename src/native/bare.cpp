@@ -90,6 +90,6 @@ void bare_scatter(Rows rows, Columns columns, nb::ndarray<uint32_t, nb::shape<-1
 }  // namespace
 
 void bind_bare(nb::module_& m) {
-    m.def("bare_predict", &bare_predict, nb::arg("table"), nb::arg("tokens"), nb::arg("out"));
-    m.def("bare_scatter", &bare_scatter, nb::arg("rows"), nb::arg("columns"), nb::arg("cells"));
+    m.def("bare_predict", &bare_predict, nb::arg("table"), nb::arg("tokens").noconvert(), nb::arg("out").noconvert());
+    m.def("bare_scatter", &bare_scatter, nb::arg("rows").noconvert(), nb::arg("columns").noconvert(), nb::arg("cells").noconvert());
 }

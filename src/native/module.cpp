@@ -31,12 +31,26 @@ using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using OutputMatrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
+// No silent conversion: what is written to a converted copy of an output would be lost, and labels could wrap around.
+auto array(const char* name) { return nb::arg(name).noconvert(); }
+
 void require(bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
 }
 
+// NumPy has arrays whose numbers start anywhere, for example in a field of a packed record.
+template <class A>
+void require_aligned(const A& array) {
+    require(reinterpret_cast<uintptr_t>(array.data()) % array.itemsize() == 0, "arrays must be aligned");
+}
+template <class A>
+void require_aligned(const std::optional<A>& array) {
+    if (array) require_aligned(*array);
+}
+
 // Tokens as integers, or as ranks in `hashes`; every rank is checked, because it is followed blindly later.
 Source source_of(const Array& tokens, const std::optional<Vector<uint64_t>>& hashes) {
+    require_aligned(tokens), require_aligned(hashes);
     if (hashes) {
         require(tokens.dtype() == nb::dtype<int64_t>(), "ranks are 64-bit integers");
         const auto* ranks = static_cast<const int64_t*>(tokens.data());
@@ -67,13 +81,14 @@ std::shared_ptr<Layout> make_layout(uint32_t h, const std::vector<std::vector<ui
                                     const std::vector<uint32_t>& groups, const std::vector<Vector<uint64_t>>& reserved,
                                     uint32_t buckets, std::pair<uint64_t, uint64_t> integer_key, bool keyed) {
     std::vector<std::vector<uint64_t>> words;
-    for (const auto& list : reserved) words.emplace_back(list.data(), list.data() + list.shape(0));
+    for (const auto& list : reserved) require_aligned(list), words.emplace_back(list.data(), list.data() + list.shape(0));
     return std::make_shared<Layout>(h, positions, multipliers, tuple_seeds, groups, std::move(words), buckets,
                                     IntegerHash{integer_key.first, integer_key.second, keyed});
 }
 
 std::shared_ptr<Table> make_table(std::shared_ptr<Layout> layout, const Array& values,
                                   const std::optional<Vector<double>>& divisor, double scale, const std::string& path) {
+    require_aligned(values), require_aligned(divisor);
     require(values.ndim() == 2 && values.shape(0) == layout->view().empty_row, "the table has one row a bucket");
     require(values.shape(1) > 0 && values.shape(1) <= (1u << 24), "the number of labels is out of range");
     const bool integers = values.dtype() == nb::dtype<int64_t>();
@@ -88,6 +103,7 @@ std::shared_ptr<Table> make_table(std::shared_ptr<Layout> layout, const Array& v
 void table_winners(const Table& table, const Array& tokens, const MaybeHashes& hashes, Output<int32_t> out, unsigned threads) {
     const size_t m = contexts_of(table.layout(), tokens);
     require(out.shape(0) == m, "one answer a context");
+    require_aligned(out);
     const Source source = source_of(tokens, hashes);
     nb::gil_scoped_release released;
     table.winners(source, m, threads, out.data());
@@ -97,6 +113,7 @@ void table_leaders(const Table& table, const Array& tokens, const MaybeHashes& h
                    unsigned threads) {
     const size_t m = contexts_of(table.layout(), tokens), k = out.shape(1);
     require(out.shape(0) == m && k >= 1 && k <= table.view().n_labels, "between one and all labels are asked for");
+    require_aligned(out);
     const Source source = source_of(tokens, hashes);
     nb::gil_scoped_release released;
     table.leaders(source, m, static_cast<uint32_t>(k), threads, out.data());
@@ -106,6 +123,7 @@ void table_scores(const Table& table, const Array& tokens, const MaybeHashes& ha
                   unsigned threads) {
     const size_t m = contexts_of(table.layout(), tokens);
     require(out.shape(0) == m && out.shape(1) == table.view().n_labels, "one score for each context and label");
+    require_aligned(out);
     const Source source = source_of(tokens, hashes);
     nb::gil_scoped_release released;
     table.scores(source, m, threads, out.data());
@@ -149,6 +167,7 @@ void layout_rows(const Layout& layout, const Array& tokens, const MaybeHashes& h
                  const std::string& path) {
     const size_t m = contexts_of(layout.view(), tokens);
     require(out.shape(0) == m && out.shape(1) == layout.view().n_sites, "one row for each context and site");
+    require_aligned(out);
     const Source source = source_of(tokens, hashes);
     const Loops& loops = loops_named(path);
     nb::gil_scoped_release released;
@@ -165,11 +184,13 @@ void layout_rows(const Layout& layout, const Array& tokens, const MaybeHashes& h
 
 void check_columns(const Vector<int32_t>& columns, size_t n, int64_t lowest, size_t n_labels) {
     require(columns.shape(0) == n, "one column for each example");
+    require_aligned(columns);
     for (size_t i = 0; i < n; ++i)
         require(columns.data()[i] >= lowest && columns.data()[i] < static_cast<int64_t>(n_labels), "a column is outside the table");
 }
 
 uint32_t labels_of(const LayoutView& layout, const OutputMatrix<uint32_t>& cells) {
+    require_aligned(cells);
     require(cells.shape(0) == size_t{layout.empty_row} + 1, "the cells have one row a bucket and one for empty sites");
     require(cells.shape(1) > 0 && cells.shape(1) <= (1u << 24), "the number of labels is out of range");
     return static_cast<uint32_t>(cells.shape(1));
@@ -182,6 +203,7 @@ void layout_count(const Layout& layout, const Array& tokens, const MaybeHashes& 
     const uint32_t n_labels = labels_of(layout.view(), cells);
     check_columns(columns, m, 0, n_labels);
     require(!multiplicity || multiplicity->shape(0) == m, "one multiplicity for each example");
+    require_aligned(multiplicity);
     const Source source = source_of(tokens, hashes);
     const Loops& loops = loops_named(path);
     nb::gil_scoped_release released;
@@ -208,12 +230,14 @@ struct IntegerFinder {
 
 std::shared_ptr<IntegerFinder> make_finder(const Vector<uint64_t>& words, std::pair<uint64_t, uint64_t> integer_key,
                                            bool keyed) {
+    require_aligned(words);
     return std::make_shared<IntegerFinder>(
         IntegerFinder{Finder({words.data(), words.data() + words.shape(0)}), {integer_key.first, integer_key.second, keyed}});
 }
 
 void finder_find(const IntegerFinder& set, const Array& tokens, Output<int32_t> out, const std::string& path) {
     require(tokens.ndim() == 1 && out.shape(0) == tokens.shape(0), "one answer a token");
+    require_aligned(out);
     const Source source = source_of(tokens, std::nullopt);
     const Loops& loops = loops_named(path);
     nb::gil_scoped_release released;
@@ -232,22 +256,22 @@ NB_MODULE(_native, m) {
     });
     nb::class_<Layout>(m, "Layout")
         .def(nb::new_(&make_layout), nb::arg("h"), nb::arg("positions"), nb::arg("multipliers"), nb::arg("tuple_seeds"),
-             nb::arg("groups"), nb::arg("reserved"), nb::arg("buckets"), nb::arg("integer_key"), nb::arg("keyed"))
+             nb::arg("groups"), array("reserved"), nb::arg("buckets"), nb::arg("integer_key"), nb::arg("keyed"))
         .def_prop_ro("n_rows", [](const Layout& layout) { return layout.view().empty_row; })
-        .def("rows", &layout_rows, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("out"), nb::arg("path") = "auto")
-        .def("count", &layout_count, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("columns"),
-             nb::arg("multiplicity").none(), nb::arg("cells"), nb::arg("path") = "auto")
-        .def("count_stream", &layout_count_stream, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("columns"),
-             nb::arg("cells"), nb::arg("path") = "auto");
+        .def("rows", &layout_rows, array("tokens"), array("hashes").none(), array("out"), nb::arg("path") = "auto")
+        .def("count", &layout_count, array("tokens"), array("hashes").none(), array("columns"),
+             array("multiplicity").none(), array("cells"), nb::arg("path") = "auto")
+        .def("count_stream", &layout_count_stream, array("tokens"), array("hashes").none(), array("columns"),
+             array("cells"), nb::arg("path") = "auto");
     nb::class_<IntegerFinder>(m, "Finder")
-        .def(nb::new_(&make_finder), nb::arg("words"), nb::arg("integer_key"), nb::arg("keyed"))
-        .def("find", &finder_find, nb::arg("tokens"), nb::arg("out"), nb::arg("path") = "auto");
+        .def(nb::new_(&make_finder), array("words"), nb::arg("integer_key"), nb::arg("keyed"))
+        .def("find", &finder_find, array("tokens"), array("out"), nb::arg("path") = "auto");
     nb::class_<Table>(m, "Table")
-        .def(nb::new_(&make_table), nb::arg("layout"), nb::arg("values"), nb::arg("divisor").none(), nb::arg("scale"),
+        .def(nb::new_(&make_table), nb::arg("layout"), array("values"), array("divisor").none(), nb::arg("scale"),
              nb::arg("path") = "auto")
-        .def("winners", &table_winners, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("out"), nb::arg("threads") = 1)
-        .def("leaders", &table_leaders, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("out"), nb::arg("threads") = 1)
-        .def("scores", &table_scores, nb::arg("tokens"), nb::arg("hashes").none(), nb::arg("out"), nb::arg("threads") = 1)
+        .def("winners", &table_winners, array("tokens"), array("hashes").none(), array("out"), nb::arg("threads") = 1)
+        .def("leaders", &table_leaders, array("tokens"), array("hashes").none(), array("out"), nb::arg("threads") = 1)
+        .def("scores", &table_scores, array("tokens"), array("hashes").none(), array("out"), nb::arg("threads") = 1)
         .def("one", &table_one, nb::arg("tokens"), nb::arg("known"))
         .def_prop_ro("nbytes", &Table::nbytes)
         .def_prop_ro("path", [](const Table& table) { return table.loops().name; })

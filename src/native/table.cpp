@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <future>
 #include <limits>
 #include <stdexcept>
-#include <thread>
 
 #include "scratch.hpp"
 
@@ -19,16 +18,26 @@ template <class Work>
 void in_parallel(size_t m, unsigned threads, const Work& work) {
     const size_t parts = std::max<size_t>(1, std::min<size_t>(threads, m / 4096));
     if (parts == 1) return work(0, m);
-    std::vector<std::thread> crew;
-    for (size_t p = 1; p < parts; ++p) crew.emplace_back([&, p] { work(m * p / parts, m * (p + 1) / parts); });
+    std::vector<std::future<void>> crew;  // which waits when it is destroyed, also where something is thrown
+    for (size_t p = 1; p < parts; ++p)
+        crew.push_back(std::async(std::launch::async, [&, p] { work(m * p / parts, m * (p + 1) / parts); }));
     work(0, m / parts);
-    for (auto& thread : crew) thread.join();
+    for (auto& part : crew) part.get();
 }
 
 std::byte* aligned(std::vector<std::byte>& bytes, size_t needed) {
     bytes.assign(needed + ALIGNMENT, std::byte{0});
     const auto address = reinterpret_cast<uintptr_t>(bytes.data());
     return bytes.data() + (ALIGNMENT - address % ALIGNMENT) % ALIGNMENT;
+}
+
+// Call use(begin, end) with the range of the cells of each site's rows.
+template <class Use>
+void each_site(const LayoutView& layout, size_t n_labels, const Use& use) {
+    for (uint32_t k = 0; k < layout.n_sites; ++k) {
+        const size_t last = k + 1 < layout.n_sites ? layout.sites[k + 1].first_row : layout.empty_row;
+        use(layout.sites[k].first_row * n_labels, last * n_labels);
+    }
 }
 
 uint64_t magnitude(int64_t value) { return value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value); }
@@ -49,16 +58,28 @@ std::vector<int64_t> row_offsets(const int64_t* values, size_t rows, size_t n_la
 // The largest absolute value that a sum of one row from each site can reach, also on the way.
 uint64_t largest_sum(const LayoutView& layout, const int64_t* values, const std::vector<int64_t>& offsets, size_t n_labels) {
     std::vector<uint64_t> totals(n_labels, 0), largest(n_labels);
-    for (uint32_t k = 0; k < layout.n_sites; ++k) {
-        const size_t first = layout.sites[k].first_row;
-        const size_t last = k + 1 < layout.n_sites ? layout.sites[k + 1].first_row : layout.empty_row;
+    each_site(layout, n_labels, [&](size_t begin, size_t end) {
         std::fill(largest.begin(), largest.end(), 0);
-        for (size_t row = first; row < last; ++row)
+        for (size_t row = begin / n_labels; row < end / n_labels; ++row)
             for (size_t c = 0; c < n_labels; ++c)
                 largest[c] = std::max(largest[c], magnitude(values[row * n_labels + c] - offsets[row]));
         for (size_t c = 0; c < n_labels; ++c) totals[c] += largest[c];
-    }
+    });
     return *std::max_element(totals.begin(), totals.end());
+}
+
+// Whether such sums are finite numbers.
+bool finite_sums(const LayoutView& layout, const double* values, uint32_t n_labels) {
+    double total = 0;
+    each_site(layout, n_labels, [&](size_t begin, size_t end) {
+        double largest = 0;
+        for (size_t i = begin; i < end; ++i) {
+            if (!std::isfinite(values[i])) total = std::numeric_limits<double>::infinity();
+            largest = std::max(largest, std::fabs(values[i]));
+        }
+        total += largest;
+    });
+    return std::isfinite(total);
 }
 
 }  // namespace
@@ -72,7 +93,8 @@ Table::Table(std::shared_ptr<const Layout> layout, const int64_t* integers, cons
     view_.n_labels = n_labels;
     view_.divisor = divisor_.empty() ? nullptr : divisor_.data();
     view_.scale = scale;
-    if (floats) {
+    if (floats) {  // an infinite sum would tie with the padding, and one that is no number with nothing
+        if (!finite_sums(layout_->view(), floats, n_labels)) throw std::overflow_error("a sum could be infinite");
         view_.row = view_.sum = Number::FLOAT64;
         fill<double>(floats);
         return;

@@ -189,9 +189,10 @@ class HashedTables:
     def _table(self, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> Any:
         """Return the compiled table for these weights, None where there are no compiled loops or they would overflow.
 
-        A divisor that is the same for all labels changes no comparison and is left out.
+        A divisor that is the same for all labels changes no comparison of whole sums and is left out; quotients of
+        other sums may be equal where the sums are not.
         """
-        if divisor is not None and (divisor == divisor[:1]).all():
+        if divisor is not None and (divisor == divisor[:1]).all() and _whole(weights):
             divisor = None
         signature = weights.tobytes() + (b"" if divisor is None else divisor.tobytes())
         if signature not in self._compiled:
@@ -203,9 +204,11 @@ class HashedTables:
         loops = native()
         if loops is None or self._layout.compiled is None or not len(self.labels):
             return None
-        whole = bool((weights == np.floor(weights)).all() and weights.max() < 2**20)
-        dtype = np.int64 if whole else np.float64
-        rows = [weight.astype(dtype) * table for weight, table in zip(weights, self._centred, strict=True)]
+        if _whole(weights):
+            if any(_largest(table) * weight >= 2**31 for weight, table in zip(weights, self._centred, strict=True)):
+                return None  # before a product wraps around
+            weights = weights.astype(np.int64)
+        rows = [weight * table for weight, table in zip(weights, self._centred, strict=True)]
         try:
             return loops.Table(self._layout.compiled, np.concatenate(rows), divisor, 2.0**-FRACTION_BITS)
         except OverflowError:
@@ -226,6 +229,13 @@ def centred(counts: NDArray[Any], n_reserved: int) -> NDArray[np.int64]:
     return rows
 
 
+def _whole(weights: NDArray[np.float64]) -> bool:
+    return bool((weights == np.floor(weights)).all() and weights.max() < 2**20)
+
+
+def _largest(values: NDArray[np.int64]) -> int:
+    return max(int(values.max()), -int(values.min())) if values.size else 0
+
+
 def _narrow_signed(values: NDArray[np.int64]) -> NDArray[Any]:
-    largest = int(np.abs(values).max()) if values.size else 0
-    return values.astype(np.min_scalar_type(-max(largest, 1)))
+    return values.astype(np.min_scalar_type(-max(_largest(values), 1)))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,7 @@ Cells: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64
 """Rows, columns and counts of the cells of one site's table."""
 
 _MOST_SITES = 2048  # what the compiled loops take
+_LAID_OUT: tuple[Literal["C"], Literal["A"]] = ("C", "A")  # so must arrays be for them: row by row, and aligned
 
 
 class RowLayout:
@@ -106,7 +107,7 @@ class RowLayout:
             self._multipliers,
             self._tuple_seeds,
             self.groups,
-            self.reserved,
+            [np.require(words, requirements=_LAID_OUT) for words in self.reserved],
             self.buckets,
             number_key(self.seed, self.key),
             self.key is not None,
@@ -131,8 +132,8 @@ class RowLayout:
     def source(self, contexts: Contexts) -> tuple[NDArray[Any], NDArray[np.uint64] | None]:
         """Return contexts as the compiled loops take them: integers, or ranks and the hashes of the ranks."""
         if contexts.integers is not None:
-            return np.ascontiguousarray(contexts.integers), None
-        ranks = np.ascontiguousarray(contexts.ranks)
+            return np.require(contexts.integers, requirements=_LAID_OUT), None
+        ranks = np.require(contexts.ranks, requirements=_LAID_OUT)
         return ranks, vocabulary_hashes(contexts.vocabulary, self.seed, self.key)
 
 

@@ -1,0 +1,17 @@
+"""What all tests share: another build of the compiled loops can be put in place of the installed one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+BUILD = os.environ.get("HAMMEMO_TEST_BUILD")
+"""A file to be tested in place of the installed ``hammemo._native``, for example one with sanitizers."""
+
+if BUILD:
+    spec = importlib.util.spec_from_file_location("hammemo._native", BUILD)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules["hammemo._native"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules["hammemo._native"])

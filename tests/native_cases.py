@@ -1,0 +1,145 @@
+"""Random layouts, contexts and tables for the tests of the compiled loops, and what NumPy makes of them.
+
+Hypothesis chooses the shapes and the kinds; the many numbers inside come from a generator that it seeds.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from hammemo import NO_TOKEN, PositionalHamming, SiteKernel
+from hammemo.contexts import Contexts
+from hammemo.hashing import number_key, token_hashes
+from hammemo.loops import native
+from hammemo.memories.rows import RowLayout, site_groups, site_hashes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.kernels import Sites
+
+_native: Any = pytest.importorskip("hammemo._native", reason="hammemo was installed without a compiler")
+if native() is None:
+    pytest.skip("HAMMEMO_NATIVE=0 asks for NumPy", allow_module_level=True)
+
+PATHS: list[str] = _native.paths()
+MEMO = 2**16  # the rows of smaller integers are looked up once, when a layout is made
+KEY = b"a secret of 16 bytes or more"
+KINDS = ["small", "small32", "edge", "wide", "int32", "empty", "strings", "floats", "mixed"]
+SIZES = [0, 1, 2, 31, 32, 33, 65]  # the loops take blocks of 32 contexts
+LABELS = [1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129, 300]  # around the widths of vectors
+
+seeds = st.integers(0, 2**32 - 1)
+thorough = settings(deadline=None, max_examples=30 if "HAMMEMO_TEST_BUILD" in os.environ else 300)
+
+
+def token_pool(kind: str, rng: np.random.Generator) -> NDArray[Any]:
+    """Return some sixty tokens of a kind; most kinds have some that are no token at all."""
+    edge = np.array([0, 1, MEMO - 1, MEMO, MEMO + 1, -1, -MEMO, 2**31, 2**32, 2**32 + 1, NO_TOKEN])
+    pools: dict[str, Any] = {
+        "small": np.arange(60),
+        "small32": np.arange(60, dtype=np.int32),
+        "edge": edge,
+        "wide": np.append(rng.integers(-(2**63) + 1, 2**63 - 1, 60), [2**63 - 1, NO_TOKEN]),
+        "int32": rng.integers(-(2**31), 2**31, 60).astype(np.int32),
+        "empty": np.array([NO_TOKEN]),
+        "strings": [*(f"token {i}" for i in range(60)), "", "ß", "\udc80", NO_TOKEN],
+        "floats": [*rng.normal(size=60).tolist(), -0.0, NO_TOKEN],
+        "mixed": [*range(20), *(str(i) for i in range(20)), *(i + 0.5 for i in range(20)), -(2**62), NO_TOKEN],
+    }
+    pool = pools[kind]
+    return pool if isinstance(pool, np.ndarray) else np.array(pool, object)
+
+
+def random_tokens(kind: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
+    """Return tokens of a kind; among small integers there is sometimes a large one, that its block stumbles over."""
+    tokens = rng.choice(token_pool(kind, rng), shape)
+    if kind.startswith("small") and tokens.size and rng.random() < 0.5:
+        tokens.flat[rng.integers(tokens.size)] = rng.choice([MEMO, -1] if kind == "small32" else [NO_TOKEN, 2**40])
+    return tokens
+
+
+@st.composite
+def kernels(draw: st.DrawFn) -> Sites:
+    """Return the positional kernel, or sites that are any mixture of positions and tuples, in any order."""
+    h = draw(st.one_of(st.integers(1, 9), st.sampled_from([31, 32, 33, 64, 65, 70])))
+    if draw(st.booleans()):
+        return PositionalHamming().resolve(h)
+    suffixes = [tuple(range(-length, 0)) for length in range(1, min(h, 9) + 1)]
+    pairs = [(-skip, -1) for skip in range(2, min(h, 9) + 1)]
+    sites = draw(st.lists(st.sampled_from([*suffixes, *pairs, (0,)]), min_size=1, max_size=6, unique=True))
+    return SiteKernel(list({tuple(r % h for r in site): site for site in sites}.values())).resolve(h)
+
+
+@dataclass
+class Case:
+    """A layout, contexts for it, and a generator for whatever else a test needs."""
+
+    layout: RowLayout
+    contexts: Contexts
+    rng: np.random.Generator
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows the layout has, the one of empty sites not counted."""
+        return int(self.layout.first_rows[-1])
+
+    def rows(self) -> NDArray[np.int64]:
+        """Return the rows by NumPy, numbered through, empty sites last."""
+        rows = self.layout.rows(self.contexts)
+        return np.where(rows < 0, self.n_rows, rows + self.layout.first_rows[:-1])
+
+
+@st.composite
+def cases(draw: st.DrawFn, most_buckets: int = 64, kinds: list[str] = KINDS, sizes: list[int] = SIZES) -> Case:
+    """Return a random layout and contexts, some of whose features are reserved."""
+    sites, rng = draw(kernels()), np.random.default_rng(draw(seeds))
+    kind, m = draw(st.sampled_from(kinds)), draw(st.sampled_from(sizes))
+    contexts = Contexts(random_tokens(kind, (m, sites.h), rng))
+    seed, key = draw(st.integers(0, 3)), draw(st.sampled_from([None, KEY]))
+    buckets = draw(st.one_of(st.integers(1, 8), st.integers(1, most_buckets)))
+    sizes_of_lists = st.sampled_from([0, 1, 5, 1000 if most_buckets > 64 else 40])
+    reserved = [
+        reserved_hashes(contexts, sites, seed, key, group, draw(sizes_of_lists), rng)
+        for group in range(max(site_groups(sites)) + 1)
+    ]
+    return Case(RowLayout(sites, seed, key, buckets, reserved), contexts, rng)
+
+
+def reserved_hashes(
+    contexts: Contexts, sites: Sites, seed: int, key: bytes | None, group: int, number: int, rng: np.random.Generator
+) -> NDArray[np.uint64]:
+    """Return ascending hashes, half of them those of features that the contexts hold."""
+    columns = site_hashes(contexts, sites, seed, key)
+    held = [h[there] for g, (h, there) in zip(site_groups(sites), columns, strict=True) if g == group]
+    present = rng.permutation(np.unique(np.concatenate(held)))[: (number + 1) // 2]
+    others = rng.integers(0, 2**64 - 1, number - len(present), np.uint64, endpoint=True)
+    return np.unique(np.concatenate([present, others]))
+
+
+def known_strings(case: Case) -> dict[str, int]:
+    """Return the hashes of the strings among the tokens, as `Table.one` takes them."""
+    strings = [token for token in case.contexts.vocabulary.tolist() if isinstance(token, str)]
+    hashes = token_hashes(strings, case.layout.seed, case.layout.key)
+    return dict(zip(strings, hashes.tolist(), strict=True))
+
+
+def integers_hashed_to(words: NDArray[np.uint64], seed: int) -> NDArray[np.int64]:
+    """Return the integers whose hashes, without a key, are these words: the mix of `hashing` backwards."""
+    first, second = number_key(seed)
+    x = words ^ np.uint64(second)
+    x = _unshifted(x, 31) * np.uint64(pow(0x94D049BB133111EB, -1, 2**64))
+    x = _unshifted(x, 27) * np.uint64(pow(0xBF58476D1CE4E5B9, -1, 2**64))
+    return (_unshifted(x, 30) ^ np.uint64(first)).view(np.int64)
+
+
+def _unshifted(x: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+    """Return y such that y ^ (y >> bits) is x, for shifts of at least 22 bits."""
+    return np.asarray(x ^ (x >> np.uint64(bits)) ^ (x >> np.uint64(2 * bits)), np.uint64)
