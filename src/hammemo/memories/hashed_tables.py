@@ -64,7 +64,7 @@ class HashedTables:
         self._layout = layout
         self._counts = counts
         self._known: dict[str, int] = {}
-        self._compiled: dict[bytes, Any] = {}
+        self._compiled: dict[str, tuple[bytes, Any]] = {}
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the centred counts."""
@@ -130,17 +130,30 @@ class HashedTables:
         self, contexts: Contexts, weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return what the exact weighted counts are at least, and at most."""
+        lower, upper = self._bound_tables(weights)
+        if lower is None or upper is None:
+            low, high = self.plain_bounds(contexts, weights)
+        else:
+            low, high = np.empty((2, len(contexts), len(self.labels)))
+            source = self._layout.source(contexts)
+            lower.scores(*source, low, self.threads)
+            upper.scores(*source, high, self.threads)
+        if not _whole(weights):  # the exact classifier may add its rounded terms in another order
+            low, high = low * (1 - _ROUNDING), high * (1 + _ROUNDING)
+        return low, high
+
+    def plain_bounds(
+        self, contexts: Contexts, weights: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the weighted counts of rows of one's own alone, and of all rows, by NumPy."""
         low = np.zeros((len(contexts), len(self.labels)))
         high = np.zeros_like(low)
-        for k, (counts, row, weight) in enumerate(
-            zip(self._counts, self._layout.rows(contexts).T, weights, strict=True)
-        ):
+        sites = zip(self._counts, self._layout.rows(contexts).T, weights, strict=True)
+        for k, (counts, row, weight) in enumerate(sites):
             held = row >= 0
             high[held] += weight * counts[row[held]]
             own = held & (row < len(self._layout.own(k)))
             low[own] += weight * counts[row[own]]
-        if (weights != np.floor(weights)).any():  # the exact classifier may add its rounded terms in another order
-            low, high = low * (1 - _ROUNDING), high * (1 + _ROUNDING)
         return low, high
 
     def tensors(self) -> dict[str, NDArray[Any]]:
@@ -195,22 +208,41 @@ class HashedTables:
         if divisor is not None and (divisor == divisor[:1]).all() and _whole(weights):
             divisor = None
         signature = weights.tobytes() + (b"" if divisor is None else divisor.tobytes())
-        if signature not in self._compiled:
-            self._compiled.clear()  # one at a time: they are large
-            self._compiled[signature] = self._make_table(weights, divisor)
-        return self._compiled[signature]
+        if self._compiled.get("scores", (None,))[0] != signature:  # one at a time: they are large
+            table = self._make_table(self._centred, weights, divisor, 2.0**-FRACTION_BITS)
+            self._compiled["scores"] = (signature, table)
+        return self._compiled["scores"][1]
 
-    def _make_table(self, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> Any:
+    def _bound_tables(self, weights: NDArray[np.float64]) -> tuple[Any, Any]:
+        """Return compiled tables of the counts in rows of one's own alone, and of all counts; None as `_table` does."""
+        signature = weights.tobytes()
+        if self._compiled.get("bounds", (None,))[0] != signature:
+            upper = [counts.astype(np.int64) for counts in self._counts]
+            lower = [counts.copy() for counts in upper]
+            for k, counts in enumerate(lower):
+                counts[len(self._layout.own(k)) :] = 0
+            tables = (self._make_table(lower, weights, None, 1.0), self._make_table(upper, weights, None, 1.0))
+            self._compiled["bounds"] = (signature, tables)
+        pair: tuple[Any, Any] = self._compiled["bounds"][1]
+        return pair
+
+    def _make_table(
+        self,
+        tables: list[NDArray[np.int64]],
+        weights: NDArray[np.float64],
+        divisor: NDArray[np.float64] | None,
+        scale: float,
+    ) -> Any:
         loops = native()
         if loops is None or self._layout.compiled is None or not len(self.labels):
             return None
         if _whole(weights):
-            if any(_largest(table) * weight >= 2**31 for weight, table in zip(weights, self._centred, strict=True)):
+            if any(_largest(table) * weight >= 2**31 for weight, table in zip(weights, tables, strict=True)):
                 return None  # before a product wraps around
             weights = weights.astype(np.int64)
-        rows = [weight * table for weight, table in zip(weights, self._centred, strict=True)]
+        rows = [weight * table for weight, table in zip(weights, tables, strict=True)]
         try:
-            return loops.Table(self._layout.compiled, np.concatenate(rows), divisor, 2.0**-FRACTION_BITS)
+            return loops.Table(self._layout.compiled, np.concatenate(rows), divisor, scale)
         except OverflowError:
             return None
 
