@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import Exact, Hashed, MemoryClassifier, Tiered
+from hammemo.memories.certificates import proven
 from memory_catalogue import KERNELS, batches, examples
 
 
@@ -49,3 +50,22 @@ def test_the_estimator_works_with_two_tiers() -> None:
 def test_tiers_of_the_wrong_kind_are_refused(wrong: Tiered) -> None:
     with pytest.raises(TypeError, match=r"is not a (Hashed|Exact) memory"):
         MemoryClassifier(memory=wrong).fit([[1]], [1])
+
+
+@pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])
+@given(stored=batches, asked=batches, buckets=st.integers(1, 4), reserved=st.integers(0, 4), divided=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_compiled_certificates_are_those_of_the_bounds(
+    sites: Any, stored: Any, asked: Any, buckets: int, reserved: int, divided: bool
+) -> None:
+    memory = Hashed(buckets, reserved).open(sites, seed=5)
+    memory.add(examples(stored))
+    contexts, tables = examples(asked).contexts, memory.compile()
+    divisor = np.arange(1.0, len(memory.labels) + 1) if divided else np.ones(len(memory.labels))
+    low, high = tables.plain_bounds(contexts, sites.weights)
+    np.testing.assert_array_equal(tables.bounds(contexts, sites.weights), (low, high))
+    for column in range(len(memory.labels)):
+        answers = np.full(len(contexts), column)
+        np.testing.assert_array_equal(
+            memory.proven(contexts, sites.weights, divisor, answers), proven(low / divisor, high / divisor, answers)
+        )

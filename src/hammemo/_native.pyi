@@ -80,6 +80,15 @@ class Table:
         out: NDArray[np.float64],
         threads: int = 1,
     ) -> None: ...
+    def prove(
+        self,
+        upper: Table,
+        tokens: NDArray[Any],
+        hashes: NDArray[np.uint64] | None,
+        answers: NDArray[np.int32],
+        out: NDArray[np.uint8],
+        threads: int = 1,
+    ) -> None: ...
     def one(self, tokens: Sequence[Any], known: dict[str, int]) -> int: ...
     @property
     def nbytes(self) -> int: ...

@@ -20,8 +20,8 @@ from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.labels import classes_array, common_label_dtype, label_array
 from hammemo.memories import Gaussian, Hashed, Memory
 from hammemo.memories.base import LayoutError
-from hammemo.memories.certificates import proven
-from hammemo.predictor import Predictor, batches, class_scores, leaders, winners
+from hammemo.memories.certificates import certified
+from hammemo.predictor import Predictor, class_scores, leaders, winners
 from hammemo.streams import stream_blocks
 from hammemo.tokens import Vocabulary
 from hammemo.votes import resolve_vote
@@ -377,11 +377,8 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         if memory is None:
             raise TypeError(f"{self.memory_!r} gives no certificate; Exact() and Hashed() do, in a ledger too.")
         divisor = self.vote_.divisor(self.memory_, sites)
-        parts = []
-        for batch in batches(self.memory_, contexts):
-            low, high = memory.bounds(batch, sites.weights)
-            parts.append(proven(low / divisor, high / divisor, winners(self.memory_, batch, sites, self.vote_)))
-        return np.concatenate(parts) if parts else np.empty(0, bool)
+        answers = winners(self.memory_, contexts, sites, self.vote_)
+        return certified(memory, contexts, sites.weights, divisor, answers)
 
     def compile(self, form: str | None = None, vocabulary: Iterable[Any] | None = None) -> Predictor:
         """Fold the state into what serving needs: a read-only `Predictor` that learns nothing more.

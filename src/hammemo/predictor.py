@@ -98,7 +98,7 @@ class Predictor:
 
 def class_scores(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -> NDArray[Any]:
     """Return the vote's scores, computed in batches that bound the memory needed."""
-    parts = [vote.scores(reader, batch, sites) for batch in batches(reader, contexts)]
+    parts = [vote.scores(reader, batch, sites) for batch in _batches(reader, contexts)]
     return np.concatenate(parts) if parts else np.empty((0, len(reader.labels)))
 
 
@@ -106,7 +106,7 @@ def leaders(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote, k: int
     """Return the columns of the k highest scores of each context, best first, equals in column order."""
     if isinstance(reader, Ranker) and len(reader.labels):
         return reader.leaders(contexts, sites.weights, vote.divisor(reader, sites), checked_k(k))
-    parts = [top_columns(vote.scores(reader, batch, sites), k) for batch in batches(reader, contexts)]
+    parts = [top_columns(vote.scores(reader, batch, sites), k) for batch in _batches(reader, contexts)]
     return np.concatenate(parts) if parts else np.empty((0, min(k, len(reader.labels))), np.int64)
 
 
@@ -116,11 +116,11 @@ def winners(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -> NDA
         raise ValueError("The memory is empty, so there is no label to predict: learn at least one example first.")
     if isinstance(reader, Ranker):
         return reader.winners(contexts, sites.weights, vote.divisor(reader, sites))
-    parts = [vote.scores(reader, batch, sites).argmax(axis=1) for batch in batches(reader, contexts)]
+    parts = [vote.scores(reader, batch, sites).argmax(axis=1) for batch in _batches(reader, contexts)]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
-def batches(reader: Reader, contexts: Contexts) -> Iterable[Contexts]:
+def _batches(reader: Reader, contexts: Contexts) -> Iterable[Contexts]:
     """Yield parts of the contexts that take a bounded amount of memory to answer."""
     step = max(1, _CHUNK_NUMBERS // max(reader.row_width, 1))
     return (contexts[start : start + step] for start in range(0, len(contexts), step))

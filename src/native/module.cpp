@@ -129,6 +129,25 @@ void table_scores(const Table& table, const Array& tokens, const MaybeHashes& ha
     table.scores(source, m, threads, out.data());
 }
 
+void check_columns(const Vector<int32_t>& columns, size_t n, int64_t lowest, size_t n_labels) {
+    require(columns.shape(0) == n, "one column for each example");
+    require_aligned(columns);
+    for (size_t i = 0; i < n; ++i)
+        require(columns.data()[i] >= lowest && columns.data()[i] < static_cast<int64_t>(n_labels), "a column is outside the table");
+}
+
+void table_prove(const Table& lower, const Table& upper, const Array& tokens, const MaybeHashes& hashes,
+                 const Vector<int32_t>& answers, Output<uint8_t> out, unsigned threads) {
+    const size_t m = contexts_of(lower.layout(), tokens);
+    const uint32_t n_labels = lower.view().n_labels;
+    require(lower.shares_layout_with(upper) && n_labels == upper.view().n_labels, "both tables are of one layout");
+    require(out.shape(0) == m, "one verdict a context");
+    check_columns(answers, m, 0, n_labels);
+    const Source source = source_of(tokens, hashes);
+    nb::gil_scoped_release released;
+    lower.prove(upper, source, m, threads, answers.data(), out.data());
+}
+
 // One context from Python: plain integers are hashed here, strings are looked up in a dictionary of hashes. Returns the
 // column, or -1 where something else needs Python's help first.
 int32_t table_one(const Table& table, nb::handle tokens, nb::dict known) {
@@ -180,13 +199,6 @@ void layout_rows(const Layout& layout, const Array& tokens, const MaybeHashes& h
             for (size_t k = 0; k < n_sites; ++k)
                 out.data()[q * n_sites + k] = found.rows[(q - i) * found.context_step + k * found.site_step];
     }
-}
-
-void check_columns(const Vector<int32_t>& columns, size_t n, int64_t lowest, size_t n_labels) {
-    require(columns.shape(0) == n, "one column for each example");
-    require_aligned(columns);
-    for (size_t i = 0; i < n; ++i)
-        require(columns.data()[i] >= lowest && columns.data()[i] < static_cast<int64_t>(n_labels), "a column is outside the table");
 }
 
 uint32_t labels_of(const LayoutView& layout, const OutputMatrix<uint32_t>& cells) {
@@ -272,6 +284,8 @@ NB_MODULE(_native, m) {
         .def("winners", &table_winners, array("tokens"), array("hashes").none(), array("out"), nb::arg("threads") = 1)
         .def("leaders", &table_leaders, array("tokens"), array("hashes").none(), array("out"), nb::arg("threads") = 1)
         .def("scores", &table_scores, array("tokens"), array("hashes").none(), array("out"), nb::arg("threads") = 1)
+        .def("prove", &table_prove, nb::arg("upper"), array("tokens"), array("hashes").none(), array("answers"),
+             array("out"), nb::arg("threads") = 1)
         .def("one", &table_one, nb::arg("tokens"), nb::arg("known"))
         .def_prop_ro("nbytes", &Table::nbytes)
         .def_prop_ro("path", [](const Table& table) { return table.loops().name; })

@@ -166,6 +166,40 @@ void Table::context_scores(const BlockRows& rows, size_t i, void* sums, double* 
     }
 }
 
+// One of these scores alone.
+double Table::context_score(const BlockRows& rows, size_t i, uint32_t column) const {
+    double sum = 0;
+    for (uint32_t k = 0; k < layout_->view().n_sites; ++k) {
+        const size_t row = rows.rows[i * rows.context_step + k * rows.site_step], cell = row * view_.stride + column;
+        const double value = view_.row == Number::INT16   ? static_cast<const int16_t*>(view_.values)[cell]
+                             : view_.row == Number::INT32 ? static_cast<const int32_t*>(view_.values)[cell]
+                                                          : static_cast<const double*>(view_.values)[cell];
+        sum += value + static_cast<double>(offsets_[row]);  // whole numbers are exact in any order, others have no offset
+    }
+    return view_.divisor ? sum * view_.scale / view_.divisor[column] : sum * view_.scale;
+}
+
+void Table::prove(const Table& upper, const Source& source, size_t m, unsigned threads, const int32_t* answers,
+                  uint8_t* out) const {
+    in_parallel(m, threads, [&](size_t begin, size_t end) {
+        ScratchOwner scratch(layout_->view());
+        std::vector<double> sums(upper.view_.stride), highest(view_.n_labels);
+        for (size_t i = begin; i < end; i += BLOCK) {
+            const size_t last = std::min(end, i + BLOCK);
+            const BlockRows rows = loops_.rows(layout_->view(), source, i, last, scratch.view());
+            for (size_t q = i; q < last; ++q) {
+                const uint32_t answer = static_cast<uint32_t>(answers[q]);
+                const double claim = context_score(rows, q - i, answer);
+                upper.context_scores(rows, q - i, sums.data(), highest.data());
+                bool proven = true;
+                for (uint32_t c = 0; c < answer; ++c) proven &= claim > highest[c];
+                for (uint32_t c = answer + 1; c < view_.n_labels; ++c) proven &= claim >= highest[c];
+                out[q] = proven;
+            }
+        }
+    });
+}
+
 // Call use(q, scores) for every context.
 template <class Use>
 void Table::each(const Source& source, size_t m, unsigned threads, const Use& use) const {

@@ -23,8 +23,13 @@ public:
     void winners(const Source& source, size_t m, unsigned threads, int32_t* out) const;
     void leaders(const Source& source, size_t m, uint32_t k, unsigned threads, int32_t* out) const;
     void scores(const Source& source, size_t m, unsigned threads, double* out) const;
+    // Whether each answer is proven, this table holding lower bounds of the scores and `upper`, of the same layout and
+    // divisor, upper bounds: the answer's lower bound exceeds every rival's upper bound, or equals it and comes first.
+    void prove(const Table& upper, const Source& source, size_t m, unsigned threads, const int32_t* answers,
+               uint8_t* out) const;
     int32_t winner_of(const uint64_t* hashes, const uint8_t* present) const;
 
+    bool shares_layout_with(const Table& other) const { return layout_ == other.layout_; }
     const LayoutView& layout() const { return layout_->view(); }
     const TableView& view() const { return view_; }
     const Loops& loops() const { return loops_; }
@@ -35,6 +40,7 @@ private:
     void fill(const Given* given);
     template <class Use>
     void each(const Source& source, size_t m, unsigned threads, const Use& use) const;
+    double context_score(const BlockRows& rows, size_t i, uint32_t column) const;
     void context_scores(const BlockRows& rows, size_t i, void* sums, double* out) const;
 
     std::shared_ptr<const Layout> layout_;

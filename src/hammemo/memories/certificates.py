@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from hammemo.contexts import Contexts
 
 
+_CHUNK_NUMBERS = 2**21
+
+
 @runtime_checkable
 class Bounded(Protocol):
     """A memory that bounds the exact weighted counts."""
@@ -38,6 +41,56 @@ class Bounded(Protocol):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return what the exact weighted counts are at least, and at most, each of shape (m, L)."""
         ...
+
+
+@runtime_checkable
+class Prover(Protocol):
+    """A memory that checks certificates itself, faster than by way of all bounds."""
+
+    def proven(
+        self,
+        contexts: Contexts,
+        weights: NDArray[np.float64],
+        divisor: NDArray[np.float64],
+        answers: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
+        """Return for each context whether the column `answers` must be the exact winner, shape (m,)."""
+        ...
+
+
+def certified(
+    memory: Bounded,
+    contexts: Contexts,
+    weights: NDArray[np.float64],
+    divisor: NDArray[np.float64],
+    answers: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Return for each context whether the column `answers` must be the exact winner of the scores over `divisor`.
+
+    Shapes
+    ------
+    contexts : m of them; weights : (S,); divisor : (L,); answers : (m,); returned : (m,)
+    """
+    if isinstance(memory, Prover):
+        return memory.proven(contexts, weights, divisor, answers)
+    return proven_in_batches(memory, contexts, weights, divisor, answers)
+
+
+def proven_in_batches(
+    memory: Bounded,
+    contexts: Contexts,
+    weights: NDArray[np.float64],
+    divisor: NDArray[np.float64],
+    answers: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Return what `certified` does from the bounds themselves, in batches that bound the memory needed."""
+    verdicts = np.empty(len(contexts), bool)
+    step = max(1, _CHUNK_NUMBERS // max(len(divisor), 1))
+    for start in range(0, len(contexts), step):
+        part = slice(start, start + step)
+        low, high = memory.bounds(contexts[part], weights)
+        verdicts[part] = proven(low / divisor, high / divisor, answers[part])
+    return verdicts
 
 
 def proven(low: NDArray[np.float64], high: NDArray[np.float64], answers: NDArray[np.int64]) -> NDArray[np.bool_]:

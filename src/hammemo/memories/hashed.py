@@ -182,6 +182,16 @@ class Hashed(Memory):
         """
         return self._read().bounds(contexts, weights)
 
+    def proven(
+        self,
+        contexts: Contexts,
+        weights: NDArray[np.float64],
+        divisor: NDArray[np.float64],
+        answers: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
+        """Return for each context whether the column `answers` must be the exact winner."""
+        return self._read().proven(contexts, weights, divisor, answers)
+
     def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> HashedTables:  # noqa: ARG002
         """Return the ``"table"`` of fixed-point rows; a vocabulary is not needed."""
         if form not in (None, "table"):

@@ -19,6 +19,7 @@ from hammemo.hashing import token_hashes
 from hammemo.labels import top_columns
 from hammemo.loops import native
 from hammemo.memories.base import secret_digest
+from hammemo.memories.certificates import proven_in_batches
 from hammemo.memories.rows import RowLayout, site_groups, stored_reserved
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class HashedTables:
         self, contexts: Contexts, weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return what the exact weighted counts are at least, and at most."""
-        lower, upper = self._bound_tables(weights)
+        lower, upper = self._bound_tables(weights, None)
         if lower is None or upper is None:
             low, high = self.plain_bounds(contexts, weights)
         else:
@@ -141,6 +142,21 @@ class HashedTables:
         if not _whole(weights):  # the exact classifier may add its rounded terms in another order
             low, high = low * (1 - _ROUNDING), high * (1 + _ROUNDING)
         return low, high
+
+    def proven(
+        self,
+        contexts: Contexts,
+        weights: NDArray[np.float64],
+        divisor: NDArray[np.float64],
+        answers: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
+        """Return for each context whether the column `answers` must be the exact winner."""
+        lower, upper = self._bound_tables(weights, divisor)
+        if lower is None or upper is None or not _whole(weights):
+            return proven_in_batches(self, contexts, weights, divisor, answers)
+        out = np.empty(len(contexts), np.uint8)
+        lower.prove(upper, *self._layout.source(contexts), answers.astype(np.int32), out, self.threads)
+        return out.astype(bool)
 
     def plain_bounds(
         self, contexts: Contexts, weights: NDArray[np.float64]
@@ -213,15 +229,15 @@ class HashedTables:
             self._compiled["scores"] = (signature, table)
         return self._compiled["scores"][1]
 
-    def _bound_tables(self, weights: NDArray[np.float64]) -> tuple[Any, Any]:
+    def _bound_tables(self, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> tuple[Any, Any]:
         """Return compiled tables of the counts in rows of one's own alone, and of all counts; None as `_table` does."""
-        signature = weights.tobytes()
+        signature = weights.tobytes() + (b"" if divisor is None else divisor.tobytes())
         if self._compiled.get("bounds", (None,))[0] != signature:
             upper = [counts.astype(np.int64) for counts in self._counts]
             lower = [counts.copy() for counts in upper]
             for k, counts in enumerate(lower):
                 counts[len(self._layout.own(k)) :] = 0
-            tables = (self._make_table(lower, weights, None, 1.0), self._make_table(upper, weights, None, 1.0))
+            tables = tuple(self._make_table(part, weights, divisor, 1.0) for part in (lower, upper))
             self._compiled["bounds"] = (signature, tables)
         pair: tuple[Any, Any] = self._compiled["bounds"][1]
         return pair

@@ -17,7 +17,6 @@ from sklearn.base import clone
 
 from hammemo.labels import top_columns
 from hammemo.memories.base import LabelCounts, Memory
-from hammemo.memories.certificates import proven
 from hammemo.memories.exact import Exact, SparseCounts
 from hammemo.memories.hashed import Hashed
 from hammemo.memories.hashed_tables import HashedTables
@@ -217,11 +216,7 @@ def tiered_winners(
 ) -> NDArray[np.int64]:
     """Return the exact winner of each context, asking the exact table only where the sketch has no proof."""
     answers = sketch.winners(contexts, weights, divisor)
-    certified = np.empty(len(contexts), bool)
-    for part in _parts(len(contexts), len(divisor)):
-        low, high = sketch.bounds(contexts[part], weights)
-        certified[part] = proven(low / divisor, high / divisor, answers[part])
-    open_ones = np.flatnonzero(~certified)
+    open_ones = np.flatnonzero(~sketch.proven(contexts, weights, divisor, answers))
     for part in _parts(len(open_ones), len(divisor)):
         rows = open_ones[part]
         answers[rows] = (exact.scores(contexts[rows], weights) / divisor).argmax(axis=1)
