@@ -150,13 +150,16 @@ class HashedTables:
         A divisor that is the same for all labels changes no comparison of whole sums and is left out; quotients of
         other sums may be equal where the sums are not.
         """
-        if divisor is not None and (divisor == divisor[:1]).all() and _whole(weights):
-            divisor = None
-        signature = weights.tobytes() + (b"" if divisor is None else divisor.tobytes())
-        if signature not in self._compiled:
-            self._compiled.clear()  # one at a time: they are large
-            self._compiled[signature] = self._make_table(weights, divisor)
-        return self._compiled[signature]
+        asked = weights.tobytes() + (b"" if divisor is None else divisor.tobytes())
+        if asked not in self._compiled:  # single queries come here often: nothing else is worked out again
+            if divisor is not None and (divisor == divisor[:1]).all() and _whole(weights):
+                divisor = None
+            needed = weights.tobytes() + (b"" if divisor is None else divisor.tobytes())
+            if needed not in self._compiled:
+                self._compiled.clear()  # one at a time: they are large
+                self._compiled[needed] = self._make_table(weights, divisor)
+            self._compiled[asked] = self._compiled[needed]
+        return self._compiled[asked]
 
     def _make_table(self, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> Any:
         loops = native()
