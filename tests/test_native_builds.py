@@ -13,17 +13,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # also without an activated environment
 TESTS = ["tests/test_native.py", "tests/test_native_bindings.py"]
 SMOKE = """
 import warnings
-import numpy as np
-from hammemo import MemoryClassifier
+from hammemo import Hashed, MemoryClassifier
 from hammemo.loops import native
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    for _ in range(3):
-        assert MemoryClassifier(random_state=0).fit([[1, 2], [3, 4]], ["a", "b"]).predict([[3, 2]]).tolist() == ["a"]
-print(None if native() is None else native().paths(), [str(warning.message) for warning in caught])
+    for seed in range(3):
+        clf = MemoryClassifier(memory=Hashed(), random_state=seed).fit([[1, 2], [3, 4]], ["a", "b"])
+        assert clf.predict([[3, 4]]).tolist() == ["b"]
+    paths = native() and native().paths()
+print(paths, [str(warning.message) for warning in caught])
 """
 
 pytestmark = pytest.mark.skipif("HAMMEMO_TEST_BUILD" in os.environ, reason="a build is being tested already")
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.skipif("HAMMEMO_TEST_BUILD" in os.environ, reason="a bu
 
 def run(*command: str | Path, cwd: Path = ROOT, environment: dict[str, str] | None = None) -> str:
     """Return what a command prints; where it fails, fail with it."""
-    whole = {**os.environ, **(environment or {})}
+    whole = {**os.environ, "PATH": PATH, **(environment or {})}
     done = subprocess.run([str(part) for part in command], cwd=cwd, env=whole, capture_output=True, text=True)
     assert done.returncode == 0, f"{command} gave {done.returncode}:\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
     return done.stdout
@@ -39,7 +41,7 @@ def run(*command: str | Path, cwd: Path = ROOT, environment: dict[str, str] | No
 
 def runtime_libraries() -> list[str]:
     """Return the libraries that a sanitized module needs to be loaded before everything else."""
-    if sys.platform != "linux" or any(shutil.which(tool) is None for tool in ("cmake", "ninja", "g++")):
+    if sys.platform != "linux" or not all(shutil.which(tool, path=PATH) for tool in ("cmake", "ninja", "g++")):
         pytest.skip("needs Linux, cmake, ninja and g++")
     if importlib.util.find_spec("nanobind") is None:
         pytest.skip("needs nanobind: pip install nanobind")
