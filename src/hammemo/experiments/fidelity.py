@@ -162,18 +162,23 @@ def run(
 def summary(settings: Settings, outcomes: list[dict[str, list[Row]]]) -> dict[str, Any]:
     """Return all figures as plain numbers: over repetitions, where the sizes cross, and each repetition."""
     tables = {
-        name: [_over_repetitions(list(rows)) for rows in zip(*(outcome[name] for outcome in outcomes), strict=True)]
+        name: [
+            _over_repetitions(list(entries)) for entries in zip(*(outcome[name] for outcome in outcomes), strict=True)
+        ]
         for name in ("size", "growth")
     }
-    measured = [row for outcome in outcomes for table in outcome.values() for row in table if row["kind"] == "hashed"]
+    rows = [(i, row) for i, outcome in enumerate(outcomes) for table in outcome.values() for row in table]
+    hashed_rows = {  # a memory that is in both tables counts once
+        (i, row["examples"], row["memory"]): row for i, row in rows if row["kind"] == "hashed"
+    }
     exact, hashed = (_sizes(tables["growth"], kind) for kind in ("exact", "hashed"))
     return {
         "settings": asdict(settings),
         **tables,
         "crossing": crossing(exact, hashed),
-        "unambiguous": min(row["unambiguous"] for outcome in outcomes for table in outcome.values() for row in table),
-        "proofs": sum(row["proofs"] for row in measured),
-        "wrong": sum(row["wrong"] for row in measured),
+        "unambiguous": min(row["unambiguous"] for _, row in rows),
+        "proofs": sum(row["proofs"] for row in hashed_rows.values()),
+        "wrong": sum(row["wrong"] for row in hashed_rows.values()),
         "repetitions": outcomes,
     }
 
@@ -225,7 +230,7 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _over_repetitions(rows: list[Row]) -> Row:
+def _over_repetitions(rows: tuple[Row, ...]) -> Row:
     first = rows[0]
     row = {name: first[name] for name in ("examples", "kind", "memory")}
     for name in MEASURES:
