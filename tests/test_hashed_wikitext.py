@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hammemo import Exact, Hashed, MemoryClassifier
+from hammemo import Exact, Hashed, MemoryClassifier, Tiered
 from hammemo.experiments import wikitext
 
 DATA = Path(__file__).parents[2] / "shared" / "wikitext-2"
@@ -67,3 +67,29 @@ def test_no_certified_answer_is_wrong_on_any_test_position(
         certified = model.certify(queries)
         assert certified.mean() > 0.9
         assert (model.predict(queries)[certified] == expected[certified]).all()
+
+
+def two_tiers_answer_exactly(
+    task: wikitext.Task, sample: wikitext.Sample, exact: MemoryClassifier, seeds: range
+) -> None:
+    queries = task.contexts["test"][task.chosen("test"), wikitext.LONGEST - H :]
+    assert len(queries) == 92_282
+    expected = exact.predict(queries)
+    for seed in seeds:
+        memory = Tiered(Hashed(buckets=960, reserved=512))
+        model = MemoryClassifier(memory=memory, random_state=seed).fit(*sample.split("train", H))
+        np.testing.assert_array_equal(model.predict(queries), expected)
+        np.testing.assert_array_equal(model.compile().predict(queries), expected)
+
+
+def test_two_tiers_answer_exactly_on_every_test_position(
+    task: wikitext.Task, sample: wikitext.Sample, exact: MemoryClassifier
+) -> None:
+    two_tiers_answer_exactly(task, sample, exact, range(1))
+
+
+@pytest.mark.slow
+def test_two_tiers_answer_exactly_for_ten_seeds(
+    task: wikitext.Task, sample: wikitext.Sample, exact: MemoryClassifier
+) -> None:
+    two_tiers_answer_exactly(task, sample, exact, range(10))

@@ -175,6 +175,40 @@ def wikitext(
     typer.echo(page)
 
 
+@reproduce.command()
+def hashed(
+    out: Annotated[Path, typer.Option(help="Folder for hashed.md, results.json, results.csv and the figures.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder with wiki.train.tokens, .valid and .test.", show_default="the Hugging Face hub"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, examples and repetitions: seconds.")] = False,
+    repetitions: Annotated[int, typer.Option(min=2, help="Draws of positions, each with its own seed.")] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 20270,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.", show_default="all cores")] = os.cpu_count() or 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
+) -> None:
+    """Weigh the hashed memory on WikiText-2: fidelity and proofs against size, and as the examples grow."""
+    from hammemo.experiments import fidelity as experiment
+    from hammemo.experiments.figures import fidelity_figures, require_matplotlib
+    from hammemo.experiments.records import write_records
+
+    require_matplotlib()
+    _prepare_folder(out)
+    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, repetitions)
+    started = time.perf_counter()
+    task = _wikitext_task(data)
+    with progress_bar("Comparing memories") as on_progress:
+        results = experiment.summary(settings, experiment.run(task, settings, jobs, on_progress))
+    tables = {name: results[name] for name in ("size", "growth")}
+    write_records(out, results, tables, seconds=time.perf_counter() - started)
+    fidelity_figures(results, out)
+    page = experiment.markdown(results)
+    (out / "hashed.md").write_text(page, encoding="utf-8")
+    Console(stderr=True).print(f"Written to {out}: hashed.md, results.json, results.csv, manifest.json, figures")
+    typer.echo(json.dumps(results, indent=2) if as_json else page)
+
+
 @bench.command()
 def inference(
     device: Annotated[str, typer.Option(help="cpu (NumPy), torch-cpu or cuda.")] = "cpu",
