@@ -219,7 +219,7 @@ def test_the_gpu_s_stopwatch_uses_its_events() -> None:
 def test_bench_inference_prints_rows(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     methods, X, _ = tiny_methods()
     monkeypatch.setattr(throughput, "paper_methods", lambda *_: iter(methods))
-    monkeypatch.setattr(throughput, "zipf_sample", lambda: (X, None))
+    monkeypatch.setattr(throughput, "zipf_sample", lambda **_: (X, None))
     monkeypatch.setattr(throughput.Protocol, "__init__", lambda self, threads: None)
     monkeypatch.setattr(throughput, "measure", lambda *_: 0.5)
     result = CliRunner().invoke(app, ["bench", "inference", *arguments])

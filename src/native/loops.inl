@@ -94,14 +94,16 @@ BlockRows rows(const LayoutView& layout, const Source& source, size_t begin, siz
     return {scratch.rows, 1, BLOCK};
 }
 
-// Sum U vectors of columns over the rows of one context.
-template <class V, int U>
+// Sum U vectors of columns over the rows of one context. Where the number of sites is known when this is compiled (SITES,
+// zero if not) the loop is unrolled.
+template <class V, int U, uint32_t SITES>
 inline void gather(const TableView& table, const BlockRows& rows, uint32_t n_sites, uint32_t column,
                    typename V::Register (&sums)[U]) {
     const auto* values = static_cast<const typename V::Row*>(table.values) + column;
     const auto* base = static_cast<const typename V::Sum*>(table.base) + column;
     for (int u = 0; u < U; ++u) sums[u] = V::load_sum(base + u * V::LANES);
-    for (uint32_t k = 0; k < n_sites; ++k) {
+    const uint32_t last = SITES ? SITES : n_sites;
+    for (uint32_t k = 0; k < last; ++k) {
         const auto* row = values + size_t{rows.rows[k * rows.site_step]} * table.stride;
         for (int u = 0; u < U; ++u) sums[u] = V::add(sums[u], V::load_row(row + u * V::LANES));
     }
@@ -113,10 +115,10 @@ struct Best {
     int32_t column;
 };
 
-template <class V, int U>
+template <class V, int U, uint32_t SITES>
 inline void update(const TableView& table, const BlockRows& rows, uint32_t n_sites, uint32_t column, Best<V>& best) {
     typename V::Register sums[U];
-    gather<V, U>(table, rows, n_sites, column, sums);
+    gather<V, U, SITES>(table, rows, n_sites, column, sums);
     typename V::Register top = sums[0];
     for (int u = 1; u < U; ++u) top = V::max(top, sums[u]);
     const typename V::Sum highest = V::highest(top);
@@ -128,16 +130,16 @@ inline void update(const TableView& table, const BlockRows& rows, uint32_t n_sit
     }
 }
 
-template <class V>
+template <class V, uint32_t SITES>
 inline int32_t winner(const TableView& table, const BlockRows& rows, uint32_t n_sites) {
     Best<V> best{0, -1};
     uint32_t column = 0;
     for (; column + 4 * V::LANES <= table.stride; column += 4 * V::LANES)
-        update<V, 4>(table, rows, n_sites, column, best);
+        update<V, 4, SITES>(table, rows, n_sites, column, best);
     switch ((table.stride - column) / V::LANES) {
-        case 3: update<V, 3>(table, rows, n_sites, column, best); break;
-        case 2: update<V, 2>(table, rows, n_sites, column, best); break;
-        case 1: update<V, 1>(table, rows, n_sites, column, best); break;
+        case 3: update<V, 3, SITES>(table, rows, n_sites, column, best); break;
+        case 2: update<V, 2, SITES>(table, rows, n_sites, column, best); break;
+        case 1: update<V, 1, SITES>(table, rows, n_sites, column, best); break;
         default: break;
     }
     return best.column;
@@ -148,7 +150,7 @@ void sums_of(const TableView& table, const BlockRows& rows, uint32_t n_sites, vo
     auto* target = static_cast<typename V::Sum*>(out);
     for (uint32_t column = 0; column < table.stride; column += V::LANES) {
         typename V::Register sums[1];
-        gather<V, 1>(table, rows, n_sites, column, sums);
+        gather<V, 1, 0>(table, rows, n_sites, column, sums);
         V::store(target + column, sums[0]);
     }
 }
@@ -161,7 +163,7 @@ int32_t divided_winner(const TableView& table, const BlockRows& rows, uint32_t n
     for (uint32_t start = 0; start < table.stride; start += V::LANES) {
         typename V::Sum lanes[V::LANES];
         typename V::Register sums[1];
-        gather<V, 1>(table, rows, n_sites, start, sums);
+        gather<V, 1, 0>(table, rows, n_sites, start, sums);
         V::store(lanes, sums[0]);
         for (int lane = 0; lane < V::LANES && start + lane < table.n_labels; ++lane) {
             const double score = static_cast<double>(lanes[lane]) * table.scale / table.divisor[start + lane];
@@ -171,15 +173,27 @@ int32_t divided_winner(const TableView& table, const BlockRows& rows, uint32_t n
     return column;
 }
 
+template <class V, uint32_t SITES>
+void winners_of_block(const TableView& table, BlockRows found, size_t n, uint32_t n_sites, int32_t* out) {
+    for (size_t q = 0; q < n; ++q, found.rows += found.context_step) out[q] = winner<V, SITES>(table, found, n_sites);
+}
+
 template <class V>
 void winners_of(const LayoutView& layout, const TableView& table, const Source& source, size_t begin, size_t end,
                 const Scratch& scratch, int32_t* out) {
     const uint32_t n_sites = layout.n_sites;
     for (size_t i = begin; i < end; i += BLOCK) {
-        const size_t last = i + BLOCK < end ? i + BLOCK : end;
-        BlockRows found = rows(layout, source, i, last, scratch);
-        for (size_t q = i; q < last; ++q, found.rows += found.context_step) {
-            out[q] = table.divisor ? divided_winner<V>(table, found, n_sites) : winner<V>(table, found, n_sites);
+        const size_t n = i + BLOCK < end ? BLOCK : end - i;
+        BlockRows found = rows(layout, source, i, i + n, scratch);
+        if (table.divisor) {
+            for (size_t q = 0; q < n; ++q, found.rows += found.context_step)
+                out[i + q] = divided_winner<V>(table, found, n_sites);
+        } else if (n_sites == 4) {
+            winners_of_block<V, 4>(table, found, n, n_sites, out + i);
+        } else if (n_sites == 8) {
+            winners_of_block<V, 8>(table, found, n, n_sites, out + i);
+        } else {
+            winners_of_block<V, 0>(table, found, n, n_sites, out + i);
         }
     }
 }
