@@ -244,3 +244,13 @@ def test_impossible_parameters_are_refused(parameters: dict[str, Any]) -> None:
 def test_an_empty_memory_answers_nothing() -> None:
     memory = Hashed().open(POSITIONS)
     assert memory.scores(examples([(TOKENS[:3], LABELS[0], 1)]).contexts, POSITIONS.weights).shape == (1, 0)
+
+
+def test_more_threads_give_the_same_answers() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 50, (20_000, 3)), rng.integers(0, 9, 20_000)
+    clf = MemoryClassifier(memory=Hashed(16, 8)).fit(X, y)
+    one, several = clf.compile(), clf.compile(n_jobs=3)
+    np.testing.assert_array_equal(one.predict(X), several.predict(X))
+    np.testing.assert_array_equal(one.top_k(X, 3), several.top_k(X, 3))
+    assert MemoryClassifier(memory=Exact()).fit(X, y).compile(n_jobs=2).predict(X[:9]).shape == (9,)

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -380,7 +381,9 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         answers = winners(self.memory_, contexts, sites, self.vote_)
         return certified(memory, contexts, sites.weights, divisor, answers)
 
-    def compile(self, form: str | None = None, vocabulary: Iterable[Any] | None = None) -> Predictor:
+    def compile(
+        self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
+    ) -> Predictor:
         """Fold the state into what serving needs: a read-only `Predictor` that learns nothing more.
 
         Parameters
@@ -389,10 +392,16 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
             Which form, of those the memory knows: "sparse" or "dense" counts, "fused" or "two-stage" codes.
         vocabulary : iterable of tokens, optional
             The tokens that the predictor carries data for; by default those the memory has met.
+        n_jobs : int, optional
+            Threads for large batches, where the compiled form can use them (a hashed memory's can): one by default,
+            -1 for all processors.
         """
         check_is_fitted(self)
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
-        return Predictor(self.memory_.compile(form, tokens), self.label_dtype_, self.sites_, self.vote_)
+        compiled = self.memory_.compile(form, tokens)
+        if hasattr(compiled, "threads"):
+            compiled.threads = effective_n_jobs(n_jobs)
+        return Predictor(compiled, self.label_dtype_, self.sites_, self.vote_)
 
     def _make_memory(self) -> Memory:
         memory = Hashed() if self.memory is None else self.memory

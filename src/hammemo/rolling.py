@@ -160,9 +160,11 @@ class Rolling(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """Return for each context whether the prediction is proven to be that of the exact classifier of the window."""
         return self._fitted().certify(X)
 
-    def compile(self, form: str | None = None, vocabulary: Iterable[Any] | None = None) -> Predictor:
+    def compile(
+        self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
+    ) -> Predictor:
         """Return a read-only model of the window as it is now."""
-        return self._fitted().compile(form, vocabulary)
+        return self._fitted().compile(form, vocabulary, n_jobs)
 
     def _fitted(self) -> MemoryClassifier:
         check_is_fitted(self)
