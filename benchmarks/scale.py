@@ -6,8 +6,8 @@
 
 Zipf tokens (33,278 types) in documents of a thousand, in Parquet files of 4 million tokens with row groups of 256
 documents; contexts of 8, the 64 most frequent tokens of the sample as labels; 2048 buckets and 1024 reserved tokens.
-Every contender runs in a process of its own, in turn, so many rounds; the ratio is that of the medians. Starting Ray and
-importing Python packages is not part of the time and is printed apart. All states are compared to the byte.
+Every contender runs in a process of its own, in turn, so many rounds; the ratio is that of the medians. Starting Ray
+and importing Python packages is not part of the time and is printed apart. All states are compared to the byte.
 """
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ def run_one(folder: str, contender: str, memory: str) -> dict[str, Any]:
     reports: list[GroupReport] = []
     started = time.perf_counter()
     clf = MemoryClassifier(memory=MEMORIES[memory])
-    model = fit(
-        clf, open_source(folder), H, classes=N_LABELS, engine=engine, workers=workers, on_report=reports.append
-    )
+    model = fit(clf, open_source(folder), H, classes=N_LABELS, engine=engine, workers=workers, on_report=reports.append)
     seconds = time.perf_counter() - started
     tokens = sum(report.tokens for report in reports)
     reading = sum(report.reading_seconds for report in reports)
@@ -100,15 +98,16 @@ def _start_ray(workers: int) -> int:
 
     ray.init("local", num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="error")
 
-    @ray.remote(num_cpus=1)
     def warm() -> int:
-        import hammemo.engines
         import pyarrow.parquet  # noqa: F401
 
-        time.sleep(0.5)  # so that each worker gets one
-        return hammemo.engines.jobs.peak_memory()
+        from hammemo.engines import jobs
 
-    return max(ray.get([warm.remote() for _ in range(workers)]))
+        time.sleep(0.5)  # so that each worker gets one
+        return jobs.peak_memory()
+
+    task = ray.remote(num_cpus=1)(warm)
+    return int(max(ray.get([task.remote() for _ in range(workers)])))
 
 
 def _merging(model: MemoryClassifier) -> dict[str, float]:
@@ -183,7 +182,8 @@ def main() -> None:
         return
     one = rows[0]
     print(f"{one['tokens']:,} tokens, {one['tasks']} tasks, {one['source_bytes_a_task'] / 2**20:.1f} MiB of files each")
-    print(f"{'':20}{'seconds':>9}{'ratio':>8}{'Mtok/s':>9}{'read':>8}{'learn':>8}{'peak MiB':>10}{'idle':>7}{'start s':>9}")
+    head = f"{'':20}{'seconds':>9}{'ratio':>8}{'Mtok/s':>9}{'read':>8}{'learn':>8}"
+    print(head + f"{'peak MiB':>10}{'idle':>7}{'start s':>9}")
     for row in rows:
         rates = [row["tokens"] / row["seconds"], row["read_tokens_a_second"], row["learn_tokens_a_second"]]
         print(

@@ -74,19 +74,21 @@ def test_every_engine_gives_the_bytes_of_one_stream(memory: Any, classes: Any, z
     assert one.classes_.tolist() == stream.classes_.tolist()
     if classes is not None:
         assert len(one.classes_) == (classes if isinstance(classes, int) else len(classes))
-    for options in (
+    every: list[Any] = [
         {"engine": "threads", "workers": 2},
         {"engine": "threads", "workers": 3, "shard_bytes": 3000, "group_size": 5},
         {"engine": "processes", "workers": 2, "shard_bytes": 9000},
         {"engine": "local", "workers": 2, "shard_bytes": 20_000},
-    ):
+    ]
+    for options in every:
         assert state(fit(clf, zipf, 3, classes=classes, **options)) == state(one), options
 
 
 def test_one_file_is_learnt_as_fit_stream_learns_its_documents(words: Source) -> None:
-    for short in ("drop", "pad"):
-        learnt = fit(MemoryClassifier(), words, 3, short=short, engine="threads", shard_bytes=500)  # type: ignore[arg-type]
-        assert state(learnt) == state(MemoryClassifier().fit_stream(words.documents(), 3, short=short))  # type: ignore[arg-type]
+    shorts: list[Any] = ["drop", "pad"]
+    for short in shorts:
+        learnt = fit(MemoryClassifier(), words, 3, short=short, engine="threads", shard_bytes=500)
+        assert state(learnt) == state(MemoryClassifier().fit_stream(words.documents(), 3, short=short))
         assert learnt.classes_.dtype == object
 
 
@@ -120,9 +122,10 @@ def test_memories_that_cannot_travel_are_learnt_on_threads(memory: Any, words: S
     clf = MemoryClassifier(memory=memory)
     one = fit(clf, words, 2, workers=1, shard_bytes=8000)
     assert state(one) == state(fit(clf, words, 2, workers=2, shard_bytes=8000))
-    for options in ({"engine": "processes", "workers": 2}, {"resume": "nowhere"}):
+    refused: list[Any] = [{"engine": "processes", "workers": 2}, {"resume": "nowhere"}]
+    for options in refused:
         with pytest.raises(TypeError, match="engine='threads' without resume="):
-            fit(clf, words, 2, **options)  # type: ignore[arg-type]
+            fit(clf, words, 2, **options)
 
 
 def test_a_layout_can_be_given_so_that_models_add_up(zipf: Source, words: Source) -> None:
@@ -212,7 +215,7 @@ def test_what_ray_runs_is_the_same_without_ray(zipf: Source) -> None:
     model = fit(MemoryClassifier(memory=Exact()), zipf, 2, classes=10, engine="threads", workers=1)
     job = Job(model.memory_.empty_like(), zipf, 2, "drop", None, model.memory_.labels)
     shards = zipf.shards(zipf.nbytes)
-    cuts = even_cuts(model.memory_.table(), 3)  # type: ignore[attr-defined]
+    cuts = even_cuts(model.memory_.table(), 3)
     learnt_parts = [ray_engine._learn(job, group, (shard,), cuts)[1:] for group, shard in enumerate(shards)]
     totals = [ray_engine._add(job.template, *parts) for parts in zip(*learnt_parts, strict=True)]
     table = joined([unpack(job.template, total).table() for total in totals])

@@ -21,13 +21,15 @@ import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'hammemo[ray-tests]'")
-import marked_source  # noqa: E402
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
-from marked_source import Marked, learn, marked  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
 
+import marked_source  # noqa: E402
+import object_store  # noqa: E402
 from hammemo.experiments.speed import zipf_stream  # noqa: E402
+from hammemo.sources import open_source  # noqa: E402
+from marked_source import Marked, learn, marked  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,6 +73,8 @@ def home() -> Iterator[Path]:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.delenv("RAY_ADDRESS", raising=False)
         patch.setenv("PYTHONWARNINGS", "ignore")
+        for name, value in object_store.ENVIRONMENT.items():
+            patch.setenv(name, value)
         yield folder
         deadline = time.monotonic() + 20
         while (left := processes_of(folder)) and time.monotonic() < deadline:
@@ -81,9 +85,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def cluster(home: Path) -> Iterator[Any]:
-    three = Cluster(
-        initialize_head=True, head_node_args={**NODE, "include_dashboard": False, "_system_config": HEALTH}
-    )
+    three = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False, "_system_config": HEALTH})
     for _ in range(2):
         three.add_node(**NODE)
     three.wait_for_nodes()
@@ -107,7 +109,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(files: Path) -> dict[str, str]:
-    source = marked_source.open_source(files)
+    source = open_source(files)
     return {name: learn(source, name, engine="threads", workers=1) for name in marked_source.MEMORIES}
 
 
@@ -121,7 +123,7 @@ def shards_of(source: Marked) -> int:
 
 
 def disturbed(source: Marked, memory: str, ready: Callable[[], bool], action: Callable[[], None]) -> str:
-    """Return what a job gives that is disturbed as soon as the marks say so; nodes are added in the main thread only."""
+    """Return what a job gives that is disturbed as soon as the marks say so; Ray adds nodes in the main thread only."""
     with ThreadPoolExecutor(1) as side:
         job = side.submit(learn, source, memory, engine="ray")
         deadline = time.monotonic() + 60
@@ -154,7 +156,7 @@ def test_other_errors_are_not_and_come_as_they_are(cluster: Any, source: Any, tm
     where = source()
     (tmp_path / "a.txt").write_text("1 2 3 4 5\n" * 30_000 + "1 x\n")
     with pytest.raises(ValueError, match="'x' is no token id"):
-        learn(marked_source.open_source(tmp_path / "a.txt"), "Hashed", engine="ray")
+        learn(open_source(tmp_path / "a.txt"), "Hashed", engine="ray")
     where = source(failures=99)
     with pytest.raises(OSError, match="injected"):
         learn(where, "Hashed", engine="ray")
@@ -223,3 +225,11 @@ def test_a_killed_driver_is_resumed_and_repeats_nothing(
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert again.stdout.strip() == expected[memory]
     assert where.count("begun") - begun == shards_of(where) - done
+
+
+def test_files_and_states_in_a_bucket(cluster: Any, files: Path, expected: Any) -> None:
+    pytest.importorskip("moto", reason="moto is not installed: pip install 'hammemo[ray-tests]'")
+    with object_store.bucket(files) as address:
+        there = open_source(address("data"))
+        for _ in range(2):
+            assert learn(there, "Exact", engine="ray", resume=address("states")) == expected["Exact"]

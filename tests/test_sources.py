@@ -5,8 +5,7 @@ from __future__ import annotations
 import gzip
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,6 +16,9 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
 from hammemo.sources import SHARD_BYTES, Source, open_source  # noqa: E402
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 randomly = settings(max_examples=50, deadline=None)
 words = st.lists(st.sampled_from(["a", "b", "ß", "word"]), max_size=6).map(" ".join)
@@ -204,7 +206,9 @@ def test_parquet_and_text_are_not_mixed(folder: Path) -> None:
 def test_pieces_are_bounded(tmp_path: Path) -> None:
     rows = [np.arange(1000, dtype=np.int32)] * 2000
     write_parquet(tmp_path / "a.parquet", rows, row_group=2000)
-    sizes = [piece.n_tokens for shard in open_source(tmp_path).shards() for piece in open_source(tmp_path).pieces(shard)]
+    sizes = [
+        piece.n_tokens for shard in open_source(tmp_path).shards() for piece in open_source(tmp_path).pieces(shard)
+    ]
     assert sum(sizes) == 2_000_000
     assert max(sizes) <= 2**18
 

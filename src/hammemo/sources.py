@@ -20,7 +20,7 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -144,7 +144,7 @@ class Source:
         for file in self.files:
             parts = 1 if file.path.endswith(_COMPRESSED) else max(1, -(-file.size // shard_bytes))
             edges = [-(-file.size * part // parts) for part in range(parts + 1)]
-            shards += [Shard(file, start, stop) for start, stop in zip(edges, edges[1:], strict=False)]
+            shards += [Shard(file, start, stop) for start, stop in pairwise(edges)]
         return shards
 
     def fingerprint(self) -> str:
@@ -235,7 +235,7 @@ def open_source(
     column: str | None = None,
     format: Literal["parquet", "text"] | None = None,  # noqa: A002
 ) -> Source:
-    """Return the source of files, folders, globs or addresses on object storage.
+    r"""Return the source of files, folders, globs or addresses on object storage.
 
     Parameters
     ----------
@@ -259,8 +259,8 @@ def open_source(
     >>> from pathlib import Path
     >>> from hammemo.sources import open_source
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "b.txt").write_text("to be or not\\n\\nto be\\n")
-    ...     _ = Path(folder, "a.txt").write_text("the rest\\n")
+    ...     _ = Path(folder, "b.txt").write_text("to be or not\n\nto be\n")
+    ...     _ = Path(folder, "a.txt").write_text("the rest\n")
     ...     source = open_source(folder, tokens="words")
     ...     documents = [document.tolist() for document in source.documents()]
     >>> documents
@@ -476,11 +476,8 @@ def _column(schema: Any, name: str | None, path: str) -> str:
     """Return the column that holds the documents."""
     kinds = _arrow().types
     if name is None:
-        held = [
-            field.name
-            for field in schema
-            if any(test(field.type) for test in (kinds.is_list, kinds.is_large_list, kinds.is_string, kinds.is_large_string))
-        ]
+        tests = (kinds.is_list, kinds.is_large_list, kinds.is_string, kinds.is_large_string)
+        held = [field.name for field in schema if any(test(field.type) for test in tests)]
         if len(held) != 1:
             raise ValueError(
                 f"{path} has {len(held)} columns that could hold documents ({', '.join(schema.names)}): "

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 from sklearn.base import clone
 
-from hammemo.classifiers import MemoryClassifier
 from hammemo.engines import local
-from hammemo.engines.checkpoints import Checkpoint, open_checkpoint
+from hammemo.engines.checkpoints import open_checkpoint
 from hammemo.engines.jobs import GroupReport, Job
 from hammemo.engines.states import can_travel, check_can_travel
 from hammemo.labels import label_array
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.classifiers import MemoryClassifier
     from hammemo.memories import Memory
     from hammemo.sources import Shard
     from hammemo.streams import Block
@@ -57,7 +57,7 @@ def fit(
     on_progress: Callable[[int, int], None] | None = None,
     on_report: Callable[[GroupReport], None] | None = None,
 ) -> MemoryClassifier:
-    """Return a copy of the estimator that has learnt to predict every token of a source from the h tokens before it.
+    r"""Return a copy of the estimator that has learnt to predict every token of a source from the h tokens before it.
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ def fit(
     >>> from hammemo.engines import fit
     >>> from hammemo.sources import open_source
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "a.txt").write_text("the cat sat on the mat and the cat ate the rat\\n")
-    ...     _ = Path(folder, "b.txt").write_text("and the dog\\n")
+    ...     _ = Path(folder, "a.txt").write_text("the cat sat on the mat and the cat ate the rat\n")
+    ...     _ = Path(folder, "b.txt").write_text("and the dog\n")
     ...     model = fit(MemoryClassifier(), open_source(folder, tokens="words"), h=2)
     >>> model.predict([["on", "the"]]).tolist()
     ['mat']
@@ -112,7 +112,7 @@ def fit(
     block = source.sample(h, short, pad)
     if block is None or not len(block.targets()):
         raise ValueError(f"There is nothing to learn: no document of the source has more than h={h} tokens.")
-    chosen = _frequent(block, classes) if isinstance(classes, (int, np.integer)) else classes
+    chosen = _frequent(block, int(classes)) if isinstance(classes, (int, np.integer)) else classes
     model: MemoryClassifier = clone(estimator)
     model.fit_stream(np.split(block.tokens, block.starts[1:]), h, classes=chosen, layout=layout)
     labels = None if chosen is None else Vocabulary.of(label_array(chosen))

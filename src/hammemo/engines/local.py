@@ -32,9 +32,7 @@ def run(
         check_can_travel(job.template)
     in_processes = kind == "processes" and workers > 1
     learn: Any = job.learn_packed if in_processes else job.learn
-    pool = Parallel(
-        workers, backend="loky" if in_processes else "threading", return_as="generator", max_nbytes=None
-    )
+    pool = Parallel(workers, backend="loky" if in_processes else "threading", return_as="generator", max_nbytes=None)
     try:
         for state, report in pool(delayed(learn)(group, shards) for group, shards in enumerate(groups)):
             total.merge(unpack(job.template, state) if in_processes else state)

@@ -103,7 +103,8 @@ class _Cluster:
     def learn(self, groups: Sequence[tuple[Shard, ...]], cuts: Sequence[Token] | None, parts: int) -> Iterator[Any]:
         """Yield (group, references to its parts), the first that is learnt first; bounded in number."""
         task = self.task(_learn, returns=1 + parts)
-        todo, under_way = iter(enumerate(groups)), {}
+        todo = iter(enumerate(groups))
+        under_way: dict[Any, tuple[int, list[Any]]] = {}
         while True:
             while len(under_way) < self.most_at_once():
                 group, shards = next(todo, (-1, ()))
