@@ -33,6 +33,8 @@ class GroupReport:
         Bytes of the files that the shards cover.
     seconds, reading_seconds : float
         In all, and for reading and tokenizing only.
+    cpu_seconds : float
+        What the processor spent on it: less than `seconds` where others wanted the core too.
     peak_bytes : int
         The most memory the process ever had, as the operating system counts it; 0 where it does not.
     resumed : bool
@@ -44,6 +46,7 @@ class GroupReport:
     source_bytes: int
     seconds: float
     reading_seconds: float
+    cpu_seconds: float
     peak_bytes: int
     resumed: bool
 
@@ -76,7 +79,7 @@ class Job:
 
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[Memory, GroupReport]:
         """Return a memory that has learnt these shards, or what an earlier run has stored of them."""
-        started = time.perf_counter()
+        started, spent = time.perf_counter(), time.thread_time()
         known = None if self.checkpoint is None else self.checkpoint.read(group)
         reader = _Reader(self)
         if known is not None:
@@ -86,10 +89,15 @@ class Job:
             memory.add_blocks(reader.blocks(shards), self.labels)
             if self.checkpoint is not None:
                 self.checkpoint.write(group, pack(memory))
-        covered = sum(shard.stop - shard.start for shard in shards)
-        seconds = time.perf_counter() - started
         return memory, GroupReport(
-            group, reader.tokens, covered, seconds, reader.seconds, peak_memory(), known is not None
+            group=group,
+            tokens=reader.tokens,
+            source_bytes=sum(shard.stop - shard.start for shard in shards),
+            seconds=time.perf_counter() - started,
+            reading_seconds=reader.seconds,
+            cpu_seconds=time.thread_time() - spent,
+            peak_bytes=peak_memory(),
+            resumed=known is not None,
         )
 
     def learn_packed(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:

@@ -55,6 +55,11 @@ def run(
             return cluster.by_tree(groups)
         except ray.exceptions.RayTaskError as error:
             raise (error.cause if isinstance(error.cause, Exception) else error) from error
+        except ray.exceptions.RayError as error:
+            raise RuntimeError(
+                f"Ray gave up after {RETRIES} attempts ({type(error).__name__}): {error} Take more memory a worker, "
+                "smaller groups, and resume= so that nothing done is repeated."
+            ) from error
 
 
 @contextmanager
@@ -98,7 +103,8 @@ class _Cluster:
 
     def most_at_once(self) -> int:
         """Return how many groups may be under way or waiting: asked again and again, because nodes come and go."""
-        return self.workers or 2 * max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+        cores = max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+        return 2 * cores if self.workers is None or cores <= self.workers else self.workers
 
     def learn(self, groups: Sequence[tuple[Shard, ...]], cuts: Sequence[Token] | None, parts: int) -> Iterator[Any]:
         """Yield (group, references to its parts), the first that is learnt first; bounded in number."""
