@@ -6,9 +6,9 @@
 
 Zipf tokens (33,278 types) in documents of a thousand, in Parquet files of 4 million tokens with row groups of 256
 documents; contexts of 8, the 64 most frequent tokens of the sample as labels; 2048 buckets and 1024 reserved tokens.
-Every contender runs in a process of its own, in turn, so many rounds; "ratio" is that of the medians to the first one's,
-"best" that of the shortest times. Starting Ray and importing Python packages is not part of the time and is printed
-apart. All states are compared to the byte.
+Every contender runs in a process of its own, in turn, so many rounds; "ratio" is that of the medians and "best" that of
+the shortest times, both to the first contender. Starting Ray and importing Python packages is not part of the time and
+is printed apart. All states are compared to the byte.
 
 On a machine with other work on it the ratio says little. "cpu s" does not depend on that: it is what the processor
 spent in the tasks. Where it is the same for one worker and for two, two cores of one's own halve the time of the tasks.

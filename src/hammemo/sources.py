@@ -464,7 +464,7 @@ def _tokenizers() -> Any:
         import tokenizers
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "A tokenizer.json file is read by the package tokenizers: pip install tokenizers", name=error.name
+            "A tokenizer.json file needs the package tokenizers: pip install 'hammemo[text]'", name=error.name
         ) from error
     return tokenizers
 
