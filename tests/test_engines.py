@@ -21,7 +21,7 @@ from hammemo.contexts import Examples  # noqa: E402
 from hammemo.engines import GroupReport, fit  # noqa: E402
 from hammemo.engines import ray as ray_engine  # noqa: E402
 from hammemo.engines.partitions import even_cuts, joined, split  # noqa: E402
-from hammemo.engines.states import pack, unpack  # noqa: E402
+from hammemo.engines.states import filled, pack, unpack  # noqa: E402
 from hammemo.experiments.speed import zipf_stream  # noqa: E402
 from hammemo.sources import Shard, Source, open_source  # noqa: E402
 
@@ -219,7 +219,7 @@ def test_what_ray_runs_is_the_same_without_ray(zipf: Source) -> None:
     learnt_parts = [ray_engine._learn(job, group, (shard,), cuts)[1:] for group, shard in enumerate(shards)]
     totals = [ray_engine._add(job.template, *parts) for parts in zip(*learnt_parts, strict=True)]
     table = joined([unpack(job.template, total).table() for total in totals])
-    assert ray_engine._holding(job.template.empty_like(), table).state_bytes() == state(model)
+    assert filled(job.template.empty_like(), table).state_bytes() == state(model)
     report, whole = ray_engine._learn(job, 0, tuple(shards), None)
     assert unpack(job.template, whole).state_bytes() == state(model)
     assert report.tokens == 60_000

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hammemo.engines.partitions import even_cuts, joined, split
-from hammemo.engines.states import Arrays, check_can_travel, pack, unpack
+from hammemo.engines.states import Arrays, check_can_travel, filled, pack, unpack
 from hammemo.memories import Exact
 
 if TYPE_CHECKING:
@@ -154,8 +154,8 @@ class _Cluster:
         add = self.task(_add_range)
         totals = [add.remote(self.template, held) for held in ranges]  # in a list: fetched there one by one
         tables = [_table(unpack(self.job.template, self.ray.get(total))) for total in totals]
-        memory = self.job.template.empty_like()
-        return _holding(memory, joined(tables))
+        memory: Memory = filled(self.job.template.empty_like(), joined(tables))
+        return memory
 
 
 def _passing(ray: Any) -> list[type[Exception]]:
@@ -168,30 +168,25 @@ def _learn(job: Job, group: int, shards: tuple[Shard, ...], cuts: Sequence[Token
     if cuts is None:
         return [report, pack(memory)]
     parts = split(_table(memory), cuts)
-    return [report, *(pack(_holding(job.template.empty_like(), part)) for part in parts)]
+    return [report, *(pack(filled(job.template.empty_like(), part)) for part in parts)]
 
 
 def _add(template: Memory, *states: Arrays) -> Arrays:
-    total = template.empty_like()
-    for state in states:
-        total.merge(unpack(template, state))
-    return pack(total)
+    return _sum(template, iter(states))
 
 
 def _add_range(template: Memory, states: list[Any]) -> Arrays:
     import ray
 
-    total = template.empty_like()
+    return _sum(template, map(ray.get, states))
+
+
+def _sum(template: Memory, states: Iterator[Arrays]) -> Arrays:
+    total = unpack(template, next(states))  # a copy: arrays from Ray's store are read-only
     for state in states:
-        total.merge(unpack(template, ray.get(state)))
+        total.merge(unpack(template, state))
     return pack(total)
 
 
 def _table(memory: Any) -> CountTable:
     return memory.table()  # type: ignore[no-any-return]
-
-
-def _holding(memory: Any, table: CountTable) -> Memory:
-    """Return an empty exact memory, filled with a table."""
-    memory._change(table, sign=1)
-    return memory  # type: ignore[no-any-return]

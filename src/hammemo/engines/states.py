@@ -66,7 +66,13 @@ def unpack(template: Memory, arrays: Mapping[str, NDArray[Any]]) -> Any:
         for k, table in enumerate(memory._tables):
             table.own, table.shared = arrays[f"own.{k}"].copy(), arrays[f"shared.{k}"].copy()
     elif isinstance(memory, Exact):
-        memory._change(_count_table(memory, counts, arrays), sign=1)
+        return filled(memory, _count_table(memory, counts, arrays))
+    return memory
+
+
+def filled(memory: Any, table: CountTable) -> Any:
+    """Return an empty exact memory with a table put into it."""
+    memory._added, memory._label_counts = [table], table.label_counts
     return memory
 
 
