@@ -44,7 +44,7 @@ def run(kills: int, seed: int, folder: Path) -> dict[str, int]:
         time.sleep(rng.uniform(0.0, 0.1))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        state = load(path).memory_.state_bytes()  # type: ignore[union-attr]
+        state = load(path).memory_.state_bytes()
         result["kills"] += 1
         result["damaged" if state not in states else ("first", "second")[states.index(state)]] += 1
         for left in set(folder.iterdir()) - {path}:

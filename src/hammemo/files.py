@@ -131,9 +131,7 @@ def save(model: MemoryClassifier | Predictor, path: str | os.PathLike[str]) -> N
     _write(os.path.realpath(path), _sealed(tensors, text))
 
 
-def load(
-    path: str | os.PathLike[str], *, key: bytes | None = None, verify: bool = True
-) -> MemoryClassifier | Predictor:
+def load(path: str | os.PathLike[str], *, key: bytes | None = None, verify: bool = True) -> Any:
     """Return the model in a file that `save` wrote. A classifier goes on learning; the file is never changed by that.
 
     Parameters

@@ -1,0 +1,204 @@
+r"""Engines: learn a source on many threads, processes or machines, with the same bytes as a result.
+
+The model is a sum over the documents, :math:`\sum_{\text{groups}} \sum_{\text{shards}} \sum_{\text{documents}}`, and a
+sum of whole numbers has no order. What must be settled before the first term is the layout: it comes from a sample of
+the source that depends on the files alone (:meth:`hammemo.sources.Source.sample`). Then every engine, number of
+workers, size of shards or groups, and every repetition of a lost task gives the same state, to the byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+from sklearn.base import clone
+
+from hammemo.engines import local
+from hammemo.engines.checkpoints import open_checkpoint
+from hammemo.engines.jobs import GroupReport, Job
+from hammemo.labels import label_array
+from hammemo.memories import Hashed
+from hammemo.sources import Source, open_source
+from hammemo.tokens import Vocabulary, factorize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from hammemo.classifiers import MemoryClassifier
+    from hammemo.memories import Memory
+    from hammemo.sources import Shard
+    from hammemo.streams import Block
+
+__all__ = ["ENGINES", "GroupReport", "fit"]
+
+ENGINES: Final = ("local", "threads", "processes", "ray")
+_MOST_GROUPS: Final = 4096
+
+
+def fit(
+    estimator: MemoryClassifier,
+    source: Any,
+    h: int,
+    *,
+    classes: ArrayLike | int | None = None,
+    short: Literal["drop", "pad"] = "drop",
+    pad: Any = None,
+    layout: MemoryClassifier | None = None,
+    engine: str = "local",
+    workers: int | None = None,
+    address: str | None = None,
+    resume: str | None = None,
+    shard_bytes: int | None = None,
+    group_size: int | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    on_report: Callable[[GroupReport], None] | None = None,
+) -> MemoryClassifier:
+    r"""Return a copy of the estimator that has learnt to predict every token of a source from the h tokens before it.
+
+    Parameters
+    ----------
+    estimator : MemoryClassifier
+        Its parameters are used; what it may have learnt is not.
+    source : Source, or what `open_source` takes
+        The documents.
+    h : int
+        Tokens per context.
+    classes : array-like or int, optional
+        Learn only the windows whose next token is one of these, or one of the so many most frequent ones of the sample.
+    short, pad
+        As in `windows`.
+    layout : MemoryClassifier, optional
+        A fitted model whose layout to use, so that the two can be merged.
+    engine : {"local", "threads", "processes", "ray"}
+        "local" takes threads where the compiled loops do the work, and processes otherwise.
+    workers : int, optional
+        How many; by default as many as there are cores, here or in the cluster.
+    address : str, optional
+        With Ray: the cluster. Without it, Ray is started on this machine and stopped afterwards.
+    resume : str, optional
+        A folder or an address on object storage that remembers what is done: the same call made again repeats none of
+        it. A cluster's workers must reach it too.
+    shard_bytes, group_size : int, optional
+        Bytes of files a shard, and shards a task. The result does not depend on them.
+    on_progress : callable, optional
+        Is told (groups done, groups).
+    on_report : callable, optional
+        Is given the `GroupReport` of each group.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.engines import fit
+    >>> from hammemo.sources import open_source
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.txt").write_text("the cat sat on the mat and the cat ate the rat\n")
+    ...     _ = Path(folder, "b.txt").write_text("and the dog\n")
+    ...     model = fit(MemoryClassifier(), open_source(folder, tokens="words"), h=2)
+    >>> model.predict([["on", "the"]]).tolist()
+    ['mat']
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"engine={engine!r} is not known: use {', '.join(ENGINES)}.")
+    for name, number in (("workers", workers), ("shard_bytes", shard_bytes), ("group_size", group_size)):
+        if number is not None and number < 1:
+            raise ValueError(f"{name}={number!r} is a whole number of at least 1.")
+    source = source if isinstance(source, Source) else open_source(source)
+    block = source.sample(h, short, pad)
+    if block is None or not len(block.targets()):
+        raise ValueError(f"There is nothing to learn: no document of the source has more than h={h} tokens.")
+    chosen = _frequent(block, int(classes)) if isinstance(classes, (int, np.integer)) else classes
+    model: MemoryClassifier = clone(estimator)
+    model.fit_stream(np.split(block.tokens, block.starts[1:]), h, classes=chosen, layout=layout)
+    labels = None if chosen is None else Vocabulary.of(label_array(chosen))
+    template = model.memory_.empty_like()
+    groups = _grouped(source.shards(shard_bytes), group_size)
+    checkpoint = None
+    if resume is not None:
+        checkpoint = open_checkpoint(str(resume), _manifest(source, template, h, short, pad, labels, groups))
+    job = Job(template, replace(source, files=()), h, short, pad, labels, checkpoint)
+    tell = _teller(len(groups), on_progress, on_report)
+    if engine == "ray":
+        from hammemo.engines import ray
+
+        memory = ray.run(job, groups, model.memory_, workers, address, tell)
+    else:
+        kind = _local_kind(template, source, block) if engine == "local" else engine
+        memory = local.run(job, groups, kind, workers, tell)
+    if labels is not None:
+        memory.declare(labels)
+    model.memory_ = memory
+    return model
+
+
+def _frequent(block: Block, number: int) -> NDArray[Any]:
+    """Return the most frequent targets of a block; among equals those that come first in canonical order."""
+    if number < 1:
+        raise ValueError(f"classes={number!r}: ask for at least one label.")
+    vocabulary, ranks = factorize(block.tokens[block.targets()])
+    counts = np.bincount(ranks, minlength=len(vocabulary))
+    best = np.sort(np.argsort(-counts, kind="stable")[:number])
+    tokens = vocabulary.tolist()
+    return np.array([tokens[rank] for rank in best.tolist()], None if block.tokens.dtype.kind in "iub" else object)
+
+
+def _grouped(shards: list[Shard], size: int | None) -> list[tuple[Shard, ...]]:
+    """Return consecutive shards in groups, one task each; by default of one shard, unless there are thousands."""
+    step = size or -(-len(shards) // _MOST_GROUPS)
+    return [tuple(shards[first : first + step]) for first in range(0, len(shards), step)]
+
+
+def _local_kind(template: Memory, source: Source, block: Block) -> str:
+    compiled = isinstance(template, Hashed) and template._rows is not None and template._rows.compiled is not None
+    numbers = source.format == "parquet" and block.tokens.dtype.kind in "iub"
+    return "threads" if compiled and numbers else "processes"
+
+
+def _manifest(
+    source: Source,
+    template: Memory,
+    h: int,
+    short: str,
+    pad: Any,
+    labels: Vocabulary | None,
+    groups: list[tuple[Shard, ...]],
+) -> dict[str, Any]:
+    """Return what must be the same for a group's state to be used again."""
+    return {
+        "format": 1,
+        "files": len(source.files),
+        "bytes": source.nbytes,
+        "tokens": source.tokens,
+        "column": source.column,
+        "source": source.fingerprint(),
+        "h": int(h),
+        "short": short,
+        "pad": pad,
+        "classes": None if labels is None else labels.tolist(),
+        "memory": type(template).__name__,
+        "layout": template.fingerprint(),
+        "groups": len(groups),
+        "first_group": [[shard.file.path, shard.start, shard.stop] for shard in groups[0]],
+    }
+
+
+def _teller(
+    total: int, on_progress: Callable[[int, int], None] | None, on_report: Callable[[GroupReport], None] | None
+) -> Callable[[GroupReport], None]:
+    done = 0
+
+    def tell(report: GroupReport) -> None:
+        nonlocal done
+        done += 1
+        if on_report is not None:
+            on_report(report)
+        if on_progress is not None:
+            on_progress(done, total)
+
+    if on_progress is not None:
+        on_progress(0, total)
+    return tell

@@ -1,0 +1,137 @@
+"""What every engine does: learn one group of shards. A task is a pure function of the job and the group."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hammemo.engines.states import Arrays, pack, unpack
+from hammemo.streams import stream_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hammemo.engines.checkpoints import Checkpoint
+    from hammemo.memories import Memory
+    from hammemo.sources import Shard, Source
+    from hammemo.streams import Block
+    from hammemo.tokens import Vocabulary
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """What learning one group took.
+
+    Parameters
+    ----------
+    group : int
+    tokens : int
+        Tokens read; 0 where the state was found in the folder of an earlier run.
+    source_bytes : int
+        Bytes of the files that the shards cover.
+    seconds, reading_seconds : float
+        In all, and for reading and tokenizing only.
+    cpu_seconds : float
+        What the processor spent on it: less than `seconds` where others wanted the core too.
+    peak_bytes : int
+        The most memory the process ever had, as the operating system counts it; 0 where it does not.
+    resumed : bool
+        Whether the state was found in the folder of an earlier run.
+    """
+
+    group: int
+    tokens: int
+    source_bytes: int
+    seconds: float
+    reading_seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    resumed: bool
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a task must know except which shards are its own.
+
+    Parameters
+    ----------
+    template : Memory
+        Empty, its layout settled.
+    source : Source
+        How shards are read; it need not list the files.
+    h, short, pad
+        As in `MemoryClassifier.fit_stream`.
+    labels : Vocabulary, optional
+        Learn only windows with these targets.
+    checkpoint : Checkpoint, optional
+        Where states are kept.
+    """
+
+    template: Memory
+    source: Source
+    h: int
+    short: str
+    pad: Any
+    labels: Vocabulary | None
+    checkpoint: Checkpoint | None = None
+
+    def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[Memory, GroupReport]:
+        """Return a memory that has learnt these shards, or what an earlier run has stored of them."""
+        started, spent = time.perf_counter(), time.thread_time()
+        known = None if self.checkpoint is None else self.checkpoint.read(group)
+        reader = _Reader(self)
+        if known is not None:
+            memory: Memory = unpack(self.template, known)
+        else:
+            memory = self.template.empty_like()
+            memory.add_blocks(reader.blocks(shards), self.labels)
+            if self.checkpoint is not None:
+                self.checkpoint.write(group, pack(memory))
+        return memory, GroupReport(
+            group=group,
+            tokens=reader.tokens,
+            source_bytes=sum(shard.stop - shard.start for shard in shards),
+            seconds=time.perf_counter() - started,
+            reading_seconds=reader.seconds,
+            cpu_seconds=time.thread_time() - spent,
+            peak_bytes=peak_memory(),
+            resumed=known is not None,
+        )
+
+    def learn_packed(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:
+        """Return the same as arrays, for other processes."""
+        memory, report = self.learn(group, shards)
+        return pack(memory), report
+
+
+class _Reader:
+    """The blocks of some shards, and how many tokens they had and how long reading them took."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.tokens = 0
+        self.seconds = 0.0
+
+    def blocks(self, shards: tuple[Shard, ...]) -> Iterator[Block]:
+        job = self.job
+        for shard in shards:
+            pieces = job.source.pieces(shard)
+            while True:
+                started = time.perf_counter()
+                piece = next(pieces, None)
+                self.seconds += time.perf_counter() - started
+                if piece is None:
+                    break
+                self.tokens += piece.n_tokens
+                yield from stream_blocks(piece.tokens, job.h, piece.starts, job.short, job.pad)
+
+
+def peak_memory() -> int:
+    """Return the most bytes this process has had in memory so far, 0 where that is not known."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # not on Windows
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

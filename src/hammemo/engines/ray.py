@@ -1,0 +1,191 @@
+r"""Learn on a cluster with Ray.
+
+Each group of shards is one task, and a task is a pure function: it may run twice, anywhere, and returns the same. So a
+worker or a node that dies costs what it was doing and nothing else; Ray runs the lost tasks again. Input and output
+errors are tried again as well.
+
+How states are added depends on what grows. The tables of a hashed memory have one size whatever they have learnt: they
+are added in a tree, four at a time, each addition a task; with G groups of s bytes a node sends s and receives 4 s, and
+:math:`\log_4 G` additions follow one another. Exact counts grow: there each group's table is cut by ranges of keys
+(:mod:`hammemo.engines.partitions`), one task adds up all that belongs to a range, holding two tables at a time, and the
+ranges are put side by side.
+
+Ray does not cover the death of the driver: that is what ``resume=`` is for.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hammemo.engines.partitions import even_cuts, joined, split
+from hammemo.engines.states import Arrays, filled, pack, unpack
+from hammemo.memories import Exact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from hammemo.engines.jobs import GroupReport, Job
+    from hammemo.memories import Memory
+    from hammemo.memories.counts import CountTable
+    from hammemo.sources import Shard
+    from hammemo.tokens import Token
+
+FAN_IN = 4
+RETRIES = 8
+_MOST_PARTS = 32
+
+
+def run(
+    job: Job,
+    groups: Sequence[tuple[Shard, ...]],
+    sample: Memory,
+    workers: int | None,
+    address: str | None,
+    on_report: Callable[[GroupReport], None],
+) -> Memory:
+    """Return the sum of what all groups teach. `sample` is a memory that has learnt a sample of the source."""
+    with _session(address, workers) as ray:
+        try:
+            cluster = _Cluster(ray, job, workers, on_report)
+            if isinstance(sample, Exact):
+                return cluster.by_ranges(groups, sample)
+            return cluster.by_tree(groups)
+        except ray.exceptions.RayTaskError as error:
+            raise (error.cause if isinstance(error.cause, Exception) else error) from error
+        except ray.exceptions.RayError as error:
+            raise RuntimeError(
+                f"Ray gave up after {RETRIES} attempts ({type(error).__name__}): {error} Take more memory a worker, "
+                "smaller groups, and resume= so that nothing done is repeated."
+            ) from error
+
+
+@contextmanager
+def _session(address: str | None, workers: int | None) -> Iterator[Any]:
+    """Yield Ray, connected: to where the caller is connected already, to an address, or started here and stopped."""
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "engine='ray' needs Ray, which is not installed: pip install 'hammemo[ray]'", name=error.name
+        ) from error
+    if ray.is_initialized():
+        yield ray
+        return
+    where = address or os.environ.get("RAY_ADDRESS") or "local"
+    size = {"num_cpus": workers, "include_dashboard": False} if where == "local" else {}
+    ray.init(where, log_to_driver=False, logging_level="warning", **size)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+class _Cluster:
+    """One job on a cluster: hands out tasks, few at a time, and collects what they return."""
+
+    def __init__(self, ray: Any, job: Job, workers: int | None, on_report: Callable[[GroupReport], None]) -> None:
+        self.ray = ray
+        self.job = job
+        self.workers = workers
+        self.on_report = on_report
+        self.shared_job = ray.put(job)
+        self.template = ray.put(job.template)
+
+    def task(self, function: Callable[..., Any], returns: int = 1) -> Any:
+        """Return a function as a task that is tried again where a worker dies or a file cannot be read."""
+        remote = self.ray.remote(
+            num_cpus=1, num_returns=returns, max_retries=RETRIES, retry_exceptions=[OSError, *_passing(self.ray)]
+        )
+        return remote(function)
+
+    def most_at_once(self) -> int:
+        """Return how many groups may be under way or waiting: asked again and again, because nodes come and go."""
+        cores = max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+        return 2 * cores if self.workers is None or cores <= self.workers else self.workers
+
+    def learn(self, groups: Sequence[tuple[Shard, ...]], cuts: Sequence[Token] | None, parts: int) -> Iterator[Any]:
+        """Yield (group, references to its parts), the first that is learnt first; bounded in number."""
+        task = self.task(_learn, returns=1 + parts)
+        todo = iter(enumerate(groups))
+        under_way: dict[Any, tuple[int, list[Any]]] = {}
+        while True:
+            while len(under_way) < self.most_at_once():
+                group, shards = next(todo, (-1, ()))
+                if group < 0:
+                    break
+                report, *held = task.remote(self.shared_job, group, shards, cuts)
+                under_way[report] = (group, held)
+            if not under_way:
+                return
+            ready, _ = self.ray.wait(list(under_way), timeout=1.0)  # not for ever: new nodes take more groups
+            for report in ready:
+                self.on_report(self.ray.get(report))
+                yield under_way.pop(report)
+
+    def by_tree(self, groups: Sequence[tuple[Shard, ...]]) -> Memory:
+        """Add the states four at a time, each as soon as its four are there, always the same four."""
+        add = self.task(_add)
+        levels: list[dict[int, Any]] = [{}]
+        widths = [len(groups)]
+        while widths[-1] > 1:
+            widths.append(-(-widths[-1] // FAN_IN))
+            levels.append({})
+        for group, (state,) in self.learn(groups, None, 1):
+            place, levels[0][group] = group, state
+            for level, (held, width) in enumerate(zip(levels[:-1], widths[:-1], strict=True)):
+                place //= FAN_IN
+                four = range(FAN_IN * place, min(FAN_IN * (place + 1), width))
+                if not all(child in held for child in four):
+                    break
+                levels[level + 1][place] = add.remote(self.template, *(held.pop(child) for child in four))
+        memory: Memory = unpack(self.job.template, self.ray.get(levels[-1][0]))
+        return memory
+
+    def by_ranges(self, groups: Sequence[tuple[Shard, ...]], sample: Exact) -> Memory:
+        """Cut each group's table by key, add up each range in one task, and put the ranges side by side."""
+        cuts = even_cuts(sample.table(), min(_MOST_PARTS, max(2, self.most_at_once())))
+        ranges: list[list[Any]] = [[] for _ in range(len(cuts) + 1)]
+        for _, parts in self.learn(groups, cuts, len(ranges)):
+            for held, part in zip(ranges, parts, strict=True):
+                held.append(part)
+        add = self.task(_add_range)
+        totals = [add.remote(self.template, held) for held in ranges]  # in a list: fetched there one by one
+        tables = [_table(unpack(self.job.template, self.ray.get(total))) for total in totals]
+        memory: Memory = filled(self.job.template.empty_like(), joined(tables))
+        return memory
+
+
+def _passing(ray: Any) -> list[type[Exception]]:
+    """Return the errors that another attempt may not meet."""
+    return [ray.exceptions.ObjectLostError]
+
+
+def _learn(job: Job, group: int, shards: tuple[Shard, ...], cuts: Sequence[Token] | None) -> list[Any]:
+    memory, report = job.learn(group, shards)
+    if cuts is None:
+        return [report, pack(memory)]
+    parts = split(_table(memory), cuts)
+    return [report, *(pack(filled(job.template.empty_like(), part)) for part in parts)]
+
+
+def _add(template: Memory, *states: Arrays) -> Arrays:
+    return _sum(template, iter(states))
+
+
+def _add_range(template: Memory, states: list[Any]) -> Arrays:
+    import ray
+
+    return _sum(template, map(ray.get, states))
+
+
+def _sum(template: Memory, states: Iterator[Arrays]) -> Arrays:
+    total = unpack(template, next(states))  # a copy: arrays from Ray's store are read-only
+    for state in states:
+        total.merge(unpack(template, state))
+    return pack(total)
+
+
+def _table(memory: Any) -> CountTable:
+    return memory.table()  # type: ignore[no-any-return]

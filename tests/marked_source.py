@@ -1,0 +1,82 @@
+"""A source that leaves a mark when a shard is begun and one when it is read, and can be slow or fail: for fault tests.
+
+As a program it is a driver that can be killed: ``python marked_source.py ADDRESS SOURCE MARKS STATES``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hammemo import Exact, Hashed, MemoryClassifier
+from hammemo.sources import Shard, Source, open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hammemo.sources import Pieces
+
+H = 3
+SHARD_BYTES = 6000
+MEMORIES = {"Hashed": Hashed(buckets=64, reserved=16), "Exact": Exact()}
+
+
+@dataclass(frozen=True)
+class Marked(Source):
+    """Marks are files ``begun-SHARD-PID-NODE-RANDOM`` and ``read-…``; the sample leaves none."""
+
+    marks: str = ""
+    seconds: float = 0.0
+    failures: int = 0
+    """How many attempts at each shard end in an input error."""
+
+    def pieces(self, shard: Shard) -> Iterator[Pieces]:
+        """Yield the documents of a shard, some at a time."""
+        if not self.files:  # in a task; the driver's source lists its files
+            import ray
+
+            node = ray.get_runtime_context().get_node_id()
+            name = f"{Path(shard.file.path).stem}:{shard.start}-{os.getpid()}-{node}-{uuid.uuid4().hex}"
+            Path(self.marks, f"begun-{name}").touch()
+            earlier = len(list(Path(self.marks).glob(f"begun-{Path(shard.file.path).stem}:{shard.start}-*")))
+            if earlier <= self.failures:
+                raise OSError("injected")
+            time.sleep(self.seconds)
+            yield from super().pieces(shard)
+            Path(self.marks, f"read-{name}").touch()
+        else:
+            yield from super().pieces(shard)
+
+    def under_way(self) -> dict[int, str]:
+        """Return the process of each shard that is begun and not read, of the last attempt."""
+        names = {path.name for path in Path(self.marks).iterdir()}
+        begun = [name.split("-", 1)[1] for name in names if name.startswith("begun-")]
+        return {int(name.split("-")[1]): name for name in begun if f"read-{name}" not in names}
+
+    def count(self, kind: str) -> int:
+        """Return how many marks there are of a kind."""
+        return len(list(Path(self.marks).glob(f"{kind}-*")))
+
+
+def marked(where: Any, marks: Any, seconds: float = 0.0, failures: int = 0) -> Marked:
+    """Return a source with marks."""
+    return Marked(**{**vars(open_source(where)), "marks": str(marks), "seconds": seconds, "failures": failures})
+
+
+def learn(source: Source, memory: str, **options: Any) -> str:
+    """Return a digest of the state that a source teaches."""
+    from hammemo.engines import fit
+
+    model = fit(MemoryClassifier(memory=MEMORIES[memory]), source, H, classes=20, shard_bytes=SHARD_BYTES, **options)
+    return hashlib.sha256(model.memory_.state_bytes()).hexdigest()
+
+
+if __name__ == "__main__":
+    address, where, marks, states, memory = sys.argv[1:]
+    print(learn(marked(where, marks, seconds=0.5), memory, engine="ray", address=address, resume=states))
