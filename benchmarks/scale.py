@@ -33,7 +33,7 @@ import numpy as np
 
 from hammemo import Exact, Hashed, MemoryClassifier
 from hammemo.engines import GroupReport, fit
-from hammemo.engines.jobs import peak_memory
+from hammemo.engines.jobs import Job, peak_memory
 from hammemo.engines.states import pack, unpack
 from hammemo.experiments.speed import zipf_stream
 from hammemo.sources import open_source
@@ -96,7 +96,7 @@ def run_one(folder: str, contender: str, memory: str) -> dict[str, Any]:
         "peak_bytes": max(report.peak_bytes for report in reports),
         "driver_peak_bytes": peak_memory(),
         "digest": hashlib.sha256(model.memory_.state_bytes()).hexdigest(),
-        **(_merging(model) if contender == "one process" else {}),
+        **({**_merging(model), **_task_costs(model, folder, memory)} if contender == "one process" else {}),
     }
 
 
@@ -151,6 +151,24 @@ def _merging(model: MemoryClassifier) -> dict[str, float]:
         "state_bytes": sum(array.nbytes for array in arrays.values()),
         **{f"{name}_seconds": median(values) for name, values in times.items()},
     }
+
+
+def _task_costs(model: MemoryClassifier, folder: str, memory: str) -> dict[str, float]:
+    """Return what a task costs before its first token, and tokens a second beyond, in processor time of one core."""
+    source = open_source(folder)
+    job = Job(model.memory_.empty_like(), source, H, "drop", None, model.memory_.labels)
+    tokens, spent = [], []
+    for number in (1, 4) if memory == "exact" else (4, 16):  # shards of one row group or two
+        tries = []
+        for _ in range(3):
+            started = time.thread_time()
+            learnt, report = job.learn(0, tuple(source.shards(2**20)[:number]))
+            pack(learnt)
+            tries.append(time.thread_time() - started)
+        tokens.append(report.tokens)
+        spent.append(min(tries))
+    rate = (tokens[1] - tokens[0]) / (spent[1] - spent[0])
+    return {"task_tokens_a_second": rate, "task_fixed_seconds": spent[0] - tokens[0] / rate}
 
 
 def race(folder: str, memory: str, rounds: int, names: list[str]) -> list[dict[str, Any]]:
@@ -216,7 +234,9 @@ def main() -> None:
     if "add_seconds" in one:
         print(
             f"A state: {one['state_bytes'] / 2**20:.2f} MiB; pack {1e3 * one['pack_seconds']:.1f} ms, unpack "
-            f"{1e3 * one['unpack_seconds']:.1f} ms, add {1e3 * one['add_seconds']:.1f} ms. All states are equal."
+            f"{1e3 * one['unpack_seconds']:.1f} ms, add {1e3 * one['add_seconds']:.1f} ms. All states are equal.\n"
+            f"A task, in processor time: {one['task_fixed_seconds']:.3f} s before its first token, then "
+            f"{one['task_tokens_a_second'] / 1e6:.1f} million tokens a second."
         )
 
 
