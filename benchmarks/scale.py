@@ -11,7 +11,8 @@ the shortest times, both to the first contender. Starting Ray and importing Pyth
 is printed apart. All states are compared to the byte.
 
 On a machine with other work on it the ratio says little. "cpu s" does not depend on that: it is what the processor
-spent in the tasks. Where it is the same for one worker and for two, two cores of one's own halve the time of the tasks.
+spent in the tasks, and "all" what it spent on all processes of the run. Two cores of one's own could do no better than
+twice the first contender's "all" divided by this one's.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import numpy as np
 
 from hammemo import Exact, Hashed, MemoryClassifier
 from hammemo.engines import GroupReport, fit
-from hammemo.engines.jobs import peak_memory
+from hammemo.engines.jobs import Job, peak_memory
 from hammemo.engines.states import pack, unpack
 from hammemo.experiments.speed import zipf_stream
 from hammemo.sources import open_source
@@ -71,10 +72,10 @@ def run_one(folder: str, contender: str, memory: str) -> dict[str, Any]:
     idle = _start_ray(workers) if engine == "ray" else peak_memory()
     start_seconds = time.perf_counter() - started
     reports: list[GroupReport] = []
-    load, started = os.getloadavg()[0], time.perf_counter()
+    load, spent, started = os.getloadavg()[0], _processor_seconds(), time.perf_counter()
     clf = MemoryClassifier(memory=MEMORIES[memory])
     model = fit(clf, open_source(folder), H, classes=N_LABELS, engine=engine, workers=workers, on_report=reports.append)
-    seconds = time.perf_counter() - started
+    seconds, spent = time.perf_counter() - started, _processor_seconds() - spent
     tokens = sum(report.tokens for report in reports)
     reading = sum(report.reading_seconds for report in reports)
     learning = sum(report.seconds for report in reports) - reading
@@ -89,13 +90,26 @@ def run_one(folder: str, contender: str, memory: str) -> dict[str, Any]:
         "learn_tokens_a_second": tokens / learning,
         "task_seconds": reading + learning,
         "cpu_seconds": sum(report.cpu_seconds for report in reports),
+        "all_cpu_seconds": spent,
         "load": load,
         "idle_bytes": idle,
         "peak_bytes": max(report.peak_bytes for report in reports),
         "driver_peak_bytes": peak_memory(),
         "digest": hashlib.sha256(model.memory_.state_bytes()).hexdigest(),
-        **(_merging(model) if contender == "one process" else {}),
+        **({**_merging(model), **_task_costs(model, folder, memory)} if contender == "one process" else {}),
     }
+
+
+def _processor_seconds() -> float:
+    """Return what the processor has spent on all processes that share this one's home: the driver, Ray, the workers."""
+    ticks = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"HOME={os.environ['HOME']}\0".encode() in (process / "environ").read_bytes():
+                ticks += sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:13]))
+        except OSError:
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _start_ray(workers: int) -> int:
@@ -137,6 +151,24 @@ def _merging(model: MemoryClassifier) -> dict[str, float]:
         "state_bytes": sum(array.nbytes for array in arrays.values()),
         **{f"{name}_seconds": median(values) for name, values in times.items()},
     }
+
+
+def _task_costs(model: MemoryClassifier, folder: str, memory: str) -> dict[str, float]:
+    """Return what a task costs before its first token, and tokens a second beyond, in processor time of one core."""
+    source = open_source(folder)
+    job = Job(model.memory_.empty_like(), source, H, "drop", None, model.memory_.labels)
+    tokens, spent = [], []
+    for number in (1, 4) if memory == "exact" else (4, 16):  # shards of one row group or two
+        tries = []
+        for _ in range(3):
+            started = time.thread_time()
+            learnt, report = job.learn(0, tuple(source.shards(2**20)[:number]))
+            pack(learnt)
+            tries.append(time.thread_time() - started)
+        tokens.append(report.tokens)
+        spent.append(min(tries))
+    rate = (tokens[1] - tokens[0]) / (spent[1] - spent[0])
+    return {"task_tokens_a_second": rate, "task_fixed_seconds": spent[0] - tokens[0] / rate}
 
 
 def race(folder: str, memory: str, rounds: int, names: list[str]) -> list[dict[str, Any]]:
@@ -190,19 +222,21 @@ def main() -> None:
     one = rows[0]
     print(f"{one['tokens']:,} tokens, {one['tasks']} tasks, {one['source_bytes_a_task'] / 2**20:.1f} MiB of files each")
     head = f"{'':20}{'seconds':>9}{'ratio':>8}{'best':>6}{'Mtok/s':>9}{'read':>8}{'learn':>8}"
-    print(head + f"{'cpu s':>8}{'load':>6}{'peak MiB':>10}{'idle':>7}{'start s':>9}")
+    print(head + f"{'cpu s':>8}{'all':>7}{'load':>6}{'peak MiB':>10}{'idle':>7}{'start s':>9}")
     for row in rows:
         rates = [row["tokens"] / row["seconds"], row["read_tokens_a_second"], row["learn_tokens_a_second"]]
         print(
             f"{row['contender']:20}{row['seconds']:9.2f}{row['ratio']:8.2f}{row['best_ratio']:6.2f}"
             + f"{rates[0] / 1e6:9.2f}{rates[1] / 1e6:8.1f}{rates[2] / 1e6:8.2f}"
-            + f"{row['cpu_seconds']:8.2f}{row['load']:6.1f}"
+            + f"{row['cpu_seconds']:8.2f}{row['all_cpu_seconds']:7.2f}{row['load']:6.1f}"
             + f"{row['peak_bytes'] / 2**20:10.0f}{row['idle_bytes'] / 2**20:7.0f}{row['start_seconds']:9.1f}"
         )
     if "add_seconds" in one:
         print(
             f"A state: {one['state_bytes'] / 2**20:.2f} MiB; pack {1e3 * one['pack_seconds']:.1f} ms, unpack "
-            f"{1e3 * one['unpack_seconds']:.1f} ms, add {1e3 * one['add_seconds']:.1f} ms. All states are equal."
+            f"{1e3 * one['unpack_seconds']:.1f} ms, add {1e3 * one['add_seconds']:.1f} ms. All states are equal.\n"
+            f"A task, in processor time: {one['task_fixed_seconds']:.3f} s before its first token, then "
+            f"{one['task_tokens_a_second'] / 1e6:.1f} million tokens a second."
         )
 
 

@@ -73,6 +73,7 @@ def learn(source: Source, memory: str, **options: Any) -> str:
     """Return a digest of the state that a source teaches."""
     from hammemo.engines import fit
 
+    options = {"group_size": 1, **options}
     model = fit(MemoryClassifier(memory=MEMORIES[memory]), source, H, classes=20, shard_bytes=SHARD_BYTES, **options)
     return hashlib.sha256(model.memory_.state_bytes()).hexdigest()
 

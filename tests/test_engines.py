@@ -117,6 +117,22 @@ def test_files_given_in_any_order_are_one_source(zipf: Source) -> None:
     assert state(turned) == state(fit(MemoryClassifier(), zipf, 3, classes=10))
 
 
+def test_small_files_are_taken_together_and_large_ones_cut() -> None:
+    from hammemo.engines import _grouped
+    from hammemo.sources import File
+
+    def sizes(files: list[int], shard_bytes: int, task_bytes: int) -> list[int]:
+        shards = Source(tuple(File("", str(i), size) for i, size in enumerate(files)), "text").shards(shard_bytes)
+        groups = _grouped(shards, None, task_bytes)
+        assert [shard for group in groups for shard in group] == shards
+        return [sum(shard.stop - shard.start for shard in group) for group in groups]
+
+    assert sizes([10] * 7, 100, 40) == [30, 30, 10]
+    assert sizes([100], 40, 40) == [34, 33, 33]
+    assert sizes([100], 40, 60) == [67, 33]
+    assert sizes([0], 40, 40) == [0]
+
+
 @pytest.mark.parametrize("memory", [Gaussian(16, exact=True), Tiered(Hashed(16, 4)), Ledgered(Hashed(16, 4))])
 def test_every_memory_with_an_exact_state_travels(memory: Any, words: Source, tmp_path: Path) -> None:
     clf = MemoryClassifier(memory=memory)
@@ -137,7 +153,7 @@ def test_progress_and_reports_are_told(zipf: Source) -> None:
     told: list[tuple[int, int]] = []
     reports: list[GroupReport] = []
     fit(
-        MemoryClassifier(), zipf, 3, classes=5, shard_bytes=10**6,
+        MemoryClassifier(), zipf, 3, classes=5, group_size=1,
         on_progress=lambda *numbers: told.append(numbers), on_report=reports.append,
     )  # fmt: skip
     assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
@@ -249,7 +265,7 @@ def failing(source: Source, broken: str) -> Failing:
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_job_that_failed_is_resumed_and_repeats_nothing(memory: Any, zipf: Source, tmp_path: Path) -> None:
     folder, clf = str(tmp_path / "states"), MemoryClassifier(memory=memory)
-    options: Any = {"classes": 10, "shard_bytes": 10_000, "engine": "threads", "workers": 1}
+    options: Any = {"classes": 10, "shard_bytes": 10_000, "group_size": 1, "engine": "threads", "workers": 1}
     expected = fit(clf, zipf, 3, **options)
     with pytest.raises(OSError, match="disk is gone"):
         fit(clf, failing(zipf, "2.parquet"), 3, resume=folder, **options)
@@ -273,7 +289,7 @@ def test_a_worker_that_dies_is_named_and_the_job_resumed(zipf: Source, tmp_path:
 
 
 def test_a_damaged_state_counts_as_not_there(zipf: Source, tmp_path: Path) -> None:
-    options: Any = {"classes": 10, "resume": str(tmp_path)}
+    options: Any = {"classes": 10, "group_size": 1, "resume": str(tmp_path)}
     expected = fit(MemoryClassifier(), zipf, 3, **options)
     damaged = tmp_path / "group-000001"
     data = bytearray(damaged.read_bytes())
@@ -298,7 +314,13 @@ def test_a_damaged_state_counts_as_not_there(zipf: Source, tmp_path: Path) -> No
 )
 def test_the_folder_of_another_job_is_refused_by_name(changed: Any, field: str, zipf: Source, tmp_path: Path) -> None:
     def run(memory: Any = None, h: int = 3, **options: Any) -> None:
-        fit(MemoryClassifier(memory=memory), zipf, h, resume=str(tmp_path), **{"classes": 10, **options})
+        fit(
+            MemoryClassifier(memory=memory),
+            zipf,
+            h,
+            resume=str(tmp_path),
+            **{"classes": 10, "group_size": 1, **options},
+        )
 
     run()
     assert json.loads((tmp_path / "manifest.json").read_text())["files"] == 3

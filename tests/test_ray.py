@@ -164,7 +164,7 @@ def test_other_errors_are_not_and_come_as_they_are(cluster: Any, source: Any, tm
 
 @pytest.mark.parametrize("memory", list(marked_source.MEMORIES))
 def test_a_worker_killed_in_mid_task_costs_its_shard(memory: str, cluster: Any, source: Any, expected: Any) -> None:
-    where = source(seconds=0.4)
+    where = source(seconds=0.8)
     killed: list[str] = []
 
     def kill() -> None:
@@ -180,12 +180,12 @@ def test_a_worker_killed_in_mid_task_costs_its_shard(memory: str, cluster: Any, 
 
 @pytest.mark.parametrize("memory", list(marked_source.MEMORIES))
 def test_a_node_killed_in_mid_job_is_survived(memory: str, cluster: Any, source: Any, expected: Any) -> None:
-    where = source(seconds=0.4)
+    where = source(seconds=0.8)
     victim = list(cluster.worker_nodes)[-1]
     result = disturbed(
         where,
         memory,
-        lambda: where.count("read") >= 5 and len(where.under_way()) >= 3,
+        lambda: where.count("read") >= 3 and any(victim.node_id in name for name in where.under_way().values()),
         lambda: cluster.remove_node(victim, allow_graceful=False),
     )
     assert result == expected[memory]
@@ -222,8 +222,7 @@ def test_a_killed_driver_is_resumed_and_repeats_nothing(
     done = len([path for path in states.glob("group-*") if not path.name.endswith(".part")])
     begun = where.count("begun")
     assert 3 <= done < begun
-    again = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert again.stdout.strip() == expected[memory]
+    assert learn(where, memory, engine="ray", resume=str(states)) == expected[memory]  # another driver, the same call
     assert where.count("begun") - begun == shards_of(where) - done
 
 

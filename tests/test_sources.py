@@ -151,7 +151,7 @@ def test_shards_are_few_but_not_large() -> None:
 
     assert sizes(0) == [0]
     assert sizes(SHARD_BYTES[0]) == [SHARD_BYTES[0]]
-    assert len(sizes(64 * 10**7)) == 64
+    assert len(sizes(64 * 10**8)) == 64
     assert max(sizes(10**12)) <= SHARD_BYTES[1]
 
 

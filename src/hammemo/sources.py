@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SHARD_BYTES: Final = 2**22, 2**28
+SHARD_BYTES: Final = 2**24, 2**28
 """The smallest and the largest size of a shard that is chosen when none is asked for."""
 
 TOKENIZERS: Final = ("ids", "words", "characters", "bytes")
@@ -126,6 +126,11 @@ class Source:
         """Size of all files in bytes."""
         return sum(file.size for file in self.files)
 
+    @property
+    def fair_bytes(self) -> int:
+        """A size for shards: some dozens of them, but none too small or too large."""
+        return min(max(self.nbytes // _FEW_SHARDS, SHARD_BYTES[0]), SHARD_BYTES[1])
+
     def shards(self, shard_bytes: int | None = None) -> list[Shard]:
         """Cut the source; by default into some dozens of shards or, if these would be too large, into more.
 
@@ -136,8 +141,7 @@ class Source:
         >>> [(shard.file.path, shard.start, shard.stop) for shard in source.shards(10)]
         [('/data/a.txt', 0, 9), ('/data/a.txt', 9, 17), ('/data/a.txt', 17, 25), ('/data/b.txt', 0, 8)]
         """
-        if shard_bytes is None:
-            shard_bytes = min(max(self.nbytes // _FEW_SHARDS, SHARD_BYTES[0]), SHARD_BYTES[1])
+        shard_bytes = self.fair_bytes if shard_bytes is None else shard_bytes
         if shard_bytes < 1:
             raise ValueError(f"shard_bytes={shard_bytes!r}: a shard has at least one byte.")
         shards = []

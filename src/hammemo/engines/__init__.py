@@ -36,6 +36,7 @@ __all__ = ["ENGINES", "GroupReport", "fit"]
 
 ENGINES: Final = ("local", "threads", "processes", "ray")
 _MOST_GROUPS: Final = 4096
+"""About how many: each has a state that must be made, kept and added."""
 
 
 def fit(
@@ -82,7 +83,8 @@ def fit(
         A folder or an address on object storage that remembers what is done: the same call made again repeats none of
         it. A cluster's workers must reach it too.
     shard_bytes, group_size : int, optional
-        Bytes of files a shard, and shards a task. The result does not depend on them.
+        Bytes of files a shard, and shards a task; by default small files are taken together. The result does not depend
+        on them.
     on_progress : callable, optional
         Is told (groups done, groups).
     on_report : callable, optional
@@ -116,7 +118,8 @@ def fit(
     model.fit_stream(np.split(block.tokens, block.starts[1:]), h, classes=chosen, layout=layout)
     labels = None if chosen is None else Vocabulary.of(label_array(chosen))
     template = model.memory_.empty_like()
-    groups = _grouped(source.shards(shard_bytes), group_size)
+    task_bytes = max(shard_bytes or source.fair_bytes, source.nbytes // _MOST_GROUPS)
+    groups = _grouped(source.shards(shard_bytes), group_size, task_bytes)
     checkpoint = None
     if resume is not None:
         checkpoint = open_checkpoint(str(resume), _manifest(source, template, h, short, pad, labels, groups))
@@ -146,10 +149,20 @@ def _frequent(block: Block, number: int) -> NDArray[Any]:
     return np.array([tokens[rank] for rank in best.tolist()], None if block.tokens.dtype.kind in "iub" else object)
 
 
-def _grouped(shards: list[Shard], size: int | None) -> list[tuple[Shard, ...]]:
-    """Return consecutive shards in groups, one task each; by default of one shard, unless there are thousands."""
-    step = size or -(-len(shards) // _MOST_GROUPS)
-    return [tuple(shards[first : first + step]) for first in range(0, len(shards), step)]
+def _grouped(shards: list[Shard], size: int | None, task_bytes: int) -> list[tuple[Shard, ...]]:
+    """Return consecutive shards in groups, one task each: of `size` shards, or of about so many bytes."""
+    if size is not None:
+        return [tuple(shards[first : first + size]) for first in range(0, len(shards), size)]
+    groups: list[tuple[Shard, ...]] = []
+    held: list[Shard] = []
+    held_bytes = 0
+    for shard in shards:
+        held.append(shard)
+        held_bytes += shard.stop - shard.start
+        if 4 * held_bytes >= 3 * task_bytes:
+            groups.append(tuple(held))
+            held, held_bytes = [], 0
+    return [*groups, tuple(held)] if held else groups
 
 
 def _local_kind(template: Memory, source: Source, block: Block) -> str:
