@@ -427,3 +427,8 @@ def test_no_examples_have_no_labels() -> None:
     batch = Examples.of(np.empty((0, 2), np.int64), [])
     assert len(batch) == 0
     assert batch.label_counts().tolist() == []
+
+
+def test_rows_of_different_lengths_are_named() -> None:
+    with pytest.raises(ValueError, match=r"row 0 has 1 tokens and row 1 has 2.*windows\(docs, h\)"):
+        Contexts.of([["a"], ["b", "c"]])

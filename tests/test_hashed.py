@@ -254,3 +254,17 @@ def test_more_threads_give_the_same_answers() -> None:
     np.testing.assert_array_equal(one.predict(X), several.predict(X))
     np.testing.assert_array_equal(one.top_k(X, 3), several.top_k(X, 3))
     assert MemoryClassifier(memory=Exact()).fit(X, y).compile(n_jobs=2).predict(X[:9]).shape == (9,)
+
+
+def test_a_few_queries_need_no_compiled_tables_and_get_the_same_answers() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 50, (2_000, 3)), rng.integers(0, 9, 2_000)
+    tables: Any = MemoryClassifier(memory=Hashed(16, 8)).fit(X, y).memory_.compile()
+    contexts, weights, divisor = Contexts.of(X[:40]), np.ones(3), np.full(9, 3.0)
+    few = tables.winners(contexts, weights, divisor), tables.leaders(contexts[:9], weights, divisor, 3)
+    assert not tables._compiled
+    scores = tables.scores(Contexts.of(X), weights)
+    assert "scores" in tables._compiled
+    np.testing.assert_array_equal(few[0], tables.winners(contexts, weights, divisor))
+    np.testing.assert_array_equal(few[1], tables.leaders(contexts[:9], weights, divisor, 3))
+    np.testing.assert_array_equal(scores, tables.plain_scores(Contexts.of(X), weights))

@@ -177,3 +177,10 @@ def test_the_user_s_arrays_may_change_afterwards() -> None:
     model = Rolling(MemoryClassifier(memory=Ledgered(Exact())), last=2).partial_fit(X, y)
     X[:], y[:] = 0, "z"
     assert model.partial_fit([[5, 6], [7, 8]], ["x", "x"]).classes_.tolist() == ["x"]
+
+
+def test_two_clocks_cannot_be_mixed() -> None:
+    window = Rolling(MemoryClassifier(), seconds=10).partial_fit([["a"], ["b"]], ["x", "y"], times=[0, 5])
+    with pytest.raises(ValueError, match="give times= in every call"):
+        window.partial_fit([["c"]], ["x"])
+    assert window.classes_.tolist() == ["x", "y"]

@@ -135,3 +135,12 @@ def test_only_keeps_the_examples_of_the_labels_named() -> None:
     batch = Examples.of([[1, 2], [3, 4], [5, 6]], ["x", "y", "x"], [1, 2, 3])
     kept = batch.only(Examples.of([[1]], ["x"]).labels)
     assert (len(kept), list(kept.labels), kept.multiplicity.tolist()) == (2, ["x"], [1, 3])
+
+
+@pytest.mark.parametrize(
+    ("stream", "message"),
+    [([["a", 1, "b", 2]], "scikit-learn cannot mix"), (np.array([0.5, 1.5, 0.5, 2.25]), "continuous")],
+)
+def test_labels_that_fit_refuses_are_refused_in_a_stream(stream: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MemoryClassifier().fit_stream(stream, 1)

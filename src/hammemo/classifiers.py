@@ -28,10 +28,11 @@ from hammemo.tokens import Vocabulary
 from hammemo.votes import resolve_vote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.streams import Block
     from hammemo.votes import Vote
 
 Self = TypeVar("Self", bound="MemoryClassifier")
@@ -208,7 +209,8 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         labels = None if chosen is None else Vocabulary.of(chosen)
         if labels is not None:
             self.memory_.declare(labels)
-        self.memory_.add_blocks(chain([first], blocks), labels)
+        stream = chain([first], blocks)
+        self.memory_.add_blocks(_labelled(stream) if labels is None else stream, labels)
         return self
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -401,7 +403,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         compiled = self.memory_.compile(form, tokens)
         if hasattr(compiled, "threads"):
             compiled.threads = effective_n_jobs(n_jobs)
-        return Predictor(compiled, self.label_dtype_, self.sites_, self.vote_)
+        return Predictor(compiled, self.label_dtype_, self.sites_, self.vote_).prepare()
 
     def _make_memory(self) -> Memory:
         memory = Hashed() if self.memory is None else self.memory
@@ -503,6 +505,14 @@ class MeMoClassifier(MemoryClassifier):
 
     def _make_memory(self) -> Memory:
         return Gaussian(self.d, self.d_h, self.tied, self.exact)
+
+
+def _labelled(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield blocks after the checks that `fit` makes of labels: no measurements, no mixture of numbers and strings."""
+    for block in blocks:
+        if block.tokens.dtype.kind not in "iub":
+            label_array(block.tokens[block.targets()])
+        yield block
 
 
 def _shard_of(model: MemoryClassifier, memory: Memory) -> Memory:

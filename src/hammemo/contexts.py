@@ -198,10 +198,24 @@ def token_array(X: Any) -> NDArray[Any]:
     if hasattr(X, "columns") and hasattr(X, "shape"):
         return _frame_array(X)
     if isinstance(X, (list, tuple)):
-        array = np.asarray(X)
+        array = _listed(X)
         mixed = array.dtype.kind in "US" or (array.dtype.kind == "f" and (np.abs(array) >= 2**53).any())
         return np.array(X, dtype=object) if mixed else array
     return np.asarray(X)
+
+
+def _listed(X: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(X)
+    except ValueError as error:
+        lengths = [len(row) for row in X if hasattr(row, "__len__")]
+        other = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
+        if other is None:
+            raise
+        raise ValueError(
+            f"Contexts have one length; row 0 has {lengths[0]} tokens and row {other} has {lengths[other]}. Cut "
+            "sequences with hammemo.windows(docs, h), or fill missing positions with hammemo.NO_TOKEN."
+        ) from error
 
 
 def _frame_array(frame: Any) -> NDArray[Any]:

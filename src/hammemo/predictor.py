@@ -65,6 +65,11 @@ class Predictor:
         found = None if find is None or not len(self._compiled.labels) else find(self._sites.weights, divisor)
         return found or (lambda tokens: -1)  # noqa: ARG005
 
+    def prepare(self) -> Predictor:
+        """Do now what the first answer would have to wait for, and return this predictor."""
+        _ = self._single
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_single"}  # made again when needed
 

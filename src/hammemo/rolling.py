@@ -77,6 +77,7 @@ class Rolling(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     _n_examples: int
     _newest: float
     _clock: float
+    _by_the_clock: bool
 
     def __init__(self, estimator: MemoryClassifier, last: int | None = None, seconds: float | None = None) -> None:
         self.estimator = estimator
@@ -176,6 +177,12 @@ class Rolling(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         clock, oldest = (-np.inf, -np.inf) if reset else (self._clock, self._newest)
         tokens, labels = token_array(X), label_array(y)
         counts = whole_multiplicity(sample_weight, len(labels))
+        if not reset and self.seconds is not None and times is None and not self._by_the_clock:
+            raise ValueError(
+                "The window was begun with times= and goes on without: give times= in every call, because the system's "
+                "clock may not be the one they were read from."
+            )
+        self._by_the_clock = times is None and (reset or self._by_the_clock)
         when = np.full(len(labels), max(time.time(), clock)) if times is None else _seconds(times, len(labels))
         if np.any(np.diff(when, prepend=oldest) < 0):
             raise ValueError(

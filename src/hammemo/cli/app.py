@@ -311,7 +311,9 @@ def hashed(
     fidelity_figures(results, out)
     page = experiment.markdown(results)
     (out / "hashed.md").write_text(page, encoding="utf-8")
-    Console(stderr=True).print(f"Written to {out}: hashed.md, results.json, results.csv, manifest.json, figures")
+    Console(stderr=True).print(
+        f"Written to {out}: hashed.md, results.json, results.csv, manifest.json, hashed-size.*, hashed-growth.*"
+    )
     typer.echo(json.dumps(results, indent=2) if as_json else page)
 
 
@@ -360,6 +362,8 @@ def predict(
         typer.echo(json.dumps(results, indent=2))
         return
     _print_rates(results["rates"], "million queries a second")
+    if not any("torch" in row["name"] for row in results["rates"]):
+        typer.echo("torch is not installed, so its row is left out: pip install 'hammemo[torch]'.")
     one = results["one_query"]
     typer.echo(
         f"One query from Python: predictor(tokens) {one['call']:.2f} µs, predictor.predict([tokens]) "
@@ -397,7 +401,7 @@ def _print_rates(rows: list[dict[str, Any]], unit: str) -> None:
     table = Table("", f"best, {unit}", "median", "first row / this one, median")
     for row in rows:
         best, median = (f"{row[name] / 1e6:.2f}" for name in ("best_per_second", "median_per_second"))
-        table.add_row(row["name"], best, median, f"{row['ratio']:.2f}")
+        table.add_row(row["name"], best, median, "" if row["ratio"] is None else f"{row['ratio']:.2f}")
     _console().print(table)
 
 

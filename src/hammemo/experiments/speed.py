@@ -181,6 +181,7 @@ def fit(
         min(rounds, 5),
         lambda *_: None,
     )
+    fitted[0]["ratio"] = None  # raced alone
     return {"rates": [*rates, *fitted], "stream": _long_stream(stream_tokens, n_tokens, seed)}
 
 

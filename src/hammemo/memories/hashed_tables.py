@@ -36,6 +36,7 @@ FRACTION_BITS = 2
 """Scores are whole multiples of 2^-FRACTION_BITS counts."""
 
 _ROUNDING = 1e-12
+_FEW = 64  # contexts that are answered by NumPy before compiled tables are made
 _MOST_KNOWN = 2**18  # strings whose hashes are kept for single queries
 
 
@@ -65,11 +66,12 @@ class HashedTables:
         self._layout = layout
         self._counts = counts
         self._known: dict[str, int] = {}
+        self._asked = 0
         self._compiled: dict[str, tuple[bytes, Any]] = {}
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the centred counts."""
-        table = self._table(weights, None)
+        table = None if self._is_few(contexts) else self._table(weights, None)
         if table is None:
             return self.plain_scores(contexts, weights)
         out = np.empty((len(contexts), len(self.labels)))
@@ -80,7 +82,7 @@ class HashedTables:
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
     ) -> NDArray[np.int64]:
         """Return the column of the highest score of each context, the first one among equals."""
-        table = self._table(weights, divisor)
+        table = None if self._is_few(contexts) else self._table(weights, divisor)
         if table is None:
             return np.asarray((self.plain_scores(contexts, weights) / divisor).argmax(axis=1))
         out = np.empty(len(contexts), np.int32)
@@ -91,12 +93,19 @@ class HashedTables:
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
     ) -> NDArray[np.int64]:
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
-        table = self._table(weights, divisor)
+        table = None if self._is_few(contexts) else self._table(weights, divisor)
         if table is None:
             return top_columns(self.plain_scores(contexts, weights) / divisor, k)
         out = np.empty((len(contexts), min(k, len(self.labels))), np.int32)
         table.leaders(*self._layout.source(contexts), out, self.threads)
         return out.astype(np.int64)
+
+    def _is_few(self, contexts: Contexts) -> bool:
+        """Return whether too little was asked yet to make compiled tables: a model may change after each query."""
+        if "scores" in self._compiled:
+            return False
+        self._asked += len(contexts)
+        return self._asked <= _FEW
 
     def single(
         self, weights: NDArray[np.float64], divisor: NDArray[np.float64]
@@ -122,10 +131,24 @@ class HashedTables:
     def plain_scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores by NumPy alone: what the compiled loops are tested against."""
         totals: NDArray[np.float64] = np.zeros((len(contexts), len(self.labels)))
-        for centred, row, weight in zip(self._centred, self._layout.rows(contexts).T, weights, strict=True):
+        for k, (row, weight) in enumerate(zip(self._layout.rows(contexts).T, weights, strict=True)):
             held = row >= 0
-            totals[held] += weight * centred[row[held]]
+            totals[held] += weight * self._centred_rows(k, row[held])
         return np.asarray(totals / 2**FRACTION_BITS)
+
+    def _centred_rows(self, k: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return fixed-point rows of site k, only those that are asked for."""
+        counts = self._counts[k][rows].astype(np.int64)
+        n_own = len(self._layout.own(k))
+        values = counts << FRACTION_BITS
+        shared = rows >= n_own
+        values[shared] = centred_counts(counts[shared], self._shared_sums[k], self._layout.buckets)
+        return values
+
+    @cached_property
+    def _shared_sums(self) -> list[NDArray[np.int64]]:
+        """The sum of each site's buckets, label by label."""
+        return [counts[len(self._layout.own(k)) :].sum(axis=0, dtype=np.int64) for k, counts in enumerate(self._counts)]
 
     def bounds(
         self, contexts: Contexts, weights: NDArray[np.float64]
@@ -268,13 +291,16 @@ def centred(counts: NDArray[Any], n_reserved: int) -> NDArray[np.int64]:
     exact = counts.astype(np.int64)
     rows = exact << FRACTION_BITS
     shared = exact[n_reserved:]
-    buckets = len(shared)
-    if buckets == 1:  # a single bucket tells nothing of any of its features
-        rows[n_reserved:] = 0
-    elif buckets:
-        doubled = (buckets * shared - shared.sum(axis=0)) << (FRACTION_BITS + 1)
-        rows[n_reserved:] = (doubled + (buckets - 1)) // (2 * (buckets - 1))
+    rows[n_reserved:] = centred_counts(shared, shared.sum(axis=0), len(shared))
     return rows
+
+
+def centred_counts(shared: NDArray[np.int64], sums: NDArray[np.int64], buckets: int) -> NDArray[np.int64]:
+    """Return some of a site's bucket rows, centred by the sums over all its buckets, in fixed point."""
+    if buckets == 1:  # a single bucket tells nothing of any of its features
+        return np.zeros_like(shared)
+    doubled = (buckets * shared - sums) << (FRACTION_BITS + 1)
+    return np.asarray((doubled + (buckets - 1)) // (2 * (buckets - 1)))
 
 
 def _whole(weights: NDArray[np.float64]) -> bool:
