@@ -29,12 +29,13 @@ def bucket(folder: Path) -> Iterator[Callable[[str], str]]:
     try:
         host, port = server.get_host_and_port()
         client = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1")
-        client.create_bucket(Bucket="bucket")
+        name = f"bucket-{port}"  # moto's buckets are those of the process: other tests have theirs
+        client.create_bucket(Bucket=name)
         for path in sorted(folder.iterdir()):
-            client.put_object(Bucket="bucket", Key=f"data/{path.name}", Body=path.read_bytes())
+            client.put_object(Bucket=name, Key=f"data/{path.name}", Body=path.read_bytes())
         yield (
             lambda path: (
-                f"s3://bucket/{path}?endpoint_override={host}:{port}&scheme=http&region=us-east-1"
+                f"s3://{name}/{path}?endpoint_override={host}:{port}&scheme=http&region=us-east-1"
                 "&allow_bucket_creation=false"
             )
         )

@@ -209,7 +209,7 @@ def test_what_has_no_format_is_refused_and_leaves_nothing(path: Path) -> None:
         "OddClassifier": OddClassifier().fit(X, Y),
         "kernel__weights=": MemoryClassifier(memory=Exact()).fit(X, Y).set_params(kernel=SiteKernel([0], weights={1})),  # type: ignore[arg-type]
         "memory__d=": MemoryClassifier(memory=Exact()).fit(X, Y).set_params(memory=Gaussian(d=float("inf"))),  # type: ignore[arg-type]
-        "more than 1 MiB": MemoryClassifier(memory=Exact())
+        "more than 512 KiB": MemoryClassifier(memory=Exact())
         .fit(X, Y)
         .set_params(kernel=SiteKernel(list(range(200_000)))),
     }
@@ -452,11 +452,11 @@ def test_a_header_made_to_fill_the_memory_does_not(filler: str, path: Path) -> N
     save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
     header, about, body = split(path.read_bytes())
     marked = joined(header, {**about, "version": "FILL"}, body)
-    text = (filler * (2**20 // len(filler)))[: 2**20 - 2**12].replace("\\", "\\\\").replace('"', '\\"')[: 2**20 - 2**12]
+    text = (filler * (2**19 // len(filler)))[: 2**19 - 2**12].replace("\\", "\\\\").replace('"', '\\"')[: 2**19 - 2**12]
     length = int.from_bytes(marked[:8], "little")
     raw = marked[8 : 8 + length].rstrip().replace(rb"\"FILL\"", b"[" + text.encode() + b"0]")
     raw += b" " * (-len(raw) % 8)
-    assert 2**20 - 2**13 < len(raw) <= 2**20
+    assert 2**19 - 2**13 < len(raw) <= 2**19
     path.write_bytes(sealed(len(raw).to_bytes(8, "little") + raw + body))
     started = time.process_time()
     with pytest.raises(FileError):

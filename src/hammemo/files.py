@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 """The number of the format that `save` writes. A change of what a file means gets a new number."""
 
-MAX_HEADER: Final = 2**20
+MAX_HEADER: Final = 2**19
 """The most bytes a header may have: reading JSON takes many times its size."""
 
 _OPENING: Final = rb'{"__metadata__":{"hammemo":"{\"checksum\":\"'
@@ -302,7 +302,7 @@ def _sealed(tensors: dict[str, NDArray[Any]], text: str) -> list[bytes | memoryv
     """Return the parts of the file, the checksum in its place."""
     data = memoryview(safetensors.numpy.save(tensors, metadata={"hammemo": text}))
     if int.from_bytes(data[:8], "little") > MAX_HEADER:
-        raise FileError("The model cannot be saved: its sites and parameters need a header of more than 1 MiB.")
+        raise FileError("The model cannot be saved: its sites and parameters need a header of more than 512 KiB.")
     if bytes(data[8 : _DIGITS.start]) != _OPENING:
         raise FileError("The installed safetensors writes headers that hammemo cannot seal: install version 0.8.")
     digest = hashlib.blake2b(data, digest_size=32)  # its digits are zeros still

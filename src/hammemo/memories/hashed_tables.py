@@ -138,6 +138,8 @@ class HashedTables:
 
     def _centred_rows(self, k: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return fixed-point rows of site k, only those that are asked for."""
+        if "_centred" in vars(self):
+            return self._centred[k][rows]
         counts = self._counts[k][rows].astype(np.int64)
         n_own = len(self._layout.own(k))
         values = counts << FRACTION_BITS
