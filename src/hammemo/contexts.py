@@ -275,8 +275,15 @@ def windows(
             "text, or one list of tokens for each case of a table."
         )
     documents = [document(doc) for doc in docs]
-    filler = [NO_TOKEN if pad is None else as_token(pad)] * h if short == "pad" else []
-    return _cut([np.asarray(filler, object if filler and isinstance(filler[0], str) else None), *documents], int(h))
+    return _cut([window_filler(h, short, pad), *documents], int(h))
+
+
+def window_filler(h: int, short: str, pad: Any) -> NDArray[Any]:
+    """Return what is put before every document: h pad tokens or empty places; nothing where beginnings are dropped."""
+    if short == "drop":
+        return np.empty(0, np.int64)
+    token = NO_TOKEN if pad is None else as_token(pad)
+    return np.asarray([token] * h, object if isinstance(token, str) else None)
 
 
 def check_window(h: Any, short: Any, pad: Any) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.arrays import pieces
 from hammemo.contexts import Contexts
 from hammemo.labels import checked_k, classes_array, top_columns
 from hammemo.memories.base import Ranker
@@ -127,5 +128,5 @@ def winners(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -> NDA
 
 def _batches(reader: Reader, contexts: Contexts) -> Iterable[Contexts]:
     """Yield parts of the contexts that take a bounded amount of memory to answer."""
-    step = max(1, _CHUNK_NUMBERS // max(reader.row_width, 1))
-    return (contexts[start : start + step] for start in range(0, len(contexts), step))
+    size = max(1, _CHUNK_NUMBERS // max(reader.row_width, 1))
+    return (contexts[piece] for piece in pieces(len(contexts), size))

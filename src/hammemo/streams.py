@@ -9,13 +9,14 @@ boundary between two documents: the examples are those of :func:`hammemo.windows
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.contexts import Examples, check_window, document, joined
-from hammemo.tokens import NO_TOKEN, as_token
+from hammemo.contexts import Examples, check_window, document, joined, window_filler
+from hammemo.tokens import NO_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,10 @@ class Block:
 
     def targets(self) -> NDArray[np.int64]:
         """Return the places of the tokens that have h places of their piece before them."""
+        return self._targets
+
+    @cached_property
+    def _targets(self) -> NDArray[np.int64]:  # asked for when labels are found, checked and counted
         mask = np.asarray(self.tokens != NO_TOKEN)
         ends = np.append(self.starts[1:], len(self.tokens))
         for r in range(self.h):
@@ -98,7 +103,7 @@ def stream_blocks(
     if short == "drop" and _is_flat(tokens):
         yield from _flat_blocks(tokens, h, _checked_starts(starts, len(tokens)), block_tokens)
         return
-    filler = [NO_TOKEN if pad is None else as_token(pad)] * h if short == "pad" else []
+    filler = window_filler(h, short, pad)
     pieces: list[NDArray[Any]] = []
     room = block_tokens
     for whole in _documents(tokens, starts):
@@ -145,10 +150,10 @@ def _flat_blocks(tokens: NDArray[Any], h: int, starts: NDArray[np.int64], block_
         yield Block(document(tokens[begin:end]), np.append(0, inside - begin), h)
 
 
-def _pieces(whole: NDArray[Any], h: int, filler: list[Any], room: int, block_tokens: int) -> Iterator[NDArray[Any]]:
+def _pieces(whole: NDArray[Any], h: int, filler: NDArray[Any], room: int, block_tokens: int) -> Iterator[NDArray[Any]]:
     """Cut one document so that the first piece fits into what is left of a block."""
-    if filler:
-        whole = joined([np.asarray(filler, object if isinstance(filler[0], str) else None), document(whole)])
+    if len(filler):
+        whole = joined([filler, document(whole)])
     first = 0
     while first + h < len(whole):
         last = min(len(whole), first + max(room, h + 1))

@@ -43,5 +43,5 @@ def unpack(template: Memory, arrays: Mapping[str, NDArray[Any]]) -> Any:
 
 def filled(memory: Any, table: CountTable) -> Any:
     """Return an empty exact memory with a table put into it."""
-    memory._added, memory._label_counts = [table], table.label_counts
+    memory.hold(table)
     return memory

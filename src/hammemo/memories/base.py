@@ -269,6 +269,11 @@ class Memory(BaseEstimator, ABC):
         stored.finish()
         return self
 
+    def _restore_inside(self, whole: Memory, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        """Take the part of a state that is kept for this memory inside another one."""
+        self.sites, self.seed, self.declared = whole.sites, whole.seed, whole.declared
+        self._restore(all_labels, stored)
+
     def declare(self, labels: Vocabulary) -> None:
         """Keep these labels as candidates, with or without examples."""
         self.declared = self.declared.union(labels)

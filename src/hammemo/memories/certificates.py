@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
+from hammemo.arrays import pieces
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -85,9 +87,7 @@ def proven_in_batches(
 ) -> NDArray[np.bool_]:
     """Return what `certified` does from the bounds themselves, in batches that bound the memory needed."""
     verdicts = np.empty(len(contexts), bool)
-    step = max(1, _CHUNK_NUMBERS // max(len(divisor), 1))
-    for start in range(0, len(contexts), step):
-        part = slice(start, start + step)
+    for part in pieces(len(contexts), max(1, _CHUNK_NUMBERS // max(len(divisor), 1))):
         low, high = memory.bounds(contexts[part], weights)
         verdicts[part] = proven(low / divisor, high / divisor, answers[part])
     return verdicts

@@ -60,6 +60,11 @@ class Exact(Memory):
         self._added, self._removed = [total], []
         return total
 
+    def hold(self, table: CountTable) -> None:
+        """Store the examples that a table has counted, in place of all that is stored."""
+        self._added, self._removed = [table], []
+        self._label_counts, self._reader, self._on_disk = table.label_counts, None, False
+
     def add(self, examples: Examples) -> None:
         """Store examples."""
         self._change(CountTable.of(examples, self.sites), sign=1)
@@ -111,8 +116,7 @@ class Exact(Memory):
 
     def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
         table = CountTable.from_arrays(self.sites, all_labels, stored).without_idle_labels()
-        self._added, self._removed = [table], []
-        self._label_counts, self._reader = table.label_counts, None
+        self.hold(table)
         self._on_disk = stored.trusted  # read what a query touches, and no more
 
     def _change(self, table: CountTable, sign: int) -> None:

@@ -37,7 +37,7 @@ from hammemo.memories.base import (
     secret_digest,
 )
 from hammemo.memories.hashed_tables import HashedTables
-from hammemo.memories.rows import RowLayout, most_frequent, site_groups, stored_reserved
+from hammemo.memories.rows import RowLayout, most_frequent, none_reserved, site_groups, stored_reserved
 from hammemo.memories.stream_counts import StreamCounter, block_labels
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class Hashed(Memory):
         self._counts = LabelCounts()
         self._reader = None
         if self.reserved == 0:  # nothing is left to choose
-            self._settle([np.empty(0, np.uint64) for _ in set(site_groups(self.sites))])
+            self._settle(none_reserved(self.sites))
 
     def _settle(self, reserved: list[NDArray[np.uint64]]) -> None:
         self._rows = RowLayout(self.sites, self.seed, self.key, self.buckets, reserved)
@@ -356,8 +356,7 @@ class Hashed(Memory):
     def _tabulate(self) -> HashedTables:
         layout = self._rows
         if layout is None:  # nothing is stored: every layout answers the same
-            none = [np.empty(0, np.uint64) for _ in set(site_groups(self.sites))]
-            layout = RowLayout(self.sites, self.seed, self.key, self.buckets, none)
+            layout = RowLayout(self.sites, self.seed, self.key, self.buckets, none_reserved(self.sites))
         columns = self.labels.find(self._columns)
         counts = []
         for table in self._tables or [SiteTable(0, self.buckets)] * len(self.sites.positions):

@@ -71,7 +71,7 @@ class HashedTables:
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the centred counts."""
-        table = None if self._is_few(contexts) else self._table(weights, None)
+        table = self._table_for(contexts, weights, None)
         if table is None:
             return self.plain_scores(contexts, weights)
         out = np.empty((len(contexts), len(self.labels)))
@@ -82,7 +82,7 @@ class HashedTables:
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
     ) -> NDArray[np.int64]:
         """Return the column of the highest score of each context, the first one among equals."""
-        table = None if self._is_few(contexts) else self._table(weights, divisor)
+        table = self._table_for(contexts, weights, divisor)
         if table is None:
             return np.asarray((self.plain_scores(contexts, weights) / divisor).argmax(axis=1))
         out = np.empty(len(contexts), np.int32)
@@ -93,19 +93,12 @@ class HashedTables:
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
     ) -> NDArray[np.int64]:
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
-        table = None if self._is_few(contexts) else self._table(weights, divisor)
+        table = self._table_for(contexts, weights, divisor)
         if table is None:
             return top_columns(self.plain_scores(contexts, weights) / divisor, k)
         out = np.empty((len(contexts), min(k, len(self.labels))), np.int32)
         table.leaders(*self._layout.source(contexts), out, self.threads)
         return out.astype(np.int64)
-
-    def _is_few(self, contexts: Contexts) -> bool:
-        """Return whether too little was asked yet to make compiled tables: a model may change after each query."""
-        if "scores" in self._compiled:
-            return False
-        self._asked += len(contexts)
-        return self._asked <= _FEW
 
     def single(
         self, weights: NDArray[np.float64], divisor: NDArray[np.float64]
@@ -240,15 +233,18 @@ class HashedTables:
     def _centred(self) -> list[NDArray[np.int64]]:
         return [centred(counts, len(self._layout.own(k))) for k, counts in enumerate(self._counts)]
 
-    def _table(self, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> Any:
-        """Return the compiled table for these weights, None where there are no compiled loops or they would overflow.
+    def _table_for(self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> Any:
+        """Return `_table`, or None while too little was asked to make one: a model may change after each query."""
+        if "scores" not in self._compiled:
+            self._asked += len(contexts)
+            if self._asked <= _FEW:
+                return None
+        return self._table(weights, divisor)
 
-        A divisor that is the same for all labels changes no comparison of whole sums and is left out; quotients of
-        other sums may be equal where the sums are not.
-        """
-        if divisor is not None and (divisor == divisor[:1]).all() and _whole(weights):
-            divisor = None
-        signature = weights.tobytes() + (b"" if divisor is None else divisor.tobytes())
+    def _table(self, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> Any:
+        """Return the compiled table for these weights, or None: there are no compiled loops, or they would overflow."""
+        divisor = _needed(divisor, weights)
+        signature = _signature(weights, divisor)
         if self._compiled.get("scores", (None,))[0] != signature:  # one at a time: they are large
             table = self._make_table(self._centred, weights, divisor, 2.0**-FRACTION_BITS)
             self._compiled["scores"] = (signature, table)
@@ -256,7 +252,8 @@ class HashedTables:
 
     def _bound_tables(self, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> tuple[Any, Any]:
         """Return compiled tables of the counts in rows of one's own alone, and of all counts; None as `_table` does."""
-        signature = weights.tobytes() + (b"" if divisor is None else divisor.tobytes())
+        divisor = _needed(divisor, weights)
+        signature = _signature(weights, divisor)
         if self._compiled.get("bounds", (None,))[0] != signature:
             upper = [counts.astype(np.int64) for counts in self._counts]
             lower = [counts.copy() for counts in upper]
@@ -303,6 +300,18 @@ def centred_counts(shared: NDArray[np.int64], sums: NDArray[np.int64], buckets: 
         return np.zeros_like(shared)
     doubled = (buckets * shared - sums) << (FRACTION_BITS + 1)
     return np.asarray((doubled + (buckets - 1)) // (2 * (buckets - 1)))
+
+
+def _needed(divisor: NDArray[np.float64] | None, weights: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Return the divisor, or None where it changes no comparison: one number for all labels, and whole sums.
+
+    Quotients of other sums may be equal where the sums are not.
+    """
+    return None if divisor is None or ((divisor == divisor[:1]).all() and _whole(weights)) else divisor
+
+
+def _signature(weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> bytes:
+    return weights.tobytes() + (b"" if divisor is None else divisor.tobytes())
 
 
 def _whole(weights: NDArray[np.float64]) -> bool:

@@ -187,8 +187,7 @@ class Ledgered(Memory):
     def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
         self._prepare()
         self.memory_ = clone(self._inner())
-        self.memory_.sites, self.memory_.seed, self.memory_.declared = self.sites, self.seed, self.declared
-        self.memory_._restore(all_labels, stored.part("memory"))
+        self.memory_._restore_inside(self, all_labels, stored.part("memory"))
         digests = stored.take("ledger.digests", "uint8", (None, DIGEST_BYTES))
         counts = stored.whole_numbers("ledger.counts", (len(digests),), below=MAX_EXAMPLES, least=1)
         data = digests.tobytes()

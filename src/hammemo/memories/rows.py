@@ -72,7 +72,7 @@ class RowLayout:
         """Return the reserved hashes of site k."""
         return self.reserved[self.groups[k]]
 
-    @property
+    @cached_property
     def first_rows(self) -> NDArray[np.int64]:
         """Where each site's rows start when all are stacked and, at the end, their number."""
         sizes = [len(self.own(k)) + self.buckets for k in range(len(self.groups))]
@@ -146,6 +146,11 @@ def site_groups(sites: Sites) -> list[int]:
     return groups
 
 
+def none_reserved(sites: Sites) -> list[NDArray[np.uint64]]:
+    """Return empty reserved lists, one for each group of sites."""
+    return [np.empty(0, np.uint64) for _ in set(site_groups(sites))]
+
+
 def stored_reserved(stored: StoredArrays, n_groups: int, most: int) -> list[NDArray[np.uint64]]:
     """Return the reserved hashes of each group from a file, checked; no group has more than `most`."""
     reserved = [stored.ascending(f"reserved.{group}", "uint64") for group in range(n_groups)]
@@ -168,9 +173,11 @@ def site_hashes(
         hashes = np.append(known, np.uint64(0))[contexts.ranks]  # rank -1 reads the last entry
     columns = []
     for site in sites.positions:
+        if len(site) == 1:
+            columns.append((hashes[:, site[0]], held[:, site[0]]))
+            continue
         start = key_words(seed, "site", *site)[1]
-        words = hashes[:, site[0]] if len(site) == 1 else fold([hashes[:, r] for r in site], start)
-        columns.append((words, held[:, list(site)].all(axis=1)))
+        columns.append((fold([hashes[:, r] for r in site], start), held[:, list(site)].all(axis=1)))
     return columns
 
 

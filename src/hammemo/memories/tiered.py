@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
+from hammemo.arrays import pieces
 from hammemo.labels import top_columns
 from hammemo.memories.base import LabelCounts, Memory
 from hammemo.memories.exact import Exact, SparseCounts
@@ -144,8 +145,7 @@ class Tiered(Memory):
         self._check_tiers()
         self.sketch_, self.exact_ = clone(self.sketch or Hashed()), clone(self.exact or Exact())
         for name, tier in (("sketch", self.sketch_), ("exact", self.exact_)):
-            tier.sites, tier.seed, tier.declared = self.sites, self.seed, self.declared
-            tier._restore(all_labels, stored.part(name))
+            tier._restore_inside(self, all_labels, stored.part(name))
 
     def _observed(self) -> LabelCounts:
         return self.exact_._observed()
@@ -234,5 +234,4 @@ def exact_leaders(
 
 
 def _parts(m: int, width: int) -> Iterator[slice]:
-    step = max(1, _CHUNK_NUMBERS // max(width, 1))
-    return (slice(start, start + step) for start in range(0, m, step))
+    return pieces(m, max(1, _CHUNK_NUMBERS // max(width, 1)))
