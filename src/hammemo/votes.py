@@ -160,8 +160,8 @@ class LogLinear(Vote):
     >>> clf = MemoryClassifier(Suffixes(3), Exact(), vote=LogLinear()).fit(X, y)
     >>> clf.predict([["dog", "sat", "on"]]).tolist()
     ['the']
-    >>> clf.predict_proba([["dog", "sat", "on"]]).max() > 0.5
-    True
+    >>> clf.predict_proba([["dog", "sat", "on"]]).shape
+    (1, 9)
     """
 
     def __init__(
@@ -292,7 +292,7 @@ class LogLinear(Vote):
         values = np.asarray(self.weights, np.float64)
         if values.shape != (n_sites,) or not np.isfinite(values).all():
             raise ValueError(
-                f"The kernel has {n_sites} sites, so it needs {n_sites} weights; weights={self.weights!r}."
+                f"The kernel has {n_sites} sites, so it needs {n_sites} finite weights; weights={self.weights!r}."
             )
         n_amounts = len(self._smoothing())
         return np.repeat(values[:, None] / n_amounts, n_amounts, axis=1)

@@ -202,37 +202,36 @@ class SparseCounts:
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the counts."""
-        rows, counts = self.read(contexts)
+        rows, counts, _ = self.read(contexts)
         scores: NDArray[np.float64] = (rows_of_columns(rows, weights, counts.shape[0]) @ counts).toarray()
         return scores
 
-    def read(self, contexts: Contexts) -> tuple[NDArray[np.int64], sparse.csr_array]:
-        """Return which row each site of each context reads, -1 for none, and the matrix with those rows.
+    def read(self, contexts: Contexts) -> tuple[NDArray[np.int64], sparse.csr_array, NDArray[np.int64]]:
+        """Return which row each site of each context reads, -1 for none, the matrix, and where each site's rows start.
 
         Shapes
         ------
-        returned : (m, S), (rows, L)
+        returned : (m, S), (rows, L), (S + 1,)
         """
         rows = find_sites(contexts.ranks_in(self.vocabulary), self.sites, self._table.tuples)
+        starts = np.cumsum([0, *map(len, self._table.tuples)])
         if not self._on_disk:
-            return rows, self._counts
+            return rows, self._counts, starts
         touched, ranks = np.unique(np.append(rows, -1), return_inverse=True)  # -1 comes first, so its rank is 0
         counts = self._table.rows_matrix(touched[1:], self._columns, len(self.labels))
-        return ranks[:-1].reshape(rows.shape) - 1, counts
+        return ranks[:-1].reshape(rows.shape) - 1, counts, np.searchsorted(touched[1:], starts)
 
     def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
-        rows, counts = self.read(contexts)
+        rows, counts, _ = self.read(contexts)
         read = np.zeros((*rows.shape, len(self.labels)))
         read[rows >= 0] = counts[rows[rows >= 0]].toarray()
         return read
 
     def with_rule(self, rule: RowRule) -> RuledReader:
         """Return what answers with the scores of this rule; made once for the rule that was asked for last."""
-        if self._on_disk:
-            return PlainRuled(self, rule)
         if self._ruled is None or self._ruled[0] != rule.signature:
-            self._ruled = (rule.signature, RuledCounts(self, rule, self._table))
+            self._ruled = (rule.signature, RuledCounts(self, rule, keep=not self._on_disk))
         return self._ruled[1]
 
     def tensors(self) -> dict[str, NDArray[Any]]:
@@ -263,26 +262,38 @@ class SparseCounts:
 
 
 class RuledCounts:
-    """A rule applied to every entry of the table: sparse gains, and one loss a row and amount of smoothing."""
+    """A rule applied to the entries of the table: sparse gains, and one loss a row and amount of smoothing.
 
-    def __init__(self, counts: SparseCounts, rule: RowRule, table: CountTable) -> None:
+    With `keep` it is applied once to all entries, and else to those that each batch of queries touches.
+    """
+
+    def __init__(self, counts: SparseCounts, rule: RowRule, *, keep: bool) -> None:
         self._counts = counts
         self._rule = rule
-        matrix = table.matrix(counts.labels)
-        self._losses = rule.losses(np.asarray(matrix.sum(axis=1)))
-        bounds = matrix.indptr[np.cumsum([0, *map(len, table.tuples)])]
-        for site, (first, last) in enumerate(pairwise(bounds)):
-            matrix.data[first:last] = rule.gains(site, matrix.data[first:last], matrix.indices[first:last])
-        self._gains = matrix
+        self._keep = keep
+        self._kept: tuple[sparse.csr_array, NDArray[np.float64]] | None = None
 
     def scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the rule's score of each context and label."""
-        rows, _ = self._counts.read(contexts)
-        scores = (rows_of_columns(rows, np.ones(rows.shape[1]), self._gains.shape[0]) @ self._gains).toarray()
-        lost = np.where((rows >= 0)[:, :, None], self._losses[rows], 0.0) if len(self._losses) else None
-        if lost is not None:
-            scores -= lost.reshape(len(rows), -1) @ self._rule.weights.reshape(-1, scores.shape[1])
+        rows, counts, starts = self._counts.read(contexts)
+        applied = self._kept or self._applied(counts, starts)
+        if self._keep:
+            self._kept = applied
+        gains, losses = applied
+        scores = (rows_of_columns(rows, np.ones(rows.shape[1]), gains.shape[0]) @ gains).toarray()
+        if len(losses):
+            lost = np.where((rows >= 0)[:, :, None], losses[rows], 0.0).reshape(len(rows), -1)
+            scores -= lost @ self._rule.weights.reshape(lost.shape[1], -1)
         return np.asarray(scores + self._rule.base)
+
+    def _applied(
+        self, counts: sparse.csr_array, starts: NDArray[np.int64]
+    ) -> tuple[sparse.csr_array, NDArray[np.float64]]:
+        """Return the gains, as sparse as the counts, and the losses of each row."""
+        gains = counts.copy()
+        for site, (first, last) in enumerate(pairwise(counts.indptr[starts])):
+            gains.data[first:last] = self._rule.gains(site, counts.data[first:last], counts.indices[first:last])
+        return gains, self._rule.losses(np.asarray(counts.sum(axis=1)))
 
 
 class DenseCounts:
