@@ -167,7 +167,7 @@ class HashedTables:
         n_own = len(self._layout.own(k))
         values = counts << FRACTION_BITS
         shared = rows >= n_own
-        values[shared] = centred_counts(counts[shared], self._shared_sums[k], self._layout.buckets)
+        values[shared] = centred_counts(counts[shared], self._shared_sums[k], self._layout.buckets[k])
         return values
 
     @cached_property
