@@ -372,8 +372,8 @@ def test_one_label_needs_no_weights() -> None:
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [
-        MemoryClassifier(memory=Exact(), vote=LogLinear()),
-        MemoryClassifier(memory=Hashed(buckets=64, reserved=512), vote=LogLinear((1, 10), per_label=False)),
+        MemoryClassifier(memory=Exact(), vote=LogLinear(steps=5)),
+        MemoryClassifier(memory=Hashed(buckets=64, reserved=512), vote=LogLinear((1, 10), per_label=False, steps=5)),
     ]
 )
 def test_scikit_learn_s_own_checks(estimator: Any, check: Any) -> None:
