@@ -114,7 +114,7 @@ def test_a_hashed_memory_with_a_row_for_everything_answers_as_the_exact_one(
     batch: Rows, asked: list[list[Any]], smoothing: list[float]
 ) -> None:
     weights = [0.5, 1.0, -0.25, 2.0]
-    clf = learnt(MemoryClassifier(KERNEL, Hashed(2**20, 100), LogLinear(smoothing, weights)), batch)
+    clf = learnt(MemoryClassifier(KERNEL, Hashed(8, 100), LogLinear(smoothing, weights)), batch)
     expected = by_dictionary(batch, asked, smoothing, weights)
     rounding = (len(weights) + 1) / 2 ** (RULE_BITS + 1)
     np.testing.assert_allclose(clf.class_scores(objects(asked)), expected, rtol=0, atol=rounding + 1e-9)
