@@ -114,7 +114,7 @@ def test_a_hashed_memory_with_a_row_for_everything_answers_as_the_exact_one(
     batch: Rows, asked: list[list[Any]], smoothing: list[float]
 ) -> None:
     weights = [0.5, 1.0, -0.25, 2.0]
-    clf = learnt(MemoryClassifier(KERNEL, Hashed(2**20, 100), LogLinear(smoothing, weights)), batch)
+    clf = learnt(MemoryClassifier(KERNEL, Hashed(8, 100), LogLinear(smoothing, weights)), batch)
     expected = by_dictionary(batch, asked, smoothing, weights)
     rounding = (len(weights) + 1) / 2 ** (RULE_BITS + 1)
     np.testing.assert_allclose(clf.class_scores(objects(asked)), expected, rtol=0, atol=rounding + 1e-9)
@@ -372,8 +372,8 @@ def test_one_label_needs_no_weights() -> None:
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [
-        MemoryClassifier(memory=Exact(), vote=LogLinear()),
-        MemoryClassifier(memory=Hashed(buckets=64, reserved=512), vote=LogLinear((1, 10), per_label=False)),
+        MemoryClassifier(memory=Exact(), vote=LogLinear(steps=5)),
+        MemoryClassifier(memory=Hashed(buckets=64, reserved=512), vote=LogLinear((1, 10), per_label=False, steps=5)),
     ]
 )
 def test_scikit_learn_s_own_checks(estimator: Any, check: Any) -> None:
