@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.base import clone
 
-from hammemo import Exact, Gaussian, Hashed, Ledgered, MeMoClassifier, MemoryClassifier, PositionalHamming, SiteKernel
+from hammemo import (
+    Decaying,
+    Exact,
+    Gaussian,
+    Hashed,
+    Ledgered,
+    LogLinear,
+    MeMoClassifier,
+    MemoryClassifier,
+    PositionalHamming,
+    SiteKernel,
+    SkipPairs,
+    Suffixes,
+)
 from memory_catalogue import MEMORIES
 
 if TYPE_CHECKING:
@@ -19,6 +32,12 @@ X = np.array(
 Y = ["no", "no", "yes", "yes", "ß", "no"]
 QUERIES = np.array([["a", 1, "x"], ["b", 2, 0.5], ["never", "seen", 9], ["b", 3, "ß"]], dtype=object)
 KERNELS = {"positions": PositionalHamming(), "tuples": SiteKernel([0, 2, (0, 2), (-3, -2, -1)], weights=[1, 2, 3, 4.5])}
+OTHER_KERNELS = {
+    "decaying": Decaying(0.25),
+    "suffixes": Suffixes(3, base=1.5),
+    "skip pairs": SkipPairs(3),
+    "joined": PositionalHamming() + Suffixes(2, base=30) + SkipPairs(3),
+}
 
 
 def classifiers() -> dict[str, MemoryClassifier]:
@@ -32,6 +51,12 @@ def classifiers() -> dict[str, MemoryClassifier]:
                 inner.set_params(d=6, d_h=None if inner.d_h is None else 2)  # small files
             clf = MemoryClassifier(clone(kernel), memory, vote="mean" if number % 2 else "sum", random_state=number)
             models[f"{entry} {name}"] = clf.fit(X, Y, sample_weight=[1, 2, 1, 3, 1, 300])
+    for name, kernel in OTHER_KERNELS.items():
+        models[name] = MemoryClassifier(clone(kernel), Exact()).fit(X, Y)
+    buckets, reserved = [3, 4, 5, 6, 7, 8], [2, 1, 0, 3, 1, 2]
+    models["per site"] = MemoryClassifier(clone(OTHER_KERNELS["joined"]), Hashed(buckets, reserved)).fit(X, Y)
+    for name, memory in {"exact": Exact(), "hashed": Hashed(4, 2)}.items():
+        models[f"log-linear {name}"] = MemoryClassifier(clone(KERNELS["tuples"]), memory, LogLinear((1, 9))).fit(X, Y)
     models["declared"] = MemoryClassifier(memory=Exact()).fit(X, Y).partial_fit(X[:1], ["no"], classes=["maybe", "yes"])
     models["all forgotten"] = MemoryClassifier(memory=Hashed(4, 2)).fit(X, Y).forget(X, Y)
     models["layout open"] = MemoryClassifier(memory=Hashed(4, 2)).partial_fit(X[:1], [7], [7, 8], sample_weight=[0])
@@ -51,7 +76,7 @@ def predictors() -> dict[str, Predictor]:
     compiled: dict[str, Predictor] = {}
     for name, clf in classifiers().items():
         for form in forms[type(clf.memory_).__name__]:
-            if form != "dense" or "tuples" not in name:
+            if form != "dense" or all(len(site) == 1 for site in clf.sites_.positions):
                 compiled[f"{name} {form}"] = clf.compile(form)
     return compiled
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from file_catalogue import KERNELS, QUERIES, X, Y
-from hammemo import Exact, Gaussian, Hashed, Ledgered, MemoryClassifier, Predictor, Tiered, save
+from hammemo import Exact, Gaussian, Hashed, Ledgered, LogLinear, MemoryClassifier, Predictor, Suffixes, Tiered, save
 from hammemo.files import FORMAT
 
 FOLDER = Path(__file__).parent / "golden"
@@ -28,7 +28,9 @@ def models() -> dict[str, MemoryClassifier | Predictor]:
         "exact-gaussian": MemoryClassifier(memory=Gaussian(d=6, exact=True), random_state=5).fit(X, Y),
         "tiered": MemoryClassifier(memory=Tiered(Hashed(3, 1))).fit(X, Y),
         "ledgered": MemoryClassifier(memory=Ledgered(Hashed(3, 1))).fit(X, Y),
+        "log-linear": MemoryClassifier(Suffixes(3), Hashed([3, 4, 5], 1), LogLinear()).fit(X, Y),
         "hashed-predictor": hashed.compile(),
+        "log-linear-predictor": MemoryClassifier(memory=Exact(), vote=LogLinear()).fit(X, Y).compile(),
         "tiered-predictor": MemoryClassifier(memory=Tiered(Hashed(3, 1))).fit(X, Y).compile(),
         "sparse-predictor": MemoryClassifier(memory=Exact()).fit(X, Y).compile(),
         "fused-predictor": MemoryClassifier(memory=Gaussian(d=6), random_state=5).fit(X, Y).compile(),

@@ -104,7 +104,9 @@ def cases(draw: st.DrawFn, most_buckets: int = 64, kinds: list[str] = KINDS, siz
     kind, m = draw(st.sampled_from(kinds)), draw(st.sampled_from(sizes))
     contexts = Contexts(random_tokens(kind, (m, sites.h), rng))
     seed, key = draw(st.integers(0, 3)), draw(st.sampled_from([None, KEY]))
-    buckets = draw(st.one_of(st.integers(1, 8), st.integers(1, most_buckets)))
+    numbers = st.one_of(st.integers(1, 8), st.integers(1, most_buckets))
+    n_sites = len(sites.positions)
+    buckets = draw(st.one_of(numbers, st.lists(numbers, min_size=n_sites, max_size=n_sites)))
     sizes_of_lists = st.sampled_from([0, 1, 5, 1000 if most_buckets > 64 else 40])
     reserved = [
         reserved_hashes(contexts, sites, seed, key, group, draw(sizes_of_lists), rng)

@@ -310,7 +310,7 @@ def forged(model: MemoryClassifier | Predictor, path: Path, entry: str, value: A
 
 
 FORGERIES: list[tuple[str, str, Any, str]] = [
-    ("exact", "n_features_in", 2**30, "one site for each position"),
+    ("exact", "n_features_in", 2**30, "more sites than the file declares"),
     ("exact", "n_features_in", 10**18, "proper length"),
     ("exact", "class", "os.system", "is not one of MemoryClassifier"),
     ("exact", "fitted/memory/class", "Popen", "is not one of Exact"),

@@ -268,3 +268,43 @@ def test_a_few_queries_need_no_compiled_tables_and_get_the_same_answers() -> Non
     np.testing.assert_array_equal(few[0], tables.winners(contexts, weights, divisor))
     np.testing.assert_array_equal(few[1], tables.leaders(contexts[:9], weights, divisor, 3))
     np.testing.assert_array_equal(scores, tables.plain_scores(Contexts.of(X), weights))
+
+
+# ---------------------------------------------------------------- buckets and reserved rows per site
+
+
+def test_equal_numbers_for_all_sites_are_one_number() -> None:
+    X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
+    one = MemoryClassifier(memory=Hashed(8, 2)).fit(X, y)
+    each = MemoryClassifier(memory=Hashed([8, 8], (2, 2))).fit(X, y)
+    assert one.memory_.state_bytes() == each.memory_.state_bytes()
+    assert one.merge(each).memory_.label_counts.tolist() == [4, 2]
+
+
+def test_each_site_has_its_own_numbers() -> None:
+    kernel = SiteKernel([0, 1, (0, 1)])
+    X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "c"]], ["no", "no", "yes", "yes"]
+    memory = MemoryClassifier(kernel, Hashed([3, 4, 5], [1, 2, 3])).fit(X, y).memory_
+    shapes = {name: array.shape for name, array in memory.state().items() if name[:3] in ("own", "sha")}
+    assert shapes == {  # positions share a list, as long as the largest of theirs
+        "own.0": (2, 2), "own.1": (2, 2), "own.2": (3, 2), "shared.0": (3, 2), "shared.1": (4, 2), "shared.2": (5, 2)
+    }  # fmt: skip
+    other = MemoryClassifier(kernel, Hashed([3, 4, 6], [1, 2, 3])).fit(X, y)
+    with pytest.raises(LayoutError, match="buckets"):
+        other.memory_.merge(memory)
+
+
+@pytest.mark.parametrize(
+    ("buckets", "reserved", "complaint"),
+    [
+        ([3], 0, "buckets=.*1 entries, but the kernel has 2 sites"),
+        ([3, 0], 0, "buckets=.*at least 1"),
+        ("ab", 0, "buckets='ab'"),
+        (3, [1, 2, 3], "reserved=.*3 entries"),
+        (3, [1, -1], "reserved=.*at least 0"),
+        (3, None, "reserved=None"),
+    ],
+)
+def test_numbers_that_fit_no_site_are_refused(buckets: Any, reserved: Any, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        MemoryClassifier(memory=Hashed(buckets, reserved)).fit([["a", "b"]], ["x"])

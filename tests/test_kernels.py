@@ -12,7 +12,7 @@ from scipy.spatial.distance import hamming
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from hammemo import NO_TOKEN, PositionalHamming, SiteKernel, SiteOneHot
+from hammemo import NO_TOKEN, Decaying, Joined, PositionalHamming, SiteKernel, SiteOneHot, SkipPairs, Suffixes
 from hammemo.arrays import object_array
 from hammemo.contexts import Contexts
 from hammemo.kernels import collect_sites, find_sites, rows_of_columns
@@ -287,3 +287,93 @@ def test_sparse_rows_hold_each_value_in_its_column(data: st.DataObject, m: int, 
                 expected[i][column] = value
     matrix = rows_of_columns(np.array(rows, np.int64).reshape(m, n_sites), np.array(values, float), 5 * n_sites)
     assert matrix.toarray().tolist() == expected
+
+
+# ---------------------------------------------------------------- suffixes, skip pairs, decaying positions, sums
+
+H = 5
+SHAPED = [
+    Decaying(0.3),
+    Suffixes(1),
+    Suffixes(5, base=30),
+    Suffixes(3, base=0.5),
+    SkipPairs(3),
+    SkipPairs(5),
+    PositionalHamming() + Suffixes(4, 2),
+    Decaying(1) + SkipPairs(4) + SiteKernel([(0, 2, 4)], [0.25]),
+]
+
+
+@pytest.mark.parametrize("kernel", SHAPED, ids=repr)
+@given(X=batches(H, full_tokens))
+@randomly
+def test_shaped_kernels_are_positive_semidefinite_and_normalised(kernel: SiteKernel, X: list[Context]) -> None:
+    matrix = kernel.pairwise(objects(X))
+    assert np.linalg.eigvalsh(matrix).min() > -1e-9
+    np.testing.assert_allclose(np.diag(matrix), 1, rtol=1e-12)
+    assert matrix.max() <= 1 + 1e-12
+
+
+@given(s=st.lists(full_tokens, min_size=H, max_size=H), q=st.lists(full_tokens, min_size=H, max_size=H))
+@randomly
+def test_suffixes_compare_the_longest_common_one(s: Context, q: Context) -> None:
+    common = next((i for i in range(H) if s[H - 1 - i] != q[H - 1 - i]), H)
+    expected = sum(3**j for j in range(min(common, 4))) / sum(3**j for j in range(4))
+    assert Suffixes(4, base=3)(s, q) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_sites_of_each_kernel() -> None:
+    assert Suffixes(3, 2).resolve(4).positions == ((3,), (2, 3), (1, 2, 3))
+    assert Suffixes(3, 2).resolve(4).weights.tolist() == [1, 2, 4]
+    assert set(SkipPairs(4).resolve(4).positions) == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3)}
+    assert Decaying(0.5).resolve(3).weights.tolist() == [0.25, 0.5, 1]
+    joined = (Suffixes(2) + SkipPairs(3) + Suffixes(3)).resolve(3)
+    assert joined.positions == ((2,), (1, 2), (0, 2), (0, 1), (0, 1, 2))
+    assert joined.weights.tolist() == [2, 2, 1, 1, 1]
+
+
+@given(data=st.data(), h=lengths)
+@randomly
+def test_a_sum_of_kernels_is_their_weighted_mean(data: st.DataObject, h: int) -> None:
+    left, right, X = data.draw(kernels(h, whole)), data.draw(kernels(h, whole)), data.draw(batches(h))
+    w, v = left.resolve(h).total_weight, right.resolve(h).total_weight
+    expected = (w * left.pairwise(objects(X)) + v * right.pairwise(objects(X))) / (w + v)
+    np.testing.assert_allclose((left + right).pairwise(objects(X)), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", SHAPED, ids=repr)
+def test_a_kernel_promises_no_more_sites_than_it_has(kernel: SiteKernel) -> None:
+    assert kernel.least_sites(H) <= len(kernel.resolve(H).positions)
+    assert repr(clone(kernel)) == repr(kernel)
+
+
+def test_sums_of_kernels_are_flat() -> None:
+    parts = [Suffixes(2), SkipPairs(3), Decaying()]
+    joined = parts[0] + parts[1] + parts[2]
+    assert isinstance(joined, Joined)
+    assert joined.kernels == parts
+    with pytest.raises(TypeError):
+        parts[0] + 3
+
+
+@pytest.mark.parametrize(
+    ("kernel", "complaint"),
+    [
+        (Suffixes(0), "k=0 is a whole number from 1 to the 4"),
+        (Suffixes(5), "k=5"),
+        (Suffixes(True), "k=True"),
+        (Suffixes(2, base=0), "base=0"),
+        (Suffixes(2, base="x"), "base='x'"),  # type: ignore[arg-type]
+        (SkipPairs(2), "reach=2 is a whole number from 3"),
+        (SkipPairs(5), "reach=5"),
+        (Decaying(0), "rate=0"),
+        (Decaying(1.5), "rate=1.5"),
+        (Decaying(None), "rate=None"),  # type: ignore[arg-type]
+        (Joined([]), "list of kernels"),
+        (Joined(["a"]), "list of kernels"),  # type: ignore[list-item]
+    ],
+    ids=repr,
+)
+def test_shapes_that_do_not_fit_are_refused(kernel: SiteKernel, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        kernel.resolve(4)

@@ -37,7 +37,7 @@ LAYOUT: dict[str, Any] = {
     "tuple_seeds": [1, 2, 3],
     "groups": [0, 0, 0],
     "reserved": [RESERVED],
-    "buckets": 4,
+    "buckets": [4, 4, 4],
     "integer_key": (1, 2),
     "keyed": False,
 }
@@ -176,7 +176,7 @@ WRONG_LAYOUTS: dict[str, list[Any]] = {
         *([], None, [[5, 7]], [RESERVED[::-1]], [RESERVED[::-1].copy()], [RESERVED.repeat(2)]),
         *([RESERVED.astype(float)], [RESERVED.view(np.int64)], [RESERVED[:, None]]),
     ],
-    "buckets": [0, -1, 2**31, 2**32 - 1, 2**32],
+    "buckets": [4, [], [4, 4], [0, 4, 4], *([4, 4, wrong] for wrong in (0, -1, 2**32 - 1, 2**32))],
     "integer_key": [(1,), (1, 2, 3), (-1, 2), (1, 2**64), 5],
     "keyed": [None, "yes", 2],
 }
@@ -207,7 +207,9 @@ def test_any_layout_is_refused_or_works(
     words = [np.array(sorted(values), np.uint64) for values in reserved]
     n_sites = len(positions)
     try:
-        layout = _native.Layout(h, positions, [3] * n_sites, [1] * n_sites, groups, words, buckets, (1, 2), True)
+        layout = _native.Layout(
+            h, positions, [3] * n_sites, [1] * n_sites, groups, words, [buckets] * n_sites, (1, 2), True
+        )
     except REFUSALS:
         return
     tokens, columns = np.arange(-9, 6 * h * 11 - 9).astype(kind), np.zeros(6 * h * 11, np.int32)

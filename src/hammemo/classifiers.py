@@ -14,6 +14,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.contexts import Contexts, Examples, validated_array, validated_contexts
@@ -22,10 +23,10 @@ from hammemo.labels import classes_array, common_label_dtype, label_array
 from hammemo.memories import Gaussian, Hashed, Memory
 from hammemo.memories.base import LayoutError
 from hammemo.memories.certificates import certified
-from hammemo.predictor import Predictor, class_scores, leaders, winners
+from hammemo.predictor import Predictor, check_probabilities, class_scores, leaders, winners
 from hammemo.streams import stream_blocks
 from hammemo.tokens import Vocabulary
-from hammemo.votes import resolve_vote
+from hammemo.votes import resolve_vote, softmax
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="MemoryClassifier")
 
 
+def _gives_probabilities(model: MemoryClassifier) -> bool:
+    check_probabilities(resolve_vote(model.vote))
+    return True
+
+
 class MemoryClassifier(ClassifierMixin, BaseEstimator):
     """One-pass classifier of categorical sequences.
 
@@ -47,7 +53,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         Which sites are compared and their weights; the positional Hamming kernel by default.
     memory : Memory, optional
         Where the counts are kept; `Hashed()` by default: a size that does not grow, and answers that can be proven.
-    vote : {"sum", "mean"} or Vote
+    vote : {"sum", "mean", "log-linear"} or Vote
         How the sites' counts become one score a label.
     random_state : int, RandomState or None
         Seeds all that is random. Models with the same seed can be merged; None draws a new one at each fit.
@@ -92,7 +98,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Forget everything and learn the examples (X, y).
+        """Forget everything and learn the examples (X, y); then fit the vote's weights to them, if it has any.
 
         Parameters
         ----------
@@ -103,7 +109,37 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         sample_weight : array-like of shape (m,), optional
             How often each example occurred: non-negative whole numbers.
         """
-        return self._learn(X, y, sample_weight, classes=None, reset=True)
+        examples = self._learn(X, y, sample_weight, classes=None, reset=True)
+        self.vote_.fit_to(self.memory_, examples, self.sites_)
+        return self
+
+    def fit_vote(
+        self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, leave_one_out: bool = True
+    ) -> Self:
+        """Fit the weights of a log-linear vote again; what the memory holds is not changed.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`; a sample of what the memory holds will do.
+        leave_one_out : bool
+            Whether these examples are stored, so that each must be left out of the counts it is judged by. Say False
+            for examples that the memory has not learnt.
+
+        Examples
+        --------
+        >>> from hammemo import Exact, LogLinear, MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> clf = MemoryClassifier(memory=Exact(), vote=LogLinear()).partial_fit(X, y)  # weights are equal still
+        >>> even = clf.predict_proba([["a", "b"]])
+        >>> bool((clf.fit_vote(X, y).predict_proba([["a", "b"]]).max() > even.max()))
+        True
+        """
+        check_is_fitted(self)
+        array = validated_array(self, X, reset=False, y=y)
+        examples = Examples.of(array, label_array(y), sample_weight)
+        self.vote_.fit_to(self.memory_, examples, self.sites_, leave_one_out=leave_one_out)
+        return self
 
     def partial_fit(
         self: Self,
@@ -122,8 +158,8 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         classes : array-like, optional
             Labels to keep as candidates even while they have no example. Never required.
         layout : MemoryClassifier, optional
-            At the first call: a fitted model whose layout to use, so that the two can be merged. Without it a hashed
-            memory gives rows of their own to the most frequent tokens of the first batch.
+            At the first call: a fitted model whose layout, and fitted vote, to use, so that the two can be merged.
+            Without it a hashed memory gives rows of their own to the most frequent tokens of the first batch.
 
         Examples
         --------
@@ -133,7 +169,8 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         >>> here.merge(there).predict([["d", "c"]]).tolist()
         ['yes']
         """
-        return self._learn(X, y, sample_weight, classes, reset=not hasattr(self, "memory_"), layout=layout)
+        self._learn(X, y, sample_weight, classes, reset=not hasattr(self, "memory_"), layout=layout)
+        return self
 
     def fit_stream(
         self: Self,
@@ -335,6 +372,23 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         scores = self.class_scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each label, in the order of `classes_`; for a log-linear vote only.
+
+        Shapes
+        ------
+        X : (m, h); returned : (m, len(classes_))
+
+        Examples
+        --------
+        >>> from hammemo import Exact, MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]] * 9, ["no", "no", "yes"] * 9
+        >>> MemoryClassifier(memory=Exact(), vote="log-linear").fit(X, y).predict_proba([["d", "b"]]).round(1)
+        array([[0.2, 0.8]])
+        """
+        return softmax(self.class_scores(X))
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label with the highest score; the first one in `classes_` among equals."""
         contexts = self._queries(X)
@@ -422,9 +476,11 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         self.sites_ = self.kernel_.resolve(h)
         memory = self._make_memory().open(self.sites_, _seed(self.random_state))
         self.memory_ = memory if layout is None else _shard_of(layout, memory)
+        if layout is not None and repr(layout.vote_) == repr(self.vote_):
+            self.vote_ = copy.deepcopy(layout.vote_)  # fitted weights, if it has any
 
     def _learn(
-        self: Self,
+        self,
         X: Any,
         y: Any,
         sample_weight: Any,
@@ -432,8 +488,8 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         *,
         reset: bool,
         layout: MemoryClassifier | None = None,
-    ) -> Self:
-        """Check everything first, so that what is refused changes nothing, then learn."""
+    ) -> Examples:
+        """Check everything first, so that what is refused changes nothing, then learn; return what was learnt."""
         array = validated_array(self, X, reset=reset, y=y)
         targets = label_array(y)
         declared = targets[:0] if classes is None else label_array(classes)
@@ -448,7 +504,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         self.memory_.declare(Vocabulary.of(declared))
         self.memory_.add(examples)
         self.label_dtype_ = dtype
-        return self
+        return examples
 
     def _queries(self, X: Any) -> Contexts:
         check_is_fitted(self)

@@ -42,7 +42,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.arrays import narrow
 from hammemo.classifiers import MeMoClassifier, MemoryClassifier
-from hammemo.kernels import PositionalHamming, SiteKernel
+from hammemo.kernels import Decaying, Joined, PositionalHamming, SiteKernel, SkipPairs, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Memory, Tiered
 from hammemo.memories.base import Frame, secret_digest
 from hammemo.memories.exact import DenseCounts, SparseCounts
@@ -51,7 +51,7 @@ from hammemo.memories.hashed_tables import HashedTables
 from hammemo.memories.tiered import TieredTables
 from hammemo.predictor import Predictor
 from hammemo.stored import StoredArrays
-from hammemo.votes import Mean, Sum
+from hammemo.votes import LogLinear, Mean, Sum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from hammemo.kernels import Sites
     from hammemo.tokens import Vocabulary
+    from hammemo.votes import Vote
 
 FORMAT: Final = 1
 """The number of the format that `save` writes. A change of what a file means gets a new number."""
@@ -82,9 +83,9 @@ def _registry(*classes: type) -> dict[str, type]:
 
 _CLASSIFIERS: Final = _registry(MemoryClassifier, MeMoClassifier)
 _PARTS: Final = {
-    "kernel": _registry(PositionalHamming, SiteKernel),
+    "kernel": _registry(PositionalHamming, SiteKernel, Decaying, Suffixes, SkipPairs, Joined),
     "memory": _registry(Exact, Gaussian, Hashed, Ledgered, Tiered),
-    "vote": _registry(Sum, Mean),
+    "vote": _registry(Sum, Mean, LogLinear),
 }
 _COMPILED: Final = _registry(SparseCounts, DenseCounts, FusedGaussian, TwoStageGaussian, HashedTables, TieredTables)
 
@@ -237,7 +238,8 @@ def _classifier_parts(model: MemoryClassifier) -> tuple[dict[str, NDArray[Any]],
         "layout": memory.layout(),
         "fingerprint": memory.fingerprint(),
     }
-    return {**memory.state(), "declared": narrow(memory.labels.find(memory.declared))}, about
+    declared = narrow(memory.labels.find(memory.declared))
+    return {**memory.state(), "declared": declared, **_vote_arrays(model.vote_)}, about
 
 
 def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -252,7 +254,12 @@ def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[st
         "vote": _part_description("vote", model._vote),
         **_common(model._sites, model.label_dtype_),
     }
-    return {**Frame(model._sites, compiled.labels, compiled.label_counts).arrays(), **arrays}, about
+    frame = Frame(model._sites, compiled.labels, compiled.label_counts)
+    return {**frame.arrays(), **arrays, **_vote_arrays(model._vote)}, about
+
+
+def _vote_arrays(vote: Vote) -> dict[str, NDArray[Any]]:
+    return {f"vote.{name}": array for name, array in vote.state().items()}
 
 
 def _common(sites: Sites, label_dtype: np.dtype[Any]) -> dict[str, Any]:
@@ -268,10 +275,12 @@ def _part_description(slot: str, part: Any, fitted: Memory | None = None) -> dic
     cls = type(part)
     if _PARTS[slot].get(cls.__name__) is not cls:
         raise FileError(f"{slot}={part!r} cannot be saved: only {', '.join(_PARTS[slot])} have a format.")
-    params = {}
+    params: dict[str, Any] = {}
     for name, value in part.get_params(deep=False).items():
         if isinstance(value, Memory):  # a memory inside another: fitted, it has the same name with an underscore
             params[name] = _part_description("memory", value, getattr(fitted, f"{name}_", None))
+        elif isinstance(part, Joined):
+            params[name] = [_part_description("kernel", kernel) for kernel in value]
         elif value is not None and name == getattr(part, "secret", None):
             if getattr(fitted, name, None) != value:
                 raise FileError(
@@ -522,6 +531,8 @@ def _classifier(archive: _Archive, key: bytes | None, *, trusted: bool) -> Memor
     declared = StoredArrays({"declared": arrays.pop("declared", np.empty(0))}).ascending("declared")
     if len(declared) and int(declared[-1]) >= len(arrays.get("label_counts", ())):
         raise ValueError("it declares a label that it does not hold")
+    of_vote = {name: arrays.pop(name) for name in list(arrays) if name.startswith("vote.")}
+    _restore_vote(vote, StoredArrays(of_vote, trusted=trusted), sites)
     memory.restore(arrays, sites, _field(about, "seed", int), declared, trusted=trusted)
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
         raise ValueError("its layout is not the one it declares")
@@ -538,11 +549,19 @@ def _predictor(archive: _Archive, key: bytes | None, *, trusted: bool) -> Predic
     _exactly(about, (*_START, "description", "vote"))
     cls: Any = _known(_COMPILED, about)
     vote, sites = _part("vote", about["vote"], None), _sites(about)
-    stored = StoredArrays(archive.arrays, trusted=trusted)
+    arrays = dict(archive.arrays)
+    stored_vote = {name: arrays.pop(name) for name in list(arrays) if name.startswith("vote.")}
+    stored = StoredArrays(arrays, trusted=trusted)
     frame = Frame.from_arrays(sites, stored)
+    _restore_vote(vote, StoredArrays(stored_vote, trusted=trusted), sites)
     compiled = cls.restored(frame, stored, _field(about, "description", dict), key)
     stored.finish()
     return Predictor(compiled, _label_dtype(about, frame.labels), sites, vote)
+
+
+def _restore_vote(vote: Vote, stored: StoredArrays, sites: Sites) -> None:
+    vote.restore(stored.part("vote"), sites)
+    stored.finish()
 
 
 def _known(registry: Mapping[str, type], about: Mapping[str, Any]) -> Any:
@@ -571,6 +590,8 @@ def _part(slot: str, description: Any, key: bytes | None) -> Any:
             params[name] = key
         elif slot == "memory" and isinstance(value, dict) and "class" in value:
             params[name] = _part("memory", value, key)
+        elif cls is Joined and isinstance(value, list):
+            params[name] = [_part("kernel", kernel, None) for kernel in value]
         else:
             _check_plain(value)
     return cls(**params)
@@ -605,10 +626,10 @@ def _sites(about: Mapping[str, Any]) -> Sites:
 
 def _check_kernel(kernel: SiteKernel, sites: Sites) -> None:
     """Refuse sites that are not the kernel's; nothing is made of the declared h before it is known to be small."""
-    if isinstance(kernel, PositionalHamming) and sites.h != len(sites.positions):
-        raise ValueError("the positional kernel has one site for each position")
-    if not isinstance(kernel, PositionalHamming) and not isinstance(kernel.sites, list):
+    if type(kernel) is SiteKernel and not isinstance(kernel.sites, list):
         raise ValueError("its kernel has no list of sites")
+    if kernel.least_sites(sites.h) > len(sites.positions):
+        raise ValueError("its kernel has more sites than the file declares")
     resolved = kernel.resolve(sites.h)
     if resolved.positions != sites.positions or not np.array_equal(resolved.weights, sites.weights):
         raise ValueError("its sites are not those of its kernel")

@@ -6,7 +6,9 @@ A *site* is a position or a tuple of positions. With sites :math:`1, \dots, S` a
 
 where :math:`s_k` is what site k of context s holds, and a site with an empty position matches nothing. Each term is the
 inner product of two one-hot vectors, so K is positive semi-definite, and :math:`K(s, s) = 1` for a full context. The
-paper's positional Hamming kernel is the instance with one site per position and equal weights.
+paper's positional Hamming kernel is the instance with one site per position and equal weights. `Suffixes`, `SkipPairs`
+and `Decaying` are other instances, and ``a + b`` compares the sites of both, the weights of a site that is in both
+added up: a sum of positive semi-definite kernels, normalised anew.
 
 Weights are divided by their sum only at the end: with whole-number weights every sum before that is exact, and ties
 are ties.
@@ -91,6 +93,16 @@ class SiteKernel(BaseEstimator):
             raise ValueError(f"sites={self.sites!r} names a site twice for contexts of {h}: give it a larger weight.")
         return Sites(h, positions, _checked_weights(self.weights, len(positions)))
 
+    def least_sites(self, h: int) -> int:  # noqa: ARG002  (other kernels need it)
+        """Return a number that `resolve` reaches at least, before a site is made: files are checked against it."""
+        return len(self.sites)
+
+    def __add__(self, other: Any) -> Joined:
+        """Return the kernel that compares the sites of both; the weights of a site in both are added up."""
+        if not isinstance(other, SiteKernel):
+            return NotImplemented
+        return Joined([*_parts(self), *_parts(other)])
+
     def __call__(self, s: Sequence[Any], q: Sequence[Any]) -> float:
         """Return K(s, q) for one pair of contexts, straight from the definition."""
         if len(s) != len(q):
@@ -132,6 +144,146 @@ class PositionalHamming(SiteKernel):
     def resolve(self, h: int) -> Sites:
         """Return one site for each of the h positions, with equal weights."""
         return SiteKernel(range(h)).resolve(h)
+
+    def least_sites(self, h: int) -> int:
+        """Return h."""
+        return h
+
+
+class Decaying(SiteKernel):
+    """Positions whose weight falls by a factor with each step away from the end of the context.
+
+    Parameters
+    ----------
+    rate : float
+        The weight of a position divided by that of the next one: above zero, at most one.
+
+    Examples
+    --------
+    >>> from hammemo import Decaying
+    >>> Decaying(0.5)(["a", "b", "c"], ["x", "b", "c"])  # weights 1/4, 1/2, 1
+    0.8571428571428571
+    """
+
+    def __init__(self, rate: float = 0.5) -> None:
+        self.rate = rate
+
+    def resolve(self, h: int) -> Sites:
+        """Return one site for each of the h positions, the last one with weight 1."""
+        if not _is_number(self.rate) or not 0 < self.rate <= 1:
+            raise ValueError(f"rate={self.rate!r} is a number above 0 and at most 1, for example 0.5.")
+        return SiteKernel(range(h), [float(self.rate) ** (h - 1 - r) for r in range(h)]).resolve(h)
+
+    def least_sites(self, h: int) -> int:
+        """Return h."""
+        return h
+
+
+class Suffixes(SiteKernel):
+    r"""The last token, the last two together, and so on to the last k: a weighted-degree kernel.
+
+    Two contexts whose longest common suffix has l tokens have similarity
+    :math:`\sum_{j \le \min(l, k)} b^{j-1} / \sum_{j \le k} b^{j-1}`. A large base b lets the longest match decide.
+
+    Parameters
+    ----------
+    k : int
+        Length of the longest suffix.
+    base : float
+        How many times more a suffix weighs than the one that is a token shorter.
+
+    Examples
+    --------
+    >>> from hammemo import Exact, MemoryClassifier, Suffixes
+    >>> Suffixes(3, base=2)(["a", "b", "c"], ["x", "b", "c"])  # 1 and 2 match, 4 does not
+    0.42857142857142855
+    >>> X, y = [["to", "be"], ["not", "be"], ["not", "be"]], ["or", "so", "so"]
+    >>> MemoryClassifier(Suffixes(2, base=30), Exact()).fit(X, y).predict([["to", "be"]]).tolist()
+    ['or']
+    """
+
+    def __init__(self, k: int = 4, base: float = 1.0) -> None:
+        self.k = k
+        self.base = base
+
+    def resolve(self, h: int) -> Sites:
+        """Return the k suffixes, the shortest first, with weights 1, base, base^2 and so on."""
+        _check_reach("k", self.k, 1, h)
+        if not _is_number(self.base) or not 0 < self.base < 2.0**20:
+            raise ValueError(f"base={self.base!r} is a number above 0 and below 2^20.")
+        weights = np.power(float(self.base), np.arange(self.k)).tolist()
+        return SiteKernel([tuple(range(-length, 0)) for length in range(1, self.k + 1)], weights).resolve(h)
+
+    def least_sites(self, h: int) -> int:  # noqa: ARG002
+        """Return k."""
+        return int(self.k)
+
+
+class SkipPairs(SiteKernel):
+    """All pairs among the last few positions, but for the last two: those are a suffix.
+
+    Parameters
+    ----------
+    reach : int
+        How many of the last positions, at least 3.
+
+    Examples
+    --------
+    >>> from hammemo import SkipPairs
+    >>> SkipPairs(3).resolve(8).positions
+    ((5, 7), (5, 6))
+    >>> len(SkipPairs(4).resolve(8).positions)
+    5
+    """
+
+    def __init__(self, reach: int = 4) -> None:
+        self.reach = reach
+
+    def resolve(self, h: int) -> Sites:
+        """Return the pairs, the nearest first, with equal weights."""
+        _check_reach("reach", self.reach, 3, h)
+        pairs = [(-first, -second) for first in range(3, self.reach + 1) for second in range(1, first)]
+        return SiteKernel(pairs).resolve(h)
+
+    def least_sites(self, h: int) -> int:  # noqa: ARG002
+        """Return the number of pairs."""
+        return int(self.reach) * (int(self.reach) - 1) // 2 - 1
+
+
+class Joined(SiteKernel):
+    """The sites of several kernels; what ``a + b`` returns.
+
+    A site that several kernels have is compared once, with the sum of its weights.
+
+    Parameters
+    ----------
+    kernels : sequence of SiteKernel
+
+    Examples
+    --------
+    >>> from hammemo import Decaying, PositionalHamming, Suffixes
+    >>> kernel = PositionalHamming() + Suffixes(2, base=3)
+    >>> kernel.resolve(3).positions, kernel.resolve(3).weights.tolist()
+    (((0,), (1,), (2,), (1, 2)), [1.0, 1.0, 2.0, 3.0])
+    """
+
+    def __init__(self, kernels: Sequence[SiteKernel]) -> None:
+        self.kernels = kernels
+
+    def resolve(self, h: int) -> Sites:
+        """Return the sites of all kernels, each once, in the order in which they come."""
+        if not self.kernels or not all(isinstance(part, SiteKernel) for part in self.kernels):
+            raise ValueError(f"kernels={self.kernels!r} is a list of kernels, for example [Suffixes(4), SkipPairs(4)].")
+        weights: dict[Site, float] = {}
+        for part in self.kernels:
+            sites = part.resolve(h)
+            for site, weight in zip(sites.positions, sites.weights.tolist(), strict=True):
+                weights[site] = weights.get(site, 0.0) + weight
+        return SiteKernel(list(weights), list(weights.values())).resolve(h)
+
+    def least_sites(self, h: int) -> int:
+        """Return the number of sites of the largest part."""
+        return max((part.least_sites(h) for part in self.kernels), default=0)
 
 
 class SiteOneHot(TransformerMixin, BaseEstimator):
@@ -248,6 +400,19 @@ def rows_of_columns(columns: NDArray[np.int64], values: NDArray[np.float64], wid
     starts = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(index)
     data = np.broadcast_to(values, columns.shape)[present]
     return sparse.csr_array((data, columns[present].astype(index), starts), shape=(len(columns), width))
+
+
+def _parts(kernel: SiteKernel) -> Sequence[SiteKernel]:
+    return kernel.kernels if isinstance(kernel, Joined) else [kernel]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _check_reach(name: str, value: Any, least: int, h: int) -> None:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= h:
+        raise ValueError(f"{name}={value!r} is a whole number from {least} to the {h} tokens that a context has.")
 
 
 def _resolve_site(site: int | Sequence[int], h: int) -> Site:

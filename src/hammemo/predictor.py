@@ -13,7 +13,7 @@ import numpy as np
 from hammemo.arrays import pieces
 from hammemo.contexts import Contexts
 from hammemo.labels import checked_k, classes_array, top_columns
-from hammemo.memories.base import Ranker
+from hammemo.votes import LogLinear, softmax
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -61,9 +61,8 @@ class Predictor:
     @cached_property
     def _single(self) -> Callable[[Sequence[Any]], int]:
         """The reader's own way to answer one context, if it has one; -1 where it has not."""
-        find = getattr(self._compiled, "single", None)
-        divisor = self._vote.divisor(self._compiled, self._sites)
-        found = None if find is None or not len(self._compiled.labels) else find(self._sites.weights, divisor)
+        ranker = self._vote.ranker(self._compiled, self._sites) if len(self._compiled.labels) else None
+        found = None if ranker is None else ranker.single()
         return found or (lambda tokens: -1)  # noqa: ARG005
 
     def prepare(self) -> Predictor:
@@ -77,6 +76,11 @@ class Predictor:
     def class_scores(self, X: Any) -> NDArray[Any]:
         """Return one score for each context and label."""
         return class_scores(self._compiled, self._queries(X), self._sites, self._vote)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each label; for a log-linear vote only."""
+        check_probabilities(self._vote)
+        return softmax(self.class_scores(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label with the highest score; the first one in `classes_` among equals."""
@@ -110,8 +114,9 @@ def class_scores(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -
 
 def leaders(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote, k: int) -> NDArray[np.int64]:
     """Return the columns of the k highest scores of each context, best first, equals in column order."""
-    if isinstance(reader, Ranker) and len(reader.labels):
-        return reader.leaders(contexts, sites.weights, vote.divisor(reader, sites), checked_k(k))
+    ranker = vote.ranker(reader, sites) if len(reader.labels) else None
+    if ranker is not None:
+        return ranker.leaders(contexts, checked_k(k))
     parts = [top_columns(vote.scores(reader, batch, sites), k) for batch in _batches(reader, contexts)]
     return np.concatenate(parts) if parts else np.empty((0, min(k, len(reader.labels))), np.int64)
 
@@ -120,10 +125,19 @@ def winners(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -> NDA
     """Return the column of the highest score of each context, the first one among equals."""
     if not len(reader.labels):
         raise ValueError("The memory is empty, so there is no label to predict: learn at least one example first.")
-    if isinstance(reader, Ranker):
-        return reader.winners(contexts, sites.weights, vote.divisor(reader, sites))
+    ranker = vote.ranker(reader, sites)
+    if ranker is not None:
+        return ranker.winners(contexts)
     parts = [vote.scores(reader, batch, sites).argmax(axis=1) for batch in _batches(reader, contexts)]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def check_probabilities(vote: Vote) -> None:
+    """Refuse a vote whose scores are no log-probabilities."""
+    if not isinstance(vote, LogLinear):
+        raise AttributeError(
+            f"The scores of vote={vote!r} are no probabilities: use vote=LogLinear(), or top_k for a ranking."
+        )
 
 
 def _batches(reader: Reader, contexts: Contexts) -> Iterable[Contexts]:

@@ -25,7 +25,7 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) void predict(const
     alignas(64) uint64_t multipliers[H], first_rows[H], offsets[BLOCK * H];
     for (int k = 0; k < H; ++k) multipliers[k] = layout.sites[k].multiplier, first_rows[k] = layout.sites[k].first_row;
     const __m512i multiplier = _mm512_load_si512(multipliers), first_row = _mm512_load_si512(first_rows);
-    const __m512i n_own = _mm512_set1_epi64(layout.sites[0].n_own), buckets = _mm512_set1_epi64(layout.buckets);
+    const __m512i n_own = _mm512_set1_epi64(layout.sites[0].n_own), buckets = _mm512_set1_epi64(layout.sites[0].buckets);
     for (size_t q = 0; q < m; ++q) {
         if (q % BLOCK == 0)  // looked up some way ahead of the sums, which would otherwise wait for each other
             for (size_t i = q; i < q + BLOCK && i < m; ++i) {

@@ -79,12 +79,14 @@ FinderView Finder::view() const {
 
 Layout::Layout(uint32_t h, const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
                const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups,
-               std::vector<std::vector<uint64_t>> reserved, uint32_t buckets, IntegerHash integer_hash) {
+               std::vector<std::vector<uint64_t>> reserved, const std::vector<uint32_t>& buckets,
+               IntegerHash integer_hash) {
     const size_t n_sites = positions.size();
     if (h == 0 || n_sites == 0 || h > MAX_WIDTH || n_sites > MAX_WIDTH) throw std::invalid_argument("h or sites out of range");
-    if (multipliers.size() != n_sites || tuple_seeds.size() != n_sites || groups.size() != n_sites)
-        throw std::invalid_argument("one multiplier, tuple seed and group is needed for each site");
-    if (buckets == 0) throw std::invalid_argument("at least one bucket is needed");
+    if (multipliers.size() != n_sites || tuple_seeds.size() != n_sites || groups.size() != n_sites || buckets.size() != n_sites)
+        throw std::invalid_argument("one multiplier, tuple seed, group and number of buckets is needed for each site");
+    for (const uint32_t number : buckets)
+        if (number == 0) throw std::invalid_argument("at least one bucket is needed");
     for (auto& words : reserved) finders_.emplace_back(std::move(words));
     for (const Finder& finder : finders_) finder_views_.push_back(finder.view());
 
@@ -95,15 +97,17 @@ Layout::Layout(uint32_t h, const std::vector<std::vector<uint32_t>>& positions, 
             if (position >= h) throw std::invalid_argument("a site names a position outside the context");
         const uint32_t n_own = finder_views_[groups[k]].size;
         sites_.push_back({static_cast<uint32_t>(positions_.size()), static_cast<uint32_t>(positions[k].size()),
-                          static_cast<uint32_t>(next_row), n_own, groups[k], multipliers[k] | 1, tuple_seeds[k]});
+                          static_cast<uint32_t>(next_row), n_own, buckets[k], groups[k], multipliers[k] | 1,
+                          tuple_seeds[k]});
         positions_.insert(positions_.end(), positions[k].begin(), positions[k].end());
-        next_row += uint64_t{n_own} + buckets;
+        next_row += uint64_t{n_own} + buckets[k];
         if (next_row >= UINT32_MAX) throw std::invalid_argument("the tables have too many rows");
     }
-    view_ = {h, static_cast<uint32_t>(n_sites), buckets, static_cast<uint32_t>(next_row), sites_.data(),
+    view_ = {h, static_cast<uint32_t>(n_sites), static_cast<uint32_t>(next_row), sites_.data(),
              positions_.data(), finder_views_.data(), integer_hash, nullptr, nullptr, nullptr, 0};
     for (uint32_t k = 0; k < n_sites; ++k)
-        if (n_sites != h || positions[k].size() != 1 || positions[k][0] != k || groups[k] != 0) return;
+        if (n_sites != h || positions[k].size() != 1 || positions[k][0] != k || groups[k] != 0 || buckets[k] != buckets[0])
+            return;
     for (size_t i = 0; i < BLOCK * h; ++i) {
         block_multipliers_.push_back(sites_[i % h].multiplier);
         block_first_rows_.push_back(sites_[i % h].first_row);

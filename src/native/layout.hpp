@@ -110,18 +110,19 @@ struct Site {
     uint32_t n_positions;
     uint32_t first_row;       // own rows start here, buckets follow them
     uint32_t n_own;
+    uint32_t buckets;
     uint32_t finder;
     uint64_t multiplier;      // odd: spreads a hash over this site's buckets
     uint64_t tuple_seed;      // where folding the hashes of several tokens starts
 };
 
 struct LayoutView {
-    uint32_t h, n_sites, buckets, empty_row;
+    uint32_t h, n_sites, empty_row;
     const Site* sites;
     const uint32_t* positions;
     const FinderView* finders;
     IntegerHash integer_hash;
-    // Where the sites are the positions in order, all with finder 0: what `place_block` needs for a block of whole
+    // Where the sites are the positions in order, all with finder 0 and equally many buckets: what `place_block` needs for a block of whole
     // contexts, token by token. Otherwise null.
     const uint64_t* block_multipliers;
     const uint32_t* block_first_rows;

@@ -28,7 +28,7 @@ class Layout {
 public:
     Layout(uint32_t h, const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
            const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups,
-           std::vector<std::vector<uint64_t>> reserved, uint32_t buckets, IntegerHash integer_hash);
+           std::vector<std::vector<uint64_t>> reserved, const std::vector<uint32_t>& buckets, IntegerHash integer_hash);
     Layout(const Layout&) = delete;
     Layout& operator=(const Layout&) = delete;
     const LayoutView& view() const { return view_; }

@@ -37,11 +37,11 @@ void locate(const FinderView& finder, const uint64_t* hashes, const uint8_t* pre
     }
 }
 
-inline __m256i place_eight(const LayoutView& layout, __m512i word, __m512i multiplier, __m256i first_row, uint32_t n_own) {
+inline __m256i place_eight(const LayoutView& layout, const Site& site, __m512i word, __m512i multiplier, __m256i first_row) {
     const __mmask8 shared = _mm512_test_epi64_mask(word, all(1));
     const __mmask8 held = _mm512_cmpneq_epi64_mask(word, all(ABSENT));
-    const __m512i bucket = scaled_eight(_mm512_mullo_epi64(word, multiplier), layout.buckets);
-    const __m512i in_site = _mm512_mask_add_epi64(_mm512_srli_epi64(word, 1), shared, bucket, all(n_own));
+    const __m512i bucket = scaled_eight(_mm512_mullo_epi64(word, multiplier), site.buckets);
+    const __m512i in_site = _mm512_mask_add_epi64(_mm512_srli_epi64(word, 1), shared, bucket, all(site.n_own));
     const __m256i empty_row = _mm256_set1_epi32(static_cast<int>(layout.empty_row));
     return _mm256_mask_add_epi32(empty_row, held, _mm512_cvtepi64_epi32(in_site), first_row);
 }
@@ -52,18 +52,18 @@ void place(const LayoutView& layout, const Site& site, const uint64_t* words, si
     for (size_t i = 0; i < n; i += 8) {
         const __mmask8 here = first_lanes(n - i);
         const __m512i word = _mm512_maskz_loadu_epi64(here, words + i);
-        _mm256_mask_storeu_epi32(rows + i, here, place_eight(layout, word, multiplier, first_row, site.n_own));
+        _mm256_mask_storeu_epi32(rows + i, here, place_eight(layout, site, word, multiplier, first_row));
     }
 }
 
 void place_block(const LayoutView& layout, const uint64_t* words, size_t n, uint32_t* rows) {
-    const uint32_t n_own = layout.sites[0].n_own;
+    const Site site = layout.sites[0];  // they differ in their multiplier and first row only
     for (size_t i = 0; i < n; i += 8) {
         const __mmask8 here = first_lanes(n - i);
         const __m512i word = _mm512_maskz_loadu_epi64(here, words + i);
         const __m512i multiplier = _mm512_maskz_loadu_epi64(here, layout.block_multipliers + i);
         const __m256i first_row = _mm256_maskz_loadu_epi32(here, layout.block_first_rows + i);
-        _mm256_mask_storeu_epi32(rows + i, here, place_eight(layout, word, multiplier, first_row, n_own));
+        _mm256_mask_storeu_epi32(rows + i, here, place_eight(layout, site, word, multiplier, first_row));
     }
 }
 

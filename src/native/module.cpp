@@ -77,7 +77,7 @@ const Loops& loops_named(const std::string& name) {
 std::shared_ptr<Layout> make_layout(uint32_t h, const std::vector<std::vector<uint32_t>>& positions,
                                     const std::vector<uint64_t>& multipliers, const std::vector<uint64_t>& tuple_seeds,
                                     const std::vector<uint32_t>& groups, const std::vector<Vector<uint64_t>>& reserved,
-                                    uint32_t buckets, std::pair<uint64_t, uint64_t> integer_key, bool keyed) {
+                                    const std::vector<uint32_t>& buckets, std::pair<uint64_t, uint64_t> integer_key, bool keyed) {
     std::vector<std::vector<uint64_t>> words;
     for (const auto& list : reserved) require_aligned(list), words.emplace_back(list.data(), list.data() + list.shape(0));
     return std::make_shared<Layout>(h, positions, multipliers, tuple_seeds, groups, std::move(words), buckets,

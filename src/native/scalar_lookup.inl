@@ -12,20 +12,20 @@ void locate(const FinderView& finder, const uint64_t* hashes, const uint8_t* pre
 }
 
 // Masks instead of branches here too.
-inline uint32_t row_of(const LayoutView& layout, uint64_t word, uint64_t multiplier, uint32_t first_row, uint32_t n_own) {
+inline uint32_t row_of(const LayoutView& layout, const Site& site, uint64_t word, uint64_t multiplier, uint32_t first_row) {
     const uint32_t shared = 0u - static_cast<uint32_t>(word & 1), held = 0u - static_cast<uint32_t>(word != ABSENT);
-    const uint32_t bucket = n_own + scaled(word * multiplier, layout.buckets);
+    const uint32_t bucket = site.n_own + scaled(word * multiplier, site.buckets);
     const uint32_t row = first_row + ((static_cast<uint32_t>(word >> 1) & ~shared) | (bucket & shared));
     return (row & held) | (layout.empty_row & ~held);
 }
 
 void place(const LayoutView& layout, const Site& site, const uint64_t* words, size_t n, uint32_t* rows) {
-    for (size_t i = 0; i < n; ++i) rows[i] = row_of(layout, words[i], site.multiplier, site.first_row, site.n_own);
+    for (size_t i = 0; i < n; ++i) rows[i] = row_of(layout, site, words[i], site.multiplier, site.first_row);
 }
 
 void place_block(const LayoutView& layout, const uint64_t* words, size_t n, uint32_t* rows) {
     for (size_t i = 0; i < n; ++i)
-        rows[i] = row_of(layout, words[i], layout.block_multipliers[i], layout.block_first_rows[i], layout.sites[0].n_own);
+        rows[i] = row_of(layout, layout.sites[0], words[i], layout.block_multipliers[i], layout.block_first_rows[i]);
 }
 
 template <class Token>

@@ -317,6 +317,61 @@ def hashed(
     typer.echo(json.dumps(results, indent=2) if as_json else page)
 
 
+@reproduce.command()
+def votes(
+    out: Annotated[Path, typer.Option(help="Folder for votes.md, results.json, results.csv and manifest.json.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder with wiki.train.tokens, .valid and .test.", show_default="the Hugging Face hub"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer examples, two draws: a minute, a first look.")] = False,
+    draws: Annotated[int, typer.Option(min=2, help="Draws of positions.")] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 20270,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
+) -> None:
+    """Weigh kernels of sites and log-linear votes on WikiText-2: accuracy, calibration, size, forgetting."""
+    from hammemo.experiments import votes as experiment
+    from hammemo.experiments.records import write_records
+
+    _prepare_folder(out)
+    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, draws)
+    started = time.perf_counter()
+    task = _wikitext_task(data)
+    with progress_bar("Fitting") as on_progress:
+        results = experiment.run(task, settings, on_progress)
+    tables = {name: results[name] for name in ("table", "forgetting", "draws")}
+    write_records(out, results, tables, seconds=time.perf_counter() - started)
+    page = experiment.markdown(results)
+    (out / "votes.md").write_text(page, encoding="utf-8")
+    Console(stderr=True).print(f"Written to {out}: votes.md, results.json, results.csv, manifest.json")
+    typer.echo(json.dumps(results, indent=2) if as_json else page)
+
+
+@reproduce.command()
+def events(
+    data: Annotated[Path, typer.Option(help="Folder with helpdesk.csv and bpi_12_w.csv.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for events.md, results.json and the like.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
+) -> None:
+    """Predict the next activity of two event logs under the published protocol, beside the LSTM's figures."""
+    from hammemo.experiments import events as experiment
+    from hammemo.experiments.records import write_records
+
+    if out is not None:
+        _prepare_folder(out)
+    started = time.perf_counter()
+    try:
+        results = experiment.run(data)
+    except FileNotFoundError as error:
+        raise typer.BadParameter(str(error), param_hint="--data") from error
+    page = experiment.markdown(results)
+    if out is not None:
+        write_records(out, results, {"table": results["table"]}, seconds=time.perf_counter() - started)
+        (out / "events.md").write_text(page, encoding="utf-8")
+        Console(stderr=True).print(f"Written to {out}: events.md, results.json, results.csv, manifest.json")
+    typer.echo(json.dumps(results, indent=2) if as_json else page)
+
+
 @bench.command()
 def inference(
     device: Annotated[str, typer.Option(help="cpu (NumPy), torch-cpu or cuda.")] = "cpu",

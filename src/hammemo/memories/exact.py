@@ -13,6 +13,7 @@ become one. Reading adds up both. This changes nothing that can be seen: the sta
 from __future__ import annotations
 
 from functools import cached_property, reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from hammemo.kernels import find_sites, rows_of_columns
 from hammemo.memories.base import CompiledMemory, LabelCounts, Memory, NotStoredError
 from hammemo.memories.counts import CountTable
+from hammemo.memories.rules import PlainRuled
 from hammemo.tokens import Vocabulary
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from hammemo.contexts import Contexts, Examples
     from hammemo.memories.base import Frame
+    from hammemo.memories.rules import RowRule, RuledReader
     from hammemo.stored import StoredArrays
 
 
@@ -75,9 +78,20 @@ class Exact(Memory):
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the counts."""
+        return self._read().scores(contexts, weights)
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        return self._read().site_counts(contexts)
+
+    def with_rule(self, rule: RowRule) -> RuledReader:
+        """Return what answers with the scores of this rule."""
+        return self._read().with_rule(rule)
+
+    def _read(self) -> SparseCounts:
         if self._reader is None:
             self._reader = self.sparse()
-        return self._reader.scores(contexts, weights)
+        return self._reader
 
     def bounds(
         self, contexts: Contexts, weights: NDArray[np.float64]
@@ -180,6 +194,7 @@ class SparseCounts:
         self.row_width = len(self.labels)
         self._table = table
         self._on_disk = on_disk
+        self._ruled: tuple[bytes, RuledCounts] | None = None
 
     @cached_property
     def _counts(self) -> sparse.csr_array:
@@ -191,15 +206,37 @@ class SparseCounts:
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the counts."""
-        rows = find_sites(contexts.ranks_in(self.vocabulary), self.sites, self._table.tuples)
-        if self._on_disk:
-            touched, ranks = np.unique(np.append(rows, -1), return_inverse=True)  # -1 comes first, so its rank is 0
-            rows = ranks[:-1].reshape(rows.shape) - 1
-            counts = self._table.rows_matrix(touched[1:], self._columns, len(self.labels))
-        else:
-            counts = self._counts
+        rows, counts, _ = self.read(contexts)
         scores: NDArray[np.float64] = (rows_of_columns(rows, weights, counts.shape[0]) @ counts).toarray()
         return scores
+
+    def read(self, contexts: Contexts) -> tuple[NDArray[np.int64], sparse.csr_array, NDArray[np.int64]]:
+        """Return which row each site of each context reads, -1 for none, the matrix, and where each site's rows start.
+
+        Shapes
+        ------
+        returned : (m, S), (rows, L), (S + 1,)
+        """
+        rows = find_sites(contexts.ranks_in(self.vocabulary), self.sites, self._table.tuples)
+        starts = np.cumsum([0, *map(len, self._table.tuples)])
+        if not self._on_disk:
+            return rows, self._counts, starts
+        touched, ranks = np.unique(np.append(rows, -1), return_inverse=True)  # -1 comes first, so its rank is 0
+        counts = self._table.rows_matrix(touched[1:], self._columns, len(self.labels))
+        return ranks[:-1].reshape(rows.shape) - 1, counts, np.searchsorted(touched[1:], starts)
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        rows, counts, _ = self.read(contexts)
+        read = np.zeros((*rows.shape, len(self.labels)))
+        read[rows >= 0] = counts[rows[rows >= 0]].toarray()
+        return read
+
+    def with_rule(self, rule: RowRule) -> RuledReader:
+        """Return what answers with the scores of this rule; made once for the rule that was asked for last."""
+        if self._ruled is None or self._ruled[0] != rule.signature:
+            self._ruled = (rule.signature, RuledCounts(self, rule, keep=not self._on_disk))
+        return self._ruled[1]
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""
@@ -226,6 +263,41 @@ class SparseCounts:
         _expect_no_description(description)
         labels = LabelCounts(frame.labels, frame.label_counts)
         return cls(CountTable.from_arrays(frame.sites, labels, stored), frame, on_disk=stored.trusted)
+
+
+class RuledCounts:
+    """A rule applied to the entries of the table: sparse gains, and one loss a row and amount of smoothing.
+
+    With `keep` it is applied once to all entries, and else to those that each batch of queries touches.
+    """
+
+    def __init__(self, counts: SparseCounts, rule: RowRule, *, keep: bool) -> None:
+        self._counts = counts
+        self._rule = rule
+        self._keep = keep
+        self._kept: tuple[sparse.csr_array, NDArray[np.float64]] | None = None
+
+    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the rule's score of each context and label."""
+        rows, counts, starts = self._counts.read(contexts)
+        applied = self._kept or self._applied(counts, starts)
+        if self._keep:
+            self._kept = applied
+        gains, losses = applied
+        scores = (rows_of_columns(rows, np.ones(rows.shape[1]), gains.shape[0]) @ gains).toarray()
+        if len(losses):
+            lost = np.where((rows >= 0)[:, :, None], losses[rows], 0.0).reshape(len(rows), -1)
+            scores -= lost @ self._rule.weights.reshape(lost.shape[1], -1)
+        return np.asarray(scores + self._rule.base)
+
+    def _applied(
+        self, counts: sparse.csr_array, starts: NDArray[np.int64]
+    ) -> tuple[sparse.csr_array, NDArray[np.float64]]:
+        """Return the gains, as sparse as the counts, and the losses of each row."""
+        gains = counts.copy()
+        for site, (first, last) in enumerate(pairwise(counts.indptr[starts])):
+            gains.data[first:last] = self._rule.gains(site, counts.data[first:last], counts.indices[first:last])
+        return gains, self._rule.losses(np.asarray(counts.sum(axis=1)))
 
 
 class DenseCounts:
@@ -260,6 +332,19 @@ class DenseCounts:
             known = ranks[:, r] >= 0
             totals[known] += weights[k] * self._counts[k, ranks[known, r]]
         return totals
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        ranks = contexts.ranks_in(self.vocabulary)
+        read = np.zeros((len(contexts), len(self.sites.positions), len(self.labels)))
+        for k, (r,) in enumerate(self.sites.positions):
+            known = ranks[:, r] >= 0
+            read[known, k] = self._counts[k, ranks[known, r]]
+        return read
+
+    def with_rule(self, rule: RowRule) -> RuledReader:
+        """Return what answers with the scores of this rule."""
+        return PlainRuled(self, rule)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,8 +37,17 @@ from hammemo.memories.base import (
     check_secret,
     secret_digest,
 )
-from hammemo.memories.hashed_tables import HashedTables
-from hammemo.memories.rows import RowLayout, most_frequent, none_reserved, site_groups, stored_reserved
+from hammemo.memories.hashed_tables import HashedTables, RuledTables
+from hammemo.memories.rows import (
+    RowLayout,
+    most_frequent,
+    none_reserved,
+    one_if_equal,
+    per_group,
+    per_site,
+    site_groups,
+    stored_reserved,
+)
 from hammemo.memories.stream_counts import StreamCounter, block_labels
 
 if TYPE_CHECKING:
@@ -47,6 +57,7 @@ if TYPE_CHECKING:
 
     from hammemo.contexts import Contexts, Examples
     from hammemo.memories.rows import Cells
+    from hammemo.memories.rules import RowRule
     from hammemo.stored import StoredArrays
     from hammemo.streams import Block
     from hammemo.tokens import Vocabulary
@@ -60,10 +71,11 @@ class Hashed(Memory):
 
     Parameters
     ----------
-    buckets : int
-        Shared rows for each site.
-    reserved : int
-        Features of each site, the most frequent ones, that have a row of their own.
+    buckets : int or sequence of int
+        Shared rows: of every site, or one number for each.
+    reserved : int or sequence of int
+        How many features of a site, the most frequent ones, have a row of their own: for every site, or one number for
+        each. Sites of one position share one list, as long as the largest number among them.
     key : bytes, optional
         A secret. Without it whoever chooses the tokens can make them collide; give one when tokens come from strangers.
 
@@ -84,7 +96,9 @@ class Hashed(Memory):
     _counts: LabelCounts
     _reader: HashedTables | None
 
-    def __init__(self, buckets: int = 2048, reserved: int = 1024, key: bytes | None = None) -> None:
+    def __init__(
+        self, buckets: int | Sequence[int] = 2048, reserved: int | Sequence[int] = 1024, key: bytes | None = None
+    ) -> None:
         self.buckets = buckets
         self.reserved = reserved
         self.key = key
@@ -96,7 +110,7 @@ class Hashed(Memory):
         """
         if self._rows is not None:
             raise ValueError("The layout is settled already; open() the memory again to start anew.")
-        self._settle(most_frequent(examples, self.sites, self.seed, self.key, self.reserved))
+        self._settle(most_frequent(examples, self.sites, self.seed, self.key, self._reserved_numbers))
 
     def add(self, examples: Examples) -> None:
         """Store examples; the first ones settle the layout if `reserve` has not."""
@@ -171,6 +185,14 @@ class Hashed(Memory):
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
         return self._read().leaders(contexts, weights, divisor, k)
 
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of raw counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        return self._read().site_counts(contexts)
+
+    def with_rule(self, rule: RowRule) -> RuledTables:
+        """Return what answers with the scores of this rule, applied to raw counts."""
+        return self._read().with_rule(rule)
+
     def bounds(
         self, contexts: Contexts, weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -219,7 +241,7 @@ class Hashed(Memory):
             **super().layout(),
             "seed": self.seed,
             "key": secret_digest(self.key),
-            "buckets": int(self.buckets),
+            "buckets": one_if_equal(self._bucket_numbers),
             "reserved": None if self._rows is None else reserved.hexdigest(),
         }
 
@@ -240,21 +262,19 @@ class Hashed(Memory):
         return 2 * len(self.labels)
 
     def _open(self) -> None:
-        for name, least in (("buckets", 1), ("reserved", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or not least <= value < 2**31:
-                raise ValueError(f"{name}={value!r} is a whole number of at least {least}.")
+        _check_numbers("buckets", self.buckets, 1, len(self.sites.positions))
+        _check_numbers("reserved", self.reserved, 0, len(self.sites.positions))
         check_secret(self.key)
         self._rows = None
         self._tables = []
         self._counts = LabelCounts()
         self._reader = None
-        if self.reserved == 0:  # nothing is left to choose
+        if not any(self._reserved_numbers):  # nothing is left to choose
             self._settle(none_reserved(self.sites))
 
     def _settle(self, reserved: list[NDArray[np.uint64]]) -> None:
         self._rows = RowLayout(self.sites, self.seed, self.key, self.buckets, reserved)
-        self._tables = [SiteTable(len(self._rows.own(k)), self.buckets) for k in range(len(self.sites.positions))]
+        self._tables = [SiteTable(len(self._rows.own(k)), number) for k, number in enumerate(self._bucket_numbers)]
 
     def _deltas(self, examples: Examples) -> list[Cells]:
         """Return for each site the distinct (row, column) pairs that a batch touches, and its counts there."""
@@ -287,6 +307,15 @@ class Hashed(Memory):
         multiplicity = None if ones else examples.multiplicity.astype(np.uint32)
         self._rows.compiled.count(tokens, hashes, columns.astype(np.int32), multiplicity, cells)
         return self._rows.touched(cells)
+
+    @property
+    def _bucket_numbers(self) -> tuple[int, ...]:
+        return per_site(self.buckets, len(self.sites.positions))
+
+    @property
+    def _reserved_numbers(self) -> list[int]:
+        """How many features each group of sites reserves."""
+        return per_group(per_site(self.reserved, len(self.sites.positions)), site_groups(self.sites))
 
     @property
     def _columns(self) -> Vocabulary:
@@ -338,8 +367,11 @@ class Hashed(Memory):
         if self._rows is None and "own.0" not in stored and not len(counts.labels):
             return  # the layout was still open
         groups = site_groups(self.sites)
-        reserved = stored_reserved(stored, max(groups) + 1, self.reserved)
-        tables = [_stored_table(stored, k, reserved[group], self.buckets, all_labels) for k, group in enumerate(groups)]
+        reserved = stored_reserved(stored, self._reserved_numbers)
+        tables = [
+            _stored_table(stored, k, reserved[group], self._bucket_numbers[k], all_labels)
+            for k, group in enumerate(groups)
+        ]
         self._settle(reserved)
         for table, (own, shared) in zip(self._tables, tables, strict=True):
             table.own, table.shared = own, shared
@@ -359,7 +391,7 @@ class Hashed(Memory):
             layout = RowLayout(self.sites, self.seed, self.key, self.buckets, none_reserved(self.sites))
         columns = self.labels.find(self._columns)
         counts = []
-        for table in self._tables or [SiteTable(0, self.buckets)] * len(self.sites.positions):
+        for table in self._tables or [SiteTable(0, number) for number in self._bucket_numbers]:
             stacked = np.zeros((table.n_rows, len(self.labels)), np.promote_types(table.own.dtype, table.shared.dtype))
             stacked[: len(table.own), columns] = table.own
             stacked[len(table.own) :, columns] = table.shared
@@ -448,6 +480,18 @@ def _stored_table(
         if (totals > all_labels.counts).any():
             raise ValueError(f"the tables of site {k} count more examples of a label than the label has")
     return (own, shared) if held.all() else (own[:, held], shared[:, held])
+
+
+def _check_numbers(name: str, value: Any, least: int, n_sites: int) -> None:
+    numbers = [value] if isinstance(value, (int, np.integer)) else value
+    if not isinstance(numbers, (Sequence, np.ndarray)) or isinstance(numbers, str):
+        raise ValueError(f"{name}={value!r} is a whole number of at least {least}, or a list with one for each site.")
+    if any(not isinstance(number, (int, np.integer)) or not least <= number < 2**31 for number in numbers):
+        raise ValueError(f"{name}={value!r} is a whole number of at least {least}, or a list with one for each site.")
+    if numbers is value and len(value) != n_sites:
+        raise ValueError(
+            f"{name}={value!r} has {len(value)} entries, but the kernel has {n_sites} sites: give one each."
+        )
 
 
 def _places(columns: NDArray[np.int64], width: int) -> NDArray[np.int64] | slice:

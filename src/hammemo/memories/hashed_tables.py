@@ -2,7 +2,8 @@ r"""What answers queries for a hashed memory: fixed-point rows, gathered, added 
 
 A bucket's count is centred (see :mod:`hammemo.memories.hashed`) and rounded to quarters of a count, once, when the
 tables are made. From there on everything is a sum of whole numbers: exact in any order, in any width that does not
-overflow, so the compiled loops and NumPy give the same scores to the bit. With site weights that are no whole numbers
+overflow, so the compiled loops and NumPy give the same scores to the bit. The same holds for the values of a rule
+(:mod:`hammemo.memories.rules`), which is applied to the raw counts. With site weights that are no whole numbers
 the rows are floats, multiplied once and added site by site in the same order by both.
 """
 
@@ -20,7 +21,8 @@ from hammemo.labels import top_columns
 from hammemo.loops import native
 from hammemo.memories.base import secret_digest
 from hammemo.memories.certificates import proven_in_batches
-from hammemo.memories.rows import RowLayout, site_groups, stored_reserved
+from hammemo.memories.rows import RowLayout, one_if_equal, per_site, site_groups, stored_reserved
+from hammemo.tokens import NO_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,11 +31,15 @@ if TYPE_CHECKING:
 
     from hammemo.contexts import Contexts
     from hammemo.memories.base import Frame
+    from hammemo.memories.rules import RowRule
     from hammemo.stored import StoredArrays
     from hammemo.tokens import Vocabulary
 
 FRACTION_BITS = 2
 """Scores are whole multiples of 2^-FRACTION_BITS counts."""
+
+RULE_BITS = 12
+"""Scores of a rule are whole multiples of 2^-RULE_BITS."""
 
 _ROUNDING = 1e-12
 _FEW = 64  # contexts that are answered by NumPy before compiled tables are made
@@ -68,6 +74,7 @@ class HashedTables:
         self._known: dict[str, int] = {}
         self._asked = 0
         self._compiled: dict[str, tuple[bytes, Any]] = {}
+        self._ruled: tuple[bytes, RuledTables] | None = None
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the centred counts."""
@@ -107,6 +114,10 @@ class HashedTables:
         table = self._table(weights, divisor)
         if table is None:
             return None
+        return self.one_by_one(table)
+
+    def one_by_one(self, table: Any) -> Callable[[Sequence[Any]], int]:
+        """Return a function from one context to the winner in a compiled table."""
         one, known = table.one, self._known
 
         def winner(tokens: Sequence[Any]) -> int:
@@ -120,6 +131,20 @@ class HashedTables:
             return column
 
         return winner
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of raw counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        rows = self._layout.rows(contexts)
+        read = np.zeros((*rows.shape, len(self.labels)))
+        for k, (counts, row) in enumerate(zip(self._counts, rows.T, strict=True)):
+            read[row >= 0, k] = counts[row[row >= 0]]
+        return read
+
+    def with_rule(self, rule: RowRule) -> RuledTables:
+        """Return what answers with the scores of this rule; made once for the rule that was asked for last."""
+        if self._ruled is None or self._ruled[0] != rule.signature:
+            self._ruled = (rule.signature, RuledTables(self, rule, self._layout, self._counts))
+        return self._ruled[1]
 
     def plain_scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores by NumPy alone: what the compiled loops are tested against."""
@@ -137,7 +162,7 @@ class HashedTables:
         n_own = len(self._layout.own(k))
         values = counts << FRACTION_BITS
         shared = rows >= n_own
-        values[shared] = centred_counts(counts[shared], self._shared_sums[k], self._layout.buckets)
+        values[shared] = centred_counts(counts[shared], self._shared_sums[k], self._layout.buckets[k])
         return values
 
     @cached_property
@@ -202,7 +227,7 @@ class HashedTables:
         tables = {f"counts.{k}": narrow(counts) for k, counts in enumerate(self._counts)}
         reserved = {f"reserved.{group}": words for group, words in enumerate(layout.reserved)}
         return {**tables, **reserved}, {
-            "buckets": int(layout.buckets),
+            "buckets": one_if_equal(layout.buckets),
             "seed": layout.seed,
             "key": secret_digest(layout.key),
         }
@@ -212,22 +237,24 @@ class HashedTables:
         cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
     ) -> HashedTables:
         """Return the compiled form with these arrays, checked: undo `stored`."""
-        buckets, seed = description.get("buckets"), description.get("seed")
-        if set(description) != {"buckets", "seed", "key"} or type(buckets) is not int or type(seed) is not int:
+        buckets: Any = description.get("buckets")
+        seed = description.get("seed")
+        if set(description) != {"buckets", "seed", "key"} or type(seed) is not int:
             raise ValueError("the hashed tables are not described by buckets, seed and key")
+        if any(type(n) is not int or not 1 <= n < 2**31 for n in (buckets if type(buckets) is list else [buckets])):
+            raise ValueError("the buckets of the hashed tables are not one positive number, or one a site")
         groups = site_groups(frame.sites)
-        reserved = stored_reserved(stored, max(groups) + 1, 2**31)
+        numbers = per_site(buckets, len(groups))
+        reserved = stored_reserved(stored, [2**31] * (max(groups) + 1))
         counts = [
-            stored.whole_numbers(f"counts.{k}", (len(reserved[group]) + buckets, len(frame.labels)), below=MAX_EXAMPLES)
-            for k, group in enumerate(groups)
+            stored.whole_numbers(f"counts.{k}", (len(reserved[group]) + n, len(frame.labels)), below=MAX_EXAMPLES)
+            for k, (group, n) in enumerate(zip(groups, numbers, strict=True))
         ]
-        if buckets < 1:
-            raise ValueError("the hashed tables have no bucket")
         layout = RowLayout(frame.sites, seed, key if description["key"] else None, buckets, reserved)
         return cls(layout, counts, frame.labels, frame.label_counts)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_compiled": {}}  # made again when needed
+        return {**vars(self), "_compiled": {}, "_ruled": None}  # made again when needed
 
     @cached_property
     def _centred(self) -> list[NDArray[np.int64]]:
@@ -283,6 +310,96 @@ class HashedTables:
             return loops.Table(self._layout.compiled, np.concatenate(rows), divisor, scale)
         except OverflowError:
             return None
+
+
+class RuledTables:
+    """A rule applied to every row of the tables and rounded to fixed point, once.
+
+    The score where no site says anything is part of the first site's rows; the compiled loops cannot add it to a
+    context whose first site is empty, so NumPy answers those.
+    """
+
+    def __init__(self, tables: HashedTables, rule: RowRule, layout: RowLayout, counts: list[NDArray[Any]]) -> None:
+        self._tables = tables
+        self._layout = layout
+        self._rows = [_fixed(rule.rows(site, part)) for site, part in enumerate(counts)]
+        self._base = _fixed(rule.base)
+
+    @cached_property
+    def _table(self) -> Any:
+        loops = native()
+        if loops is None or self._layout.compiled is None or not len(self._base):
+            return None
+        rows = np.concatenate([self._rows[0] + self._base, *self._rows[1:]]).astype(np.int64)
+        try:
+            return loops.Table(self._layout.compiled, rows, None, 2.0**-RULE_BITS)
+        except OverflowError:
+            return None
+
+    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the rule's score of each context and label."""
+        if self._table is None:
+            return self.plain_scores(contexts)
+        out = np.empty((len(contexts), len(self._base)))
+        self._table.scores(*self._layout.source(contexts), out, self._tables.threads)
+        open_ones = self._without_first_site(contexts)
+        if len(open_ones):
+            out[open_ones] = self.plain_scores(contexts[open_ones])
+        return out
+
+    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the column of the highest score of each context, the first one among equals."""
+        if self._table is None:
+            return np.asarray(self.plain_scores(contexts).argmax(axis=1))
+        out = np.empty(len(contexts), np.int32)
+        self._table.winners(*self._layout.source(contexts), out, self._tables.threads)
+        open_ones = self._without_first_site(contexts)
+        if len(open_ones):
+            out[open_ones] = self.plain_scores(contexts[open_ones]).argmax(axis=1)
+        return out.astype(np.int64)
+
+    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each context, best first, equals in column order."""
+        if self._table is None:
+            return top_columns(self.plain_scores(contexts), k)
+        out = np.empty((len(contexts), min(k, len(self._base))), np.int32)
+        self._table.leaders(*self._layout.source(contexts), out, self._tables.threads)
+        open_ones = self._without_first_site(contexts)
+        if len(open_ones):
+            out[open_ones] = top_columns(self.plain_scores(contexts[open_ones]), k)
+        return out.astype(np.int64)
+
+    def single(self) -> Callable[[Sequence[Any]], int] | None:
+        """Return a function from one context of integers and strings to its winner, or -1: then ask `winners`."""
+        if self._table is None:
+            return None
+        find, first_site = self._tables.one_by_one(self._table), self._layout.sites.positions[0]
+
+        def winner(tokens: Sequence[Any]) -> int:
+            column = find(tokens)
+            return -1 if column >= 0 and any(tokens[r] == NO_TOKEN for r in first_site) else column
+
+        return winner
+
+    def plain_scores(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the scores by NumPy alone: what the compiled loops are tested against."""
+        totals = np.tile(self._base.astype(np.int64), (len(contexts), 1))
+        for values, row in zip(self._rows, self._layout.rows(contexts).T, strict=True):
+            held = row >= 0
+            totals[held] += values[row[held]]
+        return np.asarray(totals / 2.0**RULE_BITS)
+
+    def _without_first_site(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the contexts whose first site holds no token."""
+        tokens, empty = (contexts.ranks, -1) if contexts.integers is None else (contexts.integers, NO_TOKEN)
+        if contexts.integers is not None and tokens.dtype.itemsize < 8:
+            return np.empty(0, np.int64)  # too narrow for the number that stands for no token
+        return np.flatnonzero((tokens[:, list(self._layout.sites.positions[0])] == empty).any(axis=1))
+
+
+def _fixed(values: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Return the values in fixed point; what does not fit in 31 bits is cut, far beyond any sensible weight."""
+    return np.clip(np.rint(values * 2.0**RULE_BITS), -(2**30), 2**30).astype(np.int32)
 
 
 def centred(counts: NDArray[Any], n_reserved: int) -> NDArray[np.int64]:

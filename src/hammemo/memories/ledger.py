@@ -44,12 +44,14 @@ from hammemo.memories.base import (
     secret_digest,
 )
 from hammemo.memories.hashed import Hashed
+from hammemo.memories.rules import with_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.contexts import Contexts, Examples
     from hammemo.memories.certificates import Bounded
+    from hammemo.memories.rules import RowRule, RuledReader
     from hammemo.stored import StoredArrays
     from hammemo.tokens import Vocabulary
 
@@ -126,6 +128,14 @@ class Ledgered(Memory):
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores of the inner memory."""
         return self.memory_.scores(contexts, weights)
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the rows of counts of the inner memory."""
+        return with_rows(self.memory_).site_counts(contexts)
+
+    def with_rule(self, rule: RowRule) -> RuledReader:
+        """Return what answers with the scores of this rule, of the inner memory."""
+        return with_rows(self.memory_).with_rule(rule)
 
     def bounds(
         self, contexts: Contexts, weights: NDArray[np.float64]

@@ -3,10 +3,11 @@ r"""Which row of a hashed memory's tables each site of a context reads: the layo
 A site of one position holds the 64-bit hash :math:`g` of its token, a site of several the fold of its tokens' hashes. A
 hash that is reserved has a row of its own. Any other goes to the bucket
 
-.. math:: \lfloor B \cdot \mathrm{high}(a_k (g \mathbin{|} 1)) / 2^{32} \rfloor,
+.. math:: \lfloor B_k \cdot \mathrm{high}(a_k (g \mathbin{|} 1)) / 2^{32} \rfloor,
 
-where :math:`a_k` is the site's odd multiplier, the product is taken modulo :math:`2^{64}` and high() is its upper half.
-So two hashes share a bucket with probability 1/B, at each site anew.
+where :math:`a_k` is the site's odd multiplier and :math:`B_k` its number of buckets, the product is taken modulo
+:math:`2^{64}` and high() is its upper half. So two hashes share a bucket with probability :math:`1/B_k`, at each site
+anew.
 
 All of it is a pure function of the layout: any process that knows it finds the same rows. The compiled loops compute
 the same; this is what they are tested against.
@@ -49,19 +50,24 @@ class RowLayout:
     sites : Sites
     seed : int
     key : bytes or None
-    buckets : int
-        Shared rows for each site.
+    buckets : int or sequence of int
+        Shared rows: of every site, or one number for each.
     reserved : list of ndarray of uint64, ascending
         The hashes with rows of their own, one list for each group of sites (see `groups`).
     """
 
     def __init__(
-        self, sites: Sites, seed: int, key: bytes | None, buckets: int, reserved: list[NDArray[np.uint64]]
+        self,
+        sites: Sites,
+        seed: int,
+        key: bytes | None,
+        buckets: int | Sequence[int],
+        reserved: list[NDArray[np.uint64]],
     ) -> None:
         self.sites = sites
         self.seed = seed
         self.key = key
-        self.buckets = buckets
+        self.buckets = per_site(buckets, len(sites.positions))
         self.reserved = reserved
         self.groups = site_groups(sites)
         words = [key_words(seed, "site", *site) for site in sites.positions]
@@ -75,7 +81,7 @@ class RowLayout:
     @cached_property
     def first_rows(self) -> NDArray[np.int64]:
         """Where each site's rows start when all are stacked and, at the end, their number."""
-        sizes = [len(self.own(k)) + self.buckets for k in range(len(self.groups))]
+        sizes = [len(self.own(k)) + self.buckets[k] for k in range(len(self.groups))]
         return np.concatenate([[0], np.cumsum(sizes)])
 
     def rows(self, contexts: Contexts) -> NDArray[np.int64]:
@@ -89,7 +95,7 @@ class RowLayout:
         rows = np.full((len(contexts), len(columns)), -1, np.int64)
         for k, (hashes, held) in enumerate(columns):
             product = (hashes | np.uint64(1)) * np.uint64(self._multipliers[k])
-            buckets = ((product >> np.uint64(32)) * np.uint64(self.buckets)) >> np.uint64(32)
+            buckets = ((product >> np.uint64(32)) * np.uint64(self.buckets[k])) >> np.uint64(32)
             own = sorted_find(self.own(k), hashes)
             row = np.where(own >= 0, own, len(self.own(k)) + buckets.astype(np.int64))
             rows[held, k] = row[held]
@@ -151,11 +157,33 @@ def none_reserved(sites: Sites) -> list[NDArray[np.uint64]]:
     return [np.empty(0, np.uint64) for _ in set(site_groups(sites))]
 
 
-def stored_reserved(stored: StoredArrays, n_groups: int, most: int) -> list[NDArray[np.uint64]]:
-    """Return the reserved hashes of each group from a file, checked; no group has more than `most`."""
-    reserved = [stored.ascending(f"reserved.{group}", "uint64") for group in range(n_groups)]
-    if max(map(len, reserved)) > most:
-        raise ValueError(f"a group of sites has more reserved features than reserved={most}")
+def per_site(numbers: int | Sequence[int], n_sites: int) -> tuple[int, ...]:
+    """Return one number for each site, from one for all or from as many as there are."""
+    if isinstance(numbers, (int, np.integer)):
+        return (int(numbers),) * n_sites
+    if len(numbers) != n_sites:
+        raise ValueError(f"{list(numbers)!r} has {len(numbers)} entries, but the kernel has {n_sites} sites.")
+    return tuple(int(number) for number in numbers)
+
+
+def one_if_equal(numbers: tuple[int, ...]) -> int | list[int]:
+    """Return the number of all sites if it is the same for all, and else the list: undo `per_site`."""
+    return numbers[0] if len(set(numbers)) == 1 else list(numbers)
+
+
+def per_group(numbers: Sequence[int], groups: list[int]) -> list[int]:
+    """Return for each group of sites the largest number of its sites."""
+    largest = [0] * (max(groups) + 1)
+    for number, group in zip(numbers, groups, strict=True):
+        largest[group] = max(largest[group], number)
+    return largest
+
+
+def stored_reserved(stored: StoredArrays, most: Sequence[int]) -> list[NDArray[np.uint64]]:
+    """Return the reserved hashes of each group from a file, checked; no group has more than its entry of `most`."""
+    reserved = [stored.ascending(f"reserved.{group}", "uint64") for group in range(len(most))]
+    if any(len(words) > number for words, number in zip(reserved, most, strict=True)):
+        raise ValueError("a group of sites has more reserved features than its reserved= allows")
     return reserved
 
 
@@ -182,9 +210,9 @@ def site_hashes(
 
 
 def most_frequent(
-    examples: Examples, sites: Sites, seed: int, key: bytes | None, number: int
+    examples: Examples, sites: Sites, seed: int, key: bytes | None, numbers: Sequence[int]
 ) -> list[NDArray[np.uint64]]:
-    """Return for each group of sites its `number` most frequent hashes, ascending; equal counts by hash."""
+    """Return for each group of sites its most frequent hashes, ascending, as many as `numbers` says; ties by hash."""
     groups = site_groups(sites)
     parts: list[list[tuple[NDArray[np.uint64], NDArray[np.int64]]]] = [[] for _ in range(max(groups) + 1)]
     single = [site[0] for site in sites.positions if len(site) == 1]
@@ -199,7 +227,7 @@ def most_frequent(
     for group, site, (hashes, held) in zip(groups, sites.positions, columns, strict=False):
         if len(site) > 1:
             parts[group].append((hashes[held], examples.multiplicity[held]))
-    return [_heaviest(group_parts, number) for group_parts in parts]
+    return [_heaviest(group_parts, number) for group_parts, number in zip(parts, numbers, strict=True)]
 
 
 def _heaviest(parts: Sequence[tuple[NDArray[np.uint64], NDArray[np.int64]]], number: int) -> NDArray[np.uint64]:

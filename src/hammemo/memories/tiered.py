@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from hammemo.contexts import Contexts, Examples
     from hammemo.memories.base import Frame, Reader
+    from hammemo.memories.rules import RowRule, RuledReader
     from hammemo.stored import StoredArrays
     from hammemo.tokens import Vocabulary
 
@@ -78,6 +79,14 @@ class Tiered(Memory):
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the exact weighted counts."""
         return self.exact_.scores(contexts, weights)
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the exact rows of counts."""
+        return self.exact_.site_counts(contexts)
+
+    def with_rule(self, rule: RowRule) -> RuledReader:
+        """Return what answers with the scores of this rule, from the exact table: a sketch cannot prove them."""
+        return self.exact_.with_rule(rule)
 
     def bounds(
         self, contexts: Contexts, weights: NDArray[np.float64]
@@ -168,6 +177,14 @@ class TieredTables:
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the exact weighted counts."""
         return self._exact.scores(contexts, weights)
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the exact rows of counts."""
+        return self._exact.site_counts(contexts)
+
+    def with_rule(self, rule: RowRule) -> RuledReader:
+        """Return what answers with the scores of this rule, from the exact table."""
+        return self._exact.with_rule(rule)
 
     def winners(
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
