@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 import hammemo
 from hammemo import cli
-from hammemo.cli.app import app, progress_bar
+from hammemo.cli.app import app
+from hammemo.cli.console import progress_bar
 from hammemo.experiments import bounds, figures, speed, synthetic
 
 if TYPE_CHECKING:

@@ -1,0 +1,116 @@
+"""``hammemo bench``: speed, side by side in one run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from hammemo.cli.console import console, progress_bar, wikitext_task
+
+bench = typer.Typer(no_args_is_help=True, help="Measure speed, side by side in one run.")
+
+
+@bench.command()
+def inference(
+    device: Annotated[str, typer.Option(help="cpu (NumPy), torch-cpu or cuda.")] = "cpu",
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with WikiText-2.", show_default="tokens drawn from a Zipf law")
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Threads on the processor.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+) -> None:
+    """Time the paper's methods at h = 8: state, one query, batches of 256 and 1024 (median of three repeats)."""
+    from hammemo.experiments import throughput
+
+    if device not in throughput.DEVICES:
+        raise typer.BadParameter(f"{device!r} is not known: use {', '.join(throughput.DEVICES)}", param_hint="--device")
+    X, y, queries, n_tokens = _paper_shape(data)
+    methods = throughput.paper_methods(X, y, n_tokens, {"alpha": 1e-5, "average": True})
+    rows = throughput.inference_table(methods, queries, device, throughput.Protocol(threads=threads))
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    table = Table("method", "state (MiB)", "B = 1 (µs)", "B = 256 (Mq/s)", "B = 1024 (Mq/s)")
+    for row in rows:
+        name, *figures = row.values()
+        table.add_row(name, *(f"{figure:.2f}" for figure in figures))
+    console().print(table)
+
+
+@bench.command()
+def predict(
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with WikiText-2.", show_default="tokens drawn from a Zipf law")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; each runs every contender once.")] = 15,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Race the hashed predictor against the paper's product, torch's embedding_bag and a bare loop (one thread)."""
+    from hammemo.experiments import speed
+
+    X, y, queries, n_tokens = _paper_shape(data, all_queries=True)
+    with progress_bar("Racing") as on_progress:
+        results = speed.predict(X, y, queries, n_tokens, rounds, on_progress)
+    if as_json:
+        typer.echo(json.dumps(results, indent=2))
+        return
+    _print_rates(results["rates"], "million queries a second")
+    if not any("torch" in row["name"] for row in results["rates"]):
+        typer.echo("torch is not installed, so its row is left out: pip install 'hammemo[torch]'.")
+    one = results["one_query"]
+    typer.echo(
+        f"One query from Python: predictor(tokens) {one['call']:.2f} µs, predictor.predict([tokens]) "
+        f"{one['predict']:.1f} µs.\n"
+        f"State {results['state_mebibytes']:.2f} MiB, compiled {results['compiled_mebibytes']:.2f} MiB; loops: "
+        f"{results['loops']}, {results['sum_bits']}-bit sums, one thread.\n"
+        f"The paper's headline, for what it is: {results['paper']}."
+    )
+
+
+@bench.command()
+def fit(
+    tokens: Annotated[int, typer.Option(min=10_000, help="Length of the long stream.")] = 20_000_000,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; each runs every contender once.")] = 15,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Race learning against a bare scatter loop, then learn a long stream of Zipf tokens (one thread)."""
+    from hammemo.experiments import speed
+
+    with progress_bar("Racing") as on_progress:
+        results = speed.fit(33_278, rounds, tokens, on_progress)
+    if as_json:
+        typer.echo(json.dumps(results, indent=2))
+        return
+    _print_rates(results["rates"], "million examples a second")
+    stream = results["stream"]
+    typer.echo(
+        f"A stream of {stream['tokens']:,} tokens ({stream['examples']:,} examples): "
+        f"{stream['tokens_per_second'] / 1e6:.1f} million tokens a second; at most "
+        f"{stream['peak_mebibytes_beyond_the_tokens']:.1f} MiB beyond the tokens themselves, however long it is."
+    )
+
+
+def _print_rates(rows: list[dict[str, Any]], unit: str) -> None:
+    table = Table("", f"best, {unit}", "median", "first row / this one, median")
+    for row in rows:
+        best, median = (f"{row[name] / 1e6:.2f}" for name in ("best_per_second", "median_per_second"))
+        table.add_row(row["name"], best, median, "" if row["ratio"] is None else f"{row['ratio']:.2f}")
+    console().print(table)
+
+
+def _paper_shape(data: Path | None, *, all_queries: bool = False) -> tuple[Any, Any, Any, int]:
+    """Return contexts, labels, queries and the number of tokens of the paper's task at h = 8, or of Zipf tokens."""
+    from hammemo.experiments import throughput
+    from hammemo.experiments import wikitext as experiment
+
+    if data is None:
+        X, y = throughput.zipf_sample(m=100_000 if all_queries else 20_000)
+        return X, y, X if all_queries else X[:5000], 33_278
+    task = wikitext_task(data)
+    sample = experiment.draw_sample(task, experiment.Settings(), 0)
+    queries = task.contexts["test"][task.chosen("test"), -8:] if all_queries else sample.split("test", 8)[0]
+    return *sample.split("train", 8), queries, len(task.vocabulary)
