@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+_PIECE_NUMBERS = 2**22
+
 
 def unique_ranks(keys: NDArray[np.int64], bound: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the distinct values of `keys`, ascending, and the rank of each key.
@@ -57,6 +59,11 @@ def narrow(values: NDArray[Any]) -> NDArray[Any]:
 def pieces(length: int, size: int = 2**16) -> Iterator[slice]:
     """Yield slices that cut `length` entries into pieces, so that a pass over a large array needs little memory."""
     return (slice(start, min(start + size, length)) for start in range(0, length, size))
+
+
+def row_pieces(n_rows: int, width: int) -> Iterator[slice]:
+    """Yield slices that cut rows of so many numbers into pieces that take a bounded amount of memory: 32 MiB."""
+    return pieces(n_rows, max(1, _PIECE_NUMBERS // max(width, 1)))
 
 
 def object_array(values: Iterable[Any]) -> NDArray[Any]:

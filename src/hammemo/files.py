@@ -125,7 +125,10 @@ def save(model: MemoryClassifier | Predictor, path: str | os.PathLike[str]) -> N
         check_is_fitted(model)
         arrays, about = _classifier_parts(model)
     else:
-        raise TypeError(f"save takes a fitted MemoryClassifier or a compiled Predictor, not {model!r}.")
+        raise TypeError(
+            f"save takes a fitted MemoryClassifier or a compiled Predictor, not {model!r}. Of a Rolling model, save "
+            "its estimator_."
+        )
     start = {"checksum": "0" * 64, "format": FORMAT, "version": version("hammemo")}
     text = json.dumps({**start, **about}, separators=(",", ":"), allow_nan=False)
     tensors = {name: np.require(array, requirements="C") for name, array in arrays.items()}

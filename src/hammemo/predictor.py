@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.arrays import pieces
+from hammemo.arrays import row_pieces
 from hammemo.contexts import Contexts
 from hammemo.labels import checked_k, classes_array, top_columns
 from hammemo.votes import LogLinear, softmax
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hammemo.memories.base import CompiledMemory, Reader
     from hammemo.votes import Vote
 
-_CHUNK_NUMBERS = 2**23
-
 
 class Predictor:
     """A read-only model that `MemoryClassifier.compile` returns.
@@ -36,6 +34,8 @@ class Predictor:
     >>> predictor = MemoryClassifier().fit([["a", "b"], ["c", "d"]], ["x", "y"]).compile()
     >>> predictor(["c", "b"]), predictor.predict([["c", "d"]]).tolist()
     ('x', ['y'])
+    >>> predictor
+    <Predictor of 2 labels from 2 tokens, 0.01 MiB>
     """
 
     def __init__(self, compiled: CompiledMemory, label_dtype: np.dtype[Any], sites: Sites, vote: Vote) -> None:
@@ -43,6 +43,10 @@ class Predictor:
         self._compiled = compiled
         self._sites = sites
         self._vote = vote
+
+    def __repr__(self) -> str:
+        labels, h = len(self._compiled.labels), self._sites.h
+        return f"<Predictor of {labels} labels from {h} tokens, {self.nbytes / 2**20:.2f} MiB>"
 
     def __call__(self, tokens: Sequence[Any]) -> Any:
         """Return the label of one context, a sequence of h tokens."""
@@ -142,5 +146,4 @@ def check_probabilities(vote: Vote) -> None:
 
 def _batches(reader: Reader, contexts: Contexts) -> Iterable[Contexts]:
     """Yield parts of the contexts that take a bounded amount of memory to answer."""
-    size = max(1, _CHUNK_NUMBERS // max(reader.row_width, 1))
-    return (contexts[piece] for piece in pieces(len(contexts), size))
+    return (contexts[part] for part in row_pieces(len(contexts), reader.row_width))

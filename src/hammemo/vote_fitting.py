@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.optimize import minimize
 
-from hammemo.arrays import pieces
+from hammemo.arrays import row_pieces
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 MOST_NUMBERS = 2**27
 """Features held at a time, four bytes each: with many labels or sites, fewer examples are used."""
-
-_CHUNK_NUMBERS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +65,7 @@ def features(
     """
     n_sites = reader.site_counts(contexts[:1]).shape[1]
     out = np.empty((len(prior), len(labels), n_sites * len(smoothing)), np.float32)
-    for piece in pieces(len(labels), max(1, _CHUNK_NUMBERS // (n_sites * len(prior)))):
-        part = slice(piece.start, piece.stop)
+    for part in row_pieces(len(labels), n_sites * len(prior)):
         counts = reader.site_counts(contexts[part])
         if leave_one_out:
             own = counts[np.arange(len(counts)), :, labels[part]]

@@ -23,8 +23,9 @@ import numpy as np
 import safetensors.numpy
 from sklearn.base import BaseEstimator, clone
 
-from hammemo.arrays import narrow
+from hammemo.arrays import narrow, row_pieces
 from hammemo.contexts import MAX_EXAMPLES
+from hammemo.labels import top_columns
 from hammemo.memories.certificates import Bounded
 from hammemo.stored import StoredArrays
 from hammemo.tokens import Vocabulary
@@ -88,6 +89,17 @@ class Ranker(Protocol):
     ) -> NDArray[np.int64]:
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
         ...
+
+
+def leaders_by_scores(
+    reader: Reader, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
+) -> NDArray[np.int64]:
+    """Return what `Ranker.leaders` does, for any reader: by way of all scores, in parts that bound the memory taken."""
+    parts = [
+        top_columns(reader.scores(contexts[part], weights) / divisor, k)
+        for part in row_pieces(len(contexts), len(divisor))
+    ]
+    return np.concatenate(parts) if parts else np.empty((0, min(k, len(divisor))), np.int64)
 
 
 class CompiledMemory(Reader, Protocol):
@@ -324,7 +336,7 @@ class Memory(BaseEstimator, ABC):
                 raise LayoutError(
                     f"States can be added and subtracted when their layouts agree; {name} is {mine[name]!r} here and "
                     f"{theirs.get(name)!r} there. Learn every shard from the layout of one model: "
-                    "start it with empty_like() of that model, or of its memory_."
+                    "start it with empty_like() of that model, or with partial_fit(X, y, layout=that_model)."
                 )
 
     def _undecided(self) -> AbstractSet[str]:

@@ -23,15 +23,12 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from hammemo.arrays import pieces
+from hammemo.arrays import row_pieces
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.contexts import Contexts
-
-
-_CHUNK_NUMBERS = 2**21
 
 
 @runtime_checkable
@@ -87,7 +84,7 @@ def proven_in_batches(
 ) -> NDArray[np.bool_]:
     """Return what `certified` does from the bounds themselves, in batches that bound the memory needed."""
     verdicts = np.empty(len(contexts), bool)
-    for part in pieces(len(contexts), max(1, _CHUNK_NUMBERS // max(len(divisor), 1))):
+    for part in row_pieces(len(contexts), len(divisor)):
         low, high = memory.bounds(contexts[part], weights)
         verdicts[part] = proven(low / divisor, high / divisor, answers[part])
     return verdicts

@@ -39,8 +39,10 @@ from hammemo.memories.base import (
     LabelCounts,
     Memory,
     NotStoredError,
+    Ranker,
     SecretKey,
     check_secret,
+    leaders_by_scores,
     secret_digest,
 )
 from hammemo.memories.hashed import Hashed
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.contexts import Contexts, Examples
+    from hammemo.memories.base import Reader
     from hammemo.memories.certificates import Bounded
     from hammemo.memories.rules import RowRule, RuledReader
     from hammemo.stored import StoredArrays
@@ -128,6 +131,24 @@ class Ledgered(Memory):
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores of the inner memory."""
         return self.memory_.scores(contexts, weights)
+
+    def winners(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Return the column of the highest score of each context, the way the inner memory finds it."""
+        inner: Reader = self.memory_
+        if isinstance(inner, Ranker):
+            return inner.winners(contexts, weights, divisor)
+        return leaders_by_scores(self.memory_, contexts, weights, divisor, 1)[:, 0]
+
+    def leaders(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
+    ) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each context, the way the inner memory finds them."""
+        inner: Reader = self.memory_
+        if isinstance(inner, Ranker):
+            return inner.leaders(contexts, weights, divisor, k)
+        return leaders_by_scores(self.memory_, contexts, weights, divisor, k)
 
     def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the rows of counts of the inner memory."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from hammemo.arrays import pieces
+from hammemo.arrays import row_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.contexts import Contexts
-
-_CHUNK_NUMBERS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +160,6 @@ class PlainRuled:
         """Return the rule's score of each context and label."""
         n_sites, _, n_labels = self._rule.weights.shape
         totals = np.empty((len(contexts), n_labels))
-        for piece in pieces(len(contexts), max(1, _CHUNK_NUMBERS // max(n_sites * n_labels, 1))):
-            part = slice(piece.start, piece.stop)
+        for part in row_pieces(len(contexts), n_sites * n_labels):
             totals[part] = self._rule.scores(self._reader.site_counts(contexts[part]))
         return totals

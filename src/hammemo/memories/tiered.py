@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from hammemo.arrays import pieces
-from hammemo.labels import top_columns
-from hammemo.memories.base import LabelCounts, Memory
+from hammemo.arrays import row_pieces
+from hammemo.memories.base import LabelCounts, Memory, leaders_by_scores
 from hammemo.memories.exact import Exact, SparseCounts
 from hammemo.memories.hashed import Hashed
 from hammemo.memories.hashed_tables import HashedTables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from hammemo.contexts import Contexts, Examples
@@ -32,8 +29,6 @@ if TYPE_CHECKING:
     from hammemo.memories.rules import RowRule, RuledReader
     from hammemo.stored import StoredArrays
     from hammemo.tokens import Vocabulary
-
-_CHUNK_NUMBERS = 2**21
 
 
 class Tiered(Memory):
@@ -104,7 +99,7 @@ class Tiered(Memory):
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
     ) -> NDArray[np.int64]:
         """Return the columns of the k highest exact scores of each context."""
-        return exact_leaders(self.exact_, contexts, weights, divisor, k)
+        return leaders_by_scores(self.exact_, contexts, weights, divisor, k)
 
     def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> TieredTables:  # noqa: ARG002
         """Return both tiers compiled: ``"tiered"``; a vocabulary is not needed."""
@@ -196,7 +191,7 @@ class TieredTables:
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
     ) -> NDArray[np.int64]:
         """Return the columns of the k highest exact scores of each context."""
-        return exact_leaders(self._exact, contexts, weights, divisor, k)
+        return leaders_by_scores(self._exact, contexts, weights, divisor, k)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""
@@ -234,21 +229,7 @@ def tiered_winners(
     """Return the exact winner of each context, asking the exact table only where the sketch has no proof."""
     answers = sketch.winners(contexts, weights, divisor)
     open_ones = np.flatnonzero(~sketch.proven(contexts, weights, divisor, answers))
-    for part in _parts(len(open_ones), len(divisor)):
+    for part in row_pieces(len(open_ones), len(divisor)):
         rows = open_ones[part]
         answers[rows] = (exact.scores(contexts[rows], weights) / divisor).argmax(axis=1)
     return answers
-
-
-def exact_leaders(
-    exact: Reader, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
-) -> NDArray[np.int64]:
-    """Return the columns of the k highest scores of each context, best first, equals in column order."""
-    parts = [
-        top_columns(exact.scores(contexts[part], weights) / divisor, k) for part in _parts(len(contexts), len(divisor))
-    ]
-    return np.concatenate(parts) if parts else np.empty((0, min(k, len(divisor))), np.int64)
-
-
-def _parts(m: int, width: int) -> Iterator[slice]:
-    return pieces(m, max(1, _CHUNK_NUMBERS // max(width, 1)))
