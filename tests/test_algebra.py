@@ -31,7 +31,7 @@ from hammemo import (
 from hammemo.codes import CODE_BITS, GaussianCodes, step_exponent
 from hammemo.contexts import Contexts, Examples
 from hammemo.memories.gaussian import EXACT_EXAMPLES
-from hammemo.tokens import Vocabulary
+from hammemo.tokens import NO_TOKEN, Vocabulary
 from memory_catalogue import LABELS, MEMORIES, POSITIONS, TOKENS, TUPLES, Entry, batches, examples
 
 if TYPE_CHECKING:
@@ -233,6 +233,27 @@ def test_unmerge_is_all_or_nothing(entry: Entry, batch: Any, other: Any) -> None
     memory.merge(stranger)
     if entry.integer or not counted(other) - counted(batch):  # floats: without labels, rounding is wiped
         assert_same(entry, memory, learnt(entry.opened(POSITIONS), counted(batch)))
+
+
+@every_memory
+@pytest.mark.parametrize("others", [0, 1])
+def test_an_example_with_an_empty_site_is_no_other_example(entry: Entry, others: int) -> None:
+    """Found by Hypothesis: no row of a table counts what an empty site holds, so rows alone cannot refuse it."""
+    if isinstance(entry.memory, Gaussian):
+        return  # it cannot tell
+    memory, stranger = entry.opened(POSITIONS), entry.opened(POSITIONS)
+    memory.add(examples([([0, 0, 0], "no", 1), ([1, 1, 1], "no", 1)][: 1 + others]))
+    absent = examples([([0, 0, NO_TOKEN], "no", 1)])
+    stranger.add(absent)
+    before = memory.state_bytes()
+    with pytest.raises(NotStoredError):
+        memory.remove(absent)
+    with pytest.raises(NotStoredError):
+        memory.unmerge(stranger)
+    assert memory.state_bytes() == before
+    memory.merge(stranger)
+    memory.remove(absent)
+    assert memory.state_bytes() == before
 
 
 @every_memory

@@ -9,7 +9,7 @@ canonical form, so equal multisets have equal tables however they were reached.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,13 @@ from scipy import sparse
 from hammemo.arrays import narrow, pieces, sorted_find, sum_by_key
 from hammemo.contexts import MAX_EXAMPLES
 from hammemo.kernels import Sites, collect_sites
-from hammemo.memories.base import LabelCounts, NotStoredError
+from hammemo.memories.base import LabelCounts, never_stored
 from hammemo.tokens import Vocabulary
 from hammemo.tuples import TupleSet
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from hammemo.contexts import Examples
@@ -137,11 +139,28 @@ class CountTable:
         bound = sum(map(len, tuples)) * len(labels)
         summed, totals = sum_by_key(np.concatenate(keys), np.concatenate(counts), bound)
         if (totals < 0).any():
-            raise NotStoredError(
-                "At least one example to be removed was never stored: a count would become negative. "
-                "Nothing was changed."
-            )
+            raise never_stored()
+        if sign < 0:
+            check_empty_sites([self], [other])
         return self._assemble(self.sites, label_counts, (labels, vocabulary, tuples), summed, totals)
+
+    @cached_property
+    def empty_sites(self) -> NDArray[np.int64]:
+        """How many examples of each label hold no token at a site.
+
+        No row counts these, but together with the rows they make up the label's examples at every site.
+
+        Shapes
+        ------
+        returned : (S, L)
+        """
+        n_labels = len(self.label_counts.labels)
+        bounds = np.concatenate([[0], np.cumsum([len(known) for known in self.tuples])])
+        held = [
+            np.bincount(self.entry_labels[first:last], self.entry_counts[first:last], n_labels)
+            for first, last in pairwise(self.row_starts()[bounds])
+        ]
+        return np.asarray(self.label_counts.counts - np.array(held, np.int64))
 
     def counts_at(self, other: CountTable) -> NDArray[np.int64]:
         """Return the count here of each entry of another table.
@@ -280,6 +299,17 @@ class CountTable:
             narrow(label_counts.labels.find(labels)[entry_labels]),
             narrow(counts),
         )
+
+
+def check_empty_sites(added: Sequence[CountTable], removed: Sequence[CountTable]) -> None:
+    """Refuse to take back more examples of a label with an empty site than there are."""
+    labels = reduce(Vocabulary.union, (table.label_counts.labels for table in (*added, *removed)))
+    left = np.zeros((len(added[0].sites.positions), len(labels)), np.int64)
+    for tables, sign in ((added, 1), (removed, -1)):
+        for table in tables:
+            left[:, labels.find(table.label_counts.labels)] += sign * table.empty_sites
+    if (left < 0).any():
+        raise never_stored()
 
 
 def _check_used(table: CountTable) -> None:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.kernels import find_sites, rows_of_columns
-from hammemo.memories.base import CompiledMemory, LabelCounts, Memory, NotStoredError
-from hammemo.memories.counts import CountTable
+from hammemo.memories.base import CompiledMemory, LabelCounts, Memory, never_stored
+from hammemo.memories.counts import CountTable, check_empty_sites
 from hammemo.memories.rules import PlainRuled
 from hammemo.tokens import Vocabulary
 
@@ -152,10 +152,8 @@ class Exact(Memory):
         for part in self._removed:
             held -= part.counts_at(table)
         if (held < table.entry_counts).any():
-            raise NotStoredError(
-                "At least one example to be removed was never stored: a count would become negative. "
-                "Nothing was changed."
-            )
+            raise never_stored()
+        check_empty_sites(self._added, [*self._removed, table])
 
     def _merge(self, other: Exact, sign: int) -> None:
         self._change(other.table(), sign)

@@ -35,6 +35,7 @@ from hammemo.memories.base import (
     NotStoredError,
     SecretKey,
     check_secret,
+    never_stored,
     secret_digest,
 )
 from hammemo.memories.hashed_tables import HashedTables, RuledTables
@@ -156,14 +157,9 @@ class Hashed(Memory):
         """Take examples back, or raise `NotStoredError` where a count would become negative."""
         counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()), sign=-1)
         deltas = self._deltas(examples)
-        if any(
-            (table.at(rows, labels) < totals).any()
-            for table, (rows, labels, totals) in zip(self._tables, deltas, strict=True)
-        ):
-            raise NotStoredError(
-                "At least one example to be removed was never stored: a count would become negative. "
-                "Nothing was changed."
-            )
+        left = self._counts_left(counts)
+        if not all(table.covers_cells(*cells, left) for table, cells in zip(self._tables, deltas, strict=True)):
+            raise never_stored()
         for table, (rows, labels, totals) in zip(self._tables, deltas, strict=True):
             table.add(rows, labels, -totals)
         self._place(counts.labels)
@@ -308,6 +304,10 @@ class Hashed(Memory):
         self._rows.compiled.count(tokens, hashes, columns.astype(np.int32), multiplicity, cells)
         return self._rows.touched(cells)
 
+    def _counts_left(self, counts: LabelCounts) -> NDArray[np.int64]:
+        """Return the examples of each column's label in `counts`."""
+        return np.append(counts.counts, 0)[counts.labels.find(self._columns)]  # rank -1, no label, reads the last
+
     @property
     def _bucket_numbers(self) -> tuple[int, ...]:
         return per_site(self.buckets, len(self.sites.positions))
@@ -352,7 +352,8 @@ class Hashed(Memory):
             self._grow(counts.labels)
         columns = self._columns.find(other._columns)
         pairs = list(zip(self._tables, other._tables, strict=True))
-        if sign < 0 and not all(mine.covers(theirs, columns) for mine, theirs in pairs):
+        left = self._counts_left(counts)
+        if sign < 0 and not all(mine.covers(theirs, columns, left) for mine, theirs in pairs):
             raise NotStoredError(
                 "The other memory is no part of this one: a count would become negative. Nothing was changed."
             )
@@ -374,7 +375,7 @@ class Hashed(Memory):
         ]
         self._settle(reserved)
         for table, (own, shared) in zip(self._tables, tables, strict=True):
-            table.own, table.shared = own, shared
+            table.hold(own, shared)
         self._counts = counts
 
     def _observed(self) -> LabelCounts:
@@ -417,14 +418,33 @@ class SiteTable:
     def __init__(self, reserved: int, buckets: int) -> None:
         self.own: NDArray[Any] = np.zeros((reserved, 0), np.uint8)
         self.shared: NDArray[Any] = np.zeros((buckets, 0), np.uint8)
+        self.totals = np.zeros(0, np.int64)  # of each label, over all rows
 
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
         return len(self.own) + len(self.shared)
 
-    def at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the counts in these cells."""
+    def hold(self, own: NDArray[Any], shared: NDArray[Any]) -> None:
+        """Take these rows in place of all that is here."""
+        self.own, self.shared = own, shared
+        self.totals = own.sum(axis=0, dtype=np.int64) + shared.sum(axis=0, dtype=np.int64)
+
+    def covers_cells(
+        self,
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        examples_left: NDArray[np.int64],
+    ) -> bool:
+        """Return whether distinct cells hold at least these counts and, without them, no label more than is left.
+
+        The second would happen where an example is taken back that holds no token here, and none like it was stored.
+        """
+        taken = np.bincount(columns, counts, len(self.totals)).astype(np.int64)
+        return bool((self._at(rows, columns) >= counts).all() and (self.totals - taken <= examples_left).all())
+
+    def _at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
         counts = np.empty(len(rows), np.int64)
         is_own = rows < len(self.own)
         counts[is_own] = self.own[rows[is_own], columns[is_own]]
@@ -436,15 +456,21 @@ class SiteTable:
         is_own = rows < len(self.own)
         self.own = _added(self.own, rows[is_own], columns[is_own], counts[is_own])
         self.shared = _added(self.shared, rows[~is_own] - len(self.own), columns[~is_own], counts[~is_own])
+        self.totals += np.bincount(columns, counts, len(self.totals)).astype(np.int64)
 
-    def covers(self, other: SiteTable, columns: NDArray[np.int64]) -> bool:
-        """Return whether no count of another table, whose columns stand at `columns` here, exceeds the one here."""
+    def covers(self, other: SiteTable, columns: NDArray[np.int64], examples_left: NDArray[np.int64]) -> bool:
+        """Return what `covers_cells` does for all of another table, whose columns stand at `columns` here."""
         where = _places(columns, self.own.shape[1])
+        left = self.totals.copy()
+        left[where] -= other.totals
+        if (left > examples_left).any():
+            return False
         parts = ((self.own, other.own), (self.shared, other.shared))
         return all(bool((mine[:, where] >= theirs).all()) for mine, theirs in parts)
 
     def merge(self, other: SiteTable, columns: NDArray[np.int64], sign: int) -> None:
         """Add another table whose columns stand at `columns` here, or subtract one that this table covers."""
+        self.totals[_places(columns, len(self.totals))] += sign * other.totals
         for name in ("own", "shared"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if not theirs.size:
@@ -466,6 +492,7 @@ class SiteTable:
             placed = np.zeros((len(part), len(source)), part.dtype)
             placed[:, source >= 0] = part[:, source[source >= 0]]
             setattr(self, name, placed)
+        self.totals = np.where(source >= 0, np.append(self.totals, 0)[source], 0)
 
 
 def _stored_table(
