@@ -13,34 +13,53 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from hammemo.explanations import Explanation
-
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#8C564B")
 _PRIOR, _REST = "#999999", "#DDDDDD"
-_LONGEST = 32  # characters of a label
 
 
-def draw(explanation: Explanation, ax: Axes | None = None) -> Axes:
-    """Draw an explanation on the axes, or on those of a new figure, and return them."""
-    labels = [_shortened(repr(label)) for label in explanation.labels]
+def draw(
+    ax: Axes | None,
+    title: str,
+    labels: Sequence[str],
+    base: NDArray[np.float64],
+    sites: Sequence[str],
+    contributions: NDArray[np.float64],
+    scores: NDArray[np.float64],
+    interval: tuple[str, NDArray[np.float64], NDArray[np.float64]] | None,
+) -> Axes:
+    """Draw one bar for each of K labels, stacked by S sites, on the axes or on those of a new figure; return them.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes or None
+    title : str
+    labels, sites : sequences of str
+        Names of the bars, the best one first, and of their parts.
+    base, scores : ndarray of shape (K,)
+    contributions : ndarray of shape (S, K)
+    interval : name, ndarray of shape (K,) and ndarray of shape (K,), or None
+        What the exact scores may be, from and to.
+    """
     ax = _new_axes(len(labels)) if ax is None else ax
     places = np.arange(len(labels))
     right, left = np.zeros(len(labels)), np.zeros(len(labels))
-    for name, values, colour in _layers(explanation):
+    for name, values, colour in _layers(base, sites, contributions):
         starts = np.where(values >= 0, right, left)
-        ax.barh(
-            places, values, 0.62, starts, color=colour, edgecolor="white", linewidth=0.8, label=_shortened(name, 48)
-        )
+        ax.barh(places, values, 0.62, starts, color=colour, edgecolor="white", linewidth=0.8, label=_shortened(name))
         right, left = right + np.maximum(values, 0), left + np.minimum(values, 0)
-    _draw_scores(ax, explanation, places)
+    if interval is not None:
+        _draw_interval(ax, places, *interval)
+    ax.plot(scores, places, "D", color="black", markersize=5, markeredgecolor="white", zorder=4, label="score")
     ax.axvline(0, color="black", linewidth=0.8)
-    ax.set_yticks(places, labels)
-    ax.invert_yaxis()  # the best label on top
+    ax.set_yticks(places, [_shortened(label, 32) for label in labels])
+    ax.set_ylim(len(labels) - 0.5, -0.5)  # the best label on top
     ax.set_xlabel("contribution to the score")
-    ax.set_title(_title(explanation), loc="left", fontsize=10)
+    ax.set_title(title, loc="left", fontsize=10)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
     ax.grid(visible=True, axis="x", alpha=0.3)
@@ -59,40 +78,27 @@ def _new_axes(n_labels: int) -> Axes:
     return axes
 
 
-def _layers(explanation: Explanation) -> list[tuple[str, NDArray[np.float64], str]]:
+def _layers(
+    base: NDArray[np.float64], sites: Sequence[str], contributions: NDArray[np.float64]
+) -> list[tuple[str, NDArray[np.float64], str]]:
     """Return name, values and colour of each part of the bars, in the order of the sites."""
-    parts = explanation.contributions
-    order = np.argsort(-np.abs(parts).sum(axis=1), kind="stable")
-    most = len(COLOURS) if len(parts) <= len(COLOURS) else len(COLOURS) - 1
+    order = np.argsort(-np.abs(contributions).sum(axis=1), kind="stable")
+    most = len(COLOURS) if len(sites) <= len(COLOURS) else len(COLOURS) - 1
     shown, rest = np.sort(order[:most]), order[most:]
-    layers = [("prior", explanation.base, _PRIOR)] if explanation.base.any() else []
-    layers += [(explanation.site_name(k), parts[k], COLOURS[place]) for place, k in enumerate(shown.tolist())]
+    layers = [("prior", base, _PRIOR)] if base.any() else []
+    layers += [(sites[k], contributions[k], COLOURS[place]) for place, k in enumerate(shown.tolist())]
     if len(rest):
-        layers.append((f"{len(rest)} other sites", parts[rest].sum(axis=0), _REST))
+        layers.append((f"{len(rest)} other sites", contributions[rest].sum(axis=0), _REST))
     return layers
 
 
-def _draw_scores(ax: Axes, explanation: Explanation, places: NDArray[np.int64]) -> None:
-    """Mark the scores, and as lines what the exact ones may be."""
-    scores, name = explanation.scores, "score"
-    low = high = scores
-    if explanation.precision == "bounds" and explanation.score_bounds is not None:
-        (low, high), name = explanation.score_bounds, "score, and bounds of the exact one"
-    elif explanation.score_errors is not None:
-        low, high = scores - 2 * explanation.score_errors, scores + 2 * explanation.score_errors
-        name = "score ± two standard errors"
-    ends = np.concatenate([low, high])
-    ax.hlines(places, low, high, color="black", linewidth=1.4, zorder=3)
-    ax.plot(ends, np.concatenate([places, places]), "|", color="black", markersize=7 if (low != high).any() else 0)
-    ax.plot(scores, places, "D", color="black", markersize=5, markeredgecolor="white", zorder=4, label=name)
+def _draw_interval(
+    ax: Axes, places: NDArray[np.int64], name: str, low: NDArray[np.float64], high: NDArray[np.float64]
+) -> None:
+    ax.hlines(places, low, high, color="black", linewidth=1.4, zorder=3, label=name)
+    ends, twice = np.concatenate([low, high]), np.concatenate([places, places])
+    ax.plot(ends, twice, "|", color="black", markersize=8, zorder=3)
 
 
-def _title(explanation: Explanation) -> str:
-    lines = explanation.verdict().split("; ")[0] + "."
-    if explanation.never_seen:
-        lines += f"\nNever seen: {', '.join(map(repr, explanation.never_seen))}"
-    return lines
-
-
-def _shortened(text: str, longest: int = _LONGEST) -> str:
+def _shortened(text: str, longest: int = 52) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"

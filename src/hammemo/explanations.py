@@ -14,10 +14,13 @@ a memory is a sketch, is said with them (:mod:`hammemo.memories.site_scores`):
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+
+from hammemo.explanation_plot import draw
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,18 +139,17 @@ class Explanation:
 
     def verdict(self) -> str:
         """Return one sentence: who leads by how much, whether that is proven, and what the figures are."""
-        best = repr(self.labels[0])
-        lead = f"{best} is the only label" if self.margin is None else self._lead(best)
-        proof = {
-            True: ", proven to be the exact classifier's answer",
-            False: ", not proven to be the exact classifier's answer",
-            None: "",
-        }[self.certified]
-        return f"{lead}{proof}; {_SAYS[self.precision]}."
+        return f"{self._decision()}; {_SAYS[self.precision]}."
 
-    def _lead(self, best: str) -> str:
-        rival = repr(self.labels[1]) if len(self.labels) > 1 else "the next label"
-        return f"{best} leads {rival} by {_number(self.margin or 0.0)}" if self.margin else f"{best} ties with {rival}"
+    def _decision(self) -> str:
+        best, rival = repr(self.labels[0]), repr(self.labels[1]) if len(self.labels) > 1 else "the next label"
+        if self.margin is None:
+            lead = f"{best} is the only label"
+        else:
+            lead = f"{best} leads {rival} by {self.margin:,.3g}" if self.margin else f"{best} ties with {rival}"
+        if self.certified is None:
+            return lead
+        return f"{lead}, {'proven' if self.certified else 'not proven'} to be the exact classifier's answer"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as lists, numbers and strings, ready for JSON.
@@ -193,9 +195,18 @@ class Explanation:
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
         """
-        from hammemo.explanation_plot import draw
+        names = [self.site_name(k) for k in range(len(self.sites))]
+        labels = list(map(repr, self.labels))
+        title = "\n".join([self._decision() + ".", *self._unseen("Never seen: ")])
+        return draw(ax, title, labels, self.base, names, self.contributions, self.scores, self._interval())
 
-        return draw(self, ax)
+    def _interval(self) -> tuple[str, NDArray[np.float64], NDArray[np.float64]] | None:
+        """Return what the exact scores may be, for the figure: a name, from and to."""
+        if self.score_errors is not None:
+            return "± two standard errors", self.scores - 2 * self.score_errors, self.scores + 2 * self.score_errors
+        if self.score_bounds is None or self.precision == "exact":
+            return None
+        return "bounds of the exact score", *self.score_bounds
 
     def __str__(self) -> str:
         header, rows = self._cells()
@@ -225,19 +236,22 @@ class Explanation:
         return table
 
     def _notes(self) -> list[str]:
-        unseen = [f"* never seen: {', '.join(map(repr, self.never_seen))}"] if self.never_seen else []
-        return [self.verdict(), *unseen]
+        return [self.verdict(), *self._unseen("* never seen: ")]
+
+    def _unseen(self, before: str) -> list[str]:
+        return [before + ", ".join(map(repr, self.never_seen))] if self.never_seen else []
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the header and the rows of the table as text: the base, the sites, the scores."""
-        rows = [] if not self.base.any() else [["prior", *map(_number, self.base.tolist())]]
+        show = _Numbers(self.scores, self.base, self.contributions, self.low, self.high)
+        rows = [["prior", *show(self.base)]] if self.base.any() else []
         for k, site in enumerate(self.sites):
-            unseen = any(self.seen[r] is False for r in site)
-            low_high = None if self.low is None or self.high is None else (self.low[k], self.high[k])
-            cells = _with_errors(self.contributions[k], low_high, None if self.errors is None else self.errors[k])
-            rows.append([self.site_name(k) + (" *" if unseen else ""), *cells])
-        bounds = None if self.precision != "bounds" else self.score_bounds
-        rows.append(["score", *_with_errors(self.scores, bounds, self.score_errors)])
+            bounds = None if self.low is None or self.high is None else (self.low[k], self.high[k])
+            unseen = " *" if any(self.seen[r] is False for r in site) else ""
+            errors = None if self.errors is None else self.errors[k]
+            rows.append([self.site_name(k) + unseen, *show(self.contributions[k], bounds, errors)])
+        bounds = None if self.precision == "exact" else self.score_bounds
+        rows.append(["score", *show(self.scores, bounds, self.score_errors)])
         return ["", *map(repr, self.labels)], rows
 
 
@@ -292,24 +306,37 @@ def one_context(tokens: Any) -> list[list[Any]]:
     return [values]
 
 
-def _with_errors(
-    values: NDArray[np.float64],
-    bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
-    errors: NDArray[np.float64] | None,
-) -> list[str]:
-    """Return each value as text with what is known of its error; one that is known has none."""
-    texts = list(map(_number, values.tolist()))
-    if bounds is not None:
-        pairs = zip(texts, *(bound.tolist() for bound in bounds), strict=True)
-        return [text if low == high else f"{text} [{_number(low)}, {_number(high)}]" for text, low, high in pairs]
-    if errors is not None:
-        pairs_of = zip(texts, errors.tolist(), strict=True)
-        return [text if error == 0 else f"{text} ± {_number(error)}" for text, error in pairs_of]
-    return texts
+class _Numbers:
+    """The numbers of one table as text, all with the same decimals: three digits of the largest, or what it has.
 
+    Parameters
+    ----------
+    parts : ndarrays or None
+        All that the table shows, but for standard errors.
+    """
 
-def _number(value: float) -> str:
-    """Return three digits, but every digit of the whole part of large numbers."""
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value + 0.0:.3g}"
+    def __init__(self, *parts: NDArray[np.float64] | None) -> None:
+        numbers = np.concatenate([part.ravel() for part in parts if part is not None])
+        largest = float(np.abs(numbers).max(initial=0.0)) or 1.0
+        most = max(1 if largest < 1000 else 0, 2 - math.floor(math.log10(largest)))
+        rounded = numbers.round(most)
+        self.decimals = next(n for n in range(most + 1) if n == most or (rounded.round(n) == rounded).all())
+
+    def one(self, value: float) -> str:
+        """Return one number as text; no zero has a sign."""
+        return f"{round(value, self.decimals) + 0.0:,.{self.decimals}f}"
+
+    def __call__(
+        self,
+        values: NDArray[np.float64],
+        bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
+        errors: NDArray[np.float64] | None = None,
+    ) -> list[str]:
+        """Return each value as text with what is known of its error; one that is known has none."""
+        texts = [self.one(value) for value in values.tolist()]
+        if bounds is not None:
+            pairs = zip(texts, *(bound.tolist() for bound in bounds), strict=True)
+            return [text if low == high else f"{text} [{self.one(low)}, {self.one(high)}]" for text, low, high in pairs]
+        if errors is not None:
+            return [f"{text} ± {self.one(error)}" for text, error in zip(texts, errors.tolist(), strict=True)]
+        return texts
