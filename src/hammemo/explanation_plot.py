@@ -1,14 +1,14 @@
 """The figure of an explanation: one bar a label, stacked by site. It needs the ``plot`` extra.
 
-Colours are Okabe and Ito's, which people with any colour vision tell apart; bars have white edges, so that neighbours
-are told apart in print too. Parts above zero are stacked to the right of it, parts below zero to the left, so that the
+Colours are Okabe and Ito's, with a dark red of Tol's as the eighth: people with any colour vision tell them apart. Bars
+have white edges, so that neighbours are told apart in print too. Parts above zero are stacked to the right of it, parts below zero to the left, so that the
 score, marked by a diamond, is the length to the right minus the length to the left. A kernel with many sites gives the
 most telling ones a colour each and the rest one together.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#8C564B")
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#882255")
 _PRIOR, _REST = "#999999", "#DDDDDD"
 
 
@@ -48,13 +48,14 @@ def draw(
     ax = _new_axes(len(labels)) if ax is None else ax
     places = np.arange(len(labels))
     right, left = np.zeros(len(labels)), np.zeros(len(labels))
+    named: list[Any] = []  # what the legend shows, in this order
     for name, values, colour in _layers(base, sites, contributions):
-        starts = np.where(values >= 0, right, left)
-        ax.barh(places, values, 0.62, starts, color=colour, edgecolor="white", linewidth=0.8, label=_shortened(name))
+        style = {"color": colour, "edgecolor": "white", "linewidth": 0.8, "label": _shortened(name)}
+        named.append(ax.barh(places, values, 0.62, np.where(values >= 0, right, left), **style))
         right, left = right + np.maximum(values, 0), left + np.minimum(values, 0)
+    named += ax.plot(scores, places, "D", color="black", markersize=5, mec="white", zorder=4, label="score")
     if interval is not None:
-        _draw_interval(ax, places, *interval)
-    ax.plot(scores, places, "D", color="black", markersize=5, markeredgecolor="white", zorder=4, label="score")
+        named.append(_draw_interval(ax, places, *interval))
     ax.axvline(0, color="black", linewidth=0.8)
     ax.set_yticks(places, [_shortened(label, 32) for label in labels])
     ax.set_ylim(len(labels) - 0.5, -0.5)  # the best label on top
@@ -64,7 +65,7 @@ def draw(
     ax.tick_params(axis="y", length=0)
     ax.grid(visible=True, axis="x", alpha=0.3)
     ax.set_axisbelow(True)
-    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
+    ax.legend(handles=named, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
     return ax
 
 
@@ -94,10 +95,11 @@ def _layers(
 
 def _draw_interval(
     ax: Axes, places: NDArray[np.int64], name: str, low: NDArray[np.float64], high: NDArray[np.float64]
-) -> None:
-    ax.hlines(places, low, high, color="black", linewidth=1.4, zorder=3, label=name)
+) -> Any:
+    """Draw a line from `low` to `high` for each label, and return what the legend shows of them."""
     ends, twice = np.concatenate([low, high]), np.concatenate([places, places])
     ax.plot(ends, twice, "|", color="black", markersize=8, zorder=3)
+    return ax.hlines(places, low, high, color="black", linewidth=1.4, zorder=3, label=name)
 
 
 def _shortened(text: str, longest: int = 52) -> str:
