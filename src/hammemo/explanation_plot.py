@@ -1,9 +1,9 @@
 """The figure of an explanation: one bar a label, stacked by site. It needs the ``plot`` extra.
 
 Colours are Okabe and Ito's, with a dark red of Tol's as the eighth: people with any colour vision tell them apart. Bars
-have white edges, so that neighbours are told apart in print too. Parts above zero are stacked to the right of it, parts below zero to the left, so that the
-score, marked by a diamond, is the length to the right minus the length to the left. A kernel with many sites gives the
-most telling ones a colour each and the rest one together.
+have white edges, so that neighbours are told apart in print too. Parts above zero are stacked to the right of it, parts
+below zero to the left, so that the score, marked by a diamond, is the length to the right minus the length to the left.
+A kernel with many sites gives the most telling ones a colour each and the rest one together.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def draw(
     right, left = np.zeros(len(labels)), np.zeros(len(labels))
     named: list[Any] = []  # what the legend shows, in this order
     for name, values, colour in _layers(base, sites, contributions):
-        style = {"color": colour, "edgecolor": "white", "linewidth": 0.8, "label": _shortened(name)}
+        style: dict[str, Any] = {"color": colour, "edgecolor": "white", "linewidth": 0.8, "label": _shortened(name)}
         named.append(ax.barh(places, values, 0.62, np.where(values >= 0, right, left), **style))
         right, left = right + np.maximum(values, 0), left + np.minimum(values, 0)
     named += ax.plot(scores, places, "D", color="black", markersize=5, mec="white", zorder=4, label="score")
