@@ -30,7 +30,7 @@ from hammemo.tokens import Vocabulary
 from hammemo.votes import resolve_vote, softmax
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -413,7 +413,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         contexts = self._queries(X)
         return self.classes_[leaders(self.memory_, contexts, self.sites_, self.vote_, k)]
 
-    def explain(self, x: Sequence[Any], k: int = 5) -> Explanation:
+    def explain(self, x: Any, k: int = 5) -> Explanation:
         """Return which sites and tokens of one context voted for the k leading labels, and how much.
 
         The contributions and the base add up to the scores of `class_scores`. Where the memory is a sketch, each comes

@@ -93,7 +93,7 @@ class Predictor:
         """Return the k labels with the highest scores, best first; equals in the order of `classes_`."""
         return self.classes_[leaders(self._compiled, self._queries(X), self._sites, self._vote, k)]
 
-    def explain(self, x: Sequence[Any], k: int = 5) -> Explanation:
+    def explain(self, x: Any, k: int = 5) -> Explanation:
         """Return which sites and tokens of one context voted for the k leading labels; see `MemoryClassifier.explain`.
 
         Examples
