@@ -104,7 +104,7 @@ def test_one_figure_shows_one_context(model: Path, tmp_path: Path) -> None:
 
 
 def test_a_missing_matplotlib_is_one_line(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = run(model, "order", "pay", "--plot", tmp_path / "votes.png")
     assert result.exit_code == 1
     assert result.stderr.strip() == "Error: Figures need Matplotlib: pip install 'hammemo[plot]'"

@@ -71,11 +71,10 @@ def draw(
 
 def _new_axes(n_labels: int) -> Axes:
     try:
-        from matplotlib.figure import Figure
+        from matplotlib import pyplot
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("Figures need Matplotlib: pip install 'hammemo[plot]'") from error
-    figure = Figure(figsize=(8.5, 1.6 + 0.45 * max(n_labels, 3)), layout="constrained")
-    axes: Axes = figure.subplots()
+    _, axes = pyplot.subplots(figsize=(8.5, 1.6 + 0.45 * max(n_labels, 3)), layout="constrained")
     return axes
 
 
