@@ -25,6 +25,7 @@ from hammemo import (
     MeMoClassifier,
     MemoryClassifier,
     PositionalHamming,
+    Rolling,
     SiteKernel,
     SkipPairs,
     Suffixes,
@@ -262,6 +263,11 @@ def test_the_text_says_who_leads_and_what_is_proven() -> None:
     assert one.verdict().startswith("'x' is the only label, proven")
     big = MemoryClassifier(memory=Exact()).fit([["a"]], ["x"], sample_weight=[1234567]).explain(["a"])
     assert "1,234,567" in str(big)
+
+
+def test_a_rolling_window_explains_what_is_in_it() -> None:
+    rolling = Rolling(MemoryClassifier(memory=Exact()), last=1).partial_fit([["a"], ["b"]], ["x", "y"])
+    assert rolling.explain(["a"]).never_seen == ("a",)
 
 
 def test_numbers_stay_numbers() -> None:

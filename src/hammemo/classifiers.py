@@ -434,7 +434,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         >>> print(clf.explain(["a", "c"], k=2))
                           'y'  'x'
         position -2: 'a'  0.5  0.5
-        position -1: 'c'    1    0
+        position -1: 'c'  1.0  0.0
         score             1.5  0.5
         'y' leads 'x' by 1, proven to be the exact classifier's answer; exact counts.
         """
