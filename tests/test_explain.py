@@ -168,6 +168,10 @@ def test_a_row_of_one_s_own_is_exact_and_a_bucket_is_not() -> None:
         pytest.approx(3),
         pytest.approx(2 / 3),
     ]  # all of the one bucket, over three sites
+    empty = MemoryClassifier(memory=Hashed(2, 0)).fit([["a"], ["b"], ["c"], ["d"]], ["x", "x", "x", "y"]).explain(["a"])
+    assert empty.contributions.tolist()[0][1] < 0
+    assert "-1 [0, 0]" in str(empty)  # known to be zero, and counted as less
+    assert empty.precision == "bounds"
     own = clf.explain([NO_TOKEN, "pay", "ship"], k=2)
     assert own.precision == "exact"
     assert own.tokens == (None, "pay", "ship")

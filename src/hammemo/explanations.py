@@ -114,7 +114,8 @@ class Explanation:
     def precision(self) -> Precision:
         """What is known of the error: it is "exact" too where a sketch happens to know all counts of this query."""
         if self.low is not None and self.high is not None:
-            return "exact" if bool((self.low == self.high).all()) else "bounds"
+            known = (self.low == self.contributions) & (self.contributions == self.high)
+            return "exact" if bool(known.all()) else "bounds"
         return "unknown" if self.errors is None else "standard errors"
 
     @property
@@ -335,8 +336,8 @@ class _Numbers:
         """Return each value as text with what is known of its error; one that is known has none."""
         texts = [self.one(value) for value in values.tolist()]
         if bounds is not None:
-            pairs = zip(texts, *(bound.tolist() for bound in bounds), strict=True)
-            return [text if low == high else f"{text} [{self.one(low)}, {self.one(high)}]" for text, low, high in pairs]
+            ends = zip(texts, *(map(self.one, bound.tolist()) for bound in bounds), strict=True)
+            return [text if low == text == high else f"{text} [{low}, {high}]" for text, low, high in ends]
         if errors is not None:
             return [f"{text} ± {self.one(error)}" for text, error in zip(texts, errors.tolist(), strict=True)]
         return texts

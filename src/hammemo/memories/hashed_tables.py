@@ -439,7 +439,8 @@ class RuledTables:
             held = row >= 0
             values[held, k] = self._rows[k][row[held]][:, columns]
             bounds = self._rule.row_bounds(k, least[held, k], most[held, k])
-            low[held, k], high[held, k] = (_fixed(bound)[:, columns] for bound in bounds)
+            known = (least[held, k] == most[held, k]).all(axis=1, keepdims=True)  # no bound is nearer than the value
+            low[held, k], high[held, k] = (np.where(known, values[held, k], _fixed(b)[:, columns]) for b in bounds)
         scale = 2.0**RULE_BITS
         return SiteScores(values / scale, low / scale, high / scale, base=self._base[columns] / scale)
 
