@@ -5,6 +5,7 @@ from importlib.metadata import version
 from hammemo.baselines import HammingNeighbors, SuffixBackoff
 from hammemo.classifiers import MeMoClassifier, MemoryClassifier
 from hammemo.contexts import windows
+from hammemo.explanations import Explanation
 from hammemo.files import FileError, load, save
 from hammemo.kernels import Decaying, Joined, PositionalHamming, SiteKernel, SiteOneHot, SkipPairs, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, LayoutError, Ledgered, NotStoredError, Tiered
@@ -19,6 +20,7 @@ __all__ = [
     "NO_TOKEN",
     "Decaying",
     "Exact",
+    "Explanation",
     "FileError",
     "Gaussian",
     "HammingNeighbors",

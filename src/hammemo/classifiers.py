@@ -18,12 +18,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.contexts import Contexts, Examples, validated_array, validated_contexts
+from hammemo.explanations import one_context
 from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.labels import classes_array, common_label_dtype, label_array
 from hammemo.memories import Gaussian, Hashed, Memory
 from hammemo.memories.base import LayoutError
 from hammemo.memories.certificates import certified
-from hammemo.predictor import Predictor, check_probabilities, class_scores, leaders, winners
+from hammemo.predictor import Predictor, check_probabilities, class_scores, explain, leaders, winners
 from hammemo.streams import stream_blocks
 from hammemo.tokens import Vocabulary
 from hammemo.votes import resolve_vote, softmax
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.explanations import Explanation
     from hammemo.streams import Block
     from hammemo.votes import Vote
 
@@ -410,6 +412,35 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         """
         contexts = self._queries(X)
         return self.classes_[leaders(self.memory_, contexts, self.sites_, self.vote_, k)]
+
+    def explain(self, x: Any, k: int = 5) -> Explanation:
+        """Return which sites and tokens of one context voted for the k leading labels, and how much.
+
+        The contributions and the base add up to the scores of `class_scores`. Where the memory is a sketch, each comes
+        with hard bounds or with a standard error. ``print`` shows a table, ``.plot()`` draws it, ``.to_dict()`` is
+        ready for JSON; see `docs/explaining.md`.
+
+        Parameters
+        ----------
+        x : sequence of h tokens
+            One context.
+        k : int
+            How many labels.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"])
+        >>> print(clf.explain(["a", "c"], k=2))
+                          'y'  'x'
+        position -2: 'a'  0.5  0.5
+        position -1: 'c'  1.0  0.0
+        score             1.5  0.5
+        'y' leads 'x' by 1, proven to be the exact classifier's answer; exact counts.
+        """
+        context = self._queries(one_context(x))
+        prover = self.memory_.certifier()
+        return explain(self.memory_, prover, context, self.sites_, self.vote_, self.classes_, k)
 
     def certify(self, X: Any) -> NDArray[np.bool_]:
         """Return for each context whether the prediction is proven to be that of the exact classifier.

@@ -12,7 +12,9 @@ import numpy as np
 
 from hammemo.arrays import row_pieces
 from hammemo.contexts import Contexts
+from hammemo.explanations import explained, one_context
 from hammemo.labels import checked_k, classes_array, top_columns
+from hammemo.memories.certificates import Bounded, certified
 from hammemo.votes import LogLinear, softmax
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.explanations import Explanation
     from hammemo.kernels import Sites
     from hammemo.memories.base import CompiledMemory, Reader
     from hammemo.votes import Vote
@@ -94,6 +97,19 @@ class Predictor:
         """Return the k labels with the highest scores, best first; equals in the order of `classes_`."""
         return self.classes_[leaders(self._compiled, self._queries(X), self._sites, self._vote, k)]
 
+    def explain(self, x: Any, k: int = 5) -> Explanation:
+        """Return which sites and tokens of one context voted for the k leading labels; see `MemoryClassifier.explain`.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> predictor = MemoryClassifier().fit([["a", "b"], ["c", "d"]], ["x", "y"]).compile()
+        >>> predictor.explain(["c", "b"]).contributions.tolist()
+        [[0.0, 0.5], [0.5, 0.0]]
+        """
+        prover = self._compiled if isinstance(self._compiled, Bounded) else None
+        return explain(self._compiled, prover, self._queries(one_context(x)), self._sites, self._vote, self.classes_, k)
+
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, by name."""
         return self._compiled.tensors()
@@ -134,6 +150,25 @@ def winners(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -> NDA
         return ranker.winners(contexts)
     parts = [vote.scores(reader, batch, sites).argmax(axis=1) for batch in _batches(reader, contexts)]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def explain(
+    reader: Reader,
+    prover: Bounded | None,
+    context: Contexts,
+    sites: Sites,
+    vote: Vote,
+    classes: NDArray[Any],
+    k: int,
+) -> Explanation:
+    """Return the explanation of one context; `prover` is what gives certificates, if anything does."""
+    answers = winners(reader, context, sites, vote)
+    columns = leaders(reader, context, sites, vote, max(checked_k(k), 2))[0]
+    scores = class_scores(reader, context, sites, vote)[0]
+    proven = None
+    if prover is not None and vote.certifiable:
+        proven = bool(certified(prover, context, sites.weights, vote.divisor(reader, sites), answers)[0])
+    return explained(reader, context, sites, vote, classes, columns, scores, proven, k)
 
 
 def check_probabilities(vote: Vote) -> None:

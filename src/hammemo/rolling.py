@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.explanations import Explanation
     from hammemo.predictor import Predictor
 
 Self = TypeVar("Self", bound="Rolling")
@@ -156,6 +157,10 @@ class Rolling(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def top_k(self, X: Any, k: int = 5) -> NDArray[Any]:
         """Return the k labels with the highest scores, best first."""
         return self._fitted().top_k(X, k)
+
+    def explain(self, x: Any, k: int = 5) -> Explanation:
+        """Return `MemoryClassifier.explain` of the examples in the window."""
+        return self._fitted().explain(x, k)
 
     def certify(self, X: Any) -> NDArray[np.bool_]:
         """Return for each context whether the prediction is proven to be that of the exact classifier of the window."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hammemo.contexts import Contexts, Examples
     from hammemo.kernels import Sites
     from hammemo.memories.base import Reader
+    from hammemo.memories.site_scores import SiteScores
     from hammemo.stored import StoredArrays
 
 Self = TypeVar("Self", bound="LogLinear")
@@ -45,6 +46,9 @@ Self = TypeVar("Self", bound="LogLinear")
 
 class Vote(BaseEstimator, ABC):
     """How the sites' counts become one score a label."""
+
+    certifiable: ClassVar[bool] = True
+    """Whether scores are weighted sums of counts over a divisor: what certificates speak of."""
 
     @abstractmethod
     def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
@@ -58,6 +62,15 @@ class Vote(BaseEstimator, ABC):
         contexts : m of them; returned : (m, number of labels)
         """
         return reader.scores(contexts, sites.weights) / self.divisor(reader, sites)
+
+    def site_scores(self, reader: Reader, contexts: Contexts, sites: Sites, columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns: the terms of `scores`.
+
+        Shapes
+        ------
+        contexts : m of them; columns : (K,); returned values : (m, S, K)
+        """
+        return reader.site_scores(contexts, sites.weights, columns).divided(self.divisor(reader, sites)[columns])
 
     def ranker(self, reader: Reader, sites: Sites) -> RuledRanker | None:
         """Return what finds the best labels without all scores, if the reader has a way to do it."""
@@ -81,10 +94,6 @@ class _Divided:
         self._reader = reader
         self._weights = sites.weights
         self._divisor = divisor
-
-    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the divided scores."""
-        return np.asarray(self._reader.scores(contexts, self._weights) / self._divisor)
 
     def winners(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the column of the highest score of each context, the first one among equals."""
@@ -180,6 +189,8 @@ class LogLinear(Vote):
         self.sample = sample
         self.steps = steps
 
+    certifiable = False
+
     def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:  # noqa: ARG002
         """Refuse: what reads weighted sums of counts, such as a certificate, does not cover this vote."""
         raise TypeError(
@@ -195,6 +206,10 @@ class LogLinear(Vote):
         """Return what finds the best labels without all scores, if the reader has a way to do it."""
         ruled = with_rows(reader).with_rule(self.rule(reader, sites))
         return ruled if isinstance(ruled, RuledRanker) else None
+
+    def site_scores(self, reader: Reader, contexts: Contexts, sites: Sites, columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns, and the prior and offset as base."""
+        return with_rows(reader).with_rule(self.rule(reader, sites)).site_scores(contexts, columns)
 
     def rule(self, reader: Reader, sites: Sites) -> RowRule:
         """Return the function of a row that the weights and the reader's labels make."""

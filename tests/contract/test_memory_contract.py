@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from hammemo import LayoutError, NotStoredError, SiteKernel
+from hammemo import Exact, LayoutError, NotStoredError, SiteKernel
 from hammemo.contexts import Contexts
 from hammemo.stored import StoredArrays
 from hammemo.tokens import Vocabulary
@@ -28,6 +28,7 @@ Batch = list[tuple[list[Any], str, int]]
 every_memory = pytest.mark.parametrize("entry", MEMORIES, ids=str)
 every_kernel = pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])
 randomly = settings(max_examples=40, deadline=None)
+a_few_times = settings(max_examples=12, deadline=None)
 
 
 def learnt(entry: Entry, sites: Sites, *parts: Batch) -> Memory:
@@ -190,6 +191,71 @@ def test_scores_are_linear_in_the_site_weights(entry: Entry, batch: Batch, queri
     contexts = examples(queries).contexts
     by_site = [weight * memory.scores(contexts, one) for weight, one in zip(TUPLES.weights, np.eye(4), strict=True)]
     np.testing.assert_allclose(memory.scores(contexts, TUPLES.weights), sum(by_site), rtol=0, atol=1e-10)
+
+
+@every_memory
+@every_kernel
+@given(batch=batches, queries=batches, random=st.randoms(use_true_random=False))
+@a_few_times
+def test_site_scores_are_the_terms_of_the_scores(
+    entry: Entry, sites: Sites, batch: Batch, queries: Batch, random: Any
+) -> None:
+    memory, contexts = learnt(entry, sites, batch), examples(queries).contexts
+    columns = np.array(random.sample(range(len(memory.labels)), random.randint(1, len(memory.labels))))
+    forms = [form for form in entry.forms if not (form == "dense" and sites is TUPLES)]
+    for reader in (memory, *map(memory.compile, forms)):
+        terms = reader.site_scores(contexts, sites.weights, columns)
+        assert terms.values.shape == (len(contexts), len(sites.positions), len(columns))
+        scores = reader.scores(contexts, sites.weights)[:, columns]
+        if entry.integer and not entry.float_answers:
+            np.testing.assert_array_equal(terms.totals(), scores)
+        else:
+            np.testing.assert_allclose(terms.totals(), scores, rtol=0, atol=2e-4 if scores.dtype == "f4" else 1e-10)
+
+
+@every_memory
+@every_kernel
+@given(batch=batches, queries=batches)
+@a_few_times
+def test_bounds_of_site_scores_hold_the_exact_terms(entry: Entry, sites: Sites, batch: Batch, queries: Batch) -> None:
+    memory, contexts = learnt(entry, sites, batch), examples(queries).contexts
+    exact = clone(MEMORIES[0].memory).open(sites)
+    exact.add(examples(batch))
+    columns = np.arange(len(memory.labels))
+    terms = memory.site_scores(contexts, sites.weights, columns)
+    expected = exact.site_scores(contexts, sites.weights, columns).values
+    assert (terms.low is None) == (terms.high is None) == (memory.certifier() is None)
+    if terms.low is not None and terms.high is not None:
+        assert (terms.low <= expected).all()
+        assert (expected <= terms.high).all()
+        known = terms.low == terms.high
+        np.testing.assert_array_equal(terms.high.sum(axis=1), memory.certifier().bounds(contexts, sites.weights)[1])  # type: ignore[union-attr]
+        np.testing.assert_array_equal(expected[known], terms.high[known])
+    if terms.errors is not None and terms.total_errors is not None:
+        assert (terms.errors >= 0).all()
+        assert terms.total_errors.shape == (len(contexts), len(columns))
+
+
+@every_memory
+@every_kernel
+@given(batch=batches, taken=batches)
+@a_few_times
+def test_what_is_said_to_be_seen_was_and_what_is_said_to_be_unseen_was_not(
+    entry: Entry, sites: Sites, batch: Batch, taken: Batch
+) -> None:
+    memory = learnt(entry, sites, batch, taken)
+    memory.remove(examples(taken))
+    exact = clone(MEMORIES[0].memory).open(sites)
+    exact.add(examples(batch))
+    tokens = Vocabulary.of([*TOKENS, "never", 99])
+    truth = exact.seen(tokens)
+    held = {token for context, _, _ in batch for token in context}
+    assert all(token in held for token, seen in zip(tokens, truth, strict=True) if seen)
+    for reader in (memory, memory.compile()):
+        said = reader.seen(tokens)
+        np.testing.assert_array_equal(said[said >= 0], truth[said >= 0])
+        if isinstance(memory, Exact):
+            assert (said >= 0).all()
 
 
 @every_memory

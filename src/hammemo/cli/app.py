@@ -12,6 +12,7 @@ import typer
 
 from hammemo import __version__
 from hammemo.cli.bench import bench
+from hammemo.cli.explain import explain_contexts
 from hammemo.cli.inspect import inspect_file
 from hammemo.cli.learn import fit_files
 from hammemo.cli.reproduce import reproduce
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command("fit")(fit_files)
 app.command("inspect")(inspect_file)
+app.command("explain")(explain_contexts)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(bench, name="bench")
 

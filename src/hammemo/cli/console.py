@@ -38,10 +38,10 @@ def one_line_errors() -> Iterator[None]:
         raise typer.Exit(1) from error
 
 
-def check_writable(out: Path) -> None:
+def check_writable(out: Path, option: str = "--out") -> None:
     """Refuse a file that cannot be written before any work is done; one that is there is not touched."""
     if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):
-        raise ValueError(f"--out {out} cannot be written: name a file in a folder that exists.")
+        raise ValueError(f"{option} {out} cannot be written: name a file in a folder that exists.")
 
 
 def prepare_folder(out: Path) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from hammemo.contexts import Contexts, Examples
     from hammemo.kernels import Sites
+    from hammemo.memories.site_scores import SiteScores
     from hammemo.streams import Block
 
 Self = TypeVar("Self", bound="Memory")
@@ -78,6 +79,14 @@ class Reader(Protocol):
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[Any]:
         """Return, for each query and label, the weighted sum over sites of the (estimated) counts."""
+        ...
+
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return the terms of these sums for the labels in some columns, and what is known of their error."""
+        ...
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it: 1, 0, or -1 where that cannot be told."""
         ...
 
 
@@ -362,6 +371,22 @@ class Memory(BaseEstimator, ABC):
         ------
         contexts : m of them; weights : (S,); returned : (m, number of labels)
         """
+
+    @abstractmethod
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return the terms of the sums that `scores` returns, and what is known of their error.
+
+        Shapes
+        ------
+        contexts : m of them; weights : (S,); columns : (K,), which labels; returned values : (m, S, K)
+        """
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it at a compared position.
+
+        1 means seen and 0 never, for certain; -1 that the memory cannot tell, as a sketch in general cannot.
+        """
+        return np.full(len(tokens), -1, np.int8)
 
     @abstractmethod
     def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:

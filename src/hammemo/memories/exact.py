@@ -12,6 +12,7 @@ become one. Reading adds up both. This changes nothing that can be seen: the sta
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property, reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,8 @@ import numpy as np
 from hammemo.kernels import find_sites, rows_of_columns
 from hammemo.memories.base import CompiledMemory, LabelCounts, Memory, never_stored
 from hammemo.memories.counts import CountTable, check_empty_sites
-from hammemo.memories.rules import PlainRuled
+from hammemo.memories.rules import PlainRuled, exact_site_scores
+from hammemo.memories.site_scores import SiteScores
 from hammemo.tokens import Vocabulary
 
 if TYPE_CHECKING:
@@ -34,7 +36,30 @@ if TYPE_CHECKING:
     from hammemo.stored import StoredArrays
 
 
-class Exact(Memory):
+class ExactReader(ABC):
+    """What every reader of exact counts has: contributions that are known, and so are their bounds."""
+
+    @abstractmethod
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted sum over sites of the counts."""
+
+    @abstractmethod
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns: weighted counts."""
+        return SiteScores.exact(weights[:, None] * self.site_counts(contexts)[:, :, columns])
+
+    def bounds(
+        self, contexts: Contexts, weights: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what the exact weighted counts are at least, and at most: here, the counts themselves."""
+        scores = self.scores(contexts, weights)
+        return scores, scores
+
+
+class Exact(ExactReader, Memory):
     """Sparse counts of every (site, token, label): no error, and a size that grows with what was seen.
 
     It compiles to ``"sparse"`` (the default) or ``"dense"``: one 32-bit count for every position, token of the
@@ -88,17 +113,14 @@ class Exact(Memory):
         """Return what answers with the scores of this rule."""
         return self._read().with_rule(rule)
 
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
+        return self._read().seen(tokens)
+
     def _read(self) -> SparseCounts:
         if self._reader is None:
             self._reader = self.sparse()
         return self._reader
-
-    def bounds(
-        self, contexts: Contexts, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what the exact weighted counts are at least, and at most: here, the counts themselves."""
-        scores = self.scores(contexts, weights)
-        return scores, scores
 
     def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:
         """Return the counts as a ``"sparse"`` or a ``"dense"`` table; the dense one has rows for `vocabulary`."""
@@ -177,7 +199,7 @@ def _entries(stack: list[CountTable]) -> int:
     return sum(len(table.entry_counts) for table in stack)
 
 
-class SparseCounts:
+class SparseCounts(ExactReader):
     """The count table as a compressed sparse matrix, one row for each tuple of tokens at each site.
 
     A table in memory becomes one float64 matrix, made once. A table `on_disk` (memory-mapped arrays) stays there: the
@@ -229,6 +251,10 @@ class SparseCounts:
         read = np.zeros((*rows.shape, len(self.labels)))
         read[rows >= 0] = counts[rows[rows >= 0]].toarray()
         return read
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
+        return (self.vocabulary.find(tokens) >= 0).astype(np.int8)  # it holds the tokens that occur, and no other
 
     def with_rule(self, rule: RowRule) -> RuledReader:
         """Return what answers with the scores of this rule; made once for the rule that was asked for last."""
@@ -288,6 +314,10 @@ class RuledCounts:
             scores -= lost @ self._rule.weights.reshape(lost.shape[1], -1)
         return np.asarray(scores + self._rule.base)
 
+    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns."""
+        return exact_site_scores(self._counts, self._rule, contexts, columns)
+
     def _applied(
         self, counts: sparse.csr_array, starts: NDArray[np.int64]
     ) -> tuple[sparse.csr_array, NDArray[np.float64]]:
@@ -298,7 +328,7 @@ class RuledCounts:
         return gains, self._rule.losses(np.asarray(counts.sum(axis=1)))
 
 
-class DenseCounts:
+class DenseCounts(ExactReader):
     """The count table with every cell: 32 bits for each position, token of the vocabulary and label."""
 
     def __init__(self, counts: NDArray[np.int32], vocabulary: Vocabulary, frame: Frame) -> None:
@@ -339,6 +369,15 @@ class DenseCounts:
             known = ranks[:, r] >= 0
             read[known, k] = self._counts[k, ranks[known, r]]
         return read
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it at a compared position: 1 or 0.
+
+        Of a token that the table was not given a row for, nothing is known: -1.
+        """
+        rank = self.vocabulary.find(tokens)
+        occurs = np.append(self._counts.any(axis=(0, 2)).astype(np.int8), np.int8(-1))
+        return occurs[rank]
 
     def with_rule(self, rule: RowRule) -> RuledReader:
         """Return what answers with the scores of this rule."""

@@ -44,6 +44,8 @@ from hammemo.arrays import sum_by_key
 from hammemo.codes import CODE_BITS, CodeCache, GaussianCodes
 from hammemo.hashing import features_of
 from hammemo.memories.base import CompiledMemory, LabelCounts, Memory
+from hammemo.memories.gaussian_errors import standard_errors
+from hammemo.memories.site_scores import SiteScores
 from hammemo.tokens import Vocabulary
 from hammemo.tuples import TupleSet
 
@@ -114,6 +116,13 @@ class Gaussian(Memory):
         """Return the decoded scores by two-stage retrieval."""
         keys = encode(contexts, self.sites, self.input_codes, weights, np.float64)
         return (keys @ self.C) @ self.output_codes.get(self.labels.tolist(), keep=True).astype(np.float64).T
+
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns, with standard errors."""
+        labels = self.labels.tolist()
+        decoder = self.output_codes.get([labels[column] for column in columns]).astype(np.float64)
+        keys = _site_keys(contexts, self.sites, self.input_codes)
+        return _two_stage_site_scores(self._C, keys, decoder, weights, tied=self.codes.tied)
 
     def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:
         """Return the ``"fused"`` or the ``"two-stage"`` form; it carries the codes of `vocabulary`.
@@ -254,6 +263,34 @@ def encode(
     return np.concatenate(blocks, axis=1)
 
 
+def _site_keys(contexts: Contexts, sites: Sites, cache: CodeCache) -> NDArray[np.float64]:
+    """Return the projected code of what each site of each context holds, zeros where it holds nothing: (m, S, d_h)."""
+    ones = np.full(len(sites.positions), 1 / len(sites.positions))  # undoes what `encode` multiplies by
+    return np.asarray(encode(contexts, sites, cache, ones, np.float64)).reshape(len(contexts), len(ones), -1)
+
+
+def _two_stage_site_scores(
+    blocks: NDArray[np.float64],
+    keys: NDArray[np.float64],
+    decoder: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    *,
+    tied: bool,
+) -> SiteScores:
+    """Return the decoded score of each site with its standard error; tied codes are biased, so they have none.
+
+    Shapes
+    ------
+    blocks : (S, d_h, d); keys : (m, S, d_h); decoder : (K, d); weights : (S,)
+    """
+    retrieved = np.einsum("mki,kij->mkj", keys, blocks) * (len(weights) * weights[:, None])
+    values = retrieved @ decoder.T
+    if tied or not len(keys):
+        return SiteScores(values)
+    errors, totals = zip(*(standard_errors(blocks, key, decoder, weights) for key in keys), strict=True)
+    return SiteScores(values, errors=np.stack(errors), total_errors=np.stack(totals))
+
+
 def _counts_by_label(examples: Examples, index: NDArray[np.int64], n_values: int) -> sparse.csr_array:
     """Return the counts (label by site value) of one site in a batch."""
     n_labels = len(examples.labels)
@@ -281,6 +318,10 @@ class _CompiledGaussian:
     def _encode(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
         keys: NDArray[np.float32] = encode(contexts, self.sites, self.input_codes, weights, np.float32)
         return keys
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return -1 for each token: codes do not tell what was stored."""
+        return np.full(len(tokens), -1, np.int8)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""
@@ -341,6 +382,12 @@ class FusedGaussian(_CompiledGaussian):
         """Return the decoded scores."""
         return np.asarray(self._encode(contexts, weights) @ self._decoded, np.float32)
 
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns; the error needs C, which is gone."""
+        keys = _site_keys(contexts, self.sites, self.input_codes)
+        blocks = self._decoded[:, columns].astype(np.float64).reshape(len(weights), -1, len(columns))
+        return SiteScores(np.einsum("mki,kic->mkc", keys, blocks) * (len(weights) * weights[:, None]))
+
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""
         return {"projected_codes": self.input_codes.rows, "CZ": self._decoded}
@@ -383,6 +430,13 @@ class TwoStageGaussian(_CompiledGaussian):
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
         """Return the decoded scores."""
         return np.asarray((self._encode(contexts, weights) @ self._matrix) @ self._decoder.T, np.float32)
+
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns, with standard errors."""
+        keys = _site_keys(contexts, self.sites, self.input_codes)
+        blocks = self._matrix.astype(np.float64).reshape(len(weights), -1, self.codes.d)
+        decoder = self._decoder[columns].astype(np.float64)
+        return _two_stage_site_scores(blocks, keys, decoder, weights, tied=self.codes.tied)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""

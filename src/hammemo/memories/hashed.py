@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from hammemo.contexts import Contexts, Examples
     from hammemo.memories.rows import Cells
     from hammemo.memories.rules import RowRule
+    from hammemo.memories.site_scores import SiteScores
     from hammemo.stored import StoredArrays
     from hammemo.streams import Block
     from hammemo.tokens import Vocabulary
@@ -184,6 +185,14 @@ class Hashed(Memory):
     def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the row of raw counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
         return self._read().site_counts(contexts)
+
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns, with hard bounds."""
+        return self._read().site_scores(contexts, weights, columns)
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it: 1, 0, or -1 for one that shares its buckets."""
+        return self._read().seen(tokens)
 
     def with_rule(self, rule: RowRule) -> RuledTables:
         """Return what answers with the scores of this rule, applied to raw counts."""

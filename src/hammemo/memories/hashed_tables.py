@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.arrays import narrow
-from hammemo.contexts import MAX_EXAMPLES
+from hammemo.arrays import narrow, object_array
+from hammemo.contexts import MAX_EXAMPLES, Contexts
 from hammemo.hashing import token_hashes
 from hammemo.labels import top_columns
 from hammemo.loops import native
 from hammemo.memories.base import secret_digest
 from hammemo.memories.certificates import proven_in_batches
 from hammemo.memories.rows import RowLayout, one_if_equal, per_site, site_groups, stored_reserved
+from hammemo.memories.site_scores import SiteScores
 from hammemo.tokens import NO_TOKEN
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.contexts import Contexts
     from hammemo.memories.base import Frame
     from hammemo.memories.rules import RowRule
     from hammemo.stored import StoredArrays
@@ -139,6 +139,43 @@ class HashedTables:
         for k, (counts, row) in enumerate(zip(self._counts, rows.T, strict=True)):
             read[row >= 0, k] = counts[row[row >= 0]]
         return read
+
+    def site_count_bounds(self, contexts: Contexts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what the exact counts are at least, and at most: rows of one's own are exact, buckets start at zero.
+
+        Shapes
+        ------
+        returned : (m, S, L), (m, S, L)
+        """
+        high, rows = self.site_counts(contexts), self._layout.rows(contexts)
+        n_own = np.array([len(self._layout.own(k)) for k in range(rows.shape[1])])
+        return np.where((rows < n_own)[:, :, None], high, 0.0), high
+
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns, with hard bounds."""
+        rows = self._layout.rows(contexts)
+        values = np.zeros((*rows.shape, len(columns)))
+        for k, row in enumerate(rows.T):
+            values[row >= 0, k] = self._centred_rows(k, row[row >= 0])[:, columns] / 2**FRACTION_BITS
+        low, high = self.site_count_bounds(contexts)
+        scale = weights[:, None]
+        return SiteScores(scale * values, scale * low[:, :, columns], scale * high[:, :, columns])
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it at a compared position: 1, 0, or -1.
+
+        A row of one's own that has counts proves that it was, empty rows at every compared position that it was not.
+        Positions that are compared as part of a tuple only leave it open.
+        """
+        sites = self._layout.sites
+        single = [k for k, site in enumerate(sites.positions) if len(site) == 1]
+        if not len(tokens) or not single:
+            return np.full(len(tokens), -1, np.int8)
+        everywhere = Contexts(np.repeat(object_array(tokens)[:, None], sites.h, axis=1))
+        low, high = (part[:, single].any(axis=(1, 2)) for part in self.site_count_bounds(everywhere))
+        compared = {r for site in sites.positions for r in site}
+        covered = compared == {sites.positions[k][0] for k in single}
+        return np.where(low, 1, np.where(high | (not covered), -1, 0)).astype(np.int8)
 
     def with_rule(self, rule: RowRule) -> RuledTables:
         """Return what answers with the scores of this rule; made once for the rule that was asked for last."""
@@ -321,6 +358,7 @@ class RuledTables:
 
     def __init__(self, tables: HashedTables, rule: RowRule, layout: RowLayout, counts: list[NDArray[Any]]) -> None:
         self._tables = tables
+        self._rule = rule
         self._layout = layout
         self._rows = [_fixed(rule.rows(site, part)) for site, part in enumerate(counts)]
         self._base = _fixed(rule.base)
@@ -388,6 +426,23 @@ class RuledTables:
             held = row >= 0
             totals[held] += values[row[held]]
         return np.asarray(totals / 2.0**RULE_BITS)
+
+    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns, with hard bounds.
+
+        The bounds are those of the rule's values, rounded as the values are: rounding keeps the order.
+        """
+        rows = self._layout.rows(contexts)
+        values, low, high = np.zeros((3, *rows.shape, len(columns)))
+        least, most = self._tables.site_count_bounds(contexts)
+        for k, row in enumerate(rows.T):
+            held = row >= 0
+            values[held, k] = self._rows[k][row[held]][:, columns]
+            bounds = self._rule.row_bounds(k, least[held, k], most[held, k])
+            known = (least[held, k] == most[held, k]).all(axis=1, keepdims=True)  # no bound is nearer than the value
+            low[held, k], high[held, k] = (np.where(known, values[held, k], _fixed(b)[:, columns]) for b in bounds)
+        scale = 2.0**RULE_BITS
+        return SiteScores(values / scale, low / scale, high / scale, base=self._base[columns] / scale)
 
     def _without_first_site(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the contexts whose first site holds no token."""

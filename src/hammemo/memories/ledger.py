@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from hammemo.memories.base import Reader
     from hammemo.memories.certificates import Bounded
     from hammemo.memories.rules import RowRule, RuledReader
+    from hammemo.memories.site_scores import SiteScores
     from hammemo.stored import StoredArrays
     from hammemo.tokens import Vocabulary
 
@@ -149,6 +150,14 @@ class Ledgered(Memory):
         if isinstance(inner, Ranker):
             return inner.leaders(contexts, weights, divisor, k)
         return leaders_by_scores(self.memory_, contexts, weights, divisor, k)
+
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the inner memory."""
+        return self.memory_.site_scores(contexts, weights, columns)
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return what the inner memory can tell: the ledger holds whole examples, not tokens."""
+        return self.memory_.seen(tokens)
 
     def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the rows of counts of the inner memory."""

@@ -16,6 +16,10 @@ the results as it would gather and add counts. Here f is a weighted sum of smoot
 
 the form on the right being the one computed: its first term is zero where the count is, so a sparse table stays sparse,
 and its second is one number a row. A row without counts says nothing: f is zero.
+
+Where only bounds on the counts are known, f is bounded too. A bracket grows with the label's own count: its derivative
+is :math:`1/(n_{k,c} + a_j p_c) - 1/(n_k + a_j) \ge 0`. And it falls with the sum m of the other labels' counts. So it
+lies between its values at (least count, largest m) and at (largest count, least m); a weight below zero swaps the two.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from hammemo.arrays import row_pieces
+from hammemo.memories.site_scores import SiteScores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,6 +93,27 @@ class RowRule:
             values -= lost[:, j, None] * self.weights[site, j]
         return values
 
+    def row_bounds(
+        self, site: int, low: NDArray[Any], high: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what the function of each row is at least, and at most, for counts between `low` and `high`.
+
+        Shapes
+        ------
+        low, high : (r, L); returned : (r, L), (r, L)
+        """
+        least, most = np.zeros(low.shape), np.zeros(low.shape)
+        others_low = low.sum(axis=1, dtype=np.float64, keepdims=True) - low
+        others_high = high.sum(axis=1, dtype=np.float64, keepdims=True) - high
+        for j, amount in enumerate(self.smoothing):
+            ends = [
+                self.weights[site, j] * (np.log1p(own / self.prior / amount) - np.log1p((own + others) / amount))
+                for own, others in ((low, others_high), (high, others_low))
+            ]
+            least += np.minimum(*ends)
+            most += np.maximum(*ends)
+        return least, most
+
     def scores(self, counts: NDArray[Any]) -> NDArray[np.float64]:
         """Return the scores of queries that read these rows: the definition, and what all else is tested against.
 
@@ -108,10 +134,14 @@ class RuledReader(Protocol):
         """Return the rule's score of each context and label."""
         ...
 
+    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns."""
+        ...
+
 
 @runtime_checkable
-class RuledRanker(RuledReader, Protocol):
-    """One that finds the best labels itself."""
+class RuledRanker(Protocol):
+    """What finds the best labels of one rule, or of another vote, without all scores."""
 
     def winners(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the column of the highest score of each context, the first one among equals."""
@@ -163,3 +193,14 @@ class PlainRuled:
         for part in row_pieces(len(contexts), n_sites * n_labels):
             totals[part] = self._rule.scores(self._reader.site_counts(contexts[part]))
         return totals
+
+    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns: exact counts, exact terms."""
+        return exact_site_scores(self._reader, self._rule, contexts, columns)
+
+
+def exact_site_scores(reader: RowReader, rule: RowRule, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+    """Return what each site adds to the scores of a rule, for a reader whose rows hold exact counts."""
+    counts = reader.site_counts(contexts)
+    values = [rule.rows(site, counts[:, site])[:, columns] for site in range(counts.shape[1])]
+    return SiteScores.exact(np.stack(values, axis=1), rule.base[columns])

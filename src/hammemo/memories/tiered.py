@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hammemo.contexts import Contexts, Examples
     from hammemo.memories.base import Frame, Reader
     from hammemo.memories.rules import RowRule, RuledReader
+    from hammemo.memories.site_scores import SiteScores
     from hammemo.stored import StoredArrays
     from hammemo.tokens import Vocabulary
 
@@ -78,6 +79,14 @@ class Tiered(Memory):
     def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the exact rows of counts."""
         return self.exact_.site_counts(contexts)
+
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns, from the exact table."""
+        return self.exact_.site_scores(contexts, weights, columns)
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
+        return self.exact_.seen(tokens)
 
     def with_rule(self, rule: RowRule) -> RuledReader:
         """Return what answers with the scores of this rule, from the exact table: a sketch cannot prove them."""
@@ -176,6 +185,20 @@ class TieredTables:
     def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the exact rows of counts."""
         return self._exact.site_counts(contexts)
+
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns, from the exact table."""
+        return self._exact.site_scores(contexts, weights, columns)
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
+        return self._exact.seen(tokens)
+
+    def bounds(
+        self, contexts: Contexts, weights: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what the exact weighted counts are at least, and at most: here, the counts themselves."""
+        return self._exact.bounds(contexts, weights)
 
     def with_rule(self, rule: RowRule) -> RuledReader:
         """Return what answers with the scores of this rule, from the exact table."""
