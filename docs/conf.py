@@ -7,7 +7,7 @@ every figure is drawn while the site is built.
 from __future__ import annotations
 
 import json
-import os
+import re
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +21,7 @@ from hammemo.experiments.figures import fidelity_figures
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-os.environ["NO_COLOR"] = "1"
+mpl.use("agg")
 
 project = "hammemo"
 author = "The hammemo developers"
@@ -59,7 +59,18 @@ autodoc_default_options = {"members": True, "inherited-members": True}
 default_role = "py:obj"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_use_ivar = True
 napoleon_custom_sections = ["Shapes"]
+
+
+_COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
+
+
+def _style(_config: dict[str, object], _script: str) -> None:
+    """Set colours that people with any colour vision tell apart (Okabe and Ito's), before each script."""
+    mpl.rcParams["axes.prop_cycle"] = mpl.cycler(color=_COLOURS)
+    mpl.rcParams.update({"font.size": 11, "axes.grid": True, "grid.alpha": 0.25, "savefig.bbox": "tight"})
+
 
 # The gallery: every script is run, and a failing one fails the build.
 sphinx_gallery_conf = {
@@ -74,7 +85,7 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "show_memory": False,
     "show_signature": False,
-    "image_scrapers": ("matplotlib",),
+    "reset_modules": ("matplotlib", _style),
     "image_srcset": ["2x"],
 }
 
@@ -96,7 +107,15 @@ copybutton_only_copy_prompt_lines = True
 # Formulas: one file, no fonts to fetch, no network.
 mathjax_path = "mathjax/tex-svg.js"
 
-mpl.use("agg")
+
+def _draw_committed_results(app: Sphinx, error: Exception | None) -> None:
+    """Draw the figures of ``hammemo reproduce hashed`` anew, from the numbers it printed.
+
+    The pages show the committed files, so that they can be read without a build; the site has these.
+    """
+    images = Path(app.outdir) / "_images"
+    if error is None and app.builder.format == "html":
+        fidelity_figures(json.loads((Path(app.srcdir) / "figures" / "hashed.json").read_text(encoding="utf-8")), images)
 
 
 def _copy_mathjax(app: Sphinx, error: Exception | None) -> None:
@@ -113,7 +132,9 @@ def _skip_what_is_not_ours(_app: Sphinx, _kind: str, _name: str, member: object,
     return skip or (getattr(member, "__module__", None) or "").startswith("sklearn.")
 
 
-def _set_shapes_as_code(_app: Sphinx, _kind: str, _name: str, _member: object, _options: object, lines: list[str]) -> None:
+def _set_shapes_as_code(
+    _app: Sphinx, _kind: str, _name: str, _member: object, _options: object, lines: list[str]
+) -> None:
     """Set the lines of a section "Shapes" as code: they are expressions such as ``(m, len(classes_))``."""
     for start in [place for place, line in enumerate(lines) if line.strip() == "Shapes"]:
         for place in range(start + 2, len(lines)):
@@ -122,8 +143,16 @@ def _set_shapes_as_code(_app: Sphinx, _kind: str, _name: str, _member: object, _
             lines[place] = f"``{lines[place].strip()}``"
 
 
+def _link_the_gallery(_app: Sphinx, _page: str, source: list[str]) -> None:
+    """Turn links to the gallery's scripts, which work on GitHub, into links to the pages made of them."""
+    source[0] = re.sub(r"\]\(gallery/(plot_\w+)\.py\)", r"](generated/gallery/\1.rst)", source[0])
+    source[0] = source[0].replace("](gallery/)", "](generated/gallery/index.rst)")
+
+
 def setup(app: Sphinx) -> None:
-    """Hook in what the pages need beside themselves."""
+    """Connect all of the above to the build."""
+    app.connect("source-read", _link_the_gallery)
     app.connect("autodoc-skip-member", _skip_what_is_not_ours)
     app.connect("autodoc-process-docstring", _set_shapes_as_code, priority=100)  # before napoleon
     app.connect("build-finished", _copy_mathjax)
+    app.connect("build-finished", _draw_committed_results)

@@ -3,8 +3,8 @@ How small can it be?
 ====================
 
 A hashed memory has a size of your choice. Tokens without a row of their own share rows, so a small memory sometimes
-answers differently from the exact classifier. Here we see how often, and how many answers it can *prove* to be the exact
-classifier's.
+answers differently from the exact classifier. Here we see how often, and how many answers it can *prove* to be those of
+the exact classifier.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Which kernel sees what?
 =======================
 
-The default kernel compares positions one by one. It cannot see that two tokens matter *together*. Suffixes and skip pairs
-can, at the price of more counts, which need more examples to fill.
+The default kernel compares positions one by one. It cannot see that two tokens matter *together*. Suffixes and skip
+pairs can, at the price of more counts, which need more examples to fill.
 """
 
 import matplotlib.pyplot as plt
@@ -12,7 +12,7 @@ import numpy as np
 from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming, SkipPairs, Suffixes
 
 # %%
-# A toy grammar: an adjective and a noun, three steps apart, must fit together. The next word depends on the *pair* (last
+# A toy grammar in which two words that are not neighbours must fit together. The next word depends on the *pair* (last
 # word, third word from the end), and each of the two alone says nothing about it. One word in five is noise.
 
 rng = np.random.default_rng(1)

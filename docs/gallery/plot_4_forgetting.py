@@ -19,12 +19,12 @@ rng = np.random.default_rng(3)
 X = rng.integers(40, size=(8000, 4))
 y = X[:, -1] % 8
 harm = 1 / np.sqrt(np.arange(1, 41))
-bad_X = rng.choice(40, size=(12_000, 4), p=harm / harm.sum())
-bad_y = (bad_X[:, -1] + 3) % 8
+poison = rng.choice(40, size=(12_000, 4), p=harm / harm.sum())
+poison_labels = (poison[:, -1] + 3) % 8
 queries = rng.integers(40, size=(2000, 4))
 
 clean = MemoryClassifier(memory=Hashed(buckets=64, reserved=40)).fit(X, y)
-model = clean.empty_like().partial_fit(X, y).partial_fit(bad_X, bad_y)
+model = clean.empty_like().partial_fit(X, y).partial_fit(poison, poison_labels)
 
 
 def accuracy(clf):
@@ -36,7 +36,7 @@ def accuracy(clf):
 
 forgotten, measured = [0], [accuracy(model)]
 for start in range(0, 12_000, 1000):
-    model.forget(bad_X[start : start + 1000], bad_y[start : start + 1000])
+    model.forget(poison[start : start + 1000], poison_labels[start : start + 1000])
     forgotten.append(start + 1000)
     measured.append(accuracy(model))
 

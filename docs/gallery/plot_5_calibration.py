@@ -14,8 +14,8 @@ from sklearn.naive_bayes import CategoricalNB
 from hammemo import Exact, LogLinear, MemoryClassifier
 
 # %%
-# Four columns of a table, each with eight values, say something about the label. They are followed by copies of them, as
-# codes and their names are in many tables.
+# Four columns of a table, each with eight values, say something about the label. They are followed by copies of
+# themselves, as codes are by their names in many tables.
 
 rng = np.random.default_rng(4)
 LABELS, VALUES = 5, 8

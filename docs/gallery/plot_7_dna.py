@@ -13,8 +13,8 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming, SiteKernel
 
 # %%
-# An invented signal: a loose consensus ``CAGGTAAGT``, where the letters 0 and 8, and 4 and 5, depend on each other: each
-# alone is as in the background.
+# An invented signal: a loose consensus ``CAGGTAAGT``, where the letters 0 and 8, and 4 and 5, depend on each other, and
+# each of these alone is as in the background.
 
 rng = np.random.default_rng(6)
 LETTERS = np.array(list("ACGT"))
