@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
+from docutils import nodes
 
 from hammemo import __version__
 from hammemo.experiments.figures import fidelity_figures
@@ -55,7 +56,6 @@ autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say what a parameter is
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = True
-autodoc_default_options = {"members": True, "inherited-members": True}
 default_role = "py:obj"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
@@ -149,9 +149,18 @@ def _link_the_gallery(_app: Sphinx, _page: str, source: list[str]) -> None:
     source[0] = source[0].replace("](gallery/)", "](generated/gallery/index.rst)")
 
 
+def _trim_code(_app: Sphinx, page: nodes.document) -> None:
+    """Drop the blank line at the end of an example, which is there for doctest only."""
+    for block in page.findall(nodes.literal_block):
+        if block.rawsource == block.astext():
+            block.rawsource = block.rawsource.rstrip()
+            block[:] = [nodes.Text(block.rawsource)]
+
+
 def setup(app: Sphinx) -> None:
     """Connect all of the above to the build."""
     app.connect("source-read", _link_the_gallery)
+    app.connect("doctree-read", _trim_code)
     app.connect("autodoc-skip-member", _skip_what_is_not_ours)
     app.connect("autodoc-process-docstring", _set_shapes_as_code, priority=100)  # before napoleon
     app.connect("build-finished", _copy_mathjax)
