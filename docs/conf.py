@@ -59,8 +59,7 @@ autodoc_inherit_docstrings = True
 default_role = "py:obj"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-napoleon_use_ivar = True
-napoleon_custom_sections = ["Shapes"]
+napoleon_custom_sections = ["Shapes", ("Attributes", "params_style")]
 
 
 _COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
