@@ -82,6 +82,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "min_reported_time": 1e9,  # times are of the machine that built the site
     "write_computation_times": False,
+    "notebook_extensions": set(),
     "show_memory": False,
     "show_signature": False,
     "reset_modules": ("matplotlib", _style),

@@ -2,8 +2,9 @@
 Margins and certificates
 ========================
 
-A query is safe in a small memory when its winner leads clearly. The *margin* of the exact classifier is the lead of its
-winner over the runner-up; this is what decides whether a sketch gives the same answer, and whether it can prove it.
+A query is safe in a small memory when its winner leads clearly. The *margin* of the
+exact classifier is the lead of its winner over the runner-up; this is what decides
+whether a sketch gives the same answer, and whether it can prove it.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +22,8 @@ exact = MemoryClassifier(memory=Exact()).fit(X[train], y[train])
 small = MemoryClassifier(memory=Hashed(buckets=64, reserved=32)).fit(X[train], y[train])
 
 # %%
-# Every query falls in one of three groups: proven, right but not proven, and different from the exact answer.
+# Every query falls in one of three groups: proven, right but not proven, and different
+# from the exact answer.
 
 scores = np.sort(exact.class_scores(X[test]), axis=1)
 margin = scores[:, -1] - scores[:, -2]
@@ -32,7 +34,8 @@ print({name: int(members.sum()) for name, members in groups.items()})
 assert same[proven].all()
 
 # %%
-# Different answers have small margins: there the exact classifier hesitates, too. Proofs need large ones.
+# Different answers have small margins: there the exact classifier hesitates, too.
+# Proofs need large ones.
 
 figure, axes = plt.subplots(figsize=(7, 4.2))
 edges = np.geomspace(0.25, margin.max() * 1.01, 28)
@@ -43,7 +46,9 @@ axes.hist(
     label=list(groups),
     color=["#009E73", "#56B4E9", "#D55E00"],
 )
-axes.set(xscale="log", xlabel="margin of the exact classifier (matches)", ylabel="queries")
+axes.set(
+    xscale="log", xlabel="margin of the exact classifier (matches)", ylabel="queries"
+)
 axes.xaxis.set_major_formatter("{x:g}")
 axes.legend()
 plt.show()

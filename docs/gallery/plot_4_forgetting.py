@@ -2,8 +2,8 @@
 Forgetting equals never having learnt
 =====================================
 
-A model is a sum over its examples. To forget is to subtract, and when the last wrong example is gone, the model is the
-one that never saw them, to the byte.
+A model is a sum over its examples. To forget is to subtract, and when the last wrong
+example is gone, the model is the one that never saw them, to the byte.
 """
 
 import matplotlib.pyplot as plt
@@ -12,8 +12,9 @@ import numpy as np
 from hammemo import Hashed, MemoryClassifier
 
 # %%
-# Clean examples: the label is a function of the last token. Then 12,000 poisoned ones, with labels that are wrong on
-# purpose, come in from somewhere; some tokens are hit harder than others.
+# Clean examples: the label is a function of the last token. Then 12,000 poisoned ones,
+# with labels that are wrong on purpose, come in from somewhere; some tokens are hit
+# harder than others.
 
 rng = np.random.default_rng(3)
 X = rng.integers(40, size=(8000, 4))
@@ -40,13 +41,18 @@ for start in range(0, 12_000, 1000):
     forgotten.append(start + 1000)
     measured.append(accuracy(model))
 
-print("the same state, byte for byte:", model.memory_.state_bytes() == clean.memory_.state_bytes())
+print(
+    "the same state, byte for byte:",
+    model.memory_.state_bytes() == clean.memory_.state_bytes(),
+)
 
 # %%
 
 figure, axes = plt.subplots(figsize=(7, 4.2))
 axes.plot(forgotten, measured, "o-", label="the poisoned model, forgetting")
-axes.axhline(accuracy(clean), color="0.35", linestyle="--", label="the model that never saw them")
+axes.axhline(
+    accuracy(clean), color="0.35", linestyle="--", label="the model that never saw them"
+)
 axes.set(xlabel="poisoned examples taken back", ylabel="accuracy (%)", ylim=(0, 104))
 axes.xaxis.set_major_formatter("{x:,.0f}")
 axes.legend(loc="lower right")

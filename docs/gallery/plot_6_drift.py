@@ -2,8 +2,9 @@
 When the world changes
 ======================
 
-A stream whose rule changes at two moments. A model that keeps everything is slow to believe it; `hammemo.Rolling` keeps
-the last 1,500 examples and forgets the rest, exactly, at a cost that does not depend on the length of the window.
+A stream whose rule changes at two moments. A model that keeps everything is slow to
+believe it; `hammemo.Rolling` keeps the last 1,500 examples and forgets the rest,
+exactly, at a cost that does not depend on the length of the window.
 """
 
 import matplotlib.pyplot as plt
@@ -12,12 +13,15 @@ import numpy as np
 from hammemo import Exact, MemoryClassifier, Rolling
 
 # %%
-# Each phase has its own rule from the last token to the label; one label in ten is noise.
+# Each phase has its own rule from the last token to the label; one label in ten is
+# noise.
 
 rng = np.random.default_rng(5)
 rules = [rng.permutation(30) % 10 for _ in range(3)]
 X = rng.integers(30, size=(15_000, 3))
-y = np.concatenate([rule[part[:, -1]] for rule, part in zip(rules, np.split(X, 3), strict=True)])
+y = np.concatenate(
+    [rule[part[:, -1]] for rule, part in zip(rules, np.split(X, 3), strict=True)]
+)
 y = np.where(rng.random(len(y)) < 0.1, rng.integers(10, size=len(y)), y)
 
 # %%
@@ -44,7 +48,14 @@ for (name, values), style in zip(accuracy.items(), ("s--", "o-"), strict=True):
     axes.plot(seen, values, style, markersize=4, label=name)
 for change in (5000, 10_000):
     axes.axvline(change, color="0.5", linestyle=":")
-axes.annotate("the rule changes", (5000, 97), xytext=(6, 0), textcoords="offset points", fontsize=9, color="0.3")
+axes.annotate(
+    "the rule changes",
+    (5000, 97),
+    xytext=(6, 0),
+    textcoords="offset points",
+    fontsize=9,
+    color="0.3",
+)
 axes.set(xlabel="examples seen", ylabel="accuracy on the next 250 (%)", ylim=(0, 102))
 axes.xaxis.set_major_formatter("{x:,.0f}")
 axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)

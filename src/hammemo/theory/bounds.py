@@ -229,8 +229,8 @@ def data_context_bound(
         + 2 \lVert B_c \rVert_F \sqrt t \, \frac{\overline{\lVert H \rVert}_F}{d}
         + 2 \lVert B_c \rVert t \, \frac{\overline{\lVert H \rVert}}{d},
 
-    where :math:`\overline{\lVert H \rVert}_F^{1/2} = (d (d + d_h + 1)/d_h)^{1/4} + \sqrt{2t/d_h}` and
-    :math:`\overline{\lVert H \rVert}^{1/2} = 1 + \sqrt{d/d_h} + \sqrt{2t/d_h}` bound the norms of H with probability
+    where :math:`\overline{\lVert H \rVert}_F = ((d (d + d_h + 1)/d_h)^{1/4} + \sqrt{2t/d_h})^2` and
+    :math:`\overline{\lVert H \rVert} = (1 + \sqrt{d/d_h} + \sqrt{2t/d_h})^2` bound the norms of H with probability
     :math:`1 - e^{-t}` each. The leading term is :math:`2 \lVert B_c \rVert_F \sqrt{t (1/d + 1/d_h)}`: up to the
     logarithm, the standard deviation of the error itself.
 
