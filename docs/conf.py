@@ -113,9 +113,11 @@ def _draw_committed_results(app: Sphinx, error: Exception | None) -> None:
 
     The pages show the committed files, so that they can be read without a build; the site has these.
     """
-    images = Path(app.outdir) / "_images"
     if error is None and app.builder.format == "html":
-        fidelity_figures(json.loads((Path(app.srcdir) / "figures" / "hashed.json").read_text(encoding="utf-8")), images)
+        results = json.loads((Path(app.srcdir) / "figures" / "hashed.json").read_text(encoding="utf-8"))
+        with mpl.rc_context():
+            mpl.rcdefaults()  # not the gallery's style: these are the files that the command writes
+            fidelity_figures(results, Path(app.outdir) / "_images")
 
 
 def _copy_mathjax(app: Sphinx, error: Exception | None) -> None:

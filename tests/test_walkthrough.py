@@ -7,6 +7,7 @@ comes from the package registry.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -20,6 +21,7 @@ from hammemo import theory
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", "docs/tour.md"]
+ALL_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def _pip(*arguments: str | Path) -> None:
@@ -92,3 +94,18 @@ def test_what_a_page_installs() -> None:
 def test_the_reference_lists_every_public_name() -> None:
     listed = set((ROOT / "docs" / "api.md").read_text(encoding="utf-8").split())
     assert set(hammemo.__all__) | set(theory.__all__) <= listed
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere_on_github_too(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if not link.startswith("https://"):
+            place, _, anchor = link.partition("#")
+            target = page.parent / place
+            assert target.exists(), link
+            assert not anchor or anchor in _anchors(target), link
