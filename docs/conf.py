@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,9 +40,9 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 root_doc = "index"
-exclude_patterns = ["generated/gallery/*.py", "generated/gallery/*.ipynb", "gallery/*.rst"]
+exclude_patterns = ["gallery/*.rst"]  # the gallery's pages are made in generated/
 templates_path = ["_templates"]
-suppress_warnings = ["config.cache"]  # the gallery's configuration holds a class
+suppress_warnings = ["config.cache"]  # the gallery's configuration holds a function
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(?!hammemo\.).*")]  # types in docstrings are prose; full names must be found
 
@@ -55,12 +54,10 @@ myst_heading_anchors = 3
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say what a parameter is
 autodoc_member_order = "bysource"
-autodoc_inherit_docstrings = True
 default_role = "py:obj"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_custom_sections = ["Shapes", ("Attributes", "params_style")]
-
 
 _COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 
@@ -77,13 +74,10 @@ sphinx_gallery_conf = {
     "gallery_dirs": "generated/gallery",
     "filename_pattern": r"/plot_",
     "within_subsection_order": "FileNameSortKey",
-    "abort_on_example_error": False,
-    "remove_config_comments": True,
     "download_all_examples": False,
     "min_reported_time": 1e9,  # times are of the machine that built the site
     "write_computation_times": False,
     "notebook_extensions": set(),
-    "show_memory": False,
     "show_signature": False,
     "reset_modules": ("matplotlib", _style),
     "image_srcset": ["2x"],
@@ -122,11 +116,10 @@ def _draw_committed_results(app: Sphinx, error: Exception | None) -> None:
 
 def _copy_mathjax(app: Sphinx, error: Exception | None) -> None:
     """Put the one file of MathJax that the pages load beside them."""
-    package = find_spec("sphinx-mathjax-offline")
-    if error is None and app.builder.format == "html" and package is not None and package.origin is not None:
+    if error is None and app.builder.format == "html":
         target = Path(app.outdir) / "_static" / mathjax_path
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(Path(package.origin).parent / "static" / mathjax_path, target)
+        target.write_bytes((files("sphinx-mathjax-offline") / "static" / mathjax_path).read_bytes())
 
 
 def _skip_what_is_not_ours(_app: Sphinx, _kind: str, _name: str, member: object, skip: bool, _options: object) -> bool:
