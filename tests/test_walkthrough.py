@@ -1,0 +1,111 @@
+"""README and tour, followed to the letter in a fresh environment.
+
+The wheel is the one that ``HAMMEMO_WHEEL`` names (``.ci/run`` builds one), or is built here. What the pages install
+comes from the package registry.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+import hammemo
+import walkthrough
+from hammemo import theory
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", "docs/tour.md"]
+ALL_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def _pip(*arguments: str | Path) -> None:
+    """Run this interpreter's pip and show what it said if it fails."""
+    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the wheel of this package."""
+    if "HAMMEMO_WHEEL" in os.environ:
+        return Path(os.environ["HAMMEMO_WHEEL"]).resolve(strict=True)
+    folder = tmp_path_factory.mktemp("wheel")
+    _pip("wheel", "--no-deps", "--wheel-dir", folder, ROOT)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of commands of a fresh environment."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    return folder / "bin"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the console blocks are for a POSIX shell")
+@pytest.mark.parametrize("name", PAGES)
+def test_a_reader_gets_what_the_page_shows(name: str, wheel: Path, binaries: Path, tmp_path: Path) -> None:
+    page = ROOT / name
+    wanted = walkthrough.installations(page.read_text(encoding="utf-8"))
+    assert wanted, f"{name} does not say how to install the package."
+    assert all(place.startswith(".") for place in wanted), wanted
+    _pip("--python", binaries / "python", "install", "--no-compile", *(f"{wheel}{place[1:]}" for place in wanted))
+    walked = subprocess.run(
+        [binaries / "python", "-W", "error", Path(walkthrough.__file__), page],
+        cwd=tmp_path,
+        env={"PATH": f"{binaries}{os.pathsep}{os.defpath}", "HOME": str(tmp_path), "LANG": "C.UTF-8"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert walked.returncode == 0, walked.stderr
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        ("```python\n>>> 1 + 1\n3\n\n```\n", "Expected:\n    3\nGot:\n    2"),
+        ("```python\n>>> x = 1\n\n```\ntext\n```python\n>>> x\n2\n\n```\n", "line 7"),
+        ("```console\n$ echo one\ntwo\n```\n", "Expected:\ntwo\nGot (exit code 0):\none"),
+        ("```console\n$ exit 3\n```\n", "exit code 3"),
+        ("```python\n>>> def f():\n...     return 1\n>>> f()\n1\n\n```\n", ""),
+        ("```console\n$ echo one; echo two\n...\ntwo\n```\n", ""),
+        ("```console\n$ pip install '.[cli]'\n$ echo a \\\n> b\na b\n```\n", ""),
+    ],
+)
+def test_differences_are_found_and_shown(page: str, found: str) -> None:
+    told = walkthrough.walk("page.md", page)
+    assert found in told
+    assert bool(found) == bool(told)
+
+
+def test_what_a_page_installs() -> None:
+    page = '```console\n$ pip install .\n$ pip install ".[cli,plot]"\n```\n'
+    assert walkthrough.installations(page) == [".", ".[cli,plot]"]
+
+
+def test_the_reference_lists_every_public_name() -> None:
+    listed = set((ROOT / "docs" / "api.md").read_text(encoding="utf-8").split())
+    assert set(hammemo.__all__) | set(theory.__all__) <= listed
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere_on_github_too(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if not link.startswith("https://"):
+            place, _, anchor = link.partition("#")
+            target = page.parent / place
+            assert target.exists(), link
+            assert not anchor or anchor in _anchors(target), link
