@@ -58,7 +58,7 @@ def reproduction(results: dict[str, Any]) -> str:
             f"{protocol['warm_up']} batches to warm up, {protocol['timed']} timed, {protocol['repeats']} repeats. In "
             "brackets the paper's figures on an RTX 4060 Laptop GPU: other hardware, not a comparison of speed. Our "
             "GPU figures are still to be measured: the CUDA path runs the same code through torch and is tested on "
-            "torch's CPU device. The sparse table's state is its canonical form,"
+            "torch's CPU device. The sparse table's state is its canonical form, "
             "with its vocabulary; SciPy's product behind the timing holds wider copies of it.",
             "",
             *_inference(results["inference"]),
