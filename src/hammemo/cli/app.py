@@ -12,9 +12,14 @@ import typer
 
 from hammemo import __version__
 from hammemo.cli.bench import bench
+from hammemo.cli.complete import complete_text
+from hammemo.cli.edit import add_files, forget_files
 from hammemo.cli.inspect import inspect_file
 from hammemo.cli.learn import fit_files
+from hammemo.cli.merge import merge_models
+from hammemo.cli.predict import predict_rows
 from hammemo.cli.reproduce import reproduce
+from hammemo.cli.top_k import top_k_rows
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,6 +28,12 @@ app = typer.Typer(
     help="One-pass, editable, mergeable classification of categorical sequences.",
 )
 app.command("fit")(fit_files)
+app.command("predict")(predict_rows)
+app.command("top-k")(top_k_rows)
+app.command("add")(add_files)
+app.command("forget")(forget_files)
+app.command("merge")(merge_models)
+app.command("complete")(complete_text)
 app.command("inspect")(inspect_file)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(bench, name="bench")

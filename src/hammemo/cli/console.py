@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -17,15 +18,37 @@ if TYPE_CHECKING:
 
     from hammemo.experiments.wikitext import Task
 
+PATIENCE = 2.0
+"""Seconds of work before a bar appears."""
+
+
+def flag(*names: str, **settings: Any) -> Any:
+    """Return an option that is there or not; without an empty metavar newer versions of typer show ``<bool>``."""
+    return typer.Option(*names, metavar="", show_default=False, **settings)
+
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that is told (done, total) and draws a bar, on a terminal only."""
+def progress_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Yield a function that is told (done, total or None) and draws a bar: on a terminal only, and not at once."""
     console = Console(stderr=True)
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+    task = bar.add_task(title, total=None)
+    started = time.monotonic()
+
+    def tell(done: int, total: int | None) -> None:
+        if time.monotonic() - started >= PATIENCE:
+            bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield tell
+    finally:
+        bar.stop()
+
+
+class UsageError(ValueError):
+    """Raised for options that do not go together or have no meaning: exit code 2."""
 
 
 @contextmanager
@@ -33,9 +56,17 @@ def one_line_errors() -> Iterator[None]:
     """Say what is wrong with files, parameters or extras in one line."""
     try:
         yield
-    except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError) as error:
-        Console(stderr=True, soft_wrap=True).print(f"Error: {' '.join(str(error).split())}", markup=False)
-        raise typer.Exit(1) from error
+    except BrokenPipeError:
+        raise  # whoever reads has seen enough: the command ends in silence
+    except (ValueError, TypeError, AttributeError, OSError, RuntimeError, ModuleNotFoundError) as error:
+        Console(stderr=True, soft_wrap=True).print(f"Error: {_explained(error)}", markup=False, highlight=False)
+        raise typer.Exit(2 if isinstance(error, UsageError) else 1) from error
+
+
+def _explained(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    return " ".join(str(error).split())
 
 
 def check_writable(out: Path) -> None:
@@ -66,3 +97,9 @@ def wikitext_task(data: Path | None) -> Task:
 def console() -> Console:
     """Return a console for results: as wide as the terminal, or wide enough for a file."""
     return Console(width=None if sys.stdout.isatty() else 160)
+
+
+def say_where_from(files: list[str]) -> None:
+    """Tell someone at a terminal that the command waits for what is typed."""
+    if "-" in files and sys.stdin.isatty():
+        typer.echo("Reading from the terminal; end with Ctrl-D.", err=True)
