@@ -233,7 +233,7 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
             "examples": int(counts.sum(dtype=np.uint64)),
             "label_dtype": about.get("label_dtype"),
             "seed": about.get("seed"),
-            "columns": about.get("feature_names_in"),
+            "columns": _field({"feature_names_in": None, **about}, "feature_names_in", list, type(None)),
             "notes": _stored_notes(about),
             "needs_key": _stored_digest(about) is not None,
             "fingerprint": about.get("fingerprint"),

@@ -72,11 +72,21 @@ class Labelled:
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """Some contexts to be answered, and what is known of each: the columns of its row, or the name of its document."""
+    """Some contexts to be answered, and what is known of each: the columns of its row, or the name of its document.
+
+    Parameters
+    ----------
+    X : ndarray of shape (m, h)
+    names, columns
+        The columns of the table, or one column: the case or the number of each document.
+    identity : str or None
+        The column that tells which answer is which; None for rows of a table, which are known by their order.
+    """
 
     X: NDArray[Any]
     names: tuple[str, ...]
     columns: tuple[NDArray[Any], ...]
+    identity: str | None = None
 
 
 @dataclass(frozen=True)
@@ -305,7 +315,8 @@ class SequenceReading:
                 X[row, h - len(last) :] = last
             if all(tokens.dtype.kind == "i" for _, tokens in held):
                 X = X.astype(np.int64)
-            yield Queries(X, (self.case or "document",), (object_array([name for name, _ in held]),))
+            which = self.case or "document"
+            yield Queries(X, (which,), (object_array([name for name, _ in held]),), which)
 
     def documents(self, files: Sequence[str], file_format: str | None = None) -> Iterator[tuple[Any, NDArray[Any]]]:
         """Yield the documents of files, each with its case or its number."""

@@ -53,14 +53,21 @@ def beside(queries: Queries, answers: Answers) -> dict[str, list[Any]]:
     return columns
 
 
-def _print_lines(queries: Queries, answers: Answers) -> None:  # noqa: ARG001  (answers only)
-    sys.stdout.writelines("\t".join(map(_shown, row)) + "\n" for row in zip(*map(_flat, answers.values()), strict=True))
+def _print_lines(queries: Queries, answers: Answers) -> None:
+    sys.stdout.writelines(_lines(queries, answers))
 
 
-def _print_json(queries: Queries, answers: Answers) -> None:  # noqa: ARG001  (answers only)
-    names = list(answers)
-    for row in zip(*answers.values(), strict=True):
-        sys.stdout.write(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n")
+def _print_json(queries: Queries, answers: Answers) -> None:
+    columns = answers if queries.identity is None else beside(queries, answers)
+    for row in zip(*columns.values(), strict=True):
+        sys.stdout.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
+
+
+def _lines(queries: Queries, answers: Answers) -> Iterator[str]:
+    """Yield answers as lines; those of an event log come in no order that is seen, so the case is written before."""
+    columns = answers if queries.identity in (None, "document") else beside(queries, answers)
+    for row in zip(*map(_flat, columns.values()), strict=True):
+        yield "\t".join(map(_shown, row)) + "\n"
 
 
 def _flat(values: list[Any]) -> list[Any]:
@@ -81,9 +88,8 @@ def _shown(value: Any) -> str:
 def _text_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
     with path.open("x", encoding="utf-8", newline="\n") as file:
 
-        def write(queries: Queries, answers: Answers) -> None:  # noqa: ARG001  (answers only)
-            rows = zip(*map(_flat, answers.values()), strict=True)
-            file.writelines("\t".join(map(_shown, row)) + "\n" for row in rows)
+        def write(queries: Queries, answers: Answers) -> None:
+            file.writelines(_lines(queries, answers))
 
         yield write
 

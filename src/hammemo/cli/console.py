@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,9 +23,35 @@ PATIENCE = 2.0
 """Seconds of work before a bar appears."""
 
 
-def flag(*names: str, **settings: Any) -> Any:
-    """Return an option that is there or not; without an empty metavar newer versions of typer show ``<bool>``."""
-    return typer.Option(*names, metavar="", show_default=False, **settings)
+class _PlainFlags:
+    """A command or a group whose flags are shown as they are written: newer versions of typer add ``<bool>`` to them."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return all parameters, the type of flags left out of the help."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False) and param.metavar is None:
+                param.metavar = ""
+        return params
+
+
+class _Command(_PlainFlags, TyperCommand):
+    pass
+
+
+class _Group(_PlainFlags, TyperGroup):
+    pass
+
+
+class Commands(typer.Typer):
+    """A group of commands; without one of them it shows its help."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False, **settings)
+
+    def command(self, name: str | None = None, **settings: Any) -> Any:
+        """Return the decorator of a function that becomes a command."""
+        return super().command(name, **{"cls": _Command, **settings})
 
 
 @contextmanager

@@ -93,12 +93,20 @@ def _change(
     else:
         changed = forget_batches(learner, reading, files, file_format)
     opened.write(target)
-    facts = {verb: changed, "examples": example_count(learner), "labels": len(learner.classes_), "out": str(target)}
+    facts: dict[str, Any] = {
+        verb: changed,
+        "examples": example_count(learner),
+        "labels": len(learner.classes_),
+        "out": str(target),
+    }
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
         return
-    what = "example" if changed == 1 else "examples"
     typer.echo(
-        f"{changed:,} {what} {verb}; the model has {facts['examples']:,} of {facts['labels']:,} labels. "
-        f"Written to {target}"
+        f"{_counted(changed, 'example')} {verb}; the model holds {_counted(facts['examples'], 'example')} of "
+        f"{_counted(facts['labels'], 'label')}. Written to {target}"
     )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

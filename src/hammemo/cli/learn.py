@@ -12,7 +12,7 @@ import typer
 
 from hammemo.cli import options as opt
 from hammemo.cli.batches import VOTE_EXAMPLES, Sample, declared, fits_weights, learn_batches
-from hammemo.cli.console import UsageError, check_writable, flag, one_line_errors, progress_bar, say_where_from
+from hammemo.cli.console import UsageError, check_writable, one_line_errors, progress_bar, say_where_from
 from hammemo.tables import format_of
 
 if TYPE_CHECKING:
@@ -98,7 +98,9 @@ def fit_files(
     ] = 1024,
     ledger: Annotated[
         bool,
-        flag("--ledger", help="Keep digests, so that forget refuses what was never learnt.", rich_help_panel=_MODEL),
+        typer.Option(
+            "--ledger", help="Keep digests, so that forget refuses what was never learnt.", rich_help_panel=_MODEL
+        ),
     ] = False,
     key_file: opt.KeyFile = None,
     seed: Annotated[

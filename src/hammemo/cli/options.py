@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from hammemo.cli.console import UsageError, flag
+from hammemo.cli.console import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ Columns: TypeAlias = Annotated[
     ),
 ]
 NoHeader: TypeAlias = Annotated[
-    bool, flag("--no-header", help="The first row of a CSV file is no header.", rich_help_panel=_INPUT)
+    bool, typer.Option("--no-header", help="The first row of a CSV file is no header.", rich_help_panel=_INPUT)
 ]
 Delimiter: TypeAlias = Annotated[
     str | None,
@@ -84,7 +84,7 @@ Event: TypeAlias = Annotated[
 KeyFile: TypeAlias = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The secret key of a keyed model: 16 to 64 bytes, as they are.")
 ]
-AsJson: TypeAlias = Annotated[bool, flag("--json", help="Print the result as JSON.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def overridden(reading: Reading, **options: Any) -> Reading:

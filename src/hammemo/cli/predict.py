@@ -9,7 +9,7 @@ import typer
 
 from hammemo.cli import options as opt
 from hammemo.cli.answers import answer_writer
-from hammemo.cli.console import flag, one_line_errors, progress_bar, say_where_from
+from hammemo.cli.console import one_line_errors, progress_bar, say_where_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,9 +34,11 @@ def predict_rows(
     model: Model,
     files: Files = None,
     out: Out = None,
-    proba: Annotated[bool, flag("--proba", help="Add the answer's probability (of a log-linear vote).")] = False,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Add the answer's probability (of a log-linear vote).")
+    ] = False,
     certify: Annotated[
-        bool, flag("--certify", help="Add whether the answer is proven to be that of the exact classifier.")
+        bool, typer.Option("--certify", help="Add whether the answer is proven to be that of the exact classifier.")
     ] = False,
     columns: opt.Columns = None,
     no_header: opt.NoHeader = False,

@@ -8,7 +8,7 @@ import numpy as np
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.console import flag, one_line_errors
+from hammemo.cli.console import one_line_errors
 from hammemo.cli.predict import Files, Model, Out, answer_files
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def top_k_rows(
     model: Model,
     files: Files = None,
     k: Annotated[int, typer.Option("--k", min=1, help="How many labels.")] = 5,
-    scores: Annotated[bool, flag("--scores", help="Add the labels' scores.")] = False,
+    scores: Annotated[bool, typer.Option("--scores", help="Add the labels' scores.")] = False,
     out: Out = None,
     columns: opt.Columns = None,
     no_header: opt.NoHeader = False,
