@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
     from hammemo.experiments.wikitext import Task
 
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
 PATIENCE = 2.0
 """Seconds of work before a bar appears."""
 
 
 class _PlainFlags:
-    """A command or a group whose flags are shown as they are written: newer versions of typer add ``<bool>`` to them."""
+    """A command or a group whose flags are shown as they are written: newer versions of typer add ``<bool>``."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return all parameters, the type of flags left out of the help."""
@@ -49,7 +51,7 @@ class Commands(typer.Typer):
     def __init__(self, **settings: Any) -> None:
         super().__init__(cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False, **settings)
 
-    def command(self, name: str | None = None, **settings: Any) -> Any:
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
         """Return the decorator of a function that becomes a command."""
         return super().command(name, **{"cls": _Command, **settings})
 

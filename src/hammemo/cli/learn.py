@@ -98,9 +98,7 @@ def fit_files(
     ] = 1024,
     ledger: Annotated[
         bool,
-        typer.Option(
-            "--ledger", help="Keep digests, so that forget refuses what was never learnt.", rich_help_panel=_MODEL
-        ),
+        typer.Option("--ledger", help="Keep digests: forget refuses what was never learnt.", rich_help_panel=_MODEL),
     ] = False,
     key_file: opt.KeyFile = None,
     seed: Annotated[
