@@ -39,7 +39,7 @@ _MEBIBYTE = 2**20
 
 def complete_text(
     source: Annotated[str, typer.Argument(metavar="MODEL|TEXT", help="A model of sequences, or a text file.")],
-    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What is to be continued.")] = "",
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What is to be continued.")],
     n: Annotated[int, typer.Option("--n", min=1, help="Tokens to add.")] = 40,
     temperature: Annotated[
         float, typer.Option(min=0.0, help="0: always the best token; above: draw, the wilder the higher.")
@@ -72,6 +72,8 @@ class Writer(Protocol):
 
     h: int
     end: Any
+    blanks: bool
+    """Whether tokens are written with a blank before each."""
 
     def encode(self, text: str) -> list[Any]:
         """Return the tokens of a prompt."""
@@ -108,13 +110,9 @@ def _continued(
         written.append(token)
         text = writer.decode(written)
         if not text.endswith("\N{REPLACEMENT CHARACTER}"):  # a character of several bytes may be half written
-            joint = "" if shown or not prompt else _joint(prompt, text)
-            yield joint + text[len(shown) :]
+            piece = text[len(shown) :]
+            yield piece.removeprefix(" ") if not shown and writer.blanks and prompt[-1:].isspace() else piece
             shown = text
-
-
-def _joint(prompt: str, text: str) -> str:
-    return " " if text.startswith(" ") and not prompt.endswith((" ", "\n")) else ""
 
 
 def _open_writer(source: str, tokens: str, most: int, key: bytes | None) -> Writer:
@@ -175,7 +173,7 @@ class _TextWriter(_Scored):
 
         lengths = SUFFIXES[tokens]
         self.h = lengths[-1]
-        self._by_words = tokens == "words"
+        self.blanks = tokens == "words"
         self._numbers: dict[str, int] = {}
         for word in self._split(text):
             self._numbers.setdefault(word, len(self._numbers))
@@ -192,7 +190,7 @@ class _TextWriter(_Scored):
                 tell(first, len(padded))
 
     def _split(self, text: str) -> list[str]:
-        return re.findall(r"\n+|\S+", text) if self._by_words else list(text)
+        return re.findall(r"\n+|\S+", text) if self.blanks else list(text)
 
     def encode(self, text: str) -> list[Any]:
         """Return the numbers of the prompt's tokens; those that the text does not hold are passed over."""
@@ -201,9 +199,13 @@ class _TextWriter(_Scored):
     def decode(self, tokens: list[Any]) -> str:
         """Return words with blanks between, or characters side by side."""
         words = [self._words[token] for token in tokens]
-        if not self._by_words:
+        if not self.blanks:
             return "".join(words)
-        return "".join(word if word.startswith("\n") else f" {word}" for word in words)
+        before = ["", *words]  # no blank before a line end, nor after one
+        return "".join(
+            word if word.startswith("\n") or last.startswith("\n") else f" {word}"
+            for last, word in zip(before, words, strict=False)
+        )
 
     def best(self, context: list[Any]) -> Any:
         """Return the token with the highest score."""
@@ -229,6 +231,7 @@ class _ModelWriter(_Scored):
         self.model, self.h = opened.model, opened.h
         self._reading: SequenceReading = opened.reading
         self.end = opened.reading.end
+        self.blanks = opened.reading.is_log or opened.reading.tokens in ("words", "ids")
         self._classes = self.model.classes_
 
     def encode(self, text: str) -> list[Any]:
@@ -244,7 +247,7 @@ class _ModelWriter(_Scored):
     def decode(self, tokens: list[Any]) -> str:
         """Return the text of tokens, as the model's tokenizer has it."""
         how = self._reading.tokens
-        if self._reading.is_log or how in ("words", "ids"):
+        if self.blanks:
             return "".join(f" {token}" for token in tokens)
         if how == "characters":
             return "".join(map(str, tokens))

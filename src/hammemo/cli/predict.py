@@ -58,7 +58,7 @@ def predict_rows(
         predicted = model.predict(queries.X)
         answers: Answers = {"prediction": predicted.tolist()}
         if proba:
-            answers["probability"] = model.predict_proba(queries.X).max(axis=1).tolist()
+            answers["probability"] = _probabilities(model, queries)
         if certify:
             answers["proven"] = model.certify(queries.X).tolist()
         return answers
@@ -67,6 +67,16 @@ def predict_rows(
     given |= {"tokens": tokens, "column": column, "case": case, "event": event}
     with one_line_errors():
         answer_files(model, files or ["-"], file_format, given, key_file, out, answer, as_json=as_json)
+
+
+def _probabilities(model: Any, queries: Queries) -> list[float]:
+    try:
+        highest: list[float] = model.predict_proba(queries.X).max(axis=1).tolist()
+    except AttributeError as error:
+        raise ValueError(
+            "The scores of this model's vote are no probabilities: fit with --vote log-linear, or use top-k --scores."
+        ) from error
+    return highest
 
 
 def answer_files(
