@@ -44,7 +44,7 @@ def rhyme(tmp_path: Path) -> Path:
 def test_a_memorised_text_goes_on_word_for_word(rhyme: Path) -> None:
     assert run(rhyme, "How I", "--n", 6) == "How I wonder what you are!\nUp\n"
     assert run(rhyme, "Up above ", "--n", 4) == "Up above the world so high,\n"
-    text = run(rhyme, RHYME[:12], "--tokens", "characters", "--n", len(RHYME) - 12)
+    text = run(rhyme, RHYME[:20], "--tokens", "characters", "--n", len(RHYME) - 20)
     assert text == RHYME + "\n"
     assert run("-", "How I", "--n", 3, input=RHYME) == "How I wonder what you\n"
 
@@ -67,7 +67,7 @@ def test_draws_depend_on_the_seed_alone(rhyme: Path) -> None:
     [
         ("words", "How I", 4, "How I wonder what you are!\n"),
         ("characters", "How I", 7, "How I wonder\n"),
-        ("bytes", "Grüß", 5, "Grüße an\n"),
+        ("bytes", "Grüß", 4, "Grüße an\n"),
     ],
 )
 def test_a_model_of_sequences_goes_on(tokens: str, prompt: str, n: int, expected: str, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ TOKENIZERS: Final = ("ids", "words", "characters", "bytes")
 _FEW_SHARDS: Final = 64
 _SAMPLE_FILES: Final = 16
 _PIECE_BYTES: Final = 2**20
-_JSON_LINES: Final = (".jsonl", ".ndjson")
+_JSON_LINES: Final = (".jsonl", ".ndjson", ".json")
 _PARQUET: Final = (".parquet", ".pq", ".parq")
 _COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4")
 _INTEGER_LIMIT: Final = 2**63 - 1
@@ -267,8 +267,8 @@ def open_source(
     column : str, optional
         The Parquet column, or the field of JSON objects, with the documents; needed where there are several.
     format : {"parquet", "jsonl", "text"}, optional
-        By default "parquet" for names that end in .parquet, .pq or .parq, "jsonl" for .jsonl and .ndjson, otherwise
-        "text". Text and JSON files may be compressed (.gz, .bz2, .zst, .lz4); then each is one shard.
+        By default "parquet" for names that end in .parquet, .pq or .parq, "jsonl" for .jsonl, .ndjson and .json,
+        otherwise "text". Text and JSON files may be compressed (.gz, .bz2, .zst, .lz4); then each is one shard.
 
     Examples
     --------

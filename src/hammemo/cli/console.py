@@ -98,6 +98,18 @@ def _explained(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things, in the singular where there is one.
+
+    Examples
+    --------
+    >>> from hammemo.cli.console import counted
+    >>> counted(1, "example"), counted(2000, "example")
+    ('1 example', '2,000 examples')
+    """
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def check_writable(out: Path) -> None:
     """Refuse a file that cannot be written before any work is done; one that is there is not touched."""
     if out.is_dir() or not os.access(out if out.exists() else out.parent, os.W_OK):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import check_writable, one_line_errors, say_where_from
+from hammemo.cli.console import check_writable, counted, one_line_errors, say_where_from
 from hammemo.cli.predict import Files, Model  # noqa: TC001  (typer reads annotations at run time)
 
 Target = Annotated[
@@ -103,10 +103,6 @@ def _change(
         typer.echo(json.dumps(facts, indent=2))
         return
     typer.echo(
-        f"{_counted(changed, 'example')} {verb}; the model holds {_counted(facts['examples'], 'example')} of "
-        f"{_counted(facts['labels'], 'label')}. Written to {target}"
+        f"{counted(changed, 'example')} {verb}; the model holds {counted(facts['examples'], 'example')} of "
+        f"{counted(facts['labels'], 'label')}. Written to {target}"
     )
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -12,7 +12,7 @@ import typer
 
 from hammemo.cli import options as opt
 from hammemo.cli.batches import VOTE_EXAMPLES, Sample, declared, fits_weights, learn_batches
-from hammemo.cli.console import UsageError, check_writable, one_line_errors, progress_bar, say_where_from
+from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, progress_bar, say_where_from
 from hammemo.tables import format_of
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def _report_learnt(facts: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
         return
-    what = f"{facts['examples']:,} examples of {facts['labels']:,} labels"
+    what = f"{counted(facts['examples'], 'example')} of {counted(facts['labels'], 'label')}"
     if "groups" in facts:
         what += (
             f" from {facts['tokens']:,} tokens in {facts['seconds']:.1f} s; at most "

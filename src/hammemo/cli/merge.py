@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import check_writable, one_line_errors
+from hammemo.cli.console import check_writable, counted, one_line_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,4 +55,5 @@ def merge_models(
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
     else:
-        typer.echo(f"{facts['examples']:,} examples of {facts['labels']:,} labels. Written to {out}")
+        examples, labels = counted(example_count(learner), "example"), counted(len(learner.classes_), "label")
+        typer.echo(f"{examples} of {labels}. Written to {out}")

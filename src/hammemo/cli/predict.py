@@ -9,7 +9,7 @@ import typer
 
 from hammemo.cli import options as opt
 from hammemo.cli.answers import answer_writer
-from hammemo.cli.console import one_line_errors, progress_bar, say_where_from
+from hammemo.cli.console import counted, one_line_errors, progress_bar, say_where_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -106,4 +106,4 @@ def answer_files(
         if not answered:
             raise ValueError("There is nothing to answer: the input has no row or document.")
     if out is not None:
-        typer.echo(f"{answered:,} answers. Written to {out}", err=as_json)
+        typer.echo(f"{counted(answered, 'answer')}. Written to {out}", err=as_json)

@@ -69,6 +69,7 @@ def bounds(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of data and codes.")] = 20270,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.", show_default="all cores")] = os.cpu_count() or 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
 ) -> None:
     """Hold every bound of the theory against independent draws: violations, and how loose it is."""
     from hammemo.experiments import bounds as experiment
@@ -84,6 +85,9 @@ def bounds(
     write_records(out, results, {"bounds": rows}, seconds=time.perf_counter() - started)
     (out / "bounds.md").write_text(experiment.markdown(rows), encoding="utf-8")
     Console(stderr=True).print(f"Written to {out}: results.json, results.csv, manifest.json, bounds.md")
+    if as_json:
+        typer.echo(json.dumps(results, indent=2))
+        return
     typer.echo("Bound divided by the realised error, median over draws (violations in brackets):\n")
     typer.echo(experiment.markdown(rows))
 
@@ -99,6 +103,7 @@ def wikitext(
     draws: Annotated[int | None, typer.Option(min=2, help="Draws of positions.", show_default="5")] = None,
     seed: Annotated[int, typer.Option(help="Seed of draws and codes.")] = 20270,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.", show_default="all cores")] = os.cpu_count() or 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
 ) -> None:
     """Evaluate MeMo and its baselines on WikiText-2: table, three panels, inference, whole vocabulary."""
     from hammemo.experiments import throughput, vocabulary
@@ -134,7 +139,7 @@ def wikitext(
     page = reproduction(results)
     (out / "reproduction.md").write_text(page, encoding="utf-8")
     Console(stderr=True).print(f"Written to {out}: reproduction.md, results.json, results.csv, manifest.json, figures")
-    typer.echo(page)
+    typer.echo(json.dumps(results, indent=2) if as_json else page)
 
 
 @reproduce.command()
