@@ -119,6 +119,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("fit fruit.csv --label fruit --vote loud --out m", 2, ["--vote 'loud'", "log-linear"]),
     ("fit fruit.csv --label fruit --missing drop --out m", 1, ["--missing 'drop'", "refuse or empty"]),
     ("fit fruit.csv --label fruit --tokens words --out m", 2, ["--tokens is for sequences"]),
+    ("fit fruit.csv --label fruit --classes-top 3 --out m", 2, ["--classes-top is for sequences"]),
     ("fit fruit.csv --label fruit --key-file short-key --out m", 1, ["16"]),
     ("fit fruit.csv --label fruit --key-file nokey --out m", 1, ["nokey", "No such file"]),
     ("fit fruit.csv --label fruit --memory exact --key-file key --out m", 2, ["--key-file", "--ledger"]),

@@ -87,7 +87,7 @@ def one_line_errors() -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise  # whoever reads has seen enough: the command ends in silence
-    except (ValueError, TypeError, AttributeError, OSError, RuntimeError, ModuleNotFoundError) as error:
+    except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError) as error:
         Console(stderr=True, soft_wrap=True).print(f"Error: {_explained(error)}", markup=False, highlight=False)
         raise typer.Exit(2 if isinstance(error, UsageError) else 1) from error
 

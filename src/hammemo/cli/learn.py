@@ -27,7 +27,7 @@ def fit_files(
     source: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE…",
+            metavar="FILE",
             help="Tables or sequences: files, - for standard input; for sequences also folders, globs, or addresses "
             "such as s3://bucket/folder.",
         ),
@@ -149,12 +149,26 @@ def fit_files(
         if h is None:
             names = None if columns is None else opt.column_list(columns)
             reading = TableReading(label, names, not no_header, delimiter, missing or "refuse")
-            wrong = {"tokens": tokens, "column": column, "case": case, "event": event, "end": end, "resume": resume}
+            wrong: dict[str, Any] = {
+                "tokens": tokens,
+                "column": column,
+                "case": case,
+                "event": event,
+                "end": end,
+                "resume": resume,
+            }
+            wrong |= {"classes-top": classes_top, "classes-file": classes_file, "address": address, "workers": workers}
             _refuse(wrong, "is for sequences: leave it out, or use --h instead of --label")
         else:
             chosen = classes_top is not None or classes_file is not None
-            log = {"case": case, "event": event, "end": end, "header": not no_header, "delimiter": delimiter}
-            reading = SequenceReading(h, tokens or "ids", column, short=short, chosen=chosen, **log)  # type: ignore[arg-type]
+            log: dict[str, Any] = {
+                "case": case,
+                "event": event,
+                "end": end,
+                "header": not no_header,
+                "delimiter": delimiter,
+            }
+            reading = SequenceReading(h, tokens or "ids", column, short=short, chosen=chosen, **log)
             classes = classes_top if classes_file is None else _labels_in(classes_file, reading)
             _refuse(
                 {"columns": columns, "missing": missing}, "is for tables: leave it out, or use --label instead of --h"

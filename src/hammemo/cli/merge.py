@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def merge_models(
-    models: Annotated[list[Path], typer.Argument(metavar="MODEL…", help="Model files of the same layout.")],
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="Model files of the same layout.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The model file to write.")],
     minus: Annotated[
         list[Path] | None, typer.Option(metavar="MODEL", help="Take away what this one has learnt; may be repeated.")

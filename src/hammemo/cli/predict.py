@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")]
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FILE]…", help="Rows or documents to answer.", show_default="standard input"),
+    typer.Argument(metavar="FILE", help="Rows or documents to answer.", show_default="standard input"),
 ]
 Out = Annotated[
     Path | None,
