@@ -363,3 +363,44 @@ def test_the_shell_is_offered_commands_and_options() -> None:
         asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1), "_HAMMEMO_COMPLETE": "complete_bash"}
         result = runner.invoke(app, [], prog_name="hammemo", env=asked)
         assert set(result.stdout.split()) == offered
+
+
+def test_several_labels_and_their_scores(tmp_path: Path) -> None:
+    rows = [["x", "u", "yes"], ["x", "v", "no"], ["z", "v", "no"]]
+    table, model = write(tmp_path / "rows.csv", ["a", "b", "y"], rows), tmp_path / "model"
+    clf = MemoryClassifier(memory=Exact()).fit(array(rows), [row[2] for row in rows])
+    run("fit", table, "--label", "y", "--memory", "exact", "--out", model)
+    best = [json.loads(line) for line in run("top-k", model, table, "--scores", "--json").stdout.splitlines()]
+    scores = clf.class_scores(array(rows))
+    for row, answer in enumerate(best):
+        assert answer["top"] == clf.top_k(array(rows))[row].tolist()
+        assert answer["score"] == sorted(scores[row].tolist(), reverse=True)
+    run("top-k", model, table, "--k", 2, "--out", tmp_path / "best.tsv")
+    header, first, *_ = (tmp_path / "best.tsv").read_text().splitlines()
+    assert (header, first) == ("a\tb\ty\ttop_1\ttop_2", "x\tu\tyes\tyes\tno")
+    run("predict", model, table, "--certify", "--out", tmp_path / "answers.txt")
+    assert (tmp_path / "answers.txt").read_text() == "yes\tyes\nno\tyes\nno\tyes\n"
+    run("predict", model, table, tmp_path / "nowhere.csv", "--out", tmp_path / "answers.txt", code=1)
+    assert (tmp_path / "answers.txt").read_text() == "yes\tyes\nno\tyes\nno\tyes\n"  # as it was
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("chosen", [None, ["a", "b"]])
+def test_a_log_linear_vote_of_sequences_is_that_of_the_interface(chosen: list[str] | None, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    documents = [[f"{'abc'[t]}" for t in rng.integers(0, 3, 30)] for _ in range(6)]
+    text, labels, model = tmp_path / "a.txt", tmp_path / "labels", tmp_path / "model"
+    text.write_text("".join(" ".join(tokens) + "\n" for tokens in documents))
+    X, y = windows(documents, 2)
+    kept = np.isin(y.astype(str), chosen or ["a", "b", "c"])
+    clf = MemoryClassifier(memory=Exact(), vote="log-linear").fit(X[kept], y[kept])
+    more = []
+    if chosen:
+        labels.write_text("".join(f"{label}\n" for label in chosen))
+        more = ["--classes-file", labels]
+    fit = ["--h", 2, "--tokens", "words", "--memory", "exact", "--vote", "log-linear", "--out", model, *more]
+    for source, given_ in ((text, None), ("-", text.read_text())):
+        run("fit", source, "--engine", "threads", *fit, input=given_)
+        loaded = load(model)
+        assert loaded.memory_.label_counts.tolist() == clf.memory_.label_counts.tolist()
+        np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))
