@@ -404,3 +404,21 @@ def test_a_log_linear_vote_of_sequences_is_that_of_the_interface(chosen: list[st
         loaded = load(model)
         assert loaded.memory_.label_counts.tolist() == clf.memory_.label_counts.tolist()
         np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))
+
+
+def test_csv_and_text_need_no_extra_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pyarrow", "pyarrow.fs", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    rows, model = tmp_path / "rows.csv", tmp_path / "model"
+    rows.write_text("a,y\nx,yes\nz,no\n")
+    run("fit", rows, "--label", "y", "--out", model)
+    assert run("predict", model, rows).stdout == "yes\nno\n"
+    run("fit", "-", "--h", 1, "--tokens", "words", "--out", model, input="to be or not\n")
+    for arguments in (
+        ["fit", tmp_path / "a.parquet", "--label", "y", "--out", model],
+        ["fit", tmp_path / "a.txt", "--h", 1, "--out", model],
+        ["predict", model, rows, "--format", "text", "--out", tmp_path / "a.parquet"],
+    ):
+        (tmp_path / "a.parquet").touch()
+        (tmp_path / "a.txt").touch()
+        assert "pip install 'hammemo[text]'" in run(*arguments, code=1).stderr
