@@ -147,6 +147,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("predict keyed.model fruit.csv --key-file key", 1, ["does not hold the key"]),
     ("predict fruit.model fruit.csv --key-file key", 1, ["no secret key", "leave out --key-file"]),
     ("predict fruit.model nowhere.csv", 1, ["nowhere.csv does not exist"]),
+    ("predict fruit.model nowhere", 1, ["nowhere does not exist"]),
     ("predict fruit.model narrow.csv", 1, ["no column 'size'", "colour"]),
     ("predict fruit.model fruit.csv --columns size", 1, ["1 columns", "2"]),
     ("predict fruit.model fruit.csv --tokens words", 2, ["--tokens is for sequences"]),

@@ -196,11 +196,11 @@ def read_table(
     >>> batch.names, [values.tolist() for values in batch.columns], batch.numbers.tolist()
     (('colour', 'size'), [['red'], ['007']], [2])
     """
-    kind = format or format_of(where, "csv" if where == STANDARD_INPUT else None)
-    if kind not in TABLE_FORMATS:
-        raise ValueError(f"{where} is no table: --format is one of {', '.join(TABLE_FORMATS)}, not {kind!r}.")
     shown = "standard input" if where == STANDARD_INPUT else where
     with opened(where) as stream:
+        kind = format or format_of(where, "csv" if where == STANDARD_INPUT else None)
+        if kind not in TABLE_FORMATS:
+            raise ValueError(f"{shown} is no table: --format is one of {', '.join(TABLE_FORMATS)}, not {kind!r}.")
         if kind == "jsonl":
             yield from _json_batches(stream, shown, columns, batch_rows)
         elif kind == "parquet":
