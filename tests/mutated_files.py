@@ -225,8 +225,8 @@ def catalogue(folder: Path) -> tuple[list[str], list[bytes]]:
     """Return the names and the bytes of the valid files that are mutated."""
     names, files = [], []
     models: dict[str, MemoryClassifier | Predictor] = {**classifiers(), **predictors()}
-    for name, model in models.items():
-        save(model, folder / "valid")
+    for number, (name, model) in enumerate(models.items()):
+        save(model, folder / "valid", notes={"source": "a.csv", "label": "ß"} if number % 2 else None)
         load(folder / "valid", key=key_of(name))  # what is imported at the first use is imported now
         load(folder / "valid", key=key_of(name), verify=False)
         names.append(name)

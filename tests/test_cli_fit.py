@@ -87,7 +87,7 @@ def test_a_mistake_is_one_line(
 
 
 @pytest.mark.parametrize(
-    "options", [["--memory", "gaussian"], ["--classes-top", 3, "--classes-file", "x"], ["--workers", 0]]
+    "options", [["--memory", "quantum"], ["--classes-top", 3, "--classes-file", "x"], ["--workers", 0]]
 )
 def test_wrong_usage_exits_with_two(options: list[Any], text: Path, tmp_path: Path) -> None:
     assert run(text, "--h", 2, "--out", tmp_path / "model", *options).exit_code == 2

@@ -180,7 +180,7 @@ def test_documents_beyond_the_sampled_files_are_found(tmp_path: Path) -> None:
         (lambda p: p.mkdir(), {}, "holds no file"),
         (lambda p: p.write_text("1 x\n"), {}, "'x' is no token id"),
         (lambda p: p.write_text("1 99999999999999999999\n"), {}, "'99999999999999999999' is no token id"),
-        (lambda p: p.write_bytes(b"\xff\n"), {}, "cannot be read: 'utf-8'"),
+        (lambda p: p.write_bytes(b"\xff\n"), {}, "is no text in UTF-8"),
         (lambda p: p.write_text("x"), {"format": "parquet"}, "is no Parquet file"),
         (lambda p: p.write_text("x"), {"format": "csv"}, "format='csv'"),
         (lambda p: p.write_text("x"), {"tokens": "wurds"}, "use ids, words"),

@@ -68,6 +68,12 @@ FORMAT: Final = 1
 MAX_HEADER: Final = 2**19
 """The most bytes a header may have: reading JSON takes many times its size."""
 
+MOST_NOTES: Final = 64
+"""The most notes a file may have; a name has 1 to 64 characters, a text at most `LONGEST_NOTE`."""
+
+LONGEST_NOTE: Final = 4096
+"""The most characters of one note."""
+
 _OPENING: Final = rb'{"__metadata__":{"hammemo":"{\"checksum\":\"'
 _DIGITS: Final = slice(8 + len(_OPENING), 8 + len(_OPENING) + 64)
 _DTYPES: Final = {
@@ -94,7 +100,9 @@ class FileError(ValueError):
     """Raised when a model cannot be written to a file, or a file cannot be loaded, with the reason and the way out."""
 
 
-def save(model: MemoryClassifier | Predictor, path: str | os.PathLike[str]) -> None:
+def save(
+    model: MemoryClassifier | Predictor, path: str | os.PathLike[str], *, notes: Mapping[str, str] | None = None
+) -> None:
     """Write a model to a file, so that at every moment the path holds the old file or the new one, whole.
 
     A secret key is not written; whoever loads the file supplies it. A `random_state` that is a generator is written as
@@ -106,6 +114,9 @@ def save(model: MemoryClassifier | Predictor, path: str | os.PathLike[str]) -> N
         A fitted classifier, which goes on learning after `load`; or what its `compile` returned, for serving only.
     path : str or path
         Where to; an existing file is replaced and its permissions are kept.
+    notes : mapping of str to str, optional
+        Short texts that are kept with the model and change nothing in it, such as where its examples came from; at most
+        64, each with a name of letters, digits, ``-`` and ``_``. `read_notes` returns them.
 
     Examples
     --------
@@ -129,6 +140,8 @@ def save(model: MemoryClassifier | Predictor, path: str | os.PathLike[str]) -> N
             f"save takes a fitted MemoryClassifier or a compiled Predictor, not {model!r}. Of a Rolling model, save "
             "its estimator_."
         )
+    if notes:
+        about["notes"] = _checked_notes(dict(notes))
     start = {"checksum": "0" * 64, "format": FORMAT, "version": version("hammemo")}
     text = json.dumps({**start, **about}, separators=(",", ":"), allow_nan=False)
     tensors = {name: np.require(array, requirements="C") for name, array in arrays.items()}
@@ -170,6 +183,25 @@ def load(path: str | os.PathLike[str], *, key: bytes | None = None, verify: bool
         return _restored(_Archive(path, verify=verify), key, trusted=not verify)
 
 
+def read_notes(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the notes that were saved with a model, empty where there are none; the model is not restored.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from hammemo import MemoryClassifier, save
+    >>> from hammemo.files import read_notes
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     clf = MemoryClassifier().fit([["a"], ["b"]], ["x", "y"])
+    ...     save(clf, Path(folder) / "model.safetensors", notes={"source": "letters.csv"})
+    ...     read_notes(Path(folder) / "model.safetensors")
+    {'source': 'letters.csv'}
+    """
+    with _explained(path):
+        return _stored_notes(_Archive(path, verify=False).about)
+
+
 def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return what a file says about itself, and whether its checksum is right; the model is not restored.
 
@@ -204,6 +236,8 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
             "examples": int(counts.sum(dtype=np.uint64)),
             "label_dtype": about.get("label_dtype"),
             "seed": about.get("seed"),
+            "columns": _field({"feature_names_in": None, **about}, "feature_names_in", list, type(None)),
+            "notes": _stored_notes(about),
             "needs_key": _stored_digest(about) is not None,
             "fingerprint": about.get("fingerprint"),
             "bytes": {"file": len(archive.data), **groups},
@@ -473,9 +507,29 @@ def _exactly(about: Mapping[str, Any], names: Iterable[str]) -> None:
         raise ValueError(f"its description {'has an unknown entry' if name in about else 'lacks'} {name}")
 
 
+def _stored_notes(about: Mapping[str, Any]) -> dict[str, str]:
+    return _checked_notes(_field(about, "notes", dict)) if "notes" in about else {}
+
+
+def _checked_notes(notes: dict[Any, Any]) -> dict[str, str]:
+    """Return notes that are few, short and well named, or refuse them."""
+    if len(notes) > MOST_NOTES:
+        raise ValueError(f"A file holds at most {MOST_NOTES} notes, not {len(notes)}: leave some out.")
+    for name, text in notes.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name, re.ASCII):
+            raise ValueError(f"A note cannot be named {str(name)[:80]!r}: use 1 to 64 letters, digits, '-' and '_'.")
+        if type(text) is not str or len(text) > LONGEST_NOTE:
+            raise ValueError(f"The note {name!r} is no string of at most {LONGEST_NOTE} characters: shorten it.")
+    return notes
+
+
 # ---------------------------------------------------------------- restoring
 
 _START: Final = ("checksum", "format", "version", "kind", "class", "n_features_in", "sites", "label_dtype")
+
+
+def _unannotated(about: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in about.items() if name != "notes"}
 
 
 def _restored(archive: _Archive, key: bytes | None, *, trusted: bool) -> MemoryClassifier | Predictor:
@@ -487,6 +541,7 @@ def _restored(archive: _Archive, key: bytes | None, *, trusted: bool) -> MemoryC
         )
     kind = _field(about, "kind", str)
     _field(about, "version", str)
+    _stored_notes(about)
     _check_key(_stored_digest(about), key)
     if kind == "classifier":
         return _classifier(archive, key, trusted=trusted)
@@ -520,7 +575,7 @@ def _check_key(digest: str | None, key: bytes | None) -> None:
 
 def _classifier(archive: _Archive, key: bytes | None, *, trusted: bool) -> MemoryClassifier:
     about, arrays = archive.about, dict(archive.arrays)
-    _exactly(about, (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint"))
+    _exactly(_unannotated(about), (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint"))
     cls = _known(_CLASSIFIERS, about)
     params = _field(about, "params", dict)
     _exactly(params, _parameter_names(cls))
@@ -549,7 +604,7 @@ def _classifier(archive: _Archive, key: bytes | None, *, trusted: bool) -> Memor
 
 def _predictor(archive: _Archive, key: bytes | None, *, trusted: bool) -> Predictor:
     about = archive.about
-    _exactly(about, (*_START, "description", "vote"))
+    _exactly(_unannotated(about), (*_START, "description", "vote"))
     cls: Any = _known(_COMPILED, about)
     vote, sites = _part("vote", about["vote"], None), _sites(about)
     arrays = dict(archive.arrays)

@@ -1,10 +1,11 @@
 r"""Sources: collections of documents in files, cut into shards that can be learnt anywhere and added up.
 
-A source is a sorted list of Parquet or text files, on this machine or on object storage. A *document* is a row of a
-Parquet column (a list of token ids, or a text for a tokenizer) or a line of a text file. A *shard* is a range of bytes
-of one file, and it holds the documents that *begin* in that range:
+A source is a sorted list of Parquet, JSON-lines or text files, on this machine or on object storage. A *document* is a
+row of a Parquet column (a list of tokens, or a text for a tokenizer), the same in a line of JSON, or a line of text. A
+*shard* is a range of bytes of one file, and it holds the documents that *begin* in that range:
 
-- in a text file, the lines whose first byte lies in it, read to their end even where that is in the next shard's range;
+- in a file of text or JSON lines, the lines whose first byte lies in it, read to their end even where that is in the
+  next shard's range;
 - in a Parquet file, the row groups whose first page lies in it.
 
 So each document is in exactly one shard, and whole, however the files are cut; windows never cross documents
@@ -17,6 +18,7 @@ Files are read piece by piece: memory is bounded by the pieces, the size of a Pa
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from hammemo.contexts import document as token_document
 from hammemo.streams import BLOCK_TOKENS, Block, stream_blocks
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ TOKENIZERS: Final = ("ids", "words", "characters", "bytes")
 _FEW_SHARDS: Final = 64
 _SAMPLE_FILES: Final = 16
 _PIECE_BYTES: Final = 2**20
+_JSON_LINES: Final = (".jsonl", ".ndjson", ".json")
 _PARQUET: Final = (".parquet", ".pq", ".parq")
 _COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4")
 _INTEGER_LIMIT: Final = 2**63 - 1
@@ -106,11 +110,11 @@ class Source:
     ----------
     files : tuple of File
         In canonical order: sorted by path.
-    format : {"parquet", "text"}
+    format : {"parquet", "jsonl", "text"}
     tokens : str
         The tokenizer's name.
     column : str, optional
-        The Parquet column that holds the documents.
+        The Parquet column, or the field of JSON objects, that holds the documents.
     vocabulary : str
         With a tokenizer from a file: its text, so that workers need not find the file.
     """
@@ -182,18 +186,27 @@ class Source:
             yield from piece.documents()
 
     def _text_pieces(self, shard: Shard) -> Iterator[Pieces]:
-        encode = _encoder(self.tokens, self.vocabulary)
         system, path = _file_system(shard.file.base), shard.file.path
         opened = system.open_input_stream(path) if path.endswith(_COMPRESSED) else system.open_input_file(path)
         stop = None if path.endswith(_COMPRESSED) else shard.stop
         with opened as stream:
-            for lines in _line_batches(stream, shard.start, stop):
-                try:
-                    documents = [encode(line.decode("utf-8")) for line in lines if line.strip()]
-                except ValueError as error:  # bytes that are no UTF-8, words that are no numbers
-                    raise ValueError(f"{path} cannot be read: {error}") from error
-                if documents:
-                    yield _joined(documents)
+            yield from self.stream_pieces(stream, path, shard.start, stop)
+
+    def stream_pieces(self, stream: Any, name: str, start: int = 0, stop: int | None = None) -> Iterator[Pieces]:
+        """Yield the documents of lines that begin in a range of bytes of an open file, some at a time."""
+        encode = _encoder(self.tokens, self.vocabulary)
+        decode = _json_decoder(encode, self.column) if self.format == "jsonl" else lambda line: encode(line.decode())
+        for lines in _line_batches(stream, start, stop):
+            try:
+                documents = [decode(line) for line in lines if line.strip()]
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{name} is no text in UTF-8 ({error.reason}): convert it, or name its format."
+                ) from error
+            except (ValueError, RecursionError) as error:  # words that are no numbers, lines that are no JSON
+                raise ValueError(f"{name} cannot be read: {error}") from error
+            if documents:
+                yield _joined(documents)
 
     def _parquet_pieces(self, shard: Shard) -> Iterator[Pieces]:
         from pyarrow import parquet
@@ -237,7 +250,7 @@ def open_source(
     *,
     tokens: str = "ids",
     column: str | None = None,
-    format: Literal["parquet", "text"] | None = None,  # noqa: A002
+    format: Literal["parquet", "jsonl", "text"] | None = None,  # noqa: A002
 ) -> Source:
     r"""Return the source of files, folders, globs or addresses on object storage.
 
@@ -249,13 +262,13 @@ def open_source(
         begin with a dot or an underscore are left out of folders.
     tokens : str
         How a text becomes tokens: "ids" (whole numbers with blanks between), "words" (split at blanks), "characters",
-        "bytes", or the path of a ``tokenizer.json`` of the ``tokenizers`` package. A Parquet column of lists is taken
-        as it is.
+        "bytes", or the path of a ``tokenizer.json`` of the ``tokenizers`` package. Lists of a Parquet column or of JSON
+        lines are taken as they are.
     column : str, optional
-        The Parquet column with the documents; needed where there are several.
-    format : {"parquet", "text"}, optional
-        By default "parquet" for names that end in .parquet, .pq or .parq, otherwise "text". Text files may be
-        compressed (.gz, .bz2, .zst, .lz4); then each is one shard.
+        The Parquet column, or the field of JSON objects, with the documents; needed where there are several.
+    format : {"parquet", "jsonl", "text"}, optional
+        By default "parquet" for names that end in .parquet, .pq or .parq, "jsonl" for .jsonl, .ndjson and .json,
+        otherwise "text". Text and JSON files may be compressed (.gz, .bz2, .zst, .lz4); then each is one shard.
 
     Examples
     --------
@@ -276,13 +289,34 @@ def open_source(
     files = tuple(sorted(found, key=lambda file: (file.base, file.path)))
     if not files:
         raise FileNotFoundError(f"{where} holds no file. Name a file, a folder with files in it, or a glob in quotes.")
-    formats = {"parquet" if file.path.endswith(_PARQUET) else "text" for file in files}
+    formats = {_format(file.path) for file in files}
     if format is None and len(formats) > 1:
-        raise ValueError(f"{where} holds Parquet and other files: name only the ones that are meant, with a glob.")
-    if format not in (None, "parquet", "text"):
-        raise ValueError(f"format={format!r} is not known: use 'parquet' or 'text'.")
-    source = Source(files, format or formats.pop(), tokens, column)
+        kinds = " and ".join(sorted(formats))
+        raise ValueError(f"{where} holds {kinds} files: name only the ones that are meant, with a glob.")
+    if format not in (None, "parquet", "jsonl", "text"):
+        raise ValueError(f"format={format!r} is not known: use 'parquet', 'jsonl' or 'text'.")
+    return replace(stream_source(format or formats.pop(), tokens, column), files=files)
+
+
+def stream_source(format: str, tokens: str = "ids", column: str | None = None) -> Source:  # noqa: A002
+    r"""Return a source without files, whose `stream_pieces` reads lines that come from elsewhere, as from a pipe.
+
+    Examples
+    --------
+    >>> import io
+    >>> from hammemo.sources import stream_source
+    >>> pieces = stream_source("jsonl", "words").stream_pieces(io.BytesIO(b'{"text": "to be"}\n["a", "b"]\n'), "a pipe")
+    >>> [document.tolist() for piece in pieces for document in piece.documents()]
+    [['to', 'be'], ['a', 'b']]
+    """
+    source = Source((), format, tokens, column)
     return source if tokens in TOKENIZERS else replace(source, vocabulary=_tokenizer_file(tokens))
+
+
+def _format(path: str) -> str:
+    for ending in _COMPRESSED:
+        path = path.removesuffix(ending)
+    return "parquet" if path.endswith(_PARQUET) else "jsonl" if path.endswith(_JSON_LINES) else "text"
 
 
 def _arrow() -> Any:
@@ -400,7 +434,7 @@ def _beginning_before(lines: list[bytes], room: int) -> list[bytes]:
 
 def _joined(documents: list[NDArray[Any]]) -> Pieces:
     """Return documents as one flat array where they are numbers: a stream of many short ones is read faster so."""
-    if not documents or any(document.dtype.kind == "O" for document in documents):
+    if len({document.dtype.kind for document in documents} - {"i"}):  # objects, floats: each as it is
         return Pieces(documents, None)
     lengths = np.array([len(document) for document in documents], np.int64)
     return Pieces(np.concatenate(documents), np.cumsum(lengths) - lengths)
@@ -429,6 +463,41 @@ def _encoder(name: str, vocabulary: str) -> Callable[[str], NDArray[Any]]:
         return lambda text: np.frombuffer(text.rstrip("\r\n").encode(), np.uint8).astype(np.int64)
     tokenizer = _tokenizers().Tokenizer.from_str(vocabulary)
     return lambda text: np.array(tokenizer.encode(text, add_special_tokens=False).ids, np.int64)
+
+
+def _json_decoder(encode: Callable[[str], NDArray[Any]], column: str | None) -> Callable[[bytes], NDArray[Any]]:
+    """Return the function from a line of JSON to the tokens of the list or the text in it."""
+
+    def decode(line: bytes) -> NDArray[Any]:
+        try:
+            value = json.loads(line)
+        except UnicodeDecodeError:
+            raise
+        except ValueError as error:
+            shown = line[:40].decode("utf-8", "replace").strip()
+            raise ValueError(f"{shown!r} is no JSON; write one JSON value a line.") from error
+        if isinstance(value, dict):
+            value = _json_field(value, column)
+        if isinstance(value, str):
+            return encode(value)
+        if not isinstance(value, list):
+            raise ValueError(f"{str(value)[:40]!r} is no list of tokens and no text.")
+        return token_document(value) if value else np.empty(0, np.int64)
+
+    return decode
+
+
+def _json_field(row: dict[str, Any], column: str | None) -> Any:
+    if column is None:
+        held = [name for name, value in row.items() if isinstance(value, (list, str))]
+        if len(held) != 1:
+            raise ValueError(
+                f"an object has {len(held)} fields that could hold documents ({', '.join(row)}): name one with column=…"
+            )
+        return row[held[0]]
+    if column not in row:
+        raise ValueError(f"an object has no field {column!r}; it has {', '.join(row)}.")
+    return row[column]
 
 
 def _ids(text: str) -> NDArray[np.int64]:
@@ -461,6 +530,13 @@ def _tokenizer_file(path: str) -> str:
         ) from error
     _tokenizers()
     return text
+
+
+@cache
+def tokenizer_decoder(path: str) -> Callable[[list[int]], str]:
+    """Return the function from token ids to their text, of a tokenizer.json file."""
+    tokenizer = _tokenizers().Tokenizer.from_str(_tokenizer_file(path))
+    return lambda ids: str(tokenizer.decode(ids))
 
 
 def _tokenizers() -> Any:

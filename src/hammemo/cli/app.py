@@ -12,18 +12,25 @@ import typer
 
 from hammemo import __version__
 from hammemo.cli.bench import bench
+from hammemo.cli.complete import complete_text
+from hammemo.cli.console import Commands
+from hammemo.cli.edit import add_files, forget_files
 from hammemo.cli.explain import explain_contexts
 from hammemo.cli.inspect import inspect_file
 from hammemo.cli.learn import fit_files
+from hammemo.cli.merge import merge_models
+from hammemo.cli.predict import predict_rows
 from hammemo.cli.reproduce import reproduce
+from hammemo.cli.top_k import top_k_rows
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    help="One-pass, editable, mergeable classification of categorical sequences.",
-)
+app = Commands(help="One-pass, editable, mergeable classification of categorical sequences.")
 app.command("fit")(fit_files)
+app.command("predict")(predict_rows)
+app.command("top-k")(top_k_rows)
+app.command("add")(add_files)
+app.command("forget")(forget_files)
+app.command("merge")(merge_models)
+app.command("complete")(complete_text)
 app.command("inspect")(inspect_file)
 app.command("explain")(explain_contexts)
 app.add_typer(reproduce, name="reproduce")

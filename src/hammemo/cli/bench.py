@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from hammemo.cli.console import console, progress_bar, wikitext_task
+from hammemo.cli.console import Commands, console, progress_bar, wikitext_task
 
-bench = typer.Typer(no_args_is_help=True, help="Measure speed, side by side in one run.")
+bench = Commands(help="Measure speed, side by side in one run.")
 
 
 @bench.command()

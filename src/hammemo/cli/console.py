@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,15 +19,65 @@ if TYPE_CHECKING:
 
     from hammemo.experiments.wikitext import Task
 
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+PATIENCE = 2.0
+"""Seconds of work before a bar appears."""
+
+
+class _PlainFlags:
+    """A command or a group whose flags are shown as they are written: newer versions of typer add ``<bool>``."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return all parameters, the type of flags left out of the help."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False) and param.metavar is None:
+                param.metavar = ""
+        return params
+
+
+class _Command(_PlainFlags, TyperCommand):
+    pass
+
+
+class _Group(_PlainFlags, TyperGroup):
+    pass
+
+
+class Commands(typer.Typer):
+    """A group of commands; without one of them it shows its help."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False, **settings)
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
+        """Return the decorator of a function that becomes a command."""
+        return super().command(name, **{"cls": _Command, **settings})
+
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that is told (done, total) and draws a bar, on a terminal only."""
+def progress_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Yield a function that is told (done, total or None) and draws a bar: on a terminal only, and not at once."""
     console = Console(stderr=True)
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+    task = bar.add_task(title, total=None)
+    started = time.monotonic()
+
+    def tell(done: int, total: int | None) -> None:
+        if time.monotonic() - started >= PATIENCE:
+            bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield tell
+    finally:
+        bar.stop()
+
+
+class UsageError(ValueError):
+    """Raised for options that do not go together or have no meaning: exit code 2."""
 
 
 @contextmanager
@@ -33,9 +85,29 @@ def one_line_errors() -> Iterator[None]:
     """Say what is wrong with files, parameters or extras in one line."""
     try:
         yield
+    except BrokenPipeError:
+        raise  # whoever reads has seen enough: the command ends in silence
     except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError) as error:
-        Console(stderr=True, soft_wrap=True).print(f"Error: {' '.join(str(error).split())}", markup=False)
-        raise typer.Exit(1) from error
+        Console(stderr=True, soft_wrap=True).print(f"Error: {_explained(error)}", markup=False, highlight=False)
+        raise typer.Exit(2 if isinstance(error, UsageError) else 1) from error
+
+
+def _explained(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    return " ".join(str(error).split())
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things, in the singular where there is one.
+
+    Examples
+    --------
+    >>> from hammemo.cli.console import counted
+    >>> counted(1, "example"), counted(2000, "example")
+    ('1 example', '2,000 examples')
+    """
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def check_writable(out: Path, option: str = "--out") -> None:
@@ -66,3 +138,9 @@ def wikitext_task(data: Path | None) -> Task:
 def console() -> Console:
     """Return a console for results: as wide as the terminal, or wide enough for a file."""
     return Console(width=None if sys.stdout.isatty() else 160)
+
+
+def say_where_from(files: list[str]) -> None:
+    """Tell someone at a terminal that the command waits for what is typed."""
+    if "-" in files and sys.stdin.isatty():
+        typer.echo("Reading from the terminal; end with Ctrl-D.", err=True)

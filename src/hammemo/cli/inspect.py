@@ -11,11 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from hammemo.cli.console import console
+from hammemo.cli.options import AsJson  # noqa: TC001  (typer reads annotations at run time)
 
 
 def inspect_file(
-    file: Annotated[Path, typer.Argument(help="A file that hammemo.save wrote.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")],
+    as_json: AsJson = False,
 ) -> None:
     """Tell what a model file holds, without loading it; exit with 1 if its checksum is wrong."""
     from hammemo import files
@@ -24,20 +25,26 @@ def inspect_file(
         facts = files.inspect(file)
     except (files.FileError, OSError) as error:
         reason = f"{file}: {error.strerror}." if isinstance(error, OSError) else error
-        typer.echo(f"{reason} Name a file that hammemo.save wrote.", err=True)
+        typer.echo(f"Error: {reason} Name a file that hammemo fit or hammemo.save wrote.", err=True)
         raise typer.Exit(1) from error
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
     else:
         console().print(_facts_table(facts))
     if not facts["checksum_ok"]:
-        typer.echo(f"{file} is damaged: its checksum is not that of its contents. Use another copy of it.", err=True)
+        typer.echo(
+            f"Error: {file} is damaged: its checksum is not that of its contents. Use another copy of it.", err=True
+        )
         raise typer.Exit(1)
 
 
 def _facts_table(facts: dict[str, Any]) -> Table:
     table = Table("what", "value")
-    rows = {name: value for name, value in facts.items() if name not in ("bytes", "checksum_ok") and value is not None}
+    apart = ("bytes", "checksum_ok", "columns", "notes")
+    rows = {name: value for name, value in facts.items() if name not in apart and value is not None}
+    if facts["columns"]:
+        rows["columns"] = ", ".join(map(str, facts["columns"]))
+    rows |= {f"note {name}": text for name, text in facts["notes"].items()}
     rows["checksum"] = f"{facts['checksum']} ({'ok' if facts['checksum_ok'] else 'WRONG'})"
     rows["needs_key"] = "yes: load(path, key=...)" if facts["needs_key"] else "no"
     for name, value in rows.items():

@@ -1,4 +1,4 @@
-"""``hammemo fit``: learn files."""
+"""``hammemo fit``: learn rows of a table, or sequences."""
 
 from __future__ import annotations
 
@@ -7,97 +7,262 @@ import time
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
-from hammemo.cli.console import check_writable, one_line_errors, progress_bar
+from hammemo.cli import options as opt
+from hammemo.cli.batches import VOTE_EXAMPLES, Sample, declared, fits_weights, learn_batches
+from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, progress_bar, say_where_from
+from hammemo.tables import format_of
 
 if TYPE_CHECKING:
     from hammemo.classifiers import MemoryClassifier
     from hammemo.engines import GroupReport
+    from hammemo.readings import Reading, SequenceReading
+
+_SEQUENCES, _MODEL, _ENGINE = "Sequences", "The model", "Large files of sequences"
 
 
 def fit_files(
     source: Annotated[
         list[str],
-        typer.Argument(help="Parquet or text files, folders, globs, or addresses such as s3://bucket/folder."),
+        typer.Argument(
+            metavar="FILE",
+            help="Tables or sequences: files, - for standard input; for sequences also folders, globs, or addresses "
+            "such as s3://bucket/folder.",
+        ),
     ],
-    h: Annotated[int, typer.Option("--h", min=1, help="Tokens per context.")],
-    out: Annotated[Path, typer.Option(help="The model file to write.")],
-    tokens: Annotated[
-        str, typer.Option(help="How texts become tokens: ids, words, characters, bytes, or a tokenizer.json.")
-    ] = "ids",
-    column: Annotated[str | None, typer.Option(help="The Parquet column with the documents.")] = None,
+    out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write.")],
+    label: opt.Label = None,
+    columns: opt.Columns = None,
+    no_header: opt.NoHeader = False,
+    delimiter: opt.Delimiter = None,
+    missing: opt.Missing = None,
+    file_format: opt.Format = None,
+    h: Annotated[
+        int | None,
+        typer.Option("--h", min=1, help="Learn sequences: tokens per context.", rich_help_panel=_SEQUENCES),
+    ] = None,
+    tokens: opt.Tokens = None,
+    column: opt.Column = None,
+    case: opt.Case = None,
+    event: opt.Event = None,
+    end: Annotated[
+        str | None,
+        typer.Option(metavar="TOKEN", help="Put this at the end of each document.", rich_help_panel=_SEQUENCES),
+    ] = None,
+    short: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT", help="Tokens with fewer than h before them: drop, or pad.", rich_help_panel=_SEQUENCES
+        ),
+    ] = "drop",
     classes_top: Annotated[
-        int | None, typer.Option(min=1, help="Predict only so many tokens, the most frequent ones of a sample.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Predict only so many tokens, the most frequent ones of a sample.",
+            rich_help_panel=_SEQUENCES,
+        ),
     ] = None,
-    classes_file: Annotated[Path | None, typer.Option(help="Predict only the tokens in this file, one a line.")] = None,
-    memory: Annotated[str, typer.Option(help="hashed or exact.")] = "hashed",
-    buckets: Annotated[int, typer.Option(min=1, help="Shared rows of a hashed memory, for each position.")] = 2048,
-    reserved: Annotated[int, typer.Option(min=0, help="Tokens with rows of their own in a hashed memory.")] = 1024,
-    engine: Annotated[str, typer.Option(help="local, threads, processes or ray.")] = "local",
-    workers: Annotated[int | None, typer.Option(min=1, help="How many.", show_default="all cores")] = None,
-    address: Annotated[str | None, typer.Option(help="With Ray: the cluster.", show_default="this machine")] = None,
+    classes_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Predict only the tokens in this file, one a line.", rich_help_panel=_SEQUENCES
+        ),
+    ] = None,
+    kernel: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="What is compared: positions, decaying:RATE, suffixes:K, suffixes:K:BASE, skip-pairs:K; join with +.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = "positions",
+    vote: Annotated[
+        str, typer.Option(metavar="NAME", help="sum, mean or log-linear (gives --proba).", rich_help_panel=_MODEL)
+    ] = "sum",
+    memory: Annotated[
+        str, typer.Option(metavar="NAME", help="hashed, exact or gaussian (the paper's).", rich_help_panel=_MODEL)
+    ] = "hashed",
+    buckets: Annotated[
+        int,
+        typer.Option(min=1, help="Shared rows of a hashed memory, for each position.", rich_help_panel=_MODEL),
+    ] = 2048,
+    reserved: Annotated[
+        int,
+        typer.Option(min=0, help="Tokens with rows of their own in a hashed memory.", rich_help_panel=_MODEL),
+    ] = 1024,
+    d: Annotated[
+        int, typer.Option("--d", min=1, help="Dimension of a gaussian memory.", rich_help_panel=_MODEL)
+    ] = 1024,
+    ledger: Annotated[
+        bool,
+        typer.Option("--ledger", help="Keep digests: forget refuses what was never learnt.", rich_help_panel=_MODEL),
+    ] = False,
+    key_file: opt.KeyFile = None,
+    seed: Annotated[
+        int, typer.Option(help="Models with the same seed and layout can be merged.", rich_help_panel=_MODEL)
+    ] = 0,
+    layout: Annotated[
+        Path | None,
+        typer.Option(metavar="MODEL", help="Use its layout: the two can be merged.", rich_help_panel=_MODEL),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", help="local, threads, processes or ray.", rich_help_panel=_ENGINE)
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="How many.", show_default="all cores", rich_help_panel=_ENGINE)
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="With Ray: the cluster.", show_default="this machine", rich_help_panel=_ENGINE),
+    ] = None,
     resume: Annotated[
-        str | None, typer.Option(help="A folder that remembers what is done; the same command repeats none of it.")
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Remembers what is done; the same command repeats none of it.",
+            rich_help_panel=_ENGINE,
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Models with the same seed and layout can be merged.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was learnt as JSON.")] = False,
+    as_json: opt.AsJson = False,
 ) -> None:
-    """Learn to predict every token of large files from the h tokens before it, on many cores or machines."""
-    from hammemo import Exact, Hashed, MemoryClassifier, save
+    """Learn rows of a table (--label), or every token of sequences from the h tokens before it (--h).
+
+    The model file remembers how its input was read, so predict, add and forget need no options.
+    """
+    from hammemo.classifiers import MemoryClassifier
+    from hammemo.cli.models import OpenModel, open_model
+    from hammemo.readings import SequenceReading, TableReading
+
+    started = time.perf_counter()
+    with one_line_errors():
+        _check_shape(h, label, classes_top, classes_file)
+        check_writable(out)
+        key = opt.read_key(key_file)
+        parts = opt.kernel_of(kernel), opt.memory_of(memory, buckets, reserved, d, key, ledger=ledger)
+        model = MemoryClassifier(*parts, vote=opt.vote_of(vote), random_state=seed)
+        like = None if layout is None else open_model(layout, key).learner(layout)
+        reading: Reading
+        classes: Any = None
+        if h is None:
+            names = None if columns is None else opt.column_list(columns)
+            reading = TableReading(label, names, not no_header, delimiter, missing or "refuse")
+            wrong: dict[str, Any] = {
+                "tokens": tokens,
+                "column": column,
+                "case": case,
+                "event": event,
+                "end": end,
+                "resume": resume,
+            }
+            wrong |= {"classes-top": classes_top, "classes-file": classes_file, "address": address, "workers": workers}
+            _refuse(wrong, "is for sequences: leave it out, or use --h instead of --label")
+        else:
+            chosen = classes_top is not None or classes_file is not None
+            log: dict[str, Any] = {
+                "case": case,
+                "event": event,
+                "end": end,
+                "header": not no_header,
+                "delimiter": delimiter,
+            }
+            reading = SequenceReading(h, tokens or "ids", column, short=short, chosen=chosen, **log)
+            classes = classes_top if classes_file is None else _labels_in(classes_file, reading)
+            _refuse(
+                {"columns": columns, "missing": missing}, "is for tables: leave it out, or use --label instead of --h"
+            )
+        if isinstance(reading, SequenceReading) and not reading.is_log and end is None and "-" not in source:
+            if any(format_of(name, "text") in ("csv", "tsv") for name in source) and file_format is None:
+                raise UsageError("A CSV file of sequences is an event log: name its columns with --case and --event.")
+            machines = {"engine": engine, "workers": workers, "address": address, "resume": resume}
+            model, facts = _learn_with_engine(model, reading, source, file_format, classes, like, machines)
+        else:
+            _refuse(
+                {"resume": resume, "address": address}, "needs plain files of sequences, without -, --case and --end"
+            )
+            say_where_from(source)
+            reading, facts = learn_batches(model, reading, source, file_format, layout=like, classes=classes)
+        OpenModel(model, reading, {}).write(out)
+    facts |= {"labels": len(model.classes_), "seconds": time.perf_counter() - started}
+    _report_learnt({**facts, "fingerprint": model.memory_.fingerprint(), "out": str(out)}, as_json=as_json)
+
+
+def _check_shape(h: int | None, label: str | None, classes_top: int | None, classes_file: Path | None) -> None:
+    if h is None and label is None:
+        raise UsageError("Name the column that is to be predicted with --label, or learn sequences with --h.")
+    if h is not None and label is not None:
+        raise UsageError("--label is for rows of a table, --h for sequences: give one of them.")
+    if classes_top is not None and classes_file is not None:
+        raise UsageError("--classes-file and --classes-top both say what is predicted: give one of them.")
+
+
+def _refuse(given: dict[str, Any], reason: str) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"--{name} {reason}.")
+
+
+def _learn_with_engine(
+    model: MemoryClassifier,
+    reading: SequenceReading,
+    files: list[str],
+    file_format: Any,
+    classes: Any,
+    layout: MemoryClassifier | None,
+    machines: dict[str, Any],
+) -> tuple[MemoryClassifier, dict[str, Any]]:
+    """Learn files that can be cut, on many cores or machines; fit a log-linear vote to the sample of the source."""
     from hammemo.engines import fit
     from hammemo.sources import open_source
 
-    memories = {"hashed": Hashed(buckets, reserved), "exact": Exact()}
-    if memory not in memories:
-        raise typer.BadParameter(f"{memory!r} is not known: use hashed or exact", param_hint="--memory")
-    if classes_top is not None and classes_file is not None:
-        raise typer.BadParameter("give this or --classes-top, not both", param_hint="--classes-file")
     reports: list[GroupReport] = []
-    started = time.perf_counter()
-    with one_line_errors(), progress_bar("Learning") as on_progress:
-        check_writable(out)
+    source = open_source(files, tokens=reading.tokens, column=reading.column, format=file_format)
+    short: Any = reading.short
+    told: dict[str, Any] = {"on_report": reports.append}
+    with progress_bar("Learning") as tell:
         model = fit(
-            MemoryClassifier(memory=memories[memory], random_state=seed),
-            open_source(source, tokens=tokens, column=column),
-            h,
-            classes=classes_top if classes_file is None else _labels_in(classes_file, tokens),
-            engine=engine,
-            workers=workers,
-            address=address,
-            resume=resume,
-            on_progress=on_progress,
-            on_report=reports.append,
+            model, source, reading.h, classes=classes, short=short, layout=layout, on_progress=tell, **told, **machines
         )
-        save(model, out)
-    _report_learnt(model, reports, time.perf_counter() - started, out, as_json=as_json)
-
-
-def _report_learnt(
-    model: MemoryClassifier, reports: list[GroupReport], seconds: float, out: Path, *, as_json: bool
-) -> None:
-    learnt = {
+    block = source.sample(reading.h, short) if fits_weights(model) else None
+    if block is not None:
+        sample = Sample(VOTE_EXAMPLES, seed=0)
+        places = block.targets()
+        sample.add(block.tokens[places[:, None] + np.arange(-reading.h, 0)], block.tokens[places])
+        sample.fit_vote(model, declared(model) if reading.chosen else None)
+    facts = {
         "tokens": sum(report.tokens for report in reports),
         "examples": int(model.memory_.label_counts.sum()),
-        "labels": len(model.classes_),
         "groups": len(reports),
         "groups_resumed": sum(report.resumed for report in reports),
-        "seconds": seconds,
         "peak_bytes": max(report.peak_bytes for report in reports),
-        "fingerprint": model.memory_.fingerprint(),
-        "out": str(out),
     }
+    return model, facts
+
+
+def _report_learnt(facts: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(learnt, indent=2))
+        typer.echo(json.dumps(facts, indent=2))
         return
-    typer.echo(
-        f"{learnt['examples']:,} examples of {learnt['labels']:,} labels from {learnt['tokens']:,} tokens in "
-        f"{seconds:.1f} s; at most {max(report.peak_bytes for report in reports) / 2**20:.0f} MiB a worker; "
-        f"{learnt['groups_resumed']} of {len(reports)} groups were done already. Written to {out}"
-    )
+    what = f"{counted(facts['examples'], 'example')} of {counted(facts['labels'], 'label')}"
+    if "groups" in facts:
+        what += (
+            f" from {facts['tokens']:,} tokens in {facts['seconds']:.1f} s; at most "
+            f"{facts['peak_bytes'] / 2**20:.0f} MiB a worker; {facts['groups_resumed']} of {facts['groups']} groups "
+            "were done already"
+        )
+    typer.echo(f"{what}. Written to {facts['out']}")
 
 
-def _labels_in(path: Path, tokens: str) -> list[Any]:
+def _labels_in(path: Path, reading: SequenceReading) -> list[Any]:
     """Return the labels in a file, one a line: whole numbers, unless the source's tokens are strings."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line]
-    return lines if tokens in ("words", "characters") else [int(line) for line in lines]
+    if reading.is_log or reading.tokens in ("words", "characters"):
+        return lines
+    try:
+        return [int(line) for line in lines]
+    except ValueError as error:
+        raise ValueError(
+            f"{path} holds {str(error).split(': ')[-1]}, which is no token id: use --tokens words."
+        ) from error

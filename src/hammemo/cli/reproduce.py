@@ -12,12 +12,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hammemo.cli.console import console, prepare_folder, progress_bar, wikitext_task
+from hammemo.cli.console import Commands, console, prepare_folder, progress_bar, wikitext_task
 
 if TYPE_CHECKING:
     from hammemo.experiments.synthetic import Claim
 
-reproduce = typer.Typer(no_args_is_help=True, help="Regenerate the paper's experiments: tables, figures, numbers.")
+reproduce = Commands(help="Regenerate the paper's experiments: tables, figures, numbers.")
 
 
 @reproduce.command()
@@ -26,7 +26,9 @@ def synthetic(
     quick: Annotated[
         bool, typer.Option("--quick", help="20 realisations, d up to 1024: seconds, for a first look.")
     ] = False,
-    realisations: Annotated[int, typer.Option(min=2, help="Draws of the codes per point; the paper has 160.")] = 160,
+    realisations: Annotated[
+        int | None, typer.Option(min=2, help="Draws of the codes per point; the paper has 160.", show_default="160")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of data and codes.")] = 20270,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.", show_default="all cores")] = os.cpu_count() or 1,
     check: Annotated[
@@ -40,8 +42,9 @@ def synthetic(
     from hammemo.experiments.records import write_records
 
     require_matplotlib()
+    _check_quick(quick, "--realisations", realisations)
     prepare_folder(out)
-    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, realisations)
+    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, realisations or 160)
     started = time.perf_counter()
     with progress_bar("Drawing codes") as on_progress:
         points = experiment.run(settings, jobs, on_progress)
@@ -61,16 +64,20 @@ def synthetic(
 def bounds(
     out: Annotated[Path, typer.Option(help="Folder for results.json, results.csv, manifest.json and bounds.md.")],
     quick: Annotated[bool, typer.Option("--quick", help="A few draws only, for a first look.")] = False,
-    draws: Annotated[int, typer.Option(min=1, help="Draws of the codes per data set.")] = 2000,
+    draws: Annotated[
+        int | None, typer.Option(min=1, help="Draws of the codes per data set.", show_default="2000")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of data and codes.")] = 20270,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.", show_default="all cores")] = os.cpu_count() or 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
 ) -> None:
     """Hold every bound of the theory against independent draws: violations, and how loose it is."""
     from hammemo.experiments import bounds as experiment
     from hammemo.experiments.records import write_records
 
+    _check_quick(quick, "--draws", draws)
     prepare_folder(out)
-    settings = experiment.Settings(seed, experiment.QUICK_DRAWS if quick else draws)
+    settings = experiment.Settings(seed, experiment.QUICK_DRAWS if quick else draws or 2000)
     started = time.perf_counter()
     with progress_bar("Drawing codes") as on_progress:
         rows = experiment.run(settings, jobs, on_progress)
@@ -78,6 +85,9 @@ def bounds(
     write_records(out, results, {"bounds": rows}, seconds=time.perf_counter() - started)
     (out / "bounds.md").write_text(experiment.markdown(rows), encoding="utf-8")
     Console(stderr=True).print(f"Written to {out}: results.json, results.csv, manifest.json, bounds.md")
+    if as_json:
+        typer.echo(json.dumps(results, indent=2))
+        return
     typer.echo("Bound divided by the realised error, median over draws (violations in brackets):\n")
     typer.echo(experiment.markdown(rows))
 
@@ -90,9 +100,10 @@ def wikitext(
         typer.Option(help="Folder with wiki.train.tokens, .valid and .test.", show_default="the Hugging Face hub"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A smaller sample, two draws, h = 8: two minutes.")] = False,
-    draws: Annotated[int, typer.Option(min=2, help="Draws of positions.")] = 5,
+    draws: Annotated[int | None, typer.Option(min=2, help="Draws of positions.", show_default="5")] = None,
     seed: Annotated[int, typer.Option(help="Seed of draws and codes.")] = 20270,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.", show_default="all cores")] = os.cpu_count() or 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
 ) -> None:
     """Evaluate MeMo and its baselines on WikiText-2: table, three panels, inference, whole vocabulary."""
     from hammemo.experiments import throughput, vocabulary
@@ -102,8 +113,9 @@ def wikitext(
     from hammemo.experiments.report import reproduction
 
     require_matplotlib()
+    _check_quick(quick, "--draws", draws)
     prepare_folder(out)
-    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, draws)
+    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, draws or 5)
     started = time.perf_counter()
     task = wikitext_task(data)
     with progress_bar("Evaluating draws") as on_progress:
@@ -127,7 +139,7 @@ def wikitext(
     page = reproduction(results)
     (out / "reproduction.md").write_text(page, encoding="utf-8")
     Console(stderr=True).print(f"Written to {out}: reproduction.md, results.json, results.csv, manifest.json, figures")
-    typer.echo(page)
+    typer.echo(json.dumps(results, indent=2) if as_json else page)
 
 
 @reproduce.command()
@@ -138,7 +150,9 @@ def hashed(
         typer.Option(help="Folder with wiki.train.tokens, .valid and .test.", show_default="the Hugging Face hub"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, examples and repetitions: seconds.")] = False,
-    repetitions: Annotated[int, typer.Option(min=2, help="Draws of positions, each with its own seed.")] = 5,
+    repetitions: Annotated[
+        int | None, typer.Option(min=2, help="Draws of positions, each with its own seed.", show_default="5")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 20270,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.", show_default="all cores")] = os.cpu_count() or 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
@@ -149,8 +163,9 @@ def hashed(
     from hammemo.experiments.records import write_records
 
     require_matplotlib()
+    _check_quick(quick, "--repetitions", repetitions)
     prepare_folder(out)
-    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, repetitions)
+    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, repetitions or 5)
     started = time.perf_counter()
     task = wikitext_task(data)
     with progress_bar("Comparing memories") as on_progress:
@@ -174,7 +189,7 @@ def votes(
         typer.Option(help="Folder with wiki.train.tokens, .valid and .test.", show_default="the Hugging Face hub"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer examples, two draws: a minute, a first look.")] = False,
-    draws: Annotated[int, typer.Option(min=2, help="Draws of positions.")] = 5,
+    draws: Annotated[int | None, typer.Option(min=2, help="Draws of positions.", show_default="5")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 20270,
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
 ) -> None:
@@ -182,8 +197,9 @@ def votes(
     from hammemo.experiments import votes as experiment
     from hammemo.experiments.records import write_records
 
+    _check_quick(quick, "--draws", draws)
     prepare_folder(out)
-    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, draws)
+    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, draws or 5)
     started = time.perf_counter()
     task = wikitext_task(data)
     with progress_bar("Fitting") as on_progress:
@@ -219,6 +235,11 @@ def events(
         (out / "events.md").write_text(page, encoding="utf-8")
         Console(stderr=True).print(f"Written to {out}: events.md, results.json, results.csv, manifest.json")
     typer.echo(json.dumps(results, indent=2) if as_json else page)
+
+
+def _check_quick(quick: bool, name: str, number: int | None) -> None:
+    if quick and number is not None:
+        raise typer.BadParameter(f"--quick has a number of its own: leave out --quick or {name}", param_hint=name)
 
 
 def _report_claims(claims: list[Claim], *, as_json: bool) -> None:

@@ -1,0 +1,164 @@
+"""Where answers go: lines of text or JSON on standard output, or a table of the inputs with the answers beside them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import secrets
+import sys
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from hammemo.cli.console import UsageError, check_writable
+from hammemo.tables import format_of, require_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from hammemo.readings import Queries
+
+Answers = dict[str, list[Any]]
+"""Columns of answers, by name."""
+
+
+@contextmanager
+def answer_writer(out: Path | None, *, as_json: bool) -> Iterator[Callable[[Queries, Answers], None]]:
+    """Yield a function that is given queries and their answers; a file is there only when all of them are written."""
+    if out is None:
+        yield _print_json if as_json else _print_lines
+        return
+    check_writable(out)
+    kind = format_of(str(out), "?")
+    if kind not in ("csv", "tsv", "jsonl", "parquet", "text") or out.suffix.lower() in (".gz", ".bz2"):
+        raise UsageError(f"--out {out}: the name of a table of answers ends in .csv, .tsv, .jsonl, .parquet or .txt.")
+    temporary = out.with_name(f"{out.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with _WRITERS[kind](temporary) as write:
+            yield write
+        os.replace(temporary, out)
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def beside(queries: Queries, answers: Answers) -> dict[str, list[Any]]:
+    """Return the columns of the input and of the answers; an answer whose name is taken gets an underscore."""
+    columns = {name: column.tolist() for name, column in zip(queries.names, queries.columns, strict=True)}
+    for name, values in answers.items():
+        while name in columns:
+            name += "_"
+        columns[name] = values
+    return columns
+
+
+def _print_lines(queries: Queries, answers: Answers) -> None:
+    sys.stdout.writelines(_lines(queries, answers))
+
+
+def _print_json(queries: Queries, answers: Answers) -> None:
+    columns = answers if queries.identity is None else beside(queries, answers)
+    for row in zip(*columns.values(), strict=True):
+        sys.stdout.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
+
+
+def _lines(queries: Queries, answers: Answers) -> Iterator[str]:
+    """Yield answers as lines; those of an event log come in no order that is seen, so the case is written before."""
+    columns = answers if queries.identity in (None, "document") else beside(queries, answers)
+    for row in zip(*map(_flat, columns.values()), strict=True):
+        yield "\t".join(map(_shown, row)) + "\n"
+
+
+def _flat(values: list[Any]) -> list[Any]:
+    return ["\t".join(map(_shown, value)) if isinstance(value, list) else value for value in values]
+
+
+def _shown(value: Any) -> str:
+    """Return a value as one word of a line: a text that would break the line is written as JSON."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if "\n" in text or "\r" in text else text
+
+
+@contextmanager
+def _text_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
+    with path.open("x", encoding="utf-8", newline="\n") as file:
+
+        def write(queries: Queries, answers: Answers) -> None:
+            file.writelines(_lines(queries, answers))
+
+        yield write
+
+
+@contextmanager
+def _json_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
+    with path.open("x", encoding="utf-8", newline="\n") as file:
+
+        def write(queries: Queries, answers: Answers) -> None:
+            columns = beside(queries, answers)
+            for row in zip(*columns.values(), strict=True):
+                file.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False, default=str) + "\n")
+
+        yield write
+
+
+def _delimited_file(delimiter: str) -> Callable[[Path], Any]:
+    @contextmanager
+    def opened(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
+        with path.open("x", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+            started = False
+
+            def write(queries: Queries, answers: Answers) -> None:
+                nonlocal started
+                columns = beside(queries, _spread(answers))
+                if not started:
+                    writer.writerow(columns)
+                started = True
+                writer.writerows(zip(*columns.values(), strict=True))
+
+            yield write
+
+    return opened
+
+
+@contextmanager
+def _parquet_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
+    arrow = require_arrow()
+    writers: list[Any] = []
+
+    def write(queries: Queries, answers: Answers) -> None:
+        table = arrow.table(beside(queries, _spread(answers)))
+        if not writers:
+            writers.append(arrow.parquet.ParquetWriter(path, table.schema))
+        writers[0].write_table(table.cast(writers[0].schema))
+
+    try:
+        yield write
+    finally:
+        for writer in writers:
+            writer.close()
+
+
+def _spread(answers: Answers) -> Answers:
+    """Return answers with a column for each of several labels: first, second and so on."""
+    spread: Answers = {}
+    for name, values in answers.items():
+        if values and isinstance(values[0], list):
+            spread |= {f"{name}_{place + 1}": [value[place] for value in values] for place in range(len(values[0]))}
+        else:
+            spread[name] = values
+    return spread
+
+
+_WRITERS: dict[str, Callable[[Path], Any]] = {
+    "csv": _delimited_file(","),
+    "tsv": _delimited_file("\t"),
+    "jsonl": _json_file,
+    "parquet": _parquet_file,
+    "text": _text_file,
+}

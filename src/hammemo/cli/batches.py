@@ -1,0 +1,179 @@
+"""Learning and forgetting batch by batch, so that a file of any size takes a bounded amount of memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.cli.console import progress_bar
+from hammemo.contexts import joined
+from hammemo.memories import NotStoredError
+from hammemo.readings import SequenceReading, TableReading, merged_kinds
+from hammemo.votes import LogLinear
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.classifiers import MemoryClassifier
+    from hammemo.readings import Reading
+
+VOTE_EXAMPLES = 2**16
+"""Examples that the weights of a log-linear vote are fitted to; a random sample where there are more."""
+
+
+@dataclass
+class Sample:
+    """A random sample of examples that come batch by batch; all of them, in their order, while they are few.
+
+    Each example draws a number, and those with the smallest numbers stay: all sets of that size are equally likely.
+    """
+
+    size: int
+    seed: int
+    X: NDArray[Any] | None = None
+    y: NDArray[Any] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def __post_init__(self) -> None:
+        self._generator = np.random.Generator(np.random.Philox(self.seed))
+        self._drawn = np.empty(0)
+
+    def add(self, X: NDArray[Any], y: NDArray[Any]) -> None:
+        """Take note of more examples."""
+        held = X if self.X is None else joined([self.X.ravel(), X.ravel()]).reshape(-1, X.shape[1])
+        labels, drawn = joined([self.y, y]), np.append(self._drawn, self._generator.random(len(y)))
+        if len(labels) > self.size:
+            kept = np.sort(np.argpartition(drawn, self.size)[: self.size])
+            held, labels, drawn = held[kept], labels[kept], drawn[kept]
+        self.X, self.y, self._drawn = held, labels, drawn
+
+    def fit_vote(self, model: MemoryClassifier, labels: set[Any] | None = None) -> None:
+        """Fit the weights of the model's vote to the sample, or to those of it that have one of these labels."""
+        if self.X is None:
+            return
+        X, y = self.X, self.y
+        if labels is not None:
+            X, y = _with_labels(X, y, labels)
+        if len(y):
+            model.fit_vote(X, y)
+
+
+def fits_weights(model: MemoryClassifier) -> bool:
+    """Whether the model's vote has weights to fit."""
+    return model.vote == "log-linear" or isinstance(model.vote, LogLinear)
+
+
+def declared(model: MemoryClassifier) -> set[Any]:
+    """Return the labels that the model was told to predict."""
+    return set(model.memory_.declared.tolist())
+
+
+def learn_batches(
+    model: MemoryClassifier,
+    reading: Reading,
+    files: Sequence[str],
+    file_format: str | None,
+    *,
+    layout: MemoryClassifier | None = None,
+    classes: list[Any] | int | None = None,
+) -> tuple[Reading, dict[str, Any]]:
+    """Learn files in batches, then fit the vote if it has weights; return how they were read and what was learnt."""
+    fresh = not hasattr(model, "memory_")
+    sample = Sample(VOTE_EXAMPLES, seed=0) if fresh and fits_weights(model) else None
+    chosen = classes if isinstance(classes, list) else None
+    if not fresh and isinstance(reading, SequenceReading) and reading.chosen:
+        chosen = sorted(declared(model))
+    seen = learnt = 0
+    columns, kinds = None, ""
+    with progress_bar("Learning") as tell:
+        for batch in reading.examples(files, file_format):
+            if isinstance(classes, int) and chosen is None:
+                chosen = _frequent(batch.y, classes)
+            X, y = (batch.X, batch.y) if chosen is None else _with_labels(batch.X, batch.y, set(chosen))
+            seen += len(batch.y)
+            if not len(y):
+                continue
+            first = not hasattr(model, "memory_")
+            model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout if first else None)
+            columns, kinds = batch.columns, merged_kinds(kinds, batch.kinds)
+            learnt += len(y)
+            if sample is not None:
+                sample.add(X, y)
+            tell(learnt, None)
+    if not learnt:
+        raise ValueError(_nothing(reading, seen, "learn"))
+    if sample is not None:
+        sample.fit_vote(model)
+    if fresh and isinstance(reading, TableReading):
+        reading = replace(reading, columns=columns, kinds=kinds)
+    elif fresh:
+        reading = replace(reading, kinds=kinds)
+    return reading, {"examples": learnt}
+
+
+def forget_batches(model: MemoryClassifier, reading: Reading, files: Sequence[str], file_format: str | None) -> int:
+    """Take back the examples of files; return how many. What was never learnt is refused, and its place is named."""
+    chosen = declared(model) if isinstance(reading, SequenceReading) and reading.chosen else None
+    seen = forgotten = 0
+    with progress_bar("Forgetting") as tell:
+        for batch in reading.examples(files, file_format):
+            seen += len(batch.y)
+            X, y = (batch.X, batch.y) if chosen is None else _with_labels(batch.X, batch.y, chosen)
+            if not len(y):
+                continue
+            try:
+                model.forget(X, y)
+            except NotStoredError as error:
+                place = batch.place(_first_refused(model, X, y)) if len(y) == len(batch.y) else "One example"
+                raise NotStoredError(
+                    f"{place} was never learnt, or not so often: nothing was forgotten and the file is as it was. "
+                    "Leave it out."
+                ) from error
+            forgotten += len(y)
+            tell(forgotten, None)
+    if not forgotten:
+        raise ValueError(_nothing(reading, seen, "forget"))
+    return forgotten
+
+
+def _first_refused(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> int:
+    """Return the first row such that the rows up to it cannot all be taken back; the model is then not to be used."""
+    low, high = 0, len(y)  # the first `low` rows can be taken back, the first `high` cannot
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            model.forget(X[low:middle], y[low:middle])
+            low = middle
+        except NotStoredError:
+            high = middle
+    return low
+
+
+def _with_labels(X: NDArray[Any], y: NDArray[Any], labels: set[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    kept = np.array([label in labels for label in y.tolist()], bool)
+    return X[kept], y[kept]
+
+
+def _frequent(y: NDArray[Any], number: int) -> list[Any]:
+    """Return the most frequent labels of a batch; among equals the ones that come first in canonical order."""
+    from hammemo.tokens import factorize
+
+    vocabulary, ranks = factorize(y)
+    best = np.argsort(-np.bincount(ranks, minlength=len(vocabulary)), kind="stable")[:number]
+    return [vocabulary.tolist()[rank] for rank in np.sort(best)]
+
+
+def _nothing(reading: Reading, seen: int, verb: str) -> str:
+    if seen:
+        return f"There is nothing to {verb}: none of {seen:,} examples has a label that the model was told to predict."
+    if isinstance(reading, TableReading):
+        return f"There is nothing to {verb}: the input has no row beyond its header."
+    return f"There is nothing to {verb}: no document has more than h={reading.h} tokens. Fit with a smaller --h."
+
+
+def example_count(model: MemoryClassifier) -> int:
+    """Return how many examples a model holds."""
+    return int(model.memory_.label_counts.sum())

@@ -1,0 +1,59 @@
+"""``hammemo merge``: add model files, or take one away from others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hammemo.cli import options as opt
+from hammemo.cli.console import check_writable, counted, one_line_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def merge_models(
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="Model files of the same layout.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The model file to write.")],
+    minus: Annotated[
+        list[Path] | None, typer.Option(metavar="MODEL", help="Take away what this one has learnt; may be repeated.")
+    ] = None,
+    key_file: opt.KeyFile = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Write the model that has learnt what all of these have; parameters, vote and notes are those of the first."""
+    from hammemo.cli.batches import example_count
+    from hammemo.cli.models import open_model
+    from hammemo.memories import LayoutError, NotStoredError
+
+    def combine(path: Path, operation: Callable[[Any], Any]) -> None:
+        other = open_model(path, key).learner(path)
+        try:
+            operation(other)
+        except LayoutError as error:
+            raise LayoutError(
+                f"{path} and {models[0]} cannot be added: {str(error).rstrip('.')}. Fit one with --layout and the "
+                "other's name, the same --memory, --kernel and --seed."
+            ) from error
+        except NotStoredError as error:
+            raise NotStoredError(f"{path} is no part of what is merged: nothing was written.") from error
+
+    with one_line_errors():
+        check_writable(out)
+        key = opt.read_key(key_file)
+        whole = open_model(models[0], key)
+        learner = whole.learner(models[0])
+        for path in models[1:]:
+            combine(path, learner.merge)
+        for path in minus or ():
+            combine(path, learner.unmerge)
+        whole.write(out)
+    facts = {"examples": example_count(learner), "labels": len(learner.classes_), "out": str(out)}
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+    else:
+        examples, labels = counted(example_count(learner), "example"), counted(len(learner.classes_), "label")
+        typer.echo(f"{examples} of {labels}. Written to {out}")

@@ -1,0 +1,50 @@
+"""``hammemo top-k``: the best labels for each row or document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.console import one_line_errors
+from hammemo.cli.predict import Files, Model, Out, answer_files
+
+if TYPE_CHECKING:
+    from hammemo.cli.answers import Answers
+    from hammemo.readings import Queries
+
+
+def top_k_rows(
+    model: Model,
+    files: Files = None,
+    k: Annotated[int, typer.Option("--k", min=1, help="How many labels.")] = 5,
+    scores: Annotated[bool, typer.Option("--scores", help="Add the labels' scores.")] = False,
+    out: Out = None,
+    columns: opt.Columns = None,
+    no_header: opt.NoHeader = False,
+    delimiter: opt.Delimiter = None,
+    missing: opt.Missing = None,
+    file_format: opt.Format = None,
+    tokens: opt.Tokens = None,
+    column: opt.Column = None,
+    case: opt.Case = None,
+    event: opt.Event = None,
+    key_file: opt.KeyFile = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Print the k most likely labels of each row or document, best first, with tabs between."""
+
+    def answer(model: Any, queries: Queries) -> Answers:
+        best = model.top_k(queries.X, k)
+        answers: Answers = {"top": best.tolist()}
+        if scores:
+            place = np.searchsorted(model.classes_, best)
+            answers["score"] = np.take_along_axis(model.class_scores(queries.X), place, axis=1).tolist()
+        return answers
+
+    given = {"columns": columns, "no_header": no_header, "delimiter": delimiter, "missing": missing}
+    given |= {"tokens": tokens, "column": column, "case": case, "event": event}
+    with one_line_errors():
+        answer_files(model, files or ["-"], file_format, given, key_file, out, answer, as_json=as_json)

@@ -1,0 +1,151 @@
+"""Tables and readings below the commands: compression, pipes, places, kinds."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hammemo.readings import (
+    SequenceReading,
+    TableReading,
+    _as_kind,
+    _packed_kinds,
+    _unpacked_kinds,
+    reading_from_notes,
+)
+from hammemo.sources import open_source, stream_source
+from hammemo.tables import format_of, read_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CSV = 'a,b\nx,1\n\n"y\n",2\n'
+
+
+def values(path: Any, **options: Any) -> list[Any]:
+    [batch] = read_table(str(path), **options)
+    return [[column.tolist() for column in batch.columns], batch.numbers.tolist()]
+
+
+def test_compressed_files_are_what_they_hold(tmp_path: Path) -> None:
+    expected = [[["x", "y\n"], ["1", "2"]], [2, 5]]
+    for name, data in (("a.csv", CSV.encode()), ("a.csv.gz", gzip.compress(CSV.encode()))):
+        (tmp_path / name).write_bytes(data)
+        assert values(tmp_path / name) == expected
+    (tmp_path / "a.tsv.bz2").write_bytes(bz2.compress(CSV.replace(",", "\t").encode()))
+    assert values(tmp_path / "a.tsv.bz2") == expected
+    (tmp_path / "bom.csv").write_bytes(b"\xef\xbb\xbf" + CSV.encode())
+    assert values(tmp_path / "bom.csv") == expected
+
+
+def test_parquet_from_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {
+        "words": arrow.array(["x", None]).dictionary_encode(),
+        "numbers": arrow.array([1, None], arrow.int8()),
+        "whole": arrow.array([3, 4], arrow.uint16()),
+        "large": arrow.array([2**64 - 1, 0], arrow.uint64()),
+    }
+    parquet.write_table(arrow.table(columns), tmp_path / "a.parquet")
+
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+    pipe = Pipe((tmp_path / "a.parquet").read_bytes())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(pipe))
+    found, numbers = values("-", format="parquet")
+    assert found == [["x", None], [1, None], [3, 4], [2**64 - 1, 0]]
+    assert numbers == [1, 2]
+    assert not pipe.closed
+
+
+def test_only_the_columns_that_are_asked_for_must_be_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1, "b": [2], "y": "u"}\n{"b": [3], "a": 4, "y": "v", "c": 5}\n')
+    [batch] = TableReading("y", ("a",)).examples([str(path)])
+    assert (batch.X.tolist(), batch.y.tolist(), batch.place(1)) == ([[1], [4]], ["u", "v"], f"{path}, line 2")
+    with pytest.raises(ValueError, match="'b' holds a list"):
+        list(TableReading("y", ("a", "b")).examples([str(path)]))
+
+
+def test_the_ending_names_the_format() -> None:
+    assert [format_of(name, "?") for name in ("A.CSV", "a.tab", "a.json", "a.pq", "a.tokens", "a")] == [
+        "csv", "tsv", "jsonl", "parquet", "text", "?",
+    ]  # fmt: skip
+
+
+@given(st.text("sim", max_size=30))
+def test_kinds_are_packed_and_unpacked(kinds: str) -> None:
+    assert _unpacked_kinds(_packed_kinds(kinds)) == kinds
+
+
+def test_forged_kinds_are_not_believed() -> None:
+    assert _unpacked_kinds("x9") == ""
+    assert _unpacked_kinds("s" + "9" * 50) == ""
+    reading = reading_from_notes({"reads": "table", "label": "y", "kinds": "s999999"}, ["a", "b"], 2)
+    assert reading == TableReading("y", ("a", "b"))
+
+
+@given(st.lists(st.one_of(st.integers(-(2**53), 2**53), st.text(max_size=3)), min_size=1))
+def test_values_are_read_as_they_were_learnt(mixed: list[Any]) -> None:
+    numbers = [value for value in mixed if isinstance(value, int)]
+    if numbers:
+        written = np.array([str(number) for number in numbers], object)
+        assert _as_kind(written, "i").tolist() == numbers
+        assert _as_kind(np.array(numbers), "s").tolist() == written.tolist()
+    assert _as_kind(np.array(mixed, object), "m").tolist() == mixed
+
+
+READINGS = [
+    SequenceReading(3, "words", short="pad"),
+    SequenceReading(2, case="c", event="e", end="END", chosen=True, delimiter=";", header=False, kinds="i"),
+    SequenceReading(2, "characters", column="text"),
+]
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_sequence_readings_come_back_from_their_notes(reading: SequenceReading) -> None:
+    assert reading_from_notes(reading.notes(), None, reading.h) == reading
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=8), st.integers(1, 40))
+def test_json_lines_are_cut_anywhere(tmp_path_factory: Any, documents: list[list[int]], shard_bytes: int) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path_factory.mktemp("lines") / "a.jsonl"
+    path.write_text("".join(json.dumps({"ids": tokens}) + "\n" for tokens in documents))
+    source = open_source(path)
+    found = [
+        tokens.tolist()
+        for shard in source.shards(shard_bytes)
+        for piece in source.pieces(shard)
+        for tokens in piece.documents()
+    ]
+    assert found == documents
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"a": [1], "b": "x"}', "2 fields that could hold documents"),
+        (b'{"a": 1}', "0 fields that could"),
+        (b"3", "no list of tokens and no text"),
+        (b"{", "no JSON"),
+        (b"[" * 100_000, "cannot be read"),
+        (b'["\xff"]', "UTF-8"),
+    ],
+)
+def test_wrong_json_lines_are_named(line: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        list(stream_source("jsonl", "words").stream_pieces(io.BytesIO(line), "a pipe"))
+    with pytest.raises(ValueError, match="no field 'z'"):
+        list(stream_source("jsonl", "words", "z").stream_pieces(io.BytesIO(b'{"a": "x"}'), "a pipe"))
