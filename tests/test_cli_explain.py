@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 runner = CliRunner()
 X, Y = [["order", "pay"], ["order", "pay"], ["order", "cancel"]], ["ship", "ship", "refund"]
-SECRET = b"sixteen bytes or more\n"
+SECRET = b"sixteen bytes or more"
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_tokens_after_the_model_are_one_context(model: Path) -> None:
 
 
 def test_lines_of_the_input_are_contexts(model: Path) -> None:
-    result = run(model, "--json", "--k", 1, lines="order pay\n\norder cancel\n")
+    result = run(model, "--json", "--k", 1, "--no-header", lines="order,pay\n\norder,cancel\n")
     facts = [json.loads(line) for line in result.stdout.splitlines()]
     assert [one["labels"] for one in facts] == [["ship"], ["refund"]]
     assert [one["certified"] for one in facts] == [True, True]
@@ -79,8 +79,8 @@ def test_a_secret_key_comes_from_a_file(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["nowhere", "a", "b"], "nowhere"),
-        (["model", "a"], "2 features"),
-        (["model"], "There is no context"),
+        (["model", "a"], "There are 1 values, and the model was fitted on 2"),
+        (["model"], "standard input is empty"),
         (["model", "order", "pay", "--plot", "."], "--plot . cannot be written"),
         (["model", "order", "pay", "--plot", "votes.nonsense"], "nonsense"),
         (["model", "order", "pay", "--key-file", "missing"], "missing"),
@@ -97,10 +97,21 @@ def test_a_mistake_is_one_line(
     assert result.stderr.count("\n") == 1
 
 
-def test_one_figure_shows_one_context(model: Path, tmp_path: Path) -> None:
-    result = run(model, "--plot", tmp_path / "votes.png", lines="order pay\norder cancel\n")
-    assert result.exit_code == 1
-    assert "there are 2" in result.stderr
+def test_the_first_rows_are_explained(model: Path) -> None:
+    result = run(model, "--json", "--first", 2, "--no-header", lines="order,pay\n" * 3)
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 2
+    assert "more than 2 contexts: use --first" in result.stderr
+
+
+def test_a_model_of_a_text_explains_a_text(tmp_path: Path) -> None:
+    (tmp_path / "orders.txt").write_text("order pay ship deliver\norder pay ship return\norder cancel refund\n")
+    path = str(tmp_path / "model")
+    fitted = ["fit", str(tmp_path / "orders.txt"), "--tokens", "words", "--h", "2", "--memory", "exact", "--out", path]
+    assert runner.invoke(app, fitted).exit_code == 0
+    for words in (["pay", "ship"], ["order pay ship"]):
+        assert json.loads(run(path, *words, "--json").stdout)["tokens"] == ["pay", "ship"]
+    assert json.loads(run(path, "--json", lines="order pay\n").stdout)["labels"][0] == "ship"
 
 
 def test_a_missing_matplotlib_is_one_line(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

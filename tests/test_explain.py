@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -357,9 +358,18 @@ def test_what_is_no_single_context_is_refused_with_the_way_out() -> None:
         clf.explain("order pay ship")
     with pytest.raises(ValueError, match="k=0"):
         clf.explain(["order", "pay", "ship"], k=0)
-    with pytest.raises(ValueError, match="2 features"):
+    with pytest.raises(ValueError, match="3 tokens; X has 2"):
         clf.explain(["order", "pay"])
     with pytest.raises(ValueError, match="The memory is empty"):
         clf.empty_like().explain(["order", "pay", "ship"])
     with pytest.raises(TypeError, match="log-linear vote reads rows"):
         MemoryClassifier(memory=Gaussian(32), vote="log-linear").partial_fit([["a"]], ["x"]).explain(["a"])
+
+
+def test_columns_of_a_data_frame_name_the_positions() -> None:
+    frame = pd.DataFrame({"colour": ["red", "green"], "size": ["small", "large"]})
+    model = MemoryClassifier(Suffixes(2), Exact()).fit(frame, ["cherry", "melon"])
+    explanation = model.explain(frame.iloc[0].tolist(), k=1)  # no warning about missing names: a row has none
+    assert explanation.names == ("colour", "size")
+    assert [explanation.site_name(k) for k in range(2)] == ["size: 'small'", "colour, size: 'red', 'small'"]
+    assert explanation.to_dict()["names"] == ["colour", "size"]

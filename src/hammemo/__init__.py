@@ -1,47 +1,72 @@
-"""One-pass, editable, mergeable classification of categorical sequences."""
+"""One-pass, editable, mergeable classification of categorical sequences.
 
+Names are imported when they are first used: scikit-learn takes more than a second to load, and a command's help or the
+Tab key of a shell need not wait for it.
+"""
+
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-from hammemo.baselines import HammingNeighbors, SuffixBackoff
-from hammemo.classifiers import MeMoClassifier, MemoryClassifier
-from hammemo.contexts import windows
-from hammemo.explanations import Explanation
-from hammemo.files import FileError, load, save
-from hammemo.kernels import Decaying, Joined, PositionalHamming, SiteKernel, SiteOneHot, SkipPairs, Suffixes
-from hammemo.memories import Exact, Gaussian, Hashed, LayoutError, Ledgered, NotStoredError, Tiered
-from hammemo.predictor import Predictor
-from hammemo.rolling import Rolling
-from hammemo.tokens import NO_TOKEN
-from hammemo.votes import LogLinear
+if TYPE_CHECKING:
+    from hammemo.baselines import HammingNeighbors as HammingNeighbors
+    from hammemo.baselines import SuffixBackoff as SuffixBackoff
+    from hammemo.classifiers import MeMoClassifier as MeMoClassifier
+    from hammemo.classifiers import MemoryClassifier as MemoryClassifier
+    from hammemo.contexts import windows as windows
+    from hammemo.explanations import Explanation as Explanation
+    from hammemo.files import FileError as FileError
+    from hammemo.files import load as load
+    from hammemo.files import save as save
+    from hammemo.kernels import Decaying as Decaying
+    from hammemo.kernels import Joined as Joined
+    from hammemo.kernels import PositionalHamming as PositionalHamming
+    from hammemo.kernels import SiteKernel as SiteKernel
+    from hammemo.kernels import SiteOneHot as SiteOneHot
+    from hammemo.kernels import SkipPairs as SkipPairs
+    from hammemo.kernels import Suffixes as Suffixes
+    from hammemo.memories import Exact as Exact
+    from hammemo.memories import Gaussian as Gaussian
+    from hammemo.memories import Hashed as Hashed
+    from hammemo.memories import LayoutError as LayoutError
+    from hammemo.memories import Ledgered as Ledgered
+    from hammemo.memories import NotStoredError as NotStoredError
+    from hammemo.memories import Tiered as Tiered
+    from hammemo.predictor import Predictor as Predictor
+    from hammemo.rolling import Rolling as Rolling
+    from hammemo.tokens import NO_TOKEN as NO_TOKEN
+    from hammemo.votes import LogLinear as LogLinear
 
 __version__ = version("hammemo")
 
-__all__ = [
-    "NO_TOKEN",
-    "Decaying",
-    "Exact",
-    "Explanation",
-    "FileError",
-    "Gaussian",
-    "HammingNeighbors",
-    "Hashed",
-    "Joined",
-    "LayoutError",
-    "Ledgered",
-    "LogLinear",
-    "MeMoClassifier",
-    "MemoryClassifier",
-    "NotStoredError",
-    "PositionalHamming",
-    "Predictor",
-    "Rolling",
-    "SiteKernel",
-    "SiteOneHot",
-    "SkipPairs",
-    "SuffixBackoff",
-    "Suffixes",
-    "Tiered",
-    "load",
-    "save",
-    "windows",
-]
+_HOMES = {
+    "baselines": ("HammingNeighbors", "SuffixBackoff"),
+    "classifiers": ("MeMoClassifier", "MemoryClassifier"),
+    "contexts": ("windows",),
+    "explanations": ("Explanation",),
+    "files": ("FileError", "load", "save"),
+    "kernels": ("Decaying", "Joined", "PositionalHamming", "SiteKernel", "SiteOneHot", "SkipPairs", "Suffixes"),
+    "memories": ("Exact", "Gaussian", "Hashed", "LayoutError", "Ledgered", "NotStoredError", "Tiered"),
+    "predictor": ("Predictor",),
+    "rolling": ("Rolling",),
+    "tokens": ("NO_TOKEN",),
+    "votes": ("LogLinear",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+_ROOMS = (*_HOMES, "engines", "experiments", "sources", "theory")
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(f"hammemo.{_HOME[name]}"), name)
+        globals()[name] = value  # the next time it is here
+        return value
+    if name in _ROOMS:
+        return import_module(f"hammemo.{name}")
+    raise AttributeError(f"module 'hammemo' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ROOMS})

@@ -7,6 +7,7 @@ nothing with what is stored ties all labels at zero, so it too gets the first on
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -24,7 +25,7 @@ from hammemo.labels import classes_array, common_label_dtype, label_array
 from hammemo.memories import Gaussian, Hashed, Memory
 from hammemo.memories.base import LayoutError
 from hammemo.memories.certificates import certified
-from hammemo.predictor import Predictor, check_probabilities, class_scores, explain, leaders, winners
+from hammemo.predictor import Predictor, check_probabilities, class_scores, contexts_for, explain, leaders, winners
 from hammemo.streams import stream_blocks
 from hammemo.tokens import Vocabulary
 from hammemo.votes import resolve_vote, softmax
@@ -438,9 +439,12 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         score             1.5  0.5
         'y' leads 'x' by 1, proven to be the exact classifier's answer; exact counts.
         """
-        context = self._queries(one_context(x))
+        check_is_fitted(self)
+        context = contexts_for(self.sites_, one_context(x))  # a single row has no names of columns to check
         prover = self.memory_.certifier()
-        return explain(self.memory_, prover, context, self.sites_, self.vote_, self.classes_, k)
+        explanation = explain(self.memory_, prover, context, self.sites_, self.vote_, self.classes_, k)
+        names = getattr(self, "feature_names_in_", None)
+        return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
 
     def certify(self, X: Any) -> NDArray[np.bool_]:
         """Return for each context whether the prediction is proven to be that of the exact classifier.

@@ -25,7 +25,7 @@ from hammemo.explanation_plot import draw
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
-    from rich.table import Table
+    from rich.console import Group
 
     from hammemo.contexts import Contexts
     from hammemo.kernels import Sites
@@ -78,6 +78,8 @@ class Explanation:
     certified : bool or None
         What `certify` says: True where the best label is proven to be the exact classifier's, False where that is not
         known; None where the memory or the vote gives no certificates.
+    names : tuple of str, or None
+        What the positions are called: the columns of the data frame that the model learnt.
 
     Examples
     --------
@@ -109,6 +111,7 @@ class Explanation:
     score_errors: NDArray[np.float64] | None
     margin: float | None
     certified: bool | None
+    names: tuple[str, ...] | None = None
 
     @property
     def precision(self) -> Precision:
@@ -132,11 +135,12 @@ class Explanation:
         return tuple(dict.fromkeys(token for token, seen in pairs if token is not None and seen is False))
 
     def site_name(self, k: int) -> str:
-        """Return what site k compares, such as ``position -1: 'ship'``; positions count from the end."""
-        positions = [r - len(self.tokens) for r in self.sites[k]]
+        """Return what site k compares, such as ``position -1: 'ship'``, counted from the end, or ``colour: 'red'``."""
         tokens = ["nothing" if self.tokens[r] is None else repr(self.tokens[r]) for r in self.sites[k]]
-        plural = "s" if len(positions) > 1 else ""
-        return f"position{plural} {', '.join(map(str, positions))}: {', '.join(tokens)}"
+        if self.names is not None:
+            return f"{', '.join(self.names[r] for r in self.sites[k])}: {', '.join(tokens)}"
+        positions = [str(r - len(self.tokens)) for r in self.sites[k]]
+        return f"position{'s' if len(positions) > 1 else ''} {', '.join(positions)}: {', '.join(tokens)}"
 
     def verdict(self) -> str:
         """Return one sentence: who leads by how much, whether that is proven, and what the figures are."""
@@ -165,6 +169,7 @@ class Explanation:
         bounds = self.score_bounds
         return {
             "tokens": list(self.tokens),
+            "names": None if self.names is None else list(self.names),
             "seen": list(self.seen),
             "labels": list(self.labels),
             "scores": self.scores.tolist(),
@@ -218,15 +223,16 @@ class Explanation:
             lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
         return "\n".join([*lines, *self._notes()])
 
-    def __rich__(self) -> Table:
-        """Return the table for a terminal; rich is the ``cli`` extra."""
+    def __rich__(self) -> Group:
+        """Return the table for a terminal, and what is to be said of it; rich is the ``cli`` extra."""
         try:
+            from rich.console import Group
             from rich.table import Table
             from rich.text import Text
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError("Tables in the terminal need rich: pip install 'hammemo[cli]'") from error
         header, rows = self._cells()
-        table = Table(caption=Text("\n".join(self._notes())), caption_justify="left")
+        table = Table()
         table.add_column(header[0])
         for place, name in enumerate(header[1:]):  # as they are: no markup from tokens
             table.add_column(Text(name), justify="right", style="bold" if place == 0 else "")
@@ -234,7 +240,7 @@ class Explanation:
             table.add_row(*map(Text, row))
         table.add_section()
         table.add_row(*map(Text, rows[-1]), style="bold")
-        return table
+        return Group(table, *map(Text, self._notes()))
 
     def _notes(self) -> list[str]:
         return [self.verdict(), *self._unseen("* never seen: ")]

@@ -120,10 +120,15 @@ class Predictor:
         return sum(array.nbytes for array in self.tensors().values())
 
     def _queries(self, X: Any) -> Contexts:
-        contexts = Contexts.of(X)
-        if contexts.h != self._sites.h:
-            raise ValueError(f"The model was fitted on contexts of {self._sites.h} tokens; X has {contexts.h}.")
-        return contexts
+        return contexts_for(self._sites, X)
+
+
+def contexts_for(sites: Sites, X: Any) -> Contexts:
+    """Return contexts of as many tokens as the sites compare, or refuse others."""
+    contexts = Contexts.of(X)
+    if contexts.h != sites.h:
+        raise ValueError(f"The model was fitted on contexts of {sites.h} tokens; X has {contexts.h}.")
+    return contexts
 
 
 def class_scores(reader: Reader, contexts: Contexts, sites: Sites, vote: Vote) -> NDArray[Any]:

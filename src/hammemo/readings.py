@@ -17,6 +17,7 @@ the same way: in a column of whole numbers the text ``3`` is the number 3; in on
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -165,6 +166,14 @@ class TableReading:
                 parts = [_as_kind(part, kind) for part, kind in zip(parts, kinds, strict=True)]
                 yield Queries(_table(parts), batch.names, batch.columns)
 
+    def context(self, texts: Sequence[str], h: int) -> NDArray[Any]:
+        """Return the context whose values these texts are, as a table of one row."""
+        if len(texts) != h:
+            names = f", one for each of {shown_names(self.columns)}" if self.columns else ""
+            raise ValueError(f"There are {len(texts)} values, and the model was fitted on {h}: give {h}{names}.")
+        kinds = self.kinds[:h] or "m" * h
+        return _table([_as_kind(object_array([text]), kind) for text, kind in zip(texts, kinds, strict=True)])
+
     def notes(self) -> dict[str, str]:
         """Return the reading as notes of a model file; the names of the columns are kept by the model itself."""
         notes = {"reads": "table", "header": "yes" if self.header else "no", "missing": self.missing}
@@ -309,14 +318,17 @@ class SequenceReading:
         """Yield the last h tokens of each document, empty positions before them where it has fewer."""
         documents = replace(self, end=None).documents(files, file_format)
         while held := list(islice(documents, QUERY_DOCUMENTS)):
-            X = np.full((len(held), h), NO_TOKEN, object)
-            for row, (_, tokens) in enumerate(held):
-                last = tokens[-h:].tolist()
-                X[row, h - len(last) :] = last
-            if all(tokens.dtype.kind == "i" for _, tokens in held):
-                X = X.astype(np.int64)
+            X = _last_tokens([tokens for _, tokens in held], h)
             which = self.case or "document"
             yield Queries(X, (which,), (object_array([name for name, _ in held]),), which)
+
+    def context(self, texts: Sequence[str], h: int) -> NDArray[Any]:
+        """Return the last h tokens of a document that is typed: events of a log, or a text in any number of parts."""
+        if self.is_log:
+            return _last_tokens([_as_kind(object_array(texts), self.kinds or "m")], h)
+        lines = io.BytesIO(" ".join(texts).replace("\n", " ").encode())
+        pieces = stream_source("text", self.tokens).stream_pieces(lines, "the command line")
+        return _last_tokens([*chain.from_iterable(piece.documents() for piece in pieces)], h)
 
     def documents(self, files: Sequence[str], file_format: str | None = None) -> Iterator[tuple[Any, NDArray[Any]]]:
         """Yield the documents of files, each with its case or its number."""
@@ -457,6 +469,15 @@ def _number(value: Any) -> Any:
 
 def _narrowed(values: list[Any]) -> NDArray[Any]:
     return np.array(values, np.int64) if all(type(value) is int for value in values) else object_array(values)
+
+
+def _last_tokens(documents: list[NDArray[Any]], h: int) -> NDArray[Any]:
+    """Return the last h tokens of each document, empty positions before them where it has fewer."""
+    X = np.full((len(documents), h), NO_TOKEN, object)
+    for row, tokens in enumerate(documents):
+        last = tokens[-h:].tolist()
+        X[row, h - len(last) :] = last
+    return X.astype(np.int64) if all(tokens.dtype.kind == "i" for tokens in documents) else X
 
 
 def _table(parts: list[NDArray[Any]]) -> NDArray[Any]:

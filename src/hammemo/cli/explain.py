@@ -3,65 +3,92 @@
 from __future__ import annotations
 
 import json
-import sys
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hammemo.cli.console import check_writable, console, one_line_errors
+from hammemo.cli import options as opt
+from hammemo.cli.console import check_writable, console, counted, one_line_errors, say_where_from
 
 if TYPE_CHECKING:
-    from hammemo.classifiers import MemoryClassifier
-    from hammemo.explanations import Explanation
-    from hammemo.predictor import Predictor
+    from collections.abc import Iterator
+
+    from hammemo.cli.models import OpenModel
 
 
 def explain_contexts(
-    model: Annotated[Path, typer.Argument(help="A file that hammemo.save wrote.")],
-    tokens: Annotated[
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")],
+    words: Annotated[
         list[str] | None,
-        typer.Argument(help="One context, oldest token first.", show_default="standard input, one context a line"),
+        typer.Argument(
+            metavar="TOKENS",
+            help="One context: a value for each column, or a text or events that lead up to what is predicted.",
+            show_default="the rows or documents of --file",
+        ),
     ] = None,
+    file: Annotated[
+        str, typer.Option(metavar="FILE", help="Rows or documents to explain.", show_default="standard input")
+    ] = "-",
+    first: Annotated[int, typer.Option(min=1, help="Explain so many rows or documents, the first ones.")] = 10,
     k: Annotated[int, typer.Option("--k", min=1, help="How many labels, the best ones.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a context, each on a line.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw one context to this file, such as votes.png.")] = None,
-    key_file: Annotated[
-        Path | None, typer.Option(help="A file with the secret key, and nothing else, of a model that has one.")
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the first context to this file, such as votes.png.")
     ] = None,
+    columns: opt.Columns = None,
+    no_header: opt.NoHeader = False,
+    delimiter: opt.Delimiter = None,
+    missing: opt.Missing = None,
+    file_format: opt.Format = None,
+    tokens: opt.Tokens = None,
+    column: opt.Column = None,
+    case: opt.Case = None,
+    event: opt.Event = None,
+    key_file: opt.KeyFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a context, each on a line.")] = False,
 ) -> None:
-    """Show which tokens of a context voted for which labels, how much, and whether the answer is proven.
+    """Show which tokens of a context voted for which labels, how much, and whether the answer is proven."""
+    from hammemo.cli.models import open_model
 
-    On standard input tokens are separated by blanks. What looks like a whole number is one where the model has learnt
-    whole numbers, and else a string.
-    """
-    from hammemo import load
-
+    given = {"columns": columns, "no_header": no_header, "delimiter": delimiter, "missing": missing}
+    given |= {"tokens": tokens, "column": column, "case": case, "event": event}
     with one_line_errors():
         if plot is not None:
             check_writable(plot, "--plot")
-        fitted = load(model, key=None if key_file is None else key_file.read_bytes())
-        contexts = [tokens] if tokens else [line.split() for line in sys.stdin if line.split()]
-        if not contexts:
-            raise ValueError("There is no context: name its tokens after the model, or write one a line to this input.")
-        if plot is not None and len(contexts) > 1:
-            raise ValueError(f"--plot draws one context, and there are {len(contexts)}: name one after the model.")
-        for context in contexts:
-            explanation = fitted.explain(read_tokens(context, fitted), k)
-            _show(explanation, as_json=as_json)
-            if plot is not None:
+        opened = open_model(model, opt.read_key(key_file))
+        opened.reading = opt.overridden(opened.reading, **given)
+        contexts = iter([_typed(opened, words)] if words else _read(opened, file, file_format))
+        explained = 0
+        for context in islice(contexts, first):
+            explanation = replace(opened.model.explain(context, k), names=getattr(opened.reading, "columns", None))
+            if as_json:
+                typer.echo(json.dumps(explanation.to_dict()))
+            else:
+                console().print(explanation)
+            if plot is not None and not explained:
                 explanation.plot().figure.savefig(plot, dpi=150)
+            explained += 1
+        if not explained:
+            raise ValueError("There is nothing to explain: the input has no row or document.")
+        if next(contexts, None) is not None:
+            typer.echo(f"There are more than {counted(first, 'context')}: use --first to see more.", err=True)
 
 
-def _show(explanation: Explanation, *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(explanation.to_dict()))
-    else:
-        console().print(explanation)
+def _read(opened: OpenModel, file: str, file_format: str | None) -> Iterator[list[Any]]:
+    say_where_from([file])
+    for queries in opened.reading.queries([file], opened.h, file_format):
+        yield from queries.X.tolist()
 
 
-def read_tokens(texts: list[str], model: MemoryClassifier | Predictor) -> list[int | str]:
-    """Return tokens as the model knows them: whole numbers where it has learnt such, strings elsewhere.
+def _typed(opened: OpenModel, words: list[str]) -> list[Any]:
+    context: list[Any] = opened.reading.context(words, opened.h)[0].tolist()
+    return context if opened.notes else as_known(context, opened.model)
+
+
+def as_known(texts: list[str], model: Any) -> list[int | str]:
+    """Return the tokens of a model that came from Python, without notes of what it learnt: numbers or strings.
 
     What looks like a whole number may be either. Where the model knows that one of the two was never seen, it is the
     other; where it cannot tell, the labels decide, which are tokens too in a model of a stream.

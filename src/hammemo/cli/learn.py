@@ -11,7 +11,6 @@ import numpy as np
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.batches import VOTE_EXAMPLES, Sample, declared, fits_weights, learn_batches
 from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, progress_bar, say_where_from
 from hammemo.tables import format_of
 
@@ -133,6 +132,7 @@ def fit_files(
     The model file remembers how its input was read, so predict, add and forget need no options.
     """
     from hammemo.classifiers import MemoryClassifier
+    from hammemo.cli.batches import learn_batches
     from hammemo.cli.models import OpenModel, open_model
     from hammemo.readings import SequenceReading, TableReading
 
@@ -214,6 +214,7 @@ def _learn_with_engine(
     machines: dict[str, Any],
 ) -> tuple[MemoryClassifier, dict[str, Any]]:
     """Learn files that can be cut, on many cores or machines; fit a log-linear vote to the sample of the source."""
+    from hammemo.cli.batches import VOTE_EXAMPLES, Sample, declared, fits_weights
     from hammemo.engines import fit
     from hammemo.sources import open_source
 

@@ -1,0 +1,46 @@
+"""The package itself: every public name is found when asked for, and nothing is loaded before."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hammemo
+
+
+def test_every_public_name_is_there_and_listed() -> None:
+    assert set(hammemo.__all__) <= set(dir(hammemo))
+    for name in hammemo.__all__:
+        assert getattr(hammemo, name) is not None
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse(Path(hammemo.__file__).read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    seen = {alias.name for node in imports for alias in node.names if (node.module or "").startswith("hammemo.")}
+    assert seen == set(hammemo.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        hammemo.nothing  # noqa: B018
+
+
+def test_rooms_are_found_without_an_import_of_their_own() -> None:
+    code = "import hammemo; print(hammemo.files.inspect.__name__, hammemo.theory.recovery.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["inspect", "recovery"]
+
+
+def test_help_does_not_load_scikit_learn() -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from hammemo.cli.app import app;"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0;"
+        "print([name for name in ('sklearn', 'scipy', 'pyarrow', 'matplotlib') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
