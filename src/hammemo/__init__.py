@@ -10,6 +10,7 @@ from hammemo.kernels import Decaying, Joined, PositionalHamming, SiteKernel, Sit
 from hammemo.memories import Exact, Gaussian, Hashed, LayoutError, Ledgered, NotStoredError, Tiered
 from hammemo.predictor import Predictor
 from hammemo.rolling import Rolling
+from hammemo.theory.planner import plan
 from hammemo.tokens import NO_TOKEN
 from hammemo.votes import LogLinear
 
@@ -40,6 +41,7 @@ __all__ = [
     "Suffixes",
     "Tiered",
     "load",
+    "plan",
     "save",
     "windows",
 ]

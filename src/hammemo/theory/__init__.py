@@ -15,18 +15,23 @@ from hammemo.theory.bounds import (
     square_recovery,
 )
 from hammemo.theory.decomposition import Decomposition, decompose
+from hammemo.theory.planner import Estimate, Option, Plan, plan
 
 __all__ = [
     "CONTEXT_CONSTANT",
     "DIMENSION_CONSTANT",
     "ContextBound",
     "Decomposition",
+    "Estimate",
+    "Option",
+    "Plan",
     "Recovery",
     "context_bound",
     "data_context_bound",
     "data_recovery",
     "decompose",
     "output_bound",
+    "plan",
     "recovery",
     "required_dimension",
     "sharp_context_bound",
