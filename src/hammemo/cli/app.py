@@ -14,6 +14,7 @@ from hammemo import __version__
 from hammemo.cli.bench import bench
 from hammemo.cli.inspect import inspect_file
 from hammemo.cli.learn import fit_files
+from hammemo.cli.plan import plan_file
 from hammemo.cli.reproduce import reproduce
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command("fit")(fit_files)
 app.command("inspect")(inspect_file)
+app.command("plan")(plan_file)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(bench, name="bench")
 

@@ -1,20 +1,22 @@
 r"""Which memory, and how large: a plan from a sample of the data.
 
-`plan` answers before anything is learnt: given a budget of bytes, which memory agrees best with the exact classifier; or,
-given how often it must agree, which one is the smallest. Where the sparse exact table fits, it says so and picks it.
+`plan` answers before anything is learnt: given a budget of bytes, which memory agrees best with the exact classifier;
+or, given how often it must agree, which one is the smallest. Where the sparse exact table fits, it says so and picks
+it.
 
 Every prediction is about the *full* data, n examples, from a sample of m of them:
 
 - **state bytes**: computed where the shape is known (Hashed, Gaussian), extrapolated for the sparse exact table, whose
   entries grow with the data (:mod:`hammemo.theory.sizes`);
-- **agreement** with the exact classifier on unambiguous queries, those whose exact winner is no tie, and the **certified**
-  share: simulated. The sample is grown to n several times (:mod:`hammemo.theory.growth`) and the memory tried on each
-  growth, with the hashes of the very seed that the estimator will have (:mod:`hammemo.theory.trials`);
+- **agreement** with the exact classifier on unambiguous queries, those whose exact winner is no tie, and the
+  **certified** share: simulated. The sample is grown to n several times (:mod:`hammemo.theory.growth`) and the memory
+  tried on each growth, with the hashes of the very seed that the estimator will have (:mod:`hammemo.theory.trials`);
 - **queries per second**: timed here and now, on tables of that size.
 
-**Intervals** of agreement add up four variances: of the queries (binomial), between growths (what the sample leaves
-open), of the model (a share of the misses, set on other data than it is tested on) and, where n is too large to be grown
-to, a share of the misses for every doubling that is left out.
+**Intervals** of agreement add up five variances: of the queries (binomial); of the labels' shares, which a sample says
+only so well and which decide close calls (drawn anew several times in each growth); between growths; of the model (a
+share of the misses, set on other data than it is tested on); and, where n is too large to be grown to, a share of the
+misses for every doubling that is left out.
 """
 
 from __future__ import annotations
@@ -55,13 +57,15 @@ GROWN_CELLS = 1_600_000
 """The most (example, site) cells of one growth; more examples than that are not grown to."""
 
 _COUNTED_CELLS = 4_000_000  # up to here the sparse table of data that is all there is counted, not extrapolated
-_MISSES_KEPT = 0.9  # growths have a few more misses than real data: measured on data other than docs/planning.md's
-_MODEL_SPREAD = 0.12  # standard deviation of the model's error, as a share of the misses
+_MISSES_KEPT = 0.82  # growths have a few more misses than real data: measured on data other than docs/planning.md's
+_MODEL_SPREAD = 0.09  # standard deviation of the model's error, as a share of the misses
 _LEAST_SPREAD = 0.0005
 _PROOF_SPREAD = 0.2  # the same for the certified share, as a share of it or of the rest, whichever is smaller
 _UNGROWN_SPREAD = 0.05  # for each doubling that was not grown to, as a share of the misses
-_OWN_SHARES = (0.2, 0.35, 0.5, 0.65, 0.8)  # of a hashed memory's bytes, for rows of one's own
+_OWN_SHARES = (0.15, 0.25, 0.35, 0.45, 0.55, 0.67, 0.8)  # of a hashed memory's bytes, for rows of one's own
+_NEARLY = 1.15  # times the misses of the best
 _SMALLER = 1.25  # ratio of neighbouring sizes in the search for the smallest memory
+_ROOM = 0.8  # of the misses that a goal allows, for one trial to look good enough: the rest is for its interval
 _LARGEST_D = 512  # of Gaussian memories that are tried
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
@@ -167,8 +171,8 @@ class Plan:
 
     def _title(self) -> str:
         return (
-            f"{self.goal}, {self.n_examples:,} examples, {self.n_labels:,} labels; planned in {self.seconds:.1f} s from "
-            f"{self.n_sampled:,} examples; intervals of {self.confidence:.0%}. Chosen: {self.chosen.name}."
+            f"{self.goal}, {self.n_examples:,} examples, {self.n_labels:,} labels; planned in {self.seconds:.1f} s "
+            f"from {self.n_sampled:,} examples; intervals of {self.confidence:.0%}. Chosen: {self.chosen.name}."
         )
 
 
@@ -199,7 +203,8 @@ def plan(
         How often the memory must agree with the exact classifier on unambiguous queries, from 0 to 1. Planned is the
         smallest memory whose interval lies above. Give either this or `budget`.
     kernel, vote, random_state
-        Of the estimator; the vote is "sum" or "mean", `random_state` a whole number, because predictions are for its hashes.
+        Of the estimator; the vote is "sum" or "mean", `random_state` a whole number, because predictions are for its
+        hashes.
     n_examples : int, optional
         How many examples there are in all; by default those of X.
     n_labels : int, optional
@@ -274,9 +279,11 @@ def _checked(budget: Any, agreement: Any, vote: Any, random_state: Any, confiden
     if (budget is None) == (agreement is None):
         raise ValueError("Give either budget= (bytes) or agreement= (a share from 0 to 1), and not both.")
     if vote not in ("sum", "mean"):
-        raise ValueError(f"vote={vote!r}: plans are made for 'sum' and 'mean', whose answers an exact twin can be asked for.")
+        raise ValueError(f"vote={vote!r}: plans are made for vote='sum' and vote='mean' only.")
     if not isinstance(random_state, (int, np.integer)) or isinstance(random_state, bool):
-        raise ValueError(f"random_state={random_state!r} is a whole number: predictions are for the hashes of that seed.")
+        raise ValueError(
+            f"random_state={random_state!r} is a whole number: predictions are for the hashes of that seed."
+        )
     if not 0 < confidence < 1:
         raise ValueError(f"confidence={confidence!r} lies between 0 and 1, for example 0.9.")
     if budget is not None:
@@ -307,7 +314,9 @@ class _Planner:
             raise ValueError(f"A plan needs two examples or more; X has {len(self.X)} rows and y {len(self.y)} labels.")
         self.n = len(self.X) if n_examples is None else int(n_examples)
         if self.n < len(self.X):
-            raise ValueError(f"n_examples={n_examples} is the size of all the data, but X alone has {len(self.X)} rows.")
+            raise ValueError(
+                f"n_examples={n_examples} is the size of all the data, but X alone has {len(self.X)} rows."
+            )
         self.is_all = self.n == len(self.X)
         self.kernel, self.vote, self.seed, self.confidence = kernel, vote, int(random_state), confidence
         self.rng = np.random.default_rng([self.seed % 2**63, 9])
@@ -317,6 +326,7 @@ class _Planner:
         self.sites = (kernel or PositionalHamming()).resolve(self.examples.contexts.h)
         self.sample = Sample(self.examples, self.sites, self.seed, self.n)
         self.notes: list[str] = []
+        self._sketch: MemoryClassifier  # the Gaussian memory that was tried
         self.n_labels = self._number_of_labels(n_labels)
         self.sizes = Sizes(self.examples, self.sample, self.n_labels)
 
@@ -351,7 +361,9 @@ class _Planner:
     @cached_property
     def _grower(self) -> Grower:
         if self.grown_to < self.n:
-            self.notes.append(f"Agreement was simulated with {self.grown_to:,} examples; intervals are wider for the rest.")
+            self.notes.append(
+                f"Agreement was simulated with {self.grown_to:,} examples; intervals are wider for the rest."
+            )
         return Grower(self.sample, self.grown_to)
 
     @cached_property
@@ -369,8 +381,7 @@ class _Planner:
         if self.is_all and self.X.shape[0] * len(self.sites.positions) <= _COUNTED_CELLS:
             size = self.estimator(Exact()).fit(self.X, self.y).memory_.nbytes
             return Option(Exact(), Estimate(size, size, size, "counted"), certain, certain)
-        largest = max(int(np.unique(part.features * self.sample.n_labels + part.labels, return_counts=True)[1].max(initial=0))
-                      for part in self.sample.parts)
+        largest = max(int(part.entry_counts(self.sample.n_labels).max(initial=0)) for part in self.sample.parts)
         found = self.sizes.exact(largest * self.n / self.sample.m)
         return Option(Exact(), _bytes(found, "extrapolated"), certain, certain)
 
@@ -393,18 +404,20 @@ class _Planner:
         means = np.mean([outcome.largest for outcome in outcomes], axis=0) * times
         return [(float(own), float(shared)) for own, shared in means]
 
-    def _interval(self, values: Sequence[float], n_queries: int, *, proofs: bool = False) -> Estimate:
-        """Return the prediction from the shares in each growth."""
-        share, number = float(np.mean(values)), len(values)
+    def _interval(self, shares: Sequence[Sequence[float]], n_queries: int, *, proofs: bool = False) -> Estimate:
+        """Return the prediction from the shares in each growth, one for each draw of the labels' shares."""
+        values = np.array(shares)
+        share, number = float(values.mean()), len(values)
         rest = min(share, 1 - share) if proofs else 1 - share
         grown = number > 1
         if grown and not proofs:
             share = 1 - _MISSES_KEPT * (1 - share)
         spread = (_PROOF_SPREAD if proofs else _MODEL_SPREAD) * rest if grown else 0.0
-        between = (np.var(values) * number + 2 * spread**2) / (number + 1) * (1 + 1 / number) if grown else 0.0
+        between = values.mean(axis=1).var(ddof=1) * (1 + 1 / number) if grown else 0.0
+        within = values.var(axis=1, ddof=1).mean() if values.shape[1] > 1 else 0.0
         ungrown = _UNGROWN_SPREAD * rest * max(log2(self.n / self.grown_to), 0)
         binomial = max(share * (1 - share), 1 / n_queries) / n_queries
-        deviation = sqrt(binomial + between + (spread + _LEAST_SPREAD) ** 2 + ungrown**2)
+        deviation = sqrt(binomial + between + within + (spread + _LEAST_SPREAD) ** 2 + ungrown**2)
         half = float(stats.norm.ppf(0.5 + self.confidence / 2)) * deviation
         return Estimate(share, max(share - half, 0.0), min(share + half, 1.0), "simulated")
 
@@ -413,11 +426,12 @@ class _Planner:
         d = min(max(int(sqrt(max(size - self.sizes.frame, 8) / 8)), 1), _LARGEST_D)
         while d > 1 and self.sizes.gaussian(d) > size:
             d -= 1
-        rows = self.sampled[:5000]
+        rows = self.sampled[:2500]
         learnt, asked = rows[len(rows) // 5 :], rows[: len(rows) // 5]
         exact, sketch = (
             self.estimator(memory).fit(self.X[learnt], self.y[learnt]) for memory in (Exact(), Gaussian(d))
         )
+        self._sketch = sketch
         scores = np.sort(exact.class_scores(self.X[asked]), axis=1)
         clear = scores[:, -1] > scores[:, -2] if scores.shape[1] > 1 else np.ones(len(scores), bool)
         same = (sketch.predict(self.X[asked]) == exact.predict(self.X[asked]))[clear]
@@ -429,7 +443,7 @@ class _Planner:
     # Sizes of hashed memories
 
     def fitted_to(self, size: int, own_share: float) -> tuple[int, int] | None:
-        """Return buckets and reserved rows that take at most so many bytes, `own_share` of them in rows of one's own."""
+        """Return buckets and reserved rows that take at most so many bytes, `own_share` of them in reserved rows."""
         widths = [(2.0**15, 1.0)] * len(self.sites.positions)
         for _ in range(3):
             found = self._split(size, own_share, widths)
@@ -451,12 +465,24 @@ class _Planner:
         return None if buckets < 2 else (int(buckets), max(reserved, 0))
 
     def best_hashed(self, size: int) -> Option | None:
-        """Return the hashed memory of at most so many bytes that agrees most often."""
+        """Return the hashed memory of at most so many bytes that agrees most often.
+
+        One whose numbers are certainly of one width, so that its size is known, is taken if it is nearly as good.
+        """
         splits = dict.fromkeys(found for share in _OWN_SHARES if (found := self.fitted_to(size, share)))
         if not splits:
             return None
-        best = max(splits, key=lambda split: self.trials[0].hashed(*split).agreement)
-        return self.hashed(*best)
+        misses = {split: 1 - self.trials[0].hashed(*split).agreement[0] for split in splits}
+        most = _NEARLY * min(misses.values()) + _LEAST_SPREAD
+        good = [split for split in splits if misses[split] <= most]
+        sure = [split for split in good if self._is_sure(*split)]
+        return self.hashed(*min(sure or good, key=misses.__getitem__))
+
+    def _is_sure(self, buckets: int, reserved: int) -> bool:
+        found = self.sizes.hashed(
+            buckets, self.reserved(reserved), self._largest([self.trials[0].hashed(buckets, reserved)])
+        )
+        return found.low == found.high
 
     # The two questions
 
@@ -474,7 +500,8 @@ class _Planner:
         hashed, gaussian = self.best_hashed(budget), self._rival(budget)
         fitting = [option for option in (hashed, gaussian) if option is not None]
         if not fitting:
-            least = _size_text(self.sizes.hashed(2, [0] * len(self.sample.pooled), [(0, 2.0**15)] * len(self.sites.positions)).value)
+            none, wide = [0] * len(self.sample.pooled), [(0.0, 2.0**15)] * len(self.sites.positions)
+            least = _size_text(self.sizes.hashed(2, none, wide).value)
             raise ValueError(f"Nothing fits in {text}: a hashed memory of two buckets takes {least}. Give more bytes.")
         best = max(fitting, key=lambda option: option.agreement.value)
         reason = {True: f"it agrees most often of what fits in {text}.", False: "it fits, and agrees less often."}
@@ -493,7 +520,7 @@ class _Planner:
         ladder = [most / _SMALLER ** (j + 1) for j in range(200) if most / _SMALLER ** (j + 1) > least][::-1]
         start = _first(len(ladder), lambda j: self._looks_enough(int(ladder[j]), target))
         best: Option | None = None
-        for size in ladder[start : start + 6]:
+        for size in ladder[start : start + 5]:
             best = self.best_hashed(int(size)) or best
             if best is not None and best.agreement.low >= target:
                 why = f"the smallest one tried whose interval lies above {text}."
@@ -505,7 +532,9 @@ class _Planner:
 
     def _looks_enough(self, size: int, target: float) -> bool:
         found = self.fitted_to(size, 0.5)
-        return found is not None and self.trials[0].hashed(*found).agreement >= target
+        if found is None:
+            return False
+        return 1 - self.trials[0].hashed(*found).agreement[0] <= _ROOM * (1 - target)
 
     def _short_of(self, option: Option, text: str) -> list[Option]:
         rival = self._rival(int(option.state_bytes.value))
@@ -517,14 +546,15 @@ class _Planner:
 
     def speed(self, memory: Memory) -> Estimate:
         """Return how many queries a second a compiled model of this size answers here, in one batch."""
+        X, y = self.X[self.sampled], self.y[self.sampled]
         if isinstance(memory, Exact):
             X, y = self._grown_examples()
-            model, asked = self.estimator(memory).set_params(kernel=None).fit(X, y), X[:2000]
-        else:
-            X, y = self.X[self.sampled], self.y[self.sampled]
-            asked = X[:1000] if isinstance(memory, Gaussian) else X
-            weight = None if isinstance(memory, Gaussian) else np.full(len(X), max(self.n // len(X), 1))
-            model = self.estimator(memory).fit(X, y, weight)
+            model = self.estimator(memory).set_params(kernel=None).fit(X, y)
+        elif isinstance(memory, Gaussian):
+            model = self._sketch
+        else:  # each example so often that counts, and with them the widths of the table, are those of all the data
+            model = self.estimator(memory).fit(X, y, np.full(len(X), max(self.n // len(X), 1)))
+        asked = X if isinstance(memory, Hashed) else X[:1000]
         predictor = model.compile().prepare()
         predictor.predict(asked)  # what the first answer waits for
         rates = []
@@ -573,4 +603,6 @@ def _share_text(share: Estimate) -> str:
 
 
 def _size_text(size: float) -> str:
-    return f"{size / 2**20:.2f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB" if size >= 2**10 else f"{size:.0f} B"
+    return (
+        f"{size / 2**20:.2f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB" if size >= 2**10 else f"{size:.0f} B"
+    )

@@ -2,26 +2,23 @@
 
 Parts whose shape is known are computed: rows times labels times the width of a number, the narrowest one that holds the
 largest count. What grows with the data (the sparse table's entries, rows and vocabulary) is extrapolated
-(:func:`hammemo.theory.growth.expected_distinct`).
+(:func:`hammemo.theory.growth.expected_features`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hammemo.memories.base import LabelCounts
-from hammemo.theory.growth import expected_distinct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo.contexts import Examples
     from hammemo.theory.trials import Sample
-    from hammemo.tokens import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -61,6 +58,7 @@ class Sizes:
         self.sample = sample
         self.n_labels = n_labels
         self.times = sample.n / sample.m
+        self._sites: dict[int, tuple[float, float]] = {}
 
     @property
     def frame(self) -> int:
@@ -80,15 +78,21 @@ class Sizes:
         largest : list of pairs
             For each site the largest count expected in a row of one's own and in a bucket.
         """
-        low, value, high = (
-            sum(
-                self.n_labels * (reserved[group] * width(own * factor(own)) + buckets * width(shared * factor(shared)))
-                for group, (own, shared) in zip(self.sample.groups, largest, strict=True)
-            )
-            for factor in (lambda c: 1 - _spread(c), lambda c: 1.0, lambda c: 1 + _spread(c))  # noqa: ARG005
-        )
+        low, value, high = (self._tables(buckets, reserved, largest, sign) for sign in (-1, 0, 1))
         rest = 8 * sum(reserved) + self.frame
         return Size(value + rest, low + rest, high + rest)
+
+    def _tables(self, buckets: int, reserved: Sequence[int], largest: list[tuple[float, float]], sign: int) -> int:
+        """Return the bytes of all tables where the largest counts are as expected (0), or off to one side."""
+        total = 0
+        for group, (own, shared) in zip(self.sample.groups, largest, strict=True):
+            widths = [width(count * (1 + sign * self._spread(count))) for count in (own, shared)]
+            total += self.n_labels * (reserved[group] * widths[0] + buckets * widths[1])
+        return total
+
+    def _spread(self, count: float) -> float:
+        """Return by which share the largest count may be off: what a count as small as the sample's may be off."""
+        return 0.0 if self.times <= 1 else min(0.02 + 1.5 / sqrt(max(count / self.times, 1.0)), 0.9)
 
     def gaussian(self, d: int) -> int:
         """Return the size of a square Gaussian memory."""
@@ -96,16 +100,23 @@ class Sizes:
         return 8 * n_sites * max(1, round(d / n_sites)) * d + self.frame
 
     def exact(self, largest_count: float) -> Size:
-        """Return the size of the sparse exact table; the interval is 10 % to either side."""
-        sample, n = self.sample, self.sample.n
-        contexts, positions = self.examples.contexts, sample.sites.positions
+        """Return the size of the sparse exact table.
+
+        The interval is 5 % to either side of what it is with 15 % fewer and 15 % more tokens, whose numbers may then
+        have another width.
+        """
+        contexts, positions = self.examples.contexts, self.sample.sites.positions
         used = contexts.ranks[:, sorted({r for site in positions for r in site})]
         counts = np.bincount(used[used >= 0], minlength=len(contexts.vocabulary))
-        tokens = max(expected_distinct(counts[counts > 0], self.times), 1.0)
-        total = self.frame + _token_bytes(contexts.vocabulary) * tokens
-        for k, site in enumerate(positions):
-            features = sample.features_at(k, n)
-            entries = min(max(sample.entries_at(k, n), features), features * self.n_labels)
+        tokens = max(expected_features(counts[counts > 0], self.times), 1.0)
+        low, value, high = (self._exact(largest_count, tokens * factor) for factor in (0.85, 1.0, 1.15))
+        return Size(round(value), round(0.95 * low), round(1.05 * high))
+
+    def _exact(self, largest_count: float, tokens: float) -> float:
+        sample, n = self.sample, self.sample.n
+        total = self.frame + _token_bytes(self.examples.contexts.vocabulary) * tokens
+        for k, site in enumerate(sample.sites.positions):
+            features, entries = self._grown_site(k)
             parents = 1.0
             for length in range(1, len(site) + 1):
                 level = features if length == len(site) else self._prefixes(site[:length])
@@ -113,20 +124,23 @@ class Sizes:
                 parents = level
             total += features * width(min(self.n_labels, n))
             total += entries * (width(self.n_labels - 1) + width(largest_count))
-        return Size(round(total), round(0.9 * total), round(1.1 * total))
+        return total
+
+    def _grown_site(self, k: int) -> tuple[float, float]:
+        """Return how many features, and how many pairs of feature and label, site k will hold."""
+        if k not in self._sites:
+            features = self.sample.features_at(k, self.sample.n)
+            entries = max(self.sample.entries_at(k, self.sample.n), features)
+            self._sites[k] = features, min(entries, features * self.n_labels)
+        return self._sites[k]
 
     def _prefixes(self, positions: tuple[int, ...]) -> float:
         """Return how many distinct beginnings of tuples there will be."""
         ranks = self.examples.contexts.ranks[:, list(positions)]
         held = ranks[(ranks >= 0).all(axis=1)]
-        return expected_distinct(np.unique(held, axis=0, return_counts=True)[1], self.times)
+        return expected_features(np.unique(held, axis=0, return_counts=True)[1], self.times)
 
 
 def _token_bytes(vocabulary: Vocabulary) -> float:
     """Return how many bytes of a state one token or label takes on average."""
     return sum(array.nbytes for array in vocabulary.arrays().values()) / max(len(vocabulary), 1)
-
-
-def _spread(count: float) -> float:
-    """Return by which share the largest count may be off."""
-    return 0.0 if count <= 0 else min(0.1 + 3 / sqrt(count), 0.9)

@@ -2,15 +2,15 @@ r"""Memories tried out on data that does not exist yet.
 
 A `Sample` is what each site of a kernel holds in some examples, as 64-bit hashes: all that a hashed memory ever sees. A
 `Trial` is one growth of it (:mod:`hammemo.theory.growth`) to a larger number of examples: the exact scores of the
-sample's own examples as queries, and for any hashed memory, with the estimator's own seed and so its own collisions, what
-it would answer and prove.
+sample's own examples as queries, and for any hashed memory, with the estimator's own seed and so its own collisions,
+what it would answer and prove.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -19,7 +19,7 @@ from hammemo.arrays import sorted_find
 from hammemo.memories.certificates import proven
 from hammemo.memories.hashed_tables import FRACTION_BITS, centred
 from hammemo.memories.rows import RowLayout, site_groups, site_hashes
-from hammemo.theory.growth import SiteModel, SiteSample, expected_distinct
+from hammemo.theory.growth import SiteModel, SiteSample, expected_distinct, expected_features
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from hammemo.kernels import Sites
     from hammemo.theory.growth import GrownSite
 
-_SCORE_NUMBERS = 2**24  # numbers read to answer the queries of one trial
+Asked: TypeAlias = "tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]"
+"""The feature that each query reads at a site, -1 for none, and the (query, label, count) that grew from the query."""
+
+SHARE_DRAWS = 7
+"""How often the labels' shares, which decide close calls and which a sample says only so well, are drawn in a trial."""
+
+_SCORE_NUMBERS = 2**23  # numbers read to answer the queries of one trial
 
 
 class Sample:
@@ -51,6 +57,7 @@ class Sample:
         self.m = len(examples)
         self.n = max(n, self.m)
         self.groups = site_groups(sites)
+        self._in_group: dict[tuple[int, int], float] = {}
         self.labels = examples.label_ranks
         self.label_counts = np.bincount(self.labels, minlength=len(examples.labels))
         self.parts = [
@@ -75,20 +82,22 @@ class Sample:
 
     def features_in_group(self, group: int, n: int) -> float:
         """Return how many distinct features all sites of a group together are expected to hold in n examples."""
-        return expected_distinct(self.pooled[group][1], n / self.m)
+        if (group, n) not in self._in_group:
+            self._in_group[group, n] = expected_features(self.pooled[group][1], n / self.m)
+        return self._in_group[group, n]
 
     def features_at(self, k: int, n: int) -> float:
         """Return how many distinct features site k is expected to hold in n examples.
 
-        Sites of one group draw from one vocabulary, so that what all of them hold says most: the pooled growth, times what
-        this site has of it today.
+        Sites of one group draw from one vocabulary, so that what all of them hold says most: the pooled growth, times
+        what this site has of it today.
         """
         part, counts = self.parts[k], self.pooled[self.groups[k]][1]
         cells = len(part.features)
         if not cells:
             return 0.0
-        today = expected_distinct(counts, cells / counts.sum())
-        later = expected_distinct(counts, cells * n / self.m / counts.sum())
+        today = expected_features(counts, cells / counts.sum())
+        later = expected_features(counts, cells * n / self.m / counts.sum())
         whole = self.features_in_group(self.groups[k], n)
         return float(np.clip(len(part.words) * later / today, len(part.words), max(whole, len(part.words))))
 
@@ -122,9 +131,7 @@ class Grower:
     def draw(self, rng: np.random.Generator, weights: NDArray[np.float64], *, mean: bool) -> Trial:
         """Return one growth."""
         sample = self.sample
-        totals = sample.label_counts.copy()
-        if self.n > sample.m:
-            totals += rng.multinomial(self.n - sample.m, rng.dirichlet(np.maximum(sample.label_counts, 1e-3)))
+        totals = np.rint(sample.label_counts * (self.n / sample.m)).astype(np.int64)
         words = [
             rng.integers(0, 2**64, max(number - len(known), 0), dtype=np.uint64)
             for number, (known, _) in zip(self._vocabularies, sample.pooled, strict=True)
@@ -158,8 +165,9 @@ class Grower:
 class Outcome:
     """What a hashed memory does in one trial."""
 
-    agreement: float
-    certified: float
+    agreement: list[float]
+    """For each draw of the labels' shares; the first is the sample's."""
+    certified: list[float]
     largest: list[tuple[int, int]]
     """For each site the largest count in a row of one's own, and in a bucket."""
 
@@ -183,35 +191,64 @@ class Trial:
         n_queries = min(sample.m, max(1, _SCORE_NUMBERS // max(len(sites) * sample.n_labels, 1)))
         self.queries = np.sort(rng.permutation(sample.m)[:n_queries])
         self._asked = [self._asked_at(k, rng) for k in range(len(sites))]
+        self._some_asked = [_every_fourth(read) for read in self._asked]
         self._divisor = self._divisors(label_totals) if mean else None
-        scores = self._divided(self._exact_scores())
+        self._outcomes: dict[tuple[int, int, bool], Outcome] = {}
+        self._shares = self._share_draws(rng) if self._divisor is None and sample.n > sample.m else []
+        scores = _divided(self._exact_scores(), self._divisor)
         self.winners = scores.argmax(axis=1)
+        self._other_winners = [(scores * drawn).argmax(axis=1) for drawn in self._shares]
         best = np.partition(scores, -2, axis=1)[:, -2:] if scores.shape[1] > 1 else np.array([[0.0, 1.0]])
         self.unambiguous = np.broadcast_to(best[:, 1] > best[:, 0], self.winners.shape)
         self._reserved_order = self._order()
 
     def hashed(self, buckets: int, reserved: int, *, certify: bool = False) -> Outcome:
-        """Return what a hashed memory of this size would do."""
-        sample = self.sample
+        """Return what a hashed memory of this size would do; what it proves, only if asked for.
+
+        Without proofs a quarter of the queries is asked, which is enough to choose between memories.
+        """
+        key = (buckets, reserved, certify)
+        if key not in self._outcomes:
+            self._outcomes[key] = self._tried(buckets, reserved, certify=certify)
+        return self._outcomes[key]
+
+    def _tried(self, buckets: int, reserved: int, *, certify: bool) -> Outcome:
+        sample, asked = self.sample, slice(None) if certify else slice(None, None, 4)
         own = [np.sort(words[:reserved]) for words in self._reserved_order]
         layout = RowLayout(sample.sites, sample.seed, None, buckets, own)
-        scores = np.zeros((len(self.queries), sample.n_labels))
-        low, high = np.zeros((2, *scores.shape)) if certify else (None, None)
+        scores, low, high = np.zeros((3, len(self.queries[asked]), sample.n_labels))
         largest = []
         for k, (grown, words) in enumerate(self.sites):
             rows, n_own = layout.rows_at(k, words), len(layout.own(k))
             counts = self._table(rows[grown.features], grown.labels, n_own + buckets)
             largest.append((int(counts[:n_own].max(initial=0)), int(counts[n_own:].max(initial=0))))
-            self._read(k, rows, centred(counts, n_own) / 2**FRACTION_BITS, scores)
-            if low is not None and high is not None:
-                self._read(k, rows, counts, high)
-                self._read(k, rows, np.concatenate([counts[:n_own], np.zeros_like(counts[n_own:])]), low, below=n_own)
-        answers = self._divided(scores).argmax(axis=1)
-        same = (answers == self.winners)[self.unambiguous]
-        sure = float("nan")
-        if low is not None and high is not None:
-            sure = float(proven(self._divided(low), self._divided(high), answers).mean())
-        return Outcome(float(same.mean()) if len(same) else 1.0, sure, largest)
+            read = self._asked[k] if certify else self._some_asked[k]
+            self._read(k, read, rows, centred(counts, n_own) / 2**FRACTION_BITS, scores)
+            if certify:
+                self._read(k, read, rows, counts, high)
+                counts[n_own:] = 0
+                self._read(k, read, rows, counts, low, below=n_own)
+        scores = _divided(scores, self._divisor, asked)
+        agreement = [self._agreement(scores, self.winners[asked], asked)]
+        if not certify:
+            return Outcome(agreement, [], largest)
+        low, high = (_divided(part, self._divisor, asked) for part in (low, high))
+        certified = [float(proven(low, high, scores.argmax(axis=1)).mean())]
+        for drawn, winners in zip(self._shares, self._other_winners, strict=True):
+            agreement.append(self._agreement(scores * drawn, winners, asked))
+            some = slice(None, None, 4)
+            answers = (scores[some] * drawn).argmax(axis=1)
+            certified.append(float(proven(low[some] * drawn, high[some] * drawn, answers).mean()))
+        return Outcome(agreement, certified, largest)
+
+    def _agreement(self, scores: NDArray[np.float64], winners: NDArray[np.int64], asked: slice) -> float:
+        same = (scores.argmax(axis=1) == winners)[self.unambiguous[asked]]
+        return float(same.mean()) if len(same) else 1.0
+
+    def _share_draws(self, rng: np.random.Generator) -> list[NDArray[np.float64]]:
+        """Return factors by which the labels' shares, and with them all their counts, may differ from the sample's."""
+        counts = np.maximum(self.sample.label_counts, 1e-3)
+        return [rng.dirichlet(counts) * counts.sum() / counts for _ in range(SHARE_DRAWS)]
 
     def _table(self, rows: NDArray[np.int64], labels: NDArray[np.int64], n_rows: int) -> NDArray[np.int64]:
         n_labels = self.sample.n_labels
@@ -220,13 +257,14 @@ class Trial:
     def _read(
         self,
         k: int,
+        read: Asked,
         rows: NDArray[np.int64],
         table: NDArray[Any],
         totals: NDArray[np.float64],
         below: int | None = None,
     ) -> None:
         """Add what each query reads at site k, without what grew from the query itself; `below`: in these rows only."""
-        asked, (query, label, count) = self._asked[k]
+        asked, (query, label, count) = read
         held = asked >= 0
         row = rows[asked[held]]
         if held.all():
@@ -249,8 +287,8 @@ class Trial:
             totals[query, label] -= self.weights[k] * count
         return totals
 
-    def _asked_at(self, k: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], ...]]:
-        """Return the feature each query reads at site k, -1 for none, and the (query, label, count) that grew from it."""
+    def _asked_at(self, k: int, rng: np.random.Generator) -> Asked:
+        """Return what each query reads at site k, and what grew from it."""
         part, (grown, _) = self.sample.parts[k], self.sites[k]
         m, n_labels = len(part.features), self.sample.n_labels
         number = np.full(self.sample.m, -1)
@@ -270,9 +308,6 @@ class Trial:
         distinct, counts = np.unique(keys, return_counts=True)
         return asked, (distinct // n_labels, distinct % n_labels, counts)
 
-    def _divided(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        return scores if self._divisor is None else scores / self._divisor
-
     def _divisors(self, label_totals: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return each label's examples, for each query without those that grew from it."""
         sample = self.sample
@@ -290,3 +325,15 @@ class Trial:
             totals = np.bincount(place, np.concatenate(counts))
             ordered.append(words[np.lexsort((words, -totals))][: int((totals > 0).sum())])
         return ordered
+
+
+def _every_fourth(read: Asked) -> Asked:
+    asked, (query, label, count) = read
+    kept = query % 4 == 0
+    return asked[::4], (query[kept] // 4, label[kept], count[kept])
+
+
+def _divided(
+    scores: NDArray[np.float64], divisor: NDArray[np.float64] | None, asked: slice = slice(None)
+) -> NDArray[np.float64]:
+    return scores if divisor is None else scores / divisor[asked]
