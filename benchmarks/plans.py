@@ -3,8 +3,8 @@
 Four shapes of data: the paper's WikiText-2 task, and three synthetic ones with tokens of a Zipf law. For each shape,
 three draws of the data (each with its own seed of the estimator) and five goals: a budget of a quarter, a third and a
 half of the sparse exact table, and an agreement of 97 % and of 99 %. The planner sees 10,000 examples, their full
-number and the number of labels. Then the planned estimator learns all examples, and its state, its agreement with the exact
-classifier on unambiguous test queries and its certified share are measured.
+number and the number of labels. Then the planned estimator learns all examples, and its state, its agreement with the
+exact classifier on unambiguous test queries and its certified share are measured.
 
     python benchmarks/plans.py --data FOLDER [--draws 3] [--json]
 """

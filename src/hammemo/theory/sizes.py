@@ -8,17 +8,20 @@ largest count. What grows with the data (the sparse table's entries, rows and vo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hammemo.memories.base import LabelCounts
+from hammemo.theory.growth import expected_features
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hammemo.contexts import Examples
     from hammemo.theory.trials import Sample
+    from hammemo.tokens import Vocabulary
 
 
 @dataclass(frozen=True)
