@@ -3,24 +3,25 @@ r"""What a sample says of more data: how many new things there will be, and what
 **New things.** A species seen c times in a sample has a rate :math:`\lambda`, its expected number of sightings, and c
 is Poisson. The distribution of rates over species is fitted to the counts of counts by maximum likelihood without any
 form being assumed (a mixture over a grid of rates, fitted by EM, zeros left out because they cannot be seen). In t
-times as much data a species of rate :math:`\lambda` is seen with probability
-:math:`1 - e^{-\lambda t}`: `expected_distinct`.
+times as much data a species of rate :math:`\lambda` is seen with probability :math:`1 - e^{-\lambda t}`:
+`expected_distinct`.
 
 **Counts.** At one site of a kernel a cell is a pair (feature, label), and a sample of m cells is grown to n as urns
 grow. A cell copies the feature of an earlier cell, chosen uniformly, or brings a new one: the Pitman-Yor urn, in which
 a feature of count c among i cells and K features is next with probability :math:`(c - d)/(\theta + i)` and a new one
-with probability :math:`(\theta + dK)/(\theta + i)`. Given a feature with N earlier cells and a concentration a, the label
-is drawn from the labels' shares with probability :math:`a/(N + a)` and else copied from the same earlier cell. So a grown
-table is a draw from the posterior of a Bayesian model given the sample, and where the model holds the real table of n
-examples is exchangeable with the draws. :math:`(d, \theta)` maximise the likelihood of the sample's counts, and d is
-then moved so that the expected number of features at n is the one above. Concentrations differ from feature to feature:
-most follow the labels' shares, some belong to one label. Their distribution, on a grid, is fitted by EM for rare,
-middle and frequent features, and each feature draws its own from its posterior. All sites share their label totals.
+with probability :math:`(\theta + dK)/(\theta + i)`. Given a feature with N earlier cells and a concentration a, the
+label is drawn from the labels' shares with probability :math:`a/(N + a)` and else copied from the same earlier cell.
+So a grown table is a draw from the posterior of a Bayesian model given the sample, and where the model holds the real
+table of n examples is exchangeable with the draws. :math:`(d, \theta)` maximise the likelihood of the sample's counts,
+and d is then moved so that the expected number of features at n is the one above. Concentrations differ from feature
+to feature: most follow the labels' shares, some belong to one label. Their distribution, on a grid, is fitted by EM
+for rare, middle and frequent features, and each feature draws its own from its posterior. All sites share their label
+totals.
 
 **Leaving one out.** A sample's example is asked as a query of data that does not hold it: the descendants of its own
-cells, the ones that copied it, are taken out of what it reads. In an urn, what is left is what would have grown without
-it. A feature that only the query holds has no count in the rest of the sample; in the grown data it reads what a random
-feature new to the sample has.
+cells, the ones that copied it, are taken out of what it reads. In an urn, what is left is what would have grown
+without it. A feature that only the query holds has no count in the rest of the sample; in the grown data it reads what
+a random feature new to the sample has.
 """
 
 from __future__ import annotations

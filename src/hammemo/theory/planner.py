@@ -59,9 +59,11 @@ GROWN_CELLS = 1_600_000
 _COUNTED_CELLS = 4_000_000  # up to here the sparse table of data that is all there is counted, not extrapolated
 _MISSES_KEPT = 0.82  # growths have a few more misses than real data: measured on data other than docs/planning.md's
 _MODEL_SPREAD = 0.09  # standard deviation of the model's error, as a share of the misses
+_MANY_MISSES = 3.0  # where misses are many, that share is smaller
 _LEAST_SPREAD = 0.0005
 _PROOF_SPREAD = 0.2  # the same for the certified share, as a share of it or of the rest, whichever is smaller
 _UNGROWN_SPREAD = 0.05  # for each doubling that was not grown to, as a share of the misses
+_LARGEST_OF_MANY = 0.6  # times the standard deviation of a count in the sample, by which the largest is too large
 _OWN_SHARES = (0.15, 0.25, 0.35, 0.45, 0.55, 0.67, 0.8)  # of a hashed memory's bytes, for rows of one's own
 _NEARLY = 1.15  # times the misses of the best
 _SMALLER = 1.25  # ratio of neighbouring sizes in the search for the smallest memory
@@ -400,8 +402,11 @@ class _Planner:
         return Option(Hashed(buckets, reserved), _bytes(size, "computed"), agreement, certified)
 
     def _largest(self, outcomes: Sequence[Outcome]) -> list[tuple[float, float]]:
+        """Return the largest counts of each site; of many noisy counts the largest is too large, which is undone."""
         times = self.n / self.grown_to
         means = np.mean([outcome.largest for outcome in outcomes], axis=0) * times
+        noise = _LARGEST_OF_MANY / np.sqrt(np.maximum(means[:, 1] * self.sample.m / self.n, 1))
+        means[:, 1] /= 1 + (noise if self.n > self.sample.m else 0.0)
         return [(float(own), float(shared)) for own, shared in means]
 
     def _interval(self, shares: Sequence[Sequence[float]], n_queries: int, *, proofs: bool = False) -> Estimate:
@@ -412,7 +417,8 @@ class _Planner:
         grown = number > 1
         if grown and not proofs:
             share = 1 - _MISSES_KEPT * (1 - share)
-        spread = (_PROOF_SPREAD if proofs else _MODEL_SPREAD) * rest if grown else 0.0
+        relative = _PROOF_SPREAD if proofs else _MODEL_SPREAD / (1 + _MANY_MISSES * rest)
+        spread = relative * rest if grown else 0.0
         between = values.mean(axis=1).var(ddof=1) * (1 + 1 / number) if grown else 0.0
         within = values.var(axis=1, ddof=1).mean() if values.shape[1] > 1 else 0.0
         ungrown = _UNGROWN_SPREAD * rest * max(log2(self.n / self.grown_to), 0)
@@ -444,16 +450,16 @@ class _Planner:
 
     def fitted_to(self, size: int, own_share: float) -> tuple[int, int] | None:
         """Return buckets and reserved rows that take at most so many bytes, `own_share` of them in reserved rows."""
-        widths = [(2.0**15, 1.0)] * len(self.sites.positions)
-        for _ in range(3):
-            found = self._split(size, own_share, widths)
+        largest = [(2.0**15, 1.0)] * len(self.sites.positions)
+        for _ in range(4):
+            found = self._split(size, own_share, largest)
             if found is None:
                 return None
-            outcome = self.trials[0].hashed(*found)
-            widths = self._largest([outcome])
-            if self.sizes.hashed(found[0], self.reserved(found[1]), widths).high <= size:
+            expected = self._largest([self.trials[0].hashed(*found)])
+            if self.sizes.hashed(found[0], self.reserved(found[1]), expected).high <= size:
                 return found
-            widths = [(own * 1.25, shared * 1.25) for own, shared in widths]
+            upper = [tuple(count * (1 + self.sizes.spread(count)) for count in pair) for pair in expected]
+            largest = [(own, max(shared, before)) for (own, shared), (_, before) in zip(upper, largest, strict=True)]
         return None
 
     def _split(self, size: int, own_share: float, largest: list[tuple[float, float]]) -> tuple[int, int] | None:

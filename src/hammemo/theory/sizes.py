@@ -89,11 +89,11 @@ class Sizes:
         """Return the bytes of all tables where the largest counts are as expected (0), or off to one side."""
         total = 0
         for group, (own, shared) in zip(self.sample.groups, largest, strict=True):
-            widths = [width(count * (1 + sign * self._spread(count))) for count in (own, shared)]
+            widths = [width(count * (1 + sign * self.spread(count))) for count in (own, shared)]
             total += self.n_labels * (reserved[group] * widths[0] + buckets * widths[1])
         return total
 
-    def _spread(self, count: float) -> float:
+    def spread(self, count: float) -> float:
         """Return by which share the largest count may be off: what a count as small as the sample's may be off."""
         return 0.0 if self.times <= 1 else min(0.02 + 1.5 / sqrt(max(count / self.times, 1.0)), 0.9)
 
