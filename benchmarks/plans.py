@@ -243,7 +243,7 @@ def main() -> None:
         if not options.json:
             print(line(row), flush=True)
 
-    rows = all_rows(draws, range(11, 11 + options.draws), show)
+    rows = all_rows(draws, range(21, 21 + options.draws), show)
     figures = summary(rows)
     print(json.dumps({"summary": figures, "rows": rows}, indent=2) if options.json else json.dumps(figures, indent=2))
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 import time
+import warnings
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import log2, sqrt
@@ -40,6 +41,7 @@ from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.theory.growth import expected_distinct
 from hammemo.theory.sizes import Size, Sizes, width
 from hammemo.theory.trials import Grower, Sample
+from hammemo.tokens import NO_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,8 +59,9 @@ GROWN_CELLS = 1_600_000
 """The most (example, site) cells of one growth; more examples than that are not grown to."""
 
 _COUNTED_CELLS = 4_000_000  # up to here the sparse table of data that is all there is counted, not extrapolated
+_FAR = 100  # how many times a sample its growth is extrapolated to without a word
 _MISSES_KEPT = 0.82  # growths have a few more misses than real data: measured on data other than docs/planning.md's
-_MODEL_SPREAD = 0.09  # standard deviation of the model's error, as a share of the misses
+_MODEL_SPREAD = 0.08  # standard deviation of the model's error, as a share of the misses
 _MANY_MISSES = 3.0  # where misses are many, that share is smaller
 _LEAST_SPREAD = 0.0005
 _PROOF_SPREAD = 0.2  # the same for the certified share, as a share of it or of the rest, whichever is smaller
@@ -384,6 +387,10 @@ class _Planner:
             size = self.estimator(Exact()).fit(self.X, self.y).memory_.nbytes
             return Option(Exact(), Estimate(size, size, size, "counted"), certain, certain)
         largest = max(int(part.entry_counts(self.sample.n_labels).max(initial=0)) for part in self.sample.parts)
+        if self.n > _FAR * self.sample.m:
+            self.notes.append(
+                f"The sample is less than 1/{_FAR} of the data: the size of the exact table is a guess, rather too small."
+            )
         found = self.sizes.exact(largest * self.n / self.sample.m)
         return Option(Exact(), _bytes(found, "extrapolated"), certain, certain)
 
@@ -422,7 +429,8 @@ class _Planner:
         between = values.mean(axis=1).var(ddof=1) * (1 + 1 / number) if grown else 0.0
         within = values.var(axis=1, ddof=1).mean() if values.shape[1] > 1 else 0.0
         ungrown = _UNGROWN_SPREAD * rest * max(log2(self.n / self.grown_to), 0)
-        binomial = max(share * (1 - share), 1 / n_queries) / n_queries
+        asked = max(n_queries, 1)
+        binomial = max(share * (1 - share), 1 / asked) / asked
         deviation = sqrt(binomial + between + within + (spread + _LEAST_SPREAD) ** 2 + ungrown**2)
         half = float(stats.norm.ppf(0.5 + self.confidence / 2)) * deviation
         return Estimate(share, max(share - half, 0.0), min(share + half, 1.0), "simulated")
@@ -559,7 +567,9 @@ class _Planner:
         elif isinstance(memory, Gaussian):
             model = self._sketch
         else:  # each example so often that counts, and with them the widths of the table, are those of all the data
-            model = self.estimator(memory).fit(X, y, np.full(len(X), max(self.n // len(X), 1)))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of many labels the report tells by its sizes
+                model = self.estimator(memory).fit(X, y, np.full(len(X), max(self.n // len(X), 1)))
         asked = X if isinstance(memory, Hashed) else X[:1000]
         predictor = model.compile().prepare()
         predictor.predict(asked)  # what the first answer waits for
@@ -572,10 +582,14 @@ class _Planner:
 
     def _grown_examples(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return a growth as examples whose tokens are features, for a table as large as the real one."""
-        sites, most = self.trials[0].sites, max(GROWN_CELLS // 4 // len(self.sites.positions), self.sample.m)
-        n = min(most, *(len(grown.features) for grown, _ in sites))
-        columns = [(words[grown.features[:n]] >> np.uint64(1)).astype(np.int64) for grown, words in sites]
-        return np.stack(columns, axis=1), sites[0][0].labels[:n]
+        sites = [site for site, _ in self.trials[0].sites]
+        longest = max(sites, key=lambda grown: len(grown.features))
+        n = min(len(longest.features), max(GROWN_CELLS // 4 // len(sites), self.sample.m))
+        tokens = np.full((n, len(sites)), NO_TOKEN)
+        for column, (grown, words) in zip(tokens.T, self.trials[0].sites, strict=True):
+            held = words[grown.features[:n]] >> np.uint64(1)
+            column[: len(held)] = held.astype(np.int64)
+        return tokens, longest.labels[:n]
 
 
 def _first(number: int, holds: Callable[[int], bool]) -> int:
