@@ -214,6 +214,28 @@ def summary(rows: list[Row]) -> Row:
     }
 
 
+def by_shape(rows: list[Row]) -> str:
+    """Return one line for each shape; agreement is of the plans that are not the exact table."""
+    lines = [
+        "| shape | plans, exact table | agreement, % | inside | largest error, points | width, median and most |"
+        " hashed size as predicted | exact table's size, worst |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for shape in dict.fromkeys(row["shape"] for row in rows):
+        every = [row for row in rows if row["shape"] == shape]
+        own = [row for row in every if not row["memory"].startswith("Exact")]
+        agreement = [100 * row["agreement"] for row in own]
+        widths = [100 * (row["predicted"][2] - row["predicted"][0]) for row in own]
+        error = max(100 * abs(row["predicted"][1] - row["agreement"]) for row in own)
+        worst = max((row["exact_predicted"] / row["exact_bytes"] - 1 for row in every), key=abs)
+        lines.append(
+            f"| {shape} | {len(every)}, {len(every) - len(own)} | {min(agreement):.2f} to {max(agreement):.2f} | "
+            f"{sum(row['hit'] for row in own)} of {len(own)} | {error:.2f} | {np.median(widths):.2f}, {max(widths):.2f} | "
+            f"{sum(row['bytes'] == row['predicted_bytes'] for row in own)} of {len(own)} | {worst:+.1%} |"
+        )
+    return "\n".join(lines)
+
+
 def line(row: Row) -> str:
     low, value, high = (100 * figure for figure in row["predicted"])
     size = "same" if row["bytes"] == row["predicted_bytes"] else f"{row['predicted_bytes'] / row['bytes'] - 1:+.1%}"
@@ -245,7 +267,10 @@ def main() -> None:
 
     rows = all_rows(draws, range(21, 21 + options.draws), show)
     figures = summary(rows)
-    print(json.dumps({"summary": figures, "rows": rows}, indent=2) if options.json else json.dumps(figures, indent=2))
+    if options.json:
+        print(json.dumps({"summary": figures, "rows": rows}, indent=2))
+    else:
+        print(f"\n{by_shape(rows)}\n\n{json.dumps(figures, indent=2)}")
 
 
 if __name__ == "__main__":

@@ -389,7 +389,7 @@ class _Planner:
         largest = max(int(part.entry_counts(self.sample.n_labels).max(initial=0)) for part in self.sample.parts)
         if self.n > _FAR * self.sample.m:
             self.notes.append(
-                f"The sample is less than 1/{_FAR} of the data: the size of the exact table is a guess, rather too small."
+                f"The sample is less than 1/{_FAR} of the data: the size of the exact table is a guess, and too small."
             )
         found = self.sizes.exact(largest * self.n / self.sample.m)
         return Option(Exact(), _bytes(found, "extrapolated"), certain, certain)
