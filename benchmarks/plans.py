@@ -230,7 +230,8 @@ def by_shape(rows: list[Row]) -> str:
         worst = max((row["exact_predicted"] / row["exact_bytes"] - 1 for row in every), key=abs)
         lines.append(
             f"| {shape} | {len(every)}, {len(every) - len(own)} | {min(agreement):.2f} to {max(agreement):.2f} | "
-            f"{sum(row['hit'] for row in own)} of {len(own)} | {error:.2f} | {np.median(widths):.2f}, {max(widths):.2f} | "
+            f"{sum(row['hit'] for row in own)} of {len(own)} | {error:.2f} | "
+            f"{np.median(widths):.2f}, {max(widths):.2f} | "
             f"{sum(row['bytes'] == row['predicted_bytes'] for row in own)} of {len(own)} | {worst:+.1%} |"
         )
     return "\n".join(lines)

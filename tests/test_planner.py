@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hammemo import Exact, Gaussian, Hashed, MemoryClassifier, Suffixes, plan
+from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, MemoryClassifier, Suffixes, plan
 from hammemo.contexts import Examples
 from hammemo.kernels import PositionalHamming
 from hammemo.memories.rows import RowLayout
@@ -212,6 +212,43 @@ def test_labels_that_a_sample_lacks_are_told() -> None:
     assert planned.n_labels > len(np.unique(y))
     assert any("labels" in note for note in planned.notes)
     assert plan(X, y, budget="40 MB", n_examples=20_000, n_labels=4_000).n_labels == 4_000
+
+
+def _holed(X: Any) -> Any:
+    return np.where(np.random.default_rng(3).random(X.shape) < 0.2, NO_TOKEN, X)
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [
+        (_holed, {"budget": "10 kB"}),
+        (lambda X: np.where(np.arange(4) == 0, NO_TOKEN, X), {"budget": "10 kB"}),
+        (lambda X: X.astype(str).astype(object), {"budget": "10 kB"}),
+        (lambda X: X, {"budget": "20 kB", "kernel": Suffixes(2)}),
+        (lambda X: X, {"budget": "20 kB", "vote": "mean"}),
+        (lambda X: X, {"agreement": 0.9, "n_examples": 10**9}),
+        (lambda X: X[:5], {"budget": "20 kB"}),
+    ],
+    ids=["holes", "empty column", "strings", "suffixes", "mean", "far", "five examples"],
+)
+def test_all_kinds_of_data(data: plans.Data, change: Any, options: dict[str, Any]) -> None:
+    X = change(data.X[:1_500])
+    y = data.y[: len(X)]
+    planned = plan(X, y, **{"n_examples": 20_000, **options})
+    for option in planned.options:
+        for estimate in (option.state_bytes, option.agreement, option.queries_per_second):
+            assert estimate is not None
+            assert estimate.low <= estimate.value <= estimate.high
+    model = planned.estimator.fit(X, y)
+    assert model.predict(X[:3]).shape == (3,)
+    if "budget" in options:
+        assert planned.chosen.state_bytes.high <= parse_bytes(options["budget"])
+
+
+def test_one_label_is_enough() -> None:
+    X = np.arange(40).reshape(20, 2)
+    assert plan(X, np.zeros(20, int), budget=300, n_examples=1_000).chosen.agreement.value == 1
+    assert plan(X, np.zeros(20, int), agreement=0.5, n_examples=1_000).chosen.agreement.value == 1
 
 
 @pytest.mark.parametrize(

@@ -449,10 +449,12 @@ class _Planner:
         scores = np.sort(exact.class_scores(self.X[asked]), axis=1)
         clear = scores[:, -1] > scores[:, -2] if scores.shape[1] > 1 else np.ones(len(scores), bool)
         same = (sketch.predict(self.X[asked]) == exact.predict(self.X[asked]))[clear]
-        found = stats.binomtest(int(same.sum()), max(len(same), 1)).proportion_ci(self.confidence, "wilson")
-        agreement = Estimate(float(same.mean()) if len(same) else 1.0, float(found.low), float(found.high), "simulated")
-        bytes_ = self.sizes.gaussian(d)
-        return Option(Gaussian(d), Estimate(bytes_, bytes_, bytes_, "computed"), agreement, None)
+        agreement = Estimate(0.5, 0.0, 1.0, "simulated")  # where no query was clear
+        if len(same):
+            found = stats.binomtest(int(same.sum()), len(same)).proportion_ci(self.confidence, "wilson")
+            agreement = Estimate(float(same.mean()), float(found.low), float(found.high), "simulated")
+        taken = self.sizes.gaussian(d)
+        return Option(Gaussian(d), Estimate(taken, taken, taken, "computed"), agreement, None)
 
     # Sizes of hashed memories
 
