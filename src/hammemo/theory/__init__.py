@@ -15,7 +15,8 @@ from hammemo.theory.bounds import (
     square_recovery,
 )
 from hammemo.theory.decomposition import Decomposition, decompose
-from hammemo.theory.planner import Estimate, Option, Plan, plan
+from hammemo.theory.planner import plan
+from hammemo.theory.reports import Estimate, Option, Plan
 
 __all__ = [
     "CONTEXT_CONSTANT",

@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log2, sqrt
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from hammemo.kernels import PositionalHamming
 from hammemo.labels import label_array
 from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.theory.growth import expected_distinct
+from hammemo.theory.reports import Estimate, Option, Plan, size_text
 from hammemo.theory.sizes import Size, Sizes, width
 from hammemo.theory.trials import Grower, Sample
 from hammemo.tokens import NO_TOKEN
@@ -73,112 +74,6 @@ _SMALLER = 1.25  # ratio of neighbouring sizes in the search for the smallest me
 _ROOM = 0.8  # of the misses that a goal allows, for one trial to look good enough: the rest is for its interval
 _LARGEST_D = 512  # of Gaussian memories that are tried
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A predicted number, its interval, and how it was found: computed, counted, extrapolated, simulated or timed."""
-
-    value: float
-    low: float
-    high: float
-    method: str
-
-
-@dataclass(frozen=True)
-class Option:
-    """One memory that was considered, and why it was chosen or not."""
-
-    memory: Memory
-    state_bytes: Estimate
-    agreement: Estimate
-    certified: Estimate | None
-    queries_per_second: Estimate | None = None
-    chosen: bool = False
-    why: str = ""
-
-    @property
-    def name(self) -> str:
-        """The memory with its sizes."""
-        return repr(self.memory)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values."""
-        figures = ("state_bytes", "agreement", "certified", "queries_per_second")
-        values = {name: getattr(self, name) for name in figures}
-        return {
-            "memory": self.name,
-            "chosen": self.chosen,
-            "why": self.why,
-            **{name: None if value is None else asdict(value) for name, value in values.items()},
-        }
-
-
-@dataclass(frozen=True)
-class Plan:
-    """An unfitted estimator, and the report on which it was chosen.
-
-    Attributes
-    ----------
-    estimator : MemoryClassifier
-        Unfitted, with the planned memory.
-    goal : str
-    n_examples, n_sampled, n_labels : int
-        Examples and labels that are planned for, and examples that were looked at.
-    confidence : float
-        Of the intervals.
-    options : list of Option
-        What was considered; one of them is `chosen`.
-    notes : list of str
-        What was assumed.
-    seconds : float
-        How long planning took.
-    """
-
-    estimator: MemoryClassifier
-    goal: str
-    n_examples: int
-    n_sampled: int
-    n_labels: int
-    confidence: float
-    options: list[Option] = field(repr=False)
-    notes: list[str] = field(repr=False)
-    seconds: float = field(repr=False)
-
-    @property
-    def chosen(self) -> Option:
-        """The option that the estimator has."""
-        return next(option for option in self.options if option.chosen)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, fit for JSON."""
-        names = ("goal", "n_examples", "n_sampled", "n_labels", "confidence", "notes", "seconds")
-        report = {name: getattr(self, name) for name in names}
-        return {**report, "options": [option.to_dict() for option in self.options]}
-
-    def __str__(self) -> str:
-        header = ("memory", "state", "agreement (%)", "certified (%)", "queries a second")
-        rows = [header, *(_cells(option) for option in self.options)]
-        widths = [max(len(row[j]) for row in rows) for j in range(len(header))]
-        lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
-        reasons = [f"{option.name}: {option.why}" for option in self.options]
-        return "\n".join([self._title(), "", *lines, "", *reasons, *self.notes])
-
-    def __rich__(self) -> Any:
-        from rich.console import Group
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table("", "memory", "state", "agreement (%)", "certified (%)", "queries a second", "why")
-        for option in self.options:
-            table.add_row("→" if option.chosen else "", *(Text(cell) for cell in _cells(option)), Text(option.why))
-        return Group(Text(self._title()), table, *(Text(note) for note in self.notes))
-
-    def _title(self) -> str:
-        return (
-            f"{self.goal}, {self.n_examples:,} examples, {self.n_labels:,} labels; planned in {self.seconds:.1f} s "
-            f"from {self.n_sampled:,} examples; intervals of {self.confidence:.0%}. Chosen: {self.chosen.name}."
-        )
 
 
 def plan(
@@ -293,7 +188,7 @@ def _checked(budget: Any, agreement: Any, vote: Any, random_state: Any, confiden
         raise ValueError(f"confidence={confidence!r} lies between 0 and 1, for example 0.9.")
     if budget is not None:
         size = parse_bytes(budget)
-        return _Ask(size, None, f"At most {_size_text(size)}")
+        return _Ask(size, None, f"At most {size_text(size)}")
     if not isinstance(agreement, (int, float)) or not 0 <= agreement <= 1:
         raise ValueError(f"agreement={agreement!r} is a share from 0 to 1, for example 0.99.")
     return _Ask(None, float(agreement), f"At least {100 * agreement:g} % agreement")
@@ -504,7 +399,7 @@ class _Planner:
 
     def for_budget(self, budget: int) -> list[Option]:
         """Return the options under a budget, the chosen one first."""
-        exact, text = self.exact, _size_text(budget)
+        exact, text = self.exact, size_text(budget)
         size = exact.state_bytes
         if size.high <= budget:
             other = self.best_hashed(min(budget, int(size.value) // 2))
@@ -517,7 +412,7 @@ class _Planner:
         fitting = [option for option in (hashed, gaussian) if option is not None]
         if not fitting:
             none, wide = [0] * len(self.sample.pooled), [(0.0, 2.0**15)] * len(self.sites.positions)
-            least = _size_text(self.sizes.hashed(2, none, wide).value)
+            least = size_text(self.sizes.hashed(2, none, wide).value)
             raise ValueError(f"Nothing fits in {text}: a hashed memory of two buckets takes {least}. Give more bytes.")
         best = max(fitting, key=lambda option: option.agreement.value)
         reason = {True: f"it agrees most often of what fits in {text}.", False: "it fits, and agrees less often."}
@@ -605,26 +500,3 @@ def _first(number: int, holds: Callable[[int], bool]) -> int:
 
 def _bytes(size: Size, method: str) -> Estimate:
     return Estimate(size.value, size.low, size.high, method)
-
-
-def _cells(option: Option) -> tuple[str, ...]:
-    rate = option.queries_per_second
-    return (
-        option.name,
-        _size_text(option.state_bytes.value),
-        _share_text(option.agreement),
-        "none" if option.certified is None else _share_text(option.certified),
-        "" if rate is None else f"{rate.value:,.0f}",
-    )
-
-
-def _share_text(share: Estimate) -> str:
-    if share.low == share.high:
-        return f"{100 * share.value:.0f}"
-    return f"{100 * share.value:.2f} ({100 * share.low:.2f} to {100 * share.high:.2f})"
-
-
-def _size_text(size: float) -> str:
-    return (
-        f"{size / 2**20:.2f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB" if size >= 2**10 else f"{size:.0f} B"
-    )
