@@ -266,7 +266,7 @@ def main() -> None:
         if not options.json:
             print(line(row), flush=True)
 
-    rows = all_rows(draws, range(21, 21 + options.draws), show)
+    rows = all_rows(draws, range(31, 31 + options.draws), show)
     figures = summary(rows)
     if options.json:
         print(json.dumps({"summary": figures, "rows": rows}, indent=2))

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.theory.trials import Outcome, Trial
 
-GROWTHS = 3
+GROWTHS = 4
 """How often the sample is grown."""
 
 GROWN_CELLS = 1_600_000
@@ -64,6 +64,7 @@ _FAR = 100  # how many times a sample its growth is extrapolated to without a wo
 _MISSES_KEPT = 0.82  # growths have a few more misses than real data: measured on data other than docs/planning.md's
 _MODEL_SPREAD = 0.08  # standard deviation of the model's error, as a share of the misses
 _MANY_MISSES = 3.0  # where misses are many, that share is smaller
+_GROWTH_SPREAD = 0.05  # the same between growths, before any is seen
 _LEAST_SPREAD = 0.0005
 _PROOF_SPREAD = 0.2  # the same for the certified share, as a share of it or of the rest, whichever is smaller
 _UNGROWN_SPREAD = 0.05  # for each doubling that was not grown to, as a share of the misses
@@ -321,7 +322,10 @@ class _Planner:
             share = 1 - _MISSES_KEPT * (1 - share)
         relative = _PROOF_SPREAD if proofs else _MODEL_SPREAD / (1 + _MANY_MISSES * rest)
         spread = relative * rest if grown else 0.0
-        between = values.mean(axis=1).var(ddof=1) * (1 + 1 / number) if grown else 0.0
+        found = (
+            values.mean(axis=1).var() * number + GROWTHS * (_GROWTH_SPREAD * rest) ** 2
+        )  # few growths say it roughly
+        between = found / (number - 1 + GROWTHS) * (1 + 1 / number) if grown else 0.0
         within = values.var(axis=1, ddof=1).mean() if values.shape[1] > 1 else 0.0
         ungrown = _UNGROWN_SPREAD * rest * max(log2(self.n / self.grown_to), 0)
         asked = max(n_queries, 1)
