@@ -322,9 +322,7 @@ class _Planner:
             share = 1 - _MISSES_KEPT * (1 - share)
         relative = _PROOF_SPREAD if proofs else _MODEL_SPREAD / (1 + _MANY_MISSES * rest)
         spread = relative * rest if grown else 0.0
-        found = (
-            values.mean(axis=1).var() * number + GROWTHS * (_GROWTH_SPREAD * rest) ** 2
-        )  # few growths say it roughly
+        found = values.mean(axis=1).var() * number + GROWTHS * (_GROWTH_SPREAD * rest) ** 2  # few growths say little
         between = found / (number - 1 + GROWTHS) * (1 + 1 / number) if grown else 0.0
         within = values.var(axis=1, ddof=1).mean() if values.shape[1] > 1 else 0.0
         ungrown = _UNGROWN_SPREAD * rest * max(log2(self.n / self.grown_to), 0)
