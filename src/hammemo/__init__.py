@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Tiered as Tiered
     from hammemo.predictor import Predictor as Predictor
     from hammemo.rolling import Rolling as Rolling
+    from hammemo.theory import plan as plan
     from hammemo.tokens import NO_TOKEN as NO_TOKEN
     from hammemo.votes import LogLinear as LogLinear
 
@@ -49,11 +50,12 @@ _HOMES = {
     "memories": ("Exact", "Gaussian", "Hashed", "LayoutError", "Ledgered", "NotStoredError", "Tiered"),
     "predictor": ("Predictor",),
     "rolling": ("Rolling",),
+    "theory": ("plan",),
     "tokens": ("NO_TOKEN",),
     "votes": ("LogLinear",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_ROOMS = (*_HOMES, "engines", "experiments", "sources", "theory")
+_ROOMS = (*_HOMES, "engines", "experiments", "sources")
 
 __all__ = sorted(_HOME)
 

@@ -19,11 +19,13 @@ from hammemo.cli.explain import explain_contexts
 from hammemo.cli.inspect import inspect_file
 from hammemo.cli.learn import fit_files
 from hammemo.cli.merge import merge_models
+from hammemo.cli.plan import plan_files
 from hammemo.cli.predict import predict_rows
 from hammemo.cli.reproduce import reproduce
 from hammemo.cli.top_k import top_k_rows
 
 app = Commands(help="One-pass, editable, mergeable classification of categorical sequences.")
+app.command("plan")(plan_files)
 app.command("fit")(fit_files)
 app.command("predict")(predict_rows)
 app.command("top-k")(top_k_rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,9 +18,21 @@ from hammemo.tables import format_of
 if TYPE_CHECKING:
     from hammemo.classifiers import MemoryClassifier
     from hammemo.engines import GroupReport
-    from hammemo.readings import Reading, SequenceReading
+    from hammemo.readings import SequenceReading
 
 _SEQUENCES, _MODEL, _ENGINE = "Sequences", "The model", "Large files of sequences"
+
+SequenceLength = Annotated[
+    int | None, typer.Option("--h", min=1, help="Learn sequences: tokens per context.", rich_help_panel=_SEQUENCES)
+]
+Kernel = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="What is compared: positions, decaying:RATE, suffixes:K, suffixes:K:BASE, skip-pairs:K; join with +.",
+        rich_help_panel=_MODEL,
+    ),
+]
 
 
 def fit_files(
@@ -38,10 +51,7 @@ def fit_files(
     delimiter: opt.Delimiter = None,
     missing: opt.Missing = None,
     file_format: opt.Format = None,
-    h: Annotated[
-        int | None,
-        typer.Option("--h", min=1, help="Learn sequences: tokens per context.", rich_help_panel=_SEQUENCES),
-    ] = None,
+    h: SequenceLength = None,
     tokens: opt.Tokens = None,
     column: opt.Column = None,
     case: opt.Case = None,
@@ -70,14 +80,7 @@ def fit_files(
             metavar="FILE", help="Predict only the tokens in this file, one a line.", rich_help_panel=_SEQUENCES
         ),
     ] = None,
-    kernel: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="What is compared: positions, decaying:RATE, suffixes:K, suffixes:K:BASE, skip-pairs:K; join with +.",
-            rich_help_panel=_MODEL,
-        ),
-    ] = "positions",
+    kernel: Kernel = "positions",
     vote: Annotated[
         str, typer.Option(metavar="NAME", help="sum, mean or log-linear (gives --proba).", rich_help_panel=_MODEL)
     ] = "sum",
@@ -134,52 +137,36 @@ def fit_files(
     from hammemo.classifiers import MemoryClassifier
     from hammemo.cli.batches import learn_batches
     from hammemo.cli.models import OpenModel, open_model
-    from hammemo.readings import SequenceReading, TableReading
+    from hammemo.readings import SequenceReading
 
     started = time.perf_counter()
     with one_line_errors():
-        _check_shape(h, label, classes_top, classes_file)
+        if classes_top is not None and classes_file is not None:
+            raise UsageError("--classes-file and --classes-top both say what is predicted: give one of them.")
         check_writable(out)
         key = opt.read_key(key_file)
         parts = opt.kernel_of(kernel), opt.memory_of(memory, buckets, reserved, d, key, ledger=ledger)
         model = MemoryClassifier(*parts, vote=opt.vote_of(vote), random_state=seed)
         like = None if layout is None else open_model(layout, key).learner(layout)
-        reading: Reading
+        for_sequences = {"tokens": tokens, "column": column, "case": case, "event": event, "end": end}
+        reading = opt.new_reading(
+            h, label, {"columns": columns, "missing": missing}, for_sequences, header=not no_header, delimiter=delimiter
+        )
         classes: Any = None
-        if h is None:
-            names = None if columns is None else opt.column_list(columns)
-            reading = TableReading(label, names, not no_header, delimiter, missing or "refuse")
-            wrong: dict[str, Any] = {
-                "tokens": tokens,
-                "column": column,
-                "case": case,
-                "event": event,
-                "end": end,
-                "resume": resume,
-            }
-            wrong |= {"classes-top": classes_top, "classes-file": classes_file, "address": address, "workers": workers}
-            _refuse(wrong, "is for sequences: leave it out, or use --h instead of --label")
-        else:
+        if isinstance(reading, SequenceReading):
             chosen = classes_top is not None or classes_file is not None
-            log: dict[str, Any] = {
-                "case": case,
-                "event": event,
-                "end": end,
-                "header": not no_header,
-                "delimiter": delimiter,
-            }
-            reading = SequenceReading(h, tokens or "ids", column, short=short, chosen=chosen, **log)
+            reading = replace(reading, short=short, chosen=chosen)
             classes = classes_top if classes_file is None else _labels_in(classes_file, reading)
-            _refuse(
-                {"columns": columns, "missing": missing}, "is for tables: leave it out, or use --label instead of --h"
-            )
+        else:
+            wrong = {"classes-top": classes_top, "classes-file": classes_file, "address": address, "workers": workers}
+            opt.refuse({**wrong, "resume": resume}, opt.NOT_FOR_TABLES)
         if isinstance(reading, SequenceReading) and not reading.is_log and end is None and "-" not in source:
             if any(format_of(name, "text") in ("csv", "tsv") for name in source) and file_format is None:
                 raise UsageError("A CSV file of sequences is an event log: name its columns with --case and --event.")
             machines = {"engine": engine, "workers": workers, "address": address, "resume": resume}
             model, facts = _learn_with_engine(model, reading, source, file_format, classes, like, machines)
         else:
-            _refuse(
+            opt.refuse(
                 {"resume": resume, "address": address}, "needs plain files of sequences, without -, --case and --end"
             )
             say_where_from(source)
@@ -187,21 +174,6 @@ def fit_files(
         OpenModel(model, reading, {}).write(out)
     facts |= {"labels": len(model.classes_), "seconds": time.perf_counter() - started}
     _report_learnt({**facts, "fingerprint": model.memory_.fingerprint(), "out": str(out)}, as_json=as_json)
-
-
-def _check_shape(h: int | None, label: str | None, classes_top: int | None, classes_file: Path | None) -> None:
-    if h is None and label is None:
-        raise UsageError("Name the column that is to be predicted with --label, or learn sequences with --h.")
-    if h is not None and label is not None:
-        raise UsageError("--label is for rows of a table, --h for sequences: give one of them.")
-    if classes_top is not None and classes_file is not None:
-        raise UsageError("--classes-file and --classes-top both say what is predicted: give one of them.")
-
-
-def _refuse(given: dict[str, Any], reason: str) -> None:
-    for name, value in given.items():
-        if value is not None:
-            raise UsageError(f"--{name} {reason}.")
 
 
 def _learn_with_engine(

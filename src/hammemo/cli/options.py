@@ -87,6 +87,42 @@ KeyFile: TypeAlias = Annotated[
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
+NOT_FOR_TABLES = "is for sequences: leave it out, or use --h instead of --label"
+
+
+def new_reading(
+    h: int | None,
+    label: str | None,
+    for_tables: dict[str, str | None],
+    for_sequences: dict[str, Any],
+    *,
+    header: bool,
+    delimiter: str | None,
+) -> Reading:
+    """Return how input is to be read that no model knows yet: rows of a table with --label, sequences with --h."""
+    from hammemo.readings import SequenceReading, TableReading
+
+    if h is None and label is None:
+        raise UsageError("Name the column that is to be predicted with --label, or learn sequences with --h.")
+    if h is not None and label is not None:
+        raise UsageError("--label is for rows of a table, --h for sequences: give one of them.")
+    if h is not None:
+        refuse(for_tables, "is for tables: leave it out, or use --label instead of --h")
+        given = {name: value for name, value in for_sequences.items() if value is not None}
+        return SequenceReading(h, header=header, delimiter=delimiter, **given)
+    refuse(for_sequences, NOT_FOR_TABLES)
+    columns, missing = for_tables["columns"], for_tables["missing"]
+    names = None if columns is None else column_list(columns)
+    return TableReading(label, names, header, delimiter, missing or "refuse")
+
+
+def refuse(given: dict[str, Any], reason: str) -> None:
+    """Refuse options that were given but have no meaning here."""
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"--{name} {reason}.")
+
+
 def overridden(reading: Reading, **options: Any) -> Reading:
     """Return a reading with what the command line says otherwise; None says nothing."""
     from hammemo.readings import TableReading

@@ -94,12 +94,20 @@ class RowLayout:
         columns = site_hashes(contexts, self.sites, self.seed, self.key)
         rows = np.full((len(contexts), len(columns)), -1, np.int64)
         for k, (hashes, held) in enumerate(columns):
-            product = (hashes | np.uint64(1)) * np.uint64(self._multipliers[k])
-            buckets = ((product >> np.uint64(32)) * np.uint64(self.buckets[k])) >> np.uint64(32)
-            own = sorted_find(self.own(k), hashes)
-            row = np.where(own >= 0, own, len(self.own(k)) + buckets.astype(np.int64))
-            rows[held, k] = row[held]
+            rows[held, k] = self.rows_at(k, hashes)[held]
         return rows
+
+    def rows_at(self, k: int, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the row of site k's own table that each hash reads.
+
+        Shapes
+        ------
+        hashes : (m,); returned : (m,)
+        """
+        product = (hashes | np.uint64(1)) * np.uint64(self._multipliers[k])
+        buckets = ((product >> np.uint64(32)) * np.uint64(self.buckets[k])) >> np.uint64(32)
+        own = sorted_find(self.own(k), hashes)
+        return np.where(own >= 0, own, len(self.own(k)) + buckets.astype(np.int64))
 
     @cached_property
     def compiled(self) -> Any:

@@ -15,18 +15,24 @@ from hammemo.theory.bounds import (
     square_recovery,
 )
 from hammemo.theory.decomposition import Decomposition, decompose
+from hammemo.theory.planner import plan
+from hammemo.theory.reports import Estimate, Option, Plan
 
 __all__ = [
     "CONTEXT_CONSTANT",
     "DIMENSION_CONSTANT",
     "ContextBound",
     "Decomposition",
+    "Estimate",
+    "Option",
+    "Plan",
     "Recovery",
     "context_bound",
     "data_context_bound",
     "data_recovery",
     "decompose",
     "output_bound",
+    "plan",
     "recovery",
     "required_dimension",
     "sharp_context_bound",

@@ -1,0 +1,278 @@
+"""Plans held against what happens: 60 of them, each made from 10,000 examples and then carried out on all the data.
+
+Four shapes of data: the paper's WikiText-2 task, and three synthetic ones with tokens of a Zipf law. For each shape,
+three draws of the data (each with its own seed of the estimator) and five goals: a budget of a quarter, a third and a
+half of the sparse exact table, and an agreement of 97 % and of 99 %. The planner sees 10,000 examples, their full
+number and the number of labels. Then the planned estimator learns all examples, and its state, its agreement with the
+exact classifier on unambiguous test queries and its certified share are measured.
+
+    python benchmarks/plans.py --data FOLDER [--draws 3] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo import Exact, Gaussian, MemoryClassifier, plan
+from hammemo.experiments.drawing import generator
+from hammemo.experiments.wikitext import LONGEST, N_TARGETS, Task, build_task, read_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+SAMPLED = 10_000
+QUERIES = 20_000
+GOALS: tuple[dict[str, float], ...] = (
+    {"exact_over": 4},
+    {"exact_over": 3},
+    {"exact_over": 2},
+    {"agreement": 0.97},
+    {"agreement": 0.99},
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """All examples of one draw, and queries that are not among them."""
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    queries: NDArray[Any]
+    n_labels: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Synthetic data: labels of one Zipf law, tokens of another.
+
+    With probability `dependence`, rising to that from zero over the positions, a token is drawn from the label's own
+    law, in which the ranks of all tokens are shuffled, and else from the law that all labels share.
+    """
+
+    n: int
+    h: int
+    n_tokens: int
+    token_exponent: float
+    n_labels: int
+    label_exponent: float
+    dependence: float
+
+    def draw(self, seed: int) -> Data:
+        """Return one draw."""
+        rng = generator(seed, "plans")
+        size = (self.n + QUERIES, self.h)
+        y = rng.choice(self.n_labels, size[0], p=_zipf(self.n_labels, self.label_exponent))
+        ranks = rng.choice(self.n_tokens, size, p=_zipf(self.n_tokens, self.token_exponent))
+        shuffled = np.stack([rng.permutation(self.n_tokens) for _ in range(self.n_labels)])
+        own = rng.random(size) < np.linspace(0, self.dependence, self.h + 1)[1:]
+        X = np.where(own, shuffled[y[:, None], ranks], ranks)
+        return Data(X[: self.n], y[: self.n], X[self.n :], len(np.unique(y[: self.n])))
+
+
+SHAPES = {
+    "events": Shape(60_000, 5, 2_000, 1.1, 20, 0.8, 0.7),
+    "many labels": Shape(120_000, 8, 40_000, 1.0, 150, 0.8, 0.5),
+    "long contexts": Shape(100_000, 12, 20_000, 1.2, 12, 0.5, 0.3),
+}
+
+
+def _zipf(number: int, exponent: float) -> NDArray[np.float64]:
+    weights = np.arange(1, number + 1) ** -exponent
+    return np.asarray(weights / weights.sum())
+
+
+def wikitext_draw(task: Task, seed: int, n: int = 100_000, h: int = 8) -> Data:
+    """Return one draw of the paper's task."""
+    rng = generator(seed, "plans, wikitext")
+    stored = rng.permutation(task.chosen("train"))[:n]
+    asked = rng.permutation(task.chosen("test"))[:QUERIES]
+    contexts, tokens = task.contexts, task.tokens
+    X, y = contexts["train"][stored, LONGEST - h :], tokens["train"][stored]
+    return Data(X, y, contexts["test"][asked, LONGEST - h :], N_TARGETS)
+
+
+def measured(data: Data, seed: int, goals: tuple[dict[str, float], ...] = GOALS) -> Iterator[Row]:
+    """Yield for each goal what was planned and what happened."""
+    exact = MemoryClassifier(memory=Exact()).fit(data.X, data.y)
+    winners, clear = _winners(exact, data.queries)
+    size = exact.memory_.nbytes
+    rows = generator(seed, "plans, sample").permutation(len(data.X))[:SAMPLED]
+    for goal in goals:
+        wanted: Row = {"budget": int(size / goal["exact_over"])} if "exact_over" in goal else dict(goal)
+        begun = time.process_time()
+        planned = plan(
+            data.X[rows],
+            data.y[rows],
+            n_examples=len(data.X),
+            n_labels=data.n_labels,
+            random_state=seed,
+            **wanted,
+        )
+        seconds = time.process_time() - begun
+        chosen = planned.chosen
+        model = planned.estimator.fit(data.X, data.y)
+        agreement = float((model.predict(data.queries) == winners)[clear].mean())
+        certified = None if chosen.certified is None else float(model.certify(data.queries).mean())
+        exact_row = next(option for option in planned.options if isinstance(option.memory, Exact))
+        sketches = [option for option in planned.options if isinstance(option.memory, Gaussian)]
+        yield {
+            "goal": _goal_name(goal),
+            "memory": chosen.name,
+            "agreement": agreement,
+            "predicted": [chosen.agreement.low, chosen.agreement.value, chosen.agreement.high],
+            "hit": chosen.agreement.low <= agreement <= chosen.agreement.high,
+            "certified": certified,
+            "predicted_certified": _interval(chosen.certified),
+            "certified_hit": None if chosen.certified is None else _inside(certified, chosen.certified),
+            "bytes": model.memory_.nbytes,
+            "predicted_bytes": int(chosen.state_bytes.value),
+            "exact_bytes": size,
+            "exact_predicted": int(exact_row.state_bytes.value),
+            "gaussian_bytes": [_gaussian_bytes(data, option) for option in sketches],
+            "queries_per_second": chosen.queries_per_second and chosen.queries_per_second.value,
+            "cpu_seconds": seconds,
+            "seconds": planned.seconds,
+        }
+
+
+def _goal_name(goal: dict[str, float]) -> str:
+    return f"1/{goal['exact_over']:g} of exact" if "exact_over" in goal else f"{100 * goal['agreement']:g} %"
+
+
+def _interval(estimate: Any) -> list[float] | None:
+    return None if estimate is None else [estimate.low, estimate.value, estimate.high]
+
+
+def _inside(value: float | None, estimate: Any) -> bool:
+    return value is not None and estimate.low <= value <= estimate.high
+
+
+def _gaussian_bytes(data: Data, option: Any) -> list[int]:
+    """Return the predicted size and that of a model that has learnt one example of each label."""
+    rows = np.unique(data.y, return_index=True)[1]
+    counts = np.unique(data.y, return_counts=True)[1]
+    fitted = MemoryClassifier(memory=option.memory).fit(data.X[rows], data.y[rows], sample_weight=counts)
+    return [int(option.state_bytes.value), fitted.memory_.nbytes]
+
+
+def _winners(exact: MemoryClassifier, queries: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    winners, clear = [], []
+    for part in np.array_split(queries, max(1, len(queries) // 2000)):
+        scores = exact.class_scores(part)
+        best = np.partition(scores, -2, axis=1)[:, -2:]
+        winners.append(scores.argmax(axis=1))
+        clear.append(best[:, 1] > best[:, 0])
+    return exact.classes_[np.concatenate(winners)], np.concatenate(clear)
+
+
+def all_rows(draws: Mapping[str, Callable[[int], Data]], seeds: range, on_row: Callable[[Row], None]) -> list[Row]:
+    rows = []
+    for (name, draw), seed in product(draws.items(), seeds):
+        for row in measured(draw(seed), seed):
+            rows.append({"shape": name, "seed": seed, **row})
+            on_row(rows[-1])
+    return rows
+
+
+def summary(rows: list[Row]) -> Row:
+    """Return the figures that the plans are held to."""
+    sketched = [row for row in rows if not row["memory"].startswith("Exact")]
+    widths = [100 * (row["predicted"][2] - row["predicted"][0]) for row in rows]
+    gaussian = [pair for row in rows for pair in row["gaussian_bytes"]]
+    return {
+        "plans": len(rows),
+        "inside": sum(row["hit"] for row in rows),
+        "plans_without_exact": len(sketched),
+        "inside_without_exact": sum(row["hit"] for row in sketched),
+        "certified_inside_without_exact": sum(bool(row["certified_hit"]) for row in sketched),
+        "widest_interval_points": max(widths),
+        "median_interval_points": float(np.median([w for w in widths if w > 0] or [0.0])),
+        "hashed_bytes_exact": sum(row["bytes"] == row["predicted_bytes"] for row in sketched),
+        "gaussian_bytes_exact": f"{sum(a == b for a, b in gaussian)} of {len(gaussian)}",
+        "largest_exact_bytes_error_percent": max(
+            abs(100 * (row["exact_predicted"] / row["exact_bytes"] - 1)) for row in rows
+        ),
+        "within_budget": sum(
+            row["bytes"] <= row["exact_bytes"] / float(row["goal"].split()[0][2:])
+            for row in rows
+            if row["goal"].startswith("1/")
+        ),
+        "slowest_plan_cpu_seconds": max(row["cpu_seconds"] for row in rows),
+        "slowest_plan_seconds": max(row["seconds"] for row in rows),
+    }
+
+
+def by_shape(rows: list[Row]) -> str:
+    """Return one line for each shape; agreement is of the plans that are not the exact table."""
+    lines = [
+        "| shape | plans, exact table | agreement, % | inside | largest error, points | width, median and most |"
+        " hashed size as predicted | exact table's size, worst |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for shape in dict.fromkeys(row["shape"] for row in rows):
+        every = [row for row in rows if row["shape"] == shape]
+        own = [row for row in every if not row["memory"].startswith("Exact")]
+        agreement = [100 * row["agreement"] for row in own]
+        widths = [100 * (row["predicted"][2] - row["predicted"][0]) for row in own]
+        error = max(100 * abs(row["predicted"][1] - row["agreement"]) for row in own)
+        worst = max((row["exact_predicted"] / row["exact_bytes"] - 1 for row in every), key=abs)
+        lines.append(
+            f"| {shape} | {len(every)}, {len(every) - len(own)} | {min(agreement):.2f} to {max(agreement):.2f} | "
+            f"{sum(row['hit'] for row in own)} of {len(own)} | {error:.2f} | "
+            f"{np.median(widths):.2f}, {max(widths):.2f} | "
+            f"{sum(row['bytes'] == row['predicted_bytes'] for row in own)} of {len(own)} | {worst:+.1%} |"
+        )
+    return "\n".join(lines)
+
+
+def line(row: Row) -> str:
+    low, value, high = (100 * figure for figure in row["predicted"])
+    size = "same" if row["bytes"] == row["predicted_bytes"] else f"{row['predicted_bytes'] / row['bytes'] - 1:+.1%}"
+    return (
+        f"| {row['shape']} | {row['goal']} | {row['memory']} | {row['bytes'] / 1024:.0f} ({size}) | "
+        f"{value:.2f} ({low:.2f} to {high:.2f}) | {100 * row['agreement']:.2f} | {'yes' if row['hit'] else 'NO'} | "
+        f"{row['cpu_seconds']:.1f} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with WikiText-2")
+    parser.add_argument("--draws", type=int, default=3, help="draws of each shape")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    options = parser.parse_args()
+    task = build_task(read_folder(options.data))
+    draws: dict[str, Callable[[int], Data]] = {"wikitext-2": lambda seed: wikitext_draw(task, seed)}
+    draws |= {name: shape.draw for name, shape in SHAPES.items()}
+    if not options.json:
+        print(
+            "| shape | goal | planned | state, KiB (predicted) | predicted agreement, % | measured | inside | CPU s |"
+        )
+        print("|---|---|---|---|---|---|---|---|")
+
+    def show(row: Row) -> None:
+        if not options.json:
+            print(line(row), flush=True)
+
+    rows = all_rows(draws, range(31, 31 + options.draws), show)
+    figures = summary(rows)
+    if options.json:
+        print(json.dumps({"summary": figures, "rows": rows}, indent=2))
+    else:
+        print(f"\n{by_shape(rows)}\n\n{json.dumps(figures, indent=2)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""``hammemo plan``: which memory, and how large, before anything is learnt."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hammemo.cli import options as opt
+from hammemo.cli.console import UsageError, console, one_line_errors, progress_bar, say_where_from
+from hammemo.cli.learn import Kernel, SequenceLength  # noqa: TC001  (typer reads annotations at run time)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.readings import Reading
+    from hammemo.theory import Plan
+
+_HELD = 2**17
+"""Examples that are held, a random sample where there are more."""
+
+
+def plan_files(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="All the data, or a random sample of it; - for standard input.")
+    ],
+    budget: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="The most bytes of the state, for example '2 MiB'.")
+    ] = None,
+    agreement: Annotated[
+        float | None, typer.Option(min=0, max=1, help="How often to agree with the exact classifier, from 0 to 1.")
+    ] = None,
+    n_examples: Annotated[
+        int | None, typer.Option(min=2, help="How many examples there are in all.", show_default="those of the files")
+    ] = None,
+    n_labels: Annotated[
+        int | None, typer.Option(min=1, help="How many labels there are in all.", show_default="as many as expected")
+    ] = None,
+    label: opt.Label = None,
+    columns: opt.Columns = None,
+    no_header: opt.NoHeader = False,
+    delimiter: opt.Delimiter = None,
+    missing: opt.Missing = None,
+    file_format: opt.Format = None,
+    h: SequenceLength = None,
+    tokens: opt.Tokens = None,
+    column: opt.Column = None,
+    case: opt.Case = None,
+    event: opt.Event = None,
+    kernel: Kernel = "positions",
+    vote: Annotated[str, typer.Option(metavar="NAME", help="sum or mean.")] = "sum",
+    seed: Annotated[int, typer.Option(help="The seed that fit will be given.")] = 0,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Say which memory fits a budget, or reaches an agreement, and what can be expected of it."""
+    with one_line_errors():
+        if (budget is None) == (agreement is None):
+            raise UsageError("Say what is wanted: either --budget '2 MiB' or --agreement 0.99.")
+        for_sequences = {"tokens": tokens, "column": column, "case": case, "event": event}
+        for_tables = {"columns": columns, "missing": missing}
+        reading = opt.new_reading(h, label, for_tables, for_sequences, header=not no_header, delimiter=delimiter)
+        compared = opt.kernel_of(kernel)
+        say_where_from(files)
+        X, y, found = _sample(reading, files, file_format)
+        from hammemo import plan
+
+        planned = plan(
+            X,
+            y,
+            budget=budget,
+            agreement=agreement,
+            kernel=compared,
+            vote=vote,
+            n_examples=n_examples or found,
+            n_labels=n_labels,
+            random_state=seed,
+        )
+    if as_json:
+        typer.echo(json.dumps({**planned.to_dict(), "fit_options": fit_options(planned)}, indent=2))
+        return
+    console().print(planned)
+    typer.echo(f"hammemo fit with: {fit_options(planned)}")
+
+
+def _sample(reading: Reading, files: list[str], file_format: str | None) -> tuple[NDArray[Any], NDArray[Any], int]:
+    """Return at most so many examples of the files, drawn at random, and how many there are."""
+    from hammemo.cli.batches import Sample
+
+    sample, found = Sample(_HELD, seed=0), 0
+    with progress_bar("Reading") as tell:
+        for batch in reading.examples(files, file_format):
+            sample.add(batch.X, batch.y)
+            found += len(batch.y)
+            tell(found, None)
+    if sample.X is None:
+        raise ValueError("There is nothing to plan for: the input has no example.")
+    return sample.X, sample.y, found
+
+
+def fit_options(planned: Plan) -> str:
+    """Return the options of ``hammemo fit`` that make the planned memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo import plan
+    >>> from hammemo.cli.plan import fit_options
+    >>> X = np.random.default_rng(0).integers(0, 9, (100, 2))
+    >>> fit_options(plan(X, X[:, 1], budget="1 MiB"))
+    '--memory exact'
+    """
+    memory: Any = planned.estimator.memory
+    name = type(memory).__name__.lower()
+    sizes = {"hashed": ("buckets", "reserved"), "gaussian": ("d",)}.get(name, ())
+    return " ".join([f"--memory {name}", *(f"--{size} {getattr(memory, size)}" for size in sizes)])
