@@ -207,7 +207,8 @@ def _are_float_tokens(floats: NDArray[np.float64]) -> bool:
 
 def _whole(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
     small = (numbers >= -float(_INT_LIMIT)) & (numbers < float(_INT_LIMIT))
-    return np.asarray(small & (numbers == np.floor(numbers)))
+    with np.errstate(invalid="ignore"):  # a signalling NaN, as a damaged file may have, is no whole number either
+        return np.asarray(small & (numbers == np.floor(numbers)))
 
 
 def _stored_strings(text: NDArray[np.uint8], lengths: NDArray[Any]) -> NDArray[Any]:
