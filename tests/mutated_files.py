@@ -24,7 +24,7 @@ import numpy as np
 
 from file_catalogue import QUERIES, classifiers, key_of, predictors
 from hammemo import FileError, MemoryClassifier, Predictor, load, save
-from hammemo.files import _DIGITS
+from hammemo.archives import DIGITS
 
 NUMBERS: list[Any] = [
     0,
@@ -80,8 +80,8 @@ FORBIDDEN = (
 
 def sealed(data: bytes) -> bytes:
     """Return the file with a right checksum, as a forger would make it."""
-    zeroed = data[: _DIGITS.start] + b"0" * 64 + data[_DIGITS.stop :]
-    return data[: _DIGITS.start] + hashlib.blake2b(zeroed, digest_size=32).hexdigest().encode() + data[_DIGITS.stop :]
+    zeroed = data[: DIGITS.start] + b"0" * 64 + data[DIGITS.stop :]
+    return data[: DIGITS.start] + hashlib.blake2b(zeroed, digest_size=32).hexdigest().encode() + data[DIGITS.stop :]
 
 
 def split(data: bytes) -> tuple[dict[str, Any], dict[str, Any], bytes]:
@@ -202,7 +202,7 @@ def mutated(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):  # too broken already for this mutation
             data = flip_bits(original, rng, others)
         data = data or b"\0"
-    return sealed(data) if rng.random() < 0.9 and len(data) > _DIGITS.stop else data
+    return sealed(data) if rng.random() < 0.9 and len(data) > DIGITS.stop else data
 
 
 class Watch:

@@ -27,6 +27,7 @@ from hammemo import (
     PositionalHamming,
     Predictor,
     SiteKernel,
+    archives,
     load,
     save,
 )
@@ -238,7 +239,7 @@ def test_a_failed_save_leaves_the_old_file(path: Path, monkeypatch: pytest.Monke
         assert [left.name for left in path.parent.iterdir()] == [path.name]
         assert path.read_bytes() == before
     with monkeypatch.context() as patch:
-        patch.setattr(files_module, "_OPENING", b"x" * len(files_module._OPENING))
+        patch.setattr(archives, "OPENING", b"x" * len(archives.OPENING))
         with pytest.raises(FileError, match="cannot seal"):
             save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
     with pytest.raises(FileNotFoundError):
@@ -421,7 +422,7 @@ def assert_forged_is_refused(
 def test_json_that_is_no_description_is_refused(path: Path) -> None:
     save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
     good = path.read_bytes()
-    start = good[: 8 + len(files_module._OPENING) + 64]
+    start = good[: 8 + len(archives.OPENING) + 64]
 
     def with_text(rest: bytes) -> bytes:
         raw = start[8:] + rest

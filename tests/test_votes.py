@@ -33,7 +33,7 @@ from hammemo import (
 )
 from hammemo.arrays import object_array
 from hammemo.contexts import Contexts
-from hammemo.memories.hashed_tables import RULE_BITS
+from hammemo.memories.ruled_tables import RULE_BITS
 from hammemo.memories.rules import PlainRuled
 from hammemo.vote_fitting import _Problem
 from hammemo.votes import resolve_vote, softmax

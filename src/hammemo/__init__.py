@@ -9,13 +9,13 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hammemo.archives import FileError as FileError
     from hammemo.baselines import HammingNeighbors as HammingNeighbors
     from hammemo.baselines import SuffixBackoff as SuffixBackoff
     from hammemo.classifiers import MeMoClassifier as MeMoClassifier
     from hammemo.classifiers import MemoryClassifier as MemoryClassifier
     from hammemo.contexts import windows as windows
     from hammemo.explanations import Explanation as Explanation
-    from hammemo.files import FileError as FileError
     from hammemo.files import load as load
     from hammemo.files import save as save
     from hammemo.kernels import Decaying as Decaying
@@ -41,11 +41,12 @@ if TYPE_CHECKING:
 __version__ = version("hammemo")
 
 _HOMES = {
+    "archives": ("FileError",),
     "baselines": ("HammingNeighbors", "SuffixBackoff"),
     "classifiers": ("MeMoClassifier", "MemoryClassifier"),
     "contexts": ("windows",),
     "explanations": ("Explanation",),
-    "files": ("FileError", "load", "save"),
+    "files": ("load", "save"),
     "kernels": ("Decaying", "Joined", "PositionalHamming", "SiteKernel", "SiteOneHot", "SkipPairs", "Suffixes"),
     "memories": ("Exact", "Gaussian", "Hashed", "LayoutError", "Ledgered", "NotStoredError", "Tiered"),
     "predictor": ("Predictor",),

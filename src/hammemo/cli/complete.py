@@ -116,7 +116,8 @@ def _continued(
 
 
 def _open_writer(source: str, tokens: str, most: int, key: bytes | None) -> Writer:
-    from hammemo.files import FileError, read_notes
+    from hammemo.archives import FileError
+    from hammemo.files import read_notes
     from hammemo.tables import STANDARD_INPUT, opened
 
     if source != STANDARD_INPUT:

@@ -20,10 +20,11 @@ def inspect_file(
 ) -> None:
     """Tell what a model file holds, without loading it; exit with 1 if its checksum is wrong."""
     from hammemo import files
+    from hammemo.archives import FileError
 
     try:
         facts = files.inspect(file)
-    except (files.FileError, OSError) as error:
+    except (FileError, OSError) as error:
         reason = f"{file}: {error.strerror}." if isinstance(error, OSError) else error
         typer.echo(f"Error: {reason} Name a file that hammemo fit or hammemo.save wrote.", err=True)
         raise typer.Exit(1) from error

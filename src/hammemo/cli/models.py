@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.archives import FileError
 from hammemo.classifiers import MemoryClassifier
-from hammemo.files import FileError, load, read_notes, save
+from hammemo.files import load, read_notes, save
 from hammemo.predictor import Predictor
 from hammemo.readings import TableReading, reading_from_notes
 

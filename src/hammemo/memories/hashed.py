@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.arrays import narrow, sum_by_key
-from hammemo.contexts import MAX_EXAMPLES
 from hammemo.memories.base import (
     LabelCounts,
     Memory,
@@ -38,7 +37,7 @@ from hammemo.memories.base import (
     never_stored,
     secret_digest,
 )
-from hammemo.memories.hashed_tables import HashedTables, RuledTables
+from hammemo.memories.hashed_tables import HashedTables
 from hammemo.memories.rows import (
     RowLayout,
     most_frequent,
@@ -49,6 +48,7 @@ from hammemo.memories.rows import (
     site_groups,
     stored_reserved,
 )
+from hammemo.memories.site_table import SiteTable, stored_table
 from hammemo.memories.stream_counts import StreamCounter, block_labels
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
     from hammemo.contexts import Contexts, Examples
     from hammemo.memories.rows import Cells
+    from hammemo.memories.ruled_tables import RuledTables
     from hammemo.memories.rules import RowRule
     from hammemo.memories.site_scores import SiteScores
     from hammemo.stored import StoredArrays
@@ -379,7 +380,7 @@ class Hashed(Memory):
         groups = site_groups(self.sites)
         reserved = stored_reserved(stored, self._reserved_numbers)
         tables = [
-            _stored_table(stored, k, reserved[group], self._bucket_numbers[k], all_labels)
+            stored_table(stored, k, reserved[group], self._bucket_numbers[k], all_labels)
             for k, group in enumerate(groups)
         ]
         self._settle(reserved)
@@ -421,103 +422,6 @@ class Hashed(Memory):
         return state
 
 
-class SiteTable:
-    """The counts of one site: rows of reserved features, then buckets; each part as narrow as its counts allow."""
-
-    def __init__(self, reserved: int, buckets: int) -> None:
-        self.own: NDArray[Any] = np.zeros((reserved, 0), np.uint8)
-        self.shared: NDArray[Any] = np.zeros((buckets, 0), np.uint8)
-        self.totals = np.zeros(0, np.int64)  # of each label, over all rows
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return len(self.own) + len(self.shared)
-
-    def hold(self, own: NDArray[Any], shared: NDArray[Any]) -> None:
-        """Take these rows in place of all that is here."""
-        self.own, self.shared = own, shared
-        self.totals = own.sum(axis=0, dtype=np.int64) + shared.sum(axis=0, dtype=np.int64)
-
-    def covers_cells(
-        self,
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        counts: NDArray[np.int64],
-        examples_left: NDArray[np.int64],
-    ) -> bool:
-        """Return whether distinct cells hold at least these counts and, without them, no label more than is left.
-
-        The second would happen where an example is taken back that holds no token here, and none like it was stored.
-        """
-        taken = np.bincount(columns, counts, len(self.totals)).astype(np.int64)
-        return bool((self._at(rows, columns) >= counts).all() and (self.totals - taken <= examples_left).all())
-
-    def _at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-        counts = np.empty(len(rows), np.int64)
-        is_own = rows < len(self.own)
-        counts[is_own] = self.own[rows[is_own], columns[is_own]]
-        counts[~is_own] = self.shared[rows[~is_own] - len(self.own), columns[~is_own]]
-        return counts
-
-    def add(self, rows: NDArray[np.int64], columns: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
-        """Add to distinct cells, widening a part before it would overflow."""
-        is_own = rows < len(self.own)
-        self.own = _added(self.own, rows[is_own], columns[is_own], counts[is_own])
-        self.shared = _added(self.shared, rows[~is_own] - len(self.own), columns[~is_own], counts[~is_own])
-        self.totals += np.bincount(columns, counts, len(self.totals)).astype(np.int64)
-
-    def covers(self, other: SiteTable, columns: NDArray[np.int64], examples_left: NDArray[np.int64]) -> bool:
-        """Return what `covers_cells` does for all of another table, whose columns stand at `columns` here."""
-        where = _places(columns, self.own.shape[1])
-        left = self.totals.copy()
-        left[where] -= other.totals
-        if (left > examples_left).any():
-            return False
-        parts = ((self.own, other.own), (self.shared, other.shared))
-        return all(bool((mine[:, where] >= theirs).all()) for mine, theirs in parts)
-
-    def merge(self, other: SiteTable, columns: NDArray[np.int64], sign: int) -> None:
-        """Add another table whose columns stand at `columns` here, or subtract one that this table covers."""
-        self.totals[_places(columns, len(self.totals))] += sign * other.totals
-        for name in ("own", "shared"):
-            mine, theirs = getattr(self, name), getattr(other, name)
-            if not theirs.size:
-                continue
-            where = _places(columns, mine.shape[1])
-            if sign < 0:
-                mine[:, where] -= theirs.astype(mine.dtype, copy=False)
-                continue
-            needed = np.min_scalar_type(int(mine.max()) + int(theirs.max()))  # holds every sum
-            if needed.itemsize > mine.dtype.itemsize:
-                mine = mine.astype(needed)
-                setattr(self, name, mine)
-            mine[:, where] += theirs.astype(mine.dtype, copy=False)
-
-    def rearrange(self, source: NDArray[np.int64]) -> None:
-        """Take the columns `source`, where -1 stands for a new one."""
-        for name in ("own", "shared"):
-            part = getattr(self, name)
-            placed = np.zeros((len(part), len(source)), part.dtype)
-            placed[:, source >= 0] = part[:, source[source >= 0]]
-            setattr(self, name, placed)
-        self.totals = np.where(source >= 0, np.append(self.totals, 0)[source], 0)
-
-
-def _stored_table(
-    stored: StoredArrays, k: int, reserved: NDArray[np.uint64], buckets: int, all_labels: LabelCounts
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the rows of site k, checked, with columns for the labels that have examples."""
-    n_labels, held = len(all_labels.labels), all_labels.counts > 0
-    own = stored.whole_numbers(f"own.{k}", (len(reserved), n_labels), below=MAX_EXAMPLES)
-    shared = stored.whole_numbers(f"shared.{k}", (buckets, n_labels), below=MAX_EXAMPLES)
-    if not stored.trusted:
-        totals = own.sum(axis=0, dtype=np.float64) + shared.sum(axis=0, dtype=np.float64)
-        if (totals > all_labels.counts).any():
-            raise ValueError(f"the tables of site {k} count more examples of a label than the label has")
-    return (own, shared) if held.all() else (own[:, held], shared[:, held])
-
-
 def _check_numbers(name: str, value: Any, least: int, n_sites: int) -> None:
     numbers = [value] if isinstance(value, (int, np.integer)) else value
     if not isinstance(numbers, (Sequence, np.ndarray)) or isinstance(numbers, str):
@@ -528,21 +432,3 @@ def _check_numbers(name: str, value: Any, least: int, n_sites: int) -> None:
         raise ValueError(
             f"{name}={value!r} has {len(value)} entries, but the kernel has {n_sites} sites: give one each."
         )
-
-
-def _places(columns: NDArray[np.int64], width: int) -> NDArray[np.int64] | slice:
-    """Return an index of these columns; all of them in order, the usual case, need no copy."""
-    return slice(None) if np.array_equal(columns, np.arange(width)) else columns
-
-
-def _added(
-    part: NDArray[Any], rows: NDArray[np.int64], columns: NDArray[np.int64], counts: NDArray[np.int64]
-) -> NDArray[Any]:
-    if not len(rows):
-        return part
-    totals = part[rows, columns].astype(np.int64) + counts
-    needed = np.min_scalar_type(int(totals.max()))
-    if needed.itemsize > part.dtype.itemsize:
-        part = part.astype(needed)
-    part[rows, columns] = totals
-    return part
