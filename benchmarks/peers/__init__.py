@@ -7,7 +7,8 @@ One draw of the paper's WikiText-2 task (h = 8): 100,000 training, 2,000 validat
 hold for all:
 
 - **Tuning.** Every setting that a peer lists is fitted, and the one with the highest accuracy on validation is asked
-  the test queries, once. "fit" is the time of that fit and "tuning" that of all of them, features included.
+  the test queries, once. "fit" is the time of that fit and "tuning" that of all of them, features included. All times
+  are seconds of the processor, one thread.
 - **Log-loss.** Of the model's own probabilities, if it gives any; and of ``softmax(scores / T)``, T fitted on
   validation, for every model: so that a model without probabilities, or with overconfident ones, is judged by what one
   number can mend.

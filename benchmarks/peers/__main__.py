@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
     os.environ[_variable] = "1"
 
-from . import hyperdimensional, linear, neural, online, ours, trees
-from .measuring import Row, measured, missing
-from .peer import read_data
+from . import hyperdimensional, linear, neural, online, ours, trees  # noqa: E402
+from .measuring import Row, measured, missing  # noqa: E402
+from .peer import read_data  # noqa: E402
 
 if TYPE_CHECKING:
     from .peer import Peer
@@ -28,7 +28,6 @@ PEERS: dict[str, type[Peer]] = {
     "svm-positions": linear.SvmPositions,
     "svm-sites": linear.SvmSites,
     "svm-hashed": linear.SvmHashed,
-    "svm-hashed-small": linear.SvmHashedSmall,
     "logistic-positions": linear.LogisticPositions,
     "logistic-sites": linear.LogisticSites,
     "logistic-hashed": linear.LogisticHashed,

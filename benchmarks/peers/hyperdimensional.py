@@ -76,7 +76,7 @@ class HdCentroid(_HyperDimensional):
     """Sums of what a label's examples encode to; sums of whole numbers, so that adding the negative takes back."""
 
     name = "torchhd Centroid"
-    choices = tuple({"dimensions": 10_000, "dot": dot} for dot in (False, True))
+    choices = tuple({"dimensions": 4_000, "dot": dot} for dot in (False, True))
     forgets = True
 
     def learn(self, encoded: Any, labels: Any, choice: Choice) -> None:  # noqa: ARG002
@@ -99,7 +99,7 @@ class HdOnline(_HyperDimensional):
     """OnlineHD: wrong answers move two prototypes, the more the less similar they were."""
 
     name = "torchhd OnlineHD"
-    choices = ({"dimensions": 4_000, "passes": 1, "lr": 1.0}, {"dimensions": 4_000, "passes": 3, "lr": 1.0})
+    choices = ({"dimensions": 4_000, "passes": 3, "lr": 1.0},)
 
     def learn(self, encoded: Any, labels: Any, choice: Choice) -> None:
         """Correct the prototypes by wrong answers, by how wrong they are."""

@@ -1,4 +1,4 @@
-"""scikit-learn's naive Bayes and linear models, on one-hot positions, on the sites that ours sees, and on hashed ones."""
+"""scikit-learn's naive Bayes and linear models: on one-hot positions, on the sites that ours sees, on hashed ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SMOOTHING = tuple({"alpha": alpha} for alpha in (0.01, 0.1, 1.0))
-_STRENGTHS = tuple({"alpha": alpha} for alpha in (3e-6, 1e-5, 3e-5))
+_STRENGTHS = tuple({"alpha": alpha} for alpha in (3e-5, 1e-4, 3e-4))
 
 
 class HashedSites:
@@ -81,10 +81,11 @@ class _Linear(Peer):
 
 
 class BayesSites(_Linear):
-    """Multinomial naive Bayes."""
+    """Multinomial naive Bayes; `partial_fit` with a weight of -1 takes an example back."""
 
     name = "MultinomialNB"
     sees = "16 sites"
+    forgets = True
     choices = _SMOOTHING
     probabilistic = True
 
@@ -98,13 +99,14 @@ class BayesSites(_Linear):
 
 
 class BayesPositions(Peer):
-    """Naive Bayes of the eight tokens; token numbers as they are."""
+    """Naive Bayes of the eight tokens, numbers as they are; a weight of -1 takes an example back here too."""
 
     name = "CategoricalNB"
     sees = "positions"
     choices = _SMOOTHING
     probabilistic = True
     online = True
+    forgets = True
 
     def fit(self, data: Data, choice: Choice) -> None:
         """Count."""
@@ -173,27 +175,20 @@ class LogisticSites(LogisticPositions):
 class SvmHashed(SvmPositions):
     """One-against-all linear SVM on hashed sites."""
 
-    sees = "16 sites in 2^18 hashed columns"
-    columns = 2**18
+    sees = "16 sites, hashed to 2^18"
+    choices = ({"alpha": 1e-5}, {"alpha": 1e-4})
 
     def encoder(self) -> Any:
         """Return what makes features of contexts."""
-        return HashedSites(self.columns)
+        return HashedSites(2**18)
 
 
 class LogisticHashed(LogisticPositions):
     """One-against-all logistic regression on hashed sites."""
 
-    sees = "16 sites in 2^18 hashed columns"
-    columns = 2**18
+    sees = "16 sites, hashed to 2^18"
+    choices = ({"alpha": 1e-5}, {"alpha": 1e-4})
 
     def encoder(self) -> Any:
         """Return what makes features of contexts."""
-        return HashedSites(self.columns)
-
-
-class SvmHashedSmall(SvmHashed):
-    """The same in 16 MiB."""
-
-    sees = "16 sites in 2^15 hashed columns"
-    columns = 2**15
+        return HashedSites(2**18)

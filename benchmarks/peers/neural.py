@@ -1,6 +1,4 @@
-"""Small models in torch, trained in passes by Adam until the validation loss rises: a neural n-gram, and softmax
-regression on the same sites.
-"""
+"""Small models in torch, trained in passes until the validation loss rises: a neural n-gram, softmax on the sites."""
 
 from __future__ import annotations
 
@@ -123,7 +121,7 @@ class SoftmaxSites(_Torch):
 
     name = "softmax regression (torch)"
     sees = "16 sites"
-    choices = tuple({"dropout": dropout, "rate": 1e-3} for dropout in (0.0, 0.3, 0.5))
+    choices = ({"optimiser": "SparseAdam", "rate": 3e-3}, {"optimiser": "SGD", "rate": 30.0})
 
     def fit(self, data: Data, choice: Choice) -> None:
         """Train until the validation loss rises."""
@@ -141,16 +139,16 @@ class SoftmaxSites(_Torch):
             return rows
 
         self._inputs = inputs
-        network = _site_sum(n_columns, data.n_labels, choice["dropout"])
-        self._train(data, network, network.optimisers(choice["rate"]), 512)
+        network = _site_sum(n_columns, data.n_labels)
+        self._train(data, network, network.optimisers(choice["optimiser"], choice["rate"]), 512)
 
 
-def _site_sum(n_columns: int, n_labels: int, dropout: float) -> Any:
+def _site_sum(n_columns: int, n_labels: int) -> Any:
     import torch
     from torch import nn
 
     class SiteSum(nn.Module):
-        """The sum of the rows of a context's sites, some left out while training, and an offset."""
+        """The sum of the rows of a context's sites, and an offset."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -159,13 +157,10 @@ def _site_sum(n_columns: int, n_labels: int, dropout: float) -> Any:
             self.offset = nn.Parameter(torch.zeros(n_labels))
 
         def forward(self, inputs: Any) -> Any:
-            if self.training and dropout:
-                inputs = torch.where(torch.rand(inputs.shape) < dropout, n_columns, inputs)
-                return self.rows(inputs) / (1 - dropout) + self.offset
             return self.rows(inputs) + self.offset
 
-        def optimisers(self, rate: float) -> list[Any]:
+        def optimisers(self, name: str, rate: float) -> list[Any]:
             """Return what changes the rows that a batch touches, and the offset."""
-            return [torch.optim.SparseAdam([self.rows.weight], rate), torch.optim.Adam([self.offset], rate)]
+            return [getattr(torch.optim, name)([self.rows.weight], rate), torch.optim.Adam([self.offset], 1e-2)]
 
     return SiteSum()

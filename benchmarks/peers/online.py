@@ -29,7 +29,7 @@ class _River(Peer):
 
     def features(self, row: list[int]) -> dict[Any, Any]:
         """Return one context as a dictionary: a one for each position and token."""
-        return {(r, token): 1 for r, token in enumerate(row)}
+        return dict.fromkeys(enumerate(row), 1)
 
     def fit(self, data: Data, choice: Choice) -> None:
         """Learn the examples one by one, in one pass."""
@@ -57,7 +57,7 @@ class _River(Peer):
 
 
 class RiverBayes(_River):
-    """Naive Bayes of Bernoulli or multinomial counts."""
+    """Multinomial naive Bayes."""
 
     name = "river MultinomialNB"
     choices = tuple({"alpha": alpha} for alpha in (0.01, 0.1, 1.0))
@@ -73,7 +73,8 @@ class RiverSoftmax(_River):
     """Softmax regression by stochastic gradients."""
 
     name = "river SoftmaxRegression"
-    choices = tuple({"rate": rate} for rate in (0.03, 0.3))
+    choices = tuple({"rate": rate} for rate in (0.1, 0.5))
+    most = 30_000
 
     def make(self, choice: Choice) -> Any:
         """Return the model, not fitted."""

@@ -1,4 +1,4 @@
-"""This library's own rows. Nothing of them was tuned on this draw."""
+"""The rows of hammemo itself. Nothing of them was tuned on this draw."""
 
 from __future__ import annotations
 

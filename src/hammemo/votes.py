@@ -127,9 +127,9 @@ class LogLinear(Vote):
 
     `MemoryClassifier.fit` and `fit_stream` fit the weights to the stored counts, leaving each example out of its own
     rows, so that no held-out split is needed; `MemoryClassifier.fit_vote` fits them again, or to examples of your
-    choice. Until then all sites have the same weight. `partial_fit`, `forget` and `merge` change counts and leave fitted
-    weights alone, and what two models add up to has the weights of the left one: fit them again, which takes seconds,
-    when the data have changed much. The kernel's own weights are not used.
+    choice. Until then all sites have the same weight. `partial_fit`, `forget` and `merge` change counts and leave
+    fitted weights alone, and what two models add up to has the weights of the left one: fit them again, which takes
+    seconds, when the data have changed much. The kernel's own weights are not used.
 
     Parameters
     ----------

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
 
 from hammemo import LayoutError, NotStoredError, SiteKernel
 from hammemo.contexts import Contexts
@@ -104,7 +103,7 @@ def test_a_restored_state_is_the_state_and_goes_on_the_same(
     for trusted in (False, True):
         state = {name: array.copy() for name, array in memory.state().items()}
         ranks = memory.labels.find(memory.declared)
-        restored = clone(entry.memory).restore(state, sites, memory.seed, ranks, trusted=trusted)
+        restored = entry.for_sites(len(sites.positions)).restore(state, sites, memory.seed, ranks, trusted=trusted)
         assert restored.state_bytes() == memory.state_bytes()
         assert restored.declared == memory.declared
         assert restored.fingerprint() == memory.fingerprint()
