@@ -253,7 +253,7 @@ def test_after_forgetting_predictions_are_those_of_a_fresh_fit_with_the_same_wei
     assert not np.array_equal(clf.fit_vote(X[kept], y[kept]).vote_.site_weights_, before)
 
 
-def documents(m: int, seed: int) -> list[list[int]]:
+def documents(m: int, seed: int) -> Any:
     """Return m documents of 9 tokens, most of them told by the token before."""
     rng = np.random.default_rng(seed)
     tokens = rng.integers(0, 6, (m, 9))

@@ -60,11 +60,11 @@ class _HyperDimensional(Peer):
             self._model(self._encoded(torch.from_numpy(X[first : first + _BATCH])), dot=self._dot)
             for first in range(0, len(X), _BATCH)
         ]
-        return torch.cat(parts).numpy().astype(np.float64)
+        return np.asarray(torch.cat(parts).numpy(), np.float64)
 
     def answers(self, X: NDArray[np.int64]) -> NDArray[Any]:
         """Return the nearest prototypes."""
-        return self.scores(X).argmax(axis=1)
+        return np.asarray(self.scores(X).argmax(axis=1))
 
     def state_bytes(self) -> int:
         """Return the size of the vectors of tokens, positions and labels."""

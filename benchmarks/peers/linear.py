@@ -122,7 +122,8 @@ class BayesPositions(Peer):
 
     def state_bytes(self) -> int:
         """Return the size of the tables of logarithms."""
-        return sum(table.nbytes for table in self._model.feature_log_prob_) + int(self._model.class_log_prior_.nbytes)
+        tables = (*self._model.feature_log_prob_, self._model.class_log_prior_)
+        return int(sum(table.nbytes for table in tables))
 
 
 class SvmPositions(_Linear):

@@ -30,17 +30,19 @@ def trained(network: Any, data: tuple[Any, Any], valid: tuple[Any, Any], optimis
     best, kept, worse = np.inf, None, 0
     for _ in range(_PASSES):
         network.train()
-        for rows in torch.randperm(len(labels), generator=generator).split(batch):
+        order: Any = torch.randperm(len(labels), generator=generator)
+        for rows in order.split(batch):
             for optimiser in optimisers:
                 optimiser.zero_grad()
-            cross_entropy(network(inputs[rows]), labels[rows]).backward()
+            loss: Any = cross_entropy(network(inputs[rows]), labels[rows])
+            loss.backward()
             for optimiser in optimisers:
                 optimiser.step()
         network.eval()
         with torch.no_grad():
-            loss = float(cross_entropy(network(valid[0]), valid[1]))
-        if loss < best:
-            best, kept, worse = loss, copy.deepcopy(network.state_dict()), 0
+            checked = float(cross_entropy(network(valid[0]), valid[1]))
+        if checked < best:
+            best, kept, worse = checked, copy.deepcopy(network.state_dict()), 0
         else:
             worse += 1
         if worse == 2:

@@ -41,7 +41,7 @@ class _Ours(Peer):
 
     def state_bytes(self) -> int:
         """Return the size of the counts, from which all else is made, and of the vote's weights."""
-        return self._fitted.memory_.nbytes + sum(array.nbytes for array in self._fitted.vote_.state().values())
+        return int(self._fitted.memory_.nbytes + sum(part.nbytes for part in self._fitted.vote_.state().values()))
 
 
 class LogLinearExact(_Ours):

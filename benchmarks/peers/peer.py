@@ -54,7 +54,8 @@ def read_data(folder: Path, stored: int, draw: int) -> Data:
         parts.append(Part(X.astype(np.int64), np.searchsorted(task.targets, y)))
     if len(np.unique(parts[0].y)) < len(task.targets):
         raise SystemExit(f"--stored {stored} leaves a label without an example: take more, 10000 will do.")
-    return Data(*parts, int(max(part.X.max() for part in parts)) + 1, len(task.targets))
+    train, valid, test = parts
+    return Data(train, valid, test, int(max(part.X.max() for part in parts)) + 1, len(task.targets))
 
 
 class Peer(ABC):

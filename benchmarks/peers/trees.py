@@ -45,7 +45,7 @@ class LightGBM(Peer):
 
     def answers(self, X: NDArray[np.int64]) -> NDArray[Any]:
         """Return the labels of the highest probability."""
-        return np.asarray(self._model.predict(X.astype(np.float64), num_threads=1)).argmax(axis=1)
+        return np.asarray(self._model.predict(X.astype(np.float64), num_threads=1).argmax(axis=1))
 
     def state_bytes(self) -> int:
         """Return the size of the model as LightGBM writes it, text."""
