@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_PASSES = 20
+_PASSES = 12
 
 
 def trained(network: Any, data: tuple[Any, Any], valid: tuple[Any, Any], optimisers: list[Any], batch: int) -> Any:
@@ -95,7 +95,7 @@ class NeuralNgram(_Torch):
     sees = "positions"
     choices = tuple(
         {"width": width, "hidden": hidden, "dropout": dropout}
-        for width, hidden, dropout in ((32, 256, 0.2), (64, 256, 0.4), (64, 512, 0.5))
+        for width, hidden, dropout in ((32, 128, 0.2), (64, 256, 0.4))
     )
 
     def fit(self, data: Data, choice: Choice) -> None:
@@ -106,7 +106,7 @@ class NeuralNgram(_Torch):
         torch.manual_seed(0)
         h, width = data.train.X.shape[1], choice["width"]
         network = nn.Sequential(
-            nn.Embedding(data.n_tokens, width),
+            nn.Embedding(data.n_tokens, width, sparse=True),
             nn.Flatten(),
             nn.Dropout(choice["dropout"]),
             nn.Linear(h * width, choice["hidden"]),
@@ -115,7 +115,8 @@ class NeuralNgram(_Torch):
             nn.Linear(choice["hidden"], data.n_labels),
         )
         self._inputs = lambda X: X
-        self._train(data, network, [torch.optim.Adam(network.parameters(), 1e-3)], 256)
+        embedding, *rest = network.parameters()
+        self._train(data, network, [torch.optim.SparseAdam([embedding], 1e-3), torch.optim.Adam(rest, 1e-3)], 256)
 
 
 class SoftmaxSites(_Torch):
