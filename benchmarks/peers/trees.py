@@ -36,7 +36,7 @@ class LightGBM(Peer):
         valid = lightgbm.Dataset(data.valid.X.astype(np.float64), data.valid.y, reference=train)
         stop = lightgbm.early_stopping(10, verbose=False)
         self._model = lightgbm.train(
-            {**options, "max_bin": 255, **choice}, train, 100, valid_sets=[valid], callbacks=[stop]
+            {**options, "max_bin": 255, **choice}, train, 250, valid_sets=[valid], callbacks=[stop]
         )
 
     def scores(self, X: NDArray[np.int64]) -> NDArray[np.float64]:
