@@ -45,7 +45,7 @@ def classifiers() -> dict[str, MemoryClassifier]:
     models: dict[str, MemoryClassifier] = {}
     for number, entry in enumerate(MEMORIES):
         for name, kernel in KERNELS.items():
-            memory = clone(entry.memory)
+            memory = entry.for_sites(len(kernel.resolve(X.shape[1]).positions))
             inner = memory.memory if isinstance(memory, Ledgered) else memory
             if isinstance(inner, Gaussian):
                 inner.set_params(d=6, d_h=None if inner.d_h is None else 2)  # small files

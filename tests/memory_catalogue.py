@@ -33,9 +33,15 @@ class Entry:
     def __str__(self) -> str:
         return repr(self.memory)
 
+    def for_sites(self, n_sites: int) -> Memory:
+        """Return a copy that was not opened; what it lists per site is cut to as many sites as there are."""
+        memory: Memory = clone(self.memory)
+        lists = {name: value for name, value in memory.get_params().items() if isinstance(value, list)}
+        return memory.set_params(**{name: value[:n_sites] for name, value in lists.items()})  # type: ignore[no-any-return]
+
     def opened(self, sites: Sites, seed: int = 1) -> Memory:
         """Return a copy with nothing stored, its layout settled, so that any two of them can be compared."""
-        memory: Memory = clone(self.memory)
+        memory = self.for_sites(len(sites.positions))
         memory.open(sites, seed)
         inner = memory.memory_ if isinstance(memory, Ledgered) else memory
         if (isinstance(inner, Hashed) and inner.reserved) or isinstance(inner, Tiered):
@@ -48,6 +54,9 @@ MEMORIES = [
     Entry(Hashed(buckets=3, reserved=0), integer=True, forms=("table",)),
     Entry(Hashed(buckets=4, reserved=2), integer=True, forms=("table",)),
     Entry(Hashed(buckets=5, reserved=1, key=b"sixteen bytes or more"), integer=True, forms=("table",)),
+    Entry(Hashed(buckets=[3, 1, 5, 4], reserved=[0, 2, 0, 1]), integer=True, forms=("table",)),
+    Entry(Ledgered(Hashed(buckets=[2, 3, 4, 5], reserved=[1, 0, 3, 0])), integer=True, forms=("table",)),
+    Entry(Tiered(Hashed(buckets=[2, 3, 1, 5], reserved=[1, 0, 3, 0])), integer=True, forms=("tiered",)),
     Entry(Tiered(Hashed(buckets=3, reserved=2)), integer=True, forms=("tiered",)),
     Entry(Gaussian(d=32), integer=False, forms=("fused", "two-stage")),
     Entry(Gaussian(d=24, d_h=5), integer=False, forms=("fused", "two-stage")),

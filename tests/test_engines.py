@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
-from hammemo import Exact, Gaussian, Hashed, Ledgered, MemoryClassifier, SiteKernel, Tiered  # noqa: E402
+from hammemo import Exact, Gaussian, Hashed, Ledgered, LogLinear, MemoryClassifier, SiteKernel, Tiered  # noqa: E402
 from hammemo.contexts import Examples  # noqa: E402
 from hammemo.engines import GroupReport, fit  # noqa: E402
 from hammemo.engines import ray as ray_engine  # noqa: E402
@@ -333,3 +333,18 @@ def test_a_source_that_changed_is_another_job(words: Source, tmp_path: Path) -> 
     file = replace(words.files[0], modified=words.files[0].modified + 1)
     with pytest.raises(ValueError, match="source is"):
         fit(MemoryClassifier(), replace(words, files=(file,)), 2, engine="threads", resume=str(tmp_path))
+
+
+def test_a_log_linear_vote_is_fitted_to_the_sample_with_the_counts_of_everything(words: Source) -> None:
+    estimator = MemoryClassifier(KERNEL, Exact(), LogLinear(sample=2_000))
+    model = fit(estimator, words, 3, classes=10, engine="threads", workers=2, shard_bytes=4_000)
+    block = words.sample(3)
+    assert block is not None
+    examples = block.examples().only(model.memory_.labels)
+    again = LogLinear(sample=2_000)
+    again.fit_to(model.memory_, examples, model.sites_)
+    assert model.vote_.site_weights_.tolist() == again.site_weights_.tolist()
+    other = fit(estimator, words, 3, classes=10, engine="threads", workers=1)
+    assert other.vote_.site_weights_.tolist() == again.site_weights_.tolist()
+    shard = fit(estimator, words, 3, classes=10, engine="threads", workers=1, layout=model)
+    assert shard.vote_.site_weights_.tolist() == again.site_weights_.tolist()

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, MemoryClassifier, SiteKernel, windows
 from hammemo.contexts import Examples
-from hammemo.streams import stream_blocks
+from hammemo.streams import WindowSample, stream_blocks
+from hammemo.tokens import Vocabulary, as_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,3 +145,43 @@ def test_only_keeps_the_examples_of_the_labels_named() -> None:
 def test_labels_that_fit_refuses_are_refused_in_a_stream(stream: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MemoryClassifier().fit_stream(stream, 1)
+
+
+@given(docs=integer_documents | mixed_documents, h=st.integers(1, 3), block=cuts, most=st.integers(1, 90))
+@randomly
+def test_a_sample_holds_windows_of_the_stream_in_order(docs: Any, h: int, block: int, most: int) -> None:
+    X, y = windows(docs, h)
+    rows = [
+        ([as_token(token) for token in row], as_token(label)) for row, label in zip(X.tolist(), y.tolist(), strict=True)
+    ]
+    some = list(dict.fromkeys(label for _, label in rows[::2]))
+    for chosen in (None, Vocabulary.of(some)):
+        sample = WindowSample(most, 0, chosen)
+        passed = streamed(sample.through(stream_blocks(iter(docs), h, block_tokens=block)), h)
+        assert passed == sorted_examples(X, y)
+        expected = [repr(row) for row in rows if chosen is None or row[1] in some]
+        assert len(sample) == min(most, len(expected))
+        if not len(sample):
+            continue
+        examples = sample.examples()
+        tokens, labels = examples.contexts.vocabulary.tolist(), examples.labels.tolist()
+        held = [
+            repr(([tokens[rank] for rank in ranks], labels[label]))
+            for ranks, label in zip(examples.contexts.ranks.tolist(), examples.label_ranks.tolist(), strict=True)
+        ]
+        left = iter(expected)
+        assert all(window in left for window in held)  # a subsequence
+
+
+def test_every_window_is_as_likely_to_be_in_a_sample() -> None:
+    """Each of 12 windows is kept by 4 of 12, over 2,000 seeds: binomial with deviation 21.1.
+
+    A count six deviations off, among 12, has a false-alarm rate below 3e-8.
+    """
+    kept = np.zeros(12)
+    for seed in range(2000):
+        sample = WindowSample(4, seed)
+        list(sample.through(stream_blocks([list(range(13))], 1, block_tokens=5)))
+        kept[np.array(sample.examples().labels.tolist(), np.int64) - 1] += 1
+    assert kept.sum() == 8000
+    assert np.abs(kept - 2000 / 3).max() < 6 * 21.1

@@ -30,6 +30,7 @@ from hammemo import (
     Tiered,
     load,
     save,
+    windows,
 )
 from hammemo.arrays import object_array
 from hammemo.contexts import Contexts
@@ -250,6 +251,55 @@ def test_after_forgetting_predictions_are_those_of_a_fresh_fit_with_the_same_wei
     assert clf.class_scores(asked).tolist() == fresh.class_scores(asked).tolist()
     assert clf.class_scores(asked).tolist() == beside.class_scores(asked).tolist()
     assert not np.array_equal(clf.fit_vote(X[kept], y[kept]).vote_.site_weights_, before)
+
+
+def documents(m: int, seed: int) -> Any:
+    """Return m documents of 9 tokens, most of them told by the token before."""
+    rng = np.random.default_rng(seed)
+    tokens = rng.integers(0, 6, (m, 9))
+    for r in range(1, 9):
+        tokens[:, r] = np.where(rng.random(m) < 0.8, (tokens[:, r - 1] * 5 + 1) % 6, tokens[:, r])
+    return tokens.tolist()
+
+
+@pytest.mark.parametrize("classes", [None, [1, 2, 4]])
+@pytest.mark.parametrize("memory", [Exact(), Hashed(buckets=[4, 5, 6], reserved=3), Ledgered(Exact())], ids=repr)
+def test_a_stream_fits_the_weights_that_its_windows_fit(memory: Any, classes: list[int] | None) -> None:
+    docs = documents(60, 10)
+    X, y = windows(docs, 2)
+    chosen = np.isin(y, y if classes is None else classes)
+    clf = MemoryClassifier(PositionalHamming() + Suffixes(2), memory, LogLinear())
+    by_stream = clone(clf).fit_stream(docs, 2, classes=classes)
+    by_windows = clone(clf).partial_fit(X[chosen], y[chosen], layout=by_stream).fit_vote(X[chosen], y[chosen])
+    assert by_stream.memory_.state_bytes() == by_windows.memory_.state_bytes()
+    assert by_stream.vote_.site_weights_.tolist() == by_windows.vote_.site_weights_.tolist()
+    assert by_stream.class_scores(X).tolist() == by_windows.class_scores(X).tolist()
+
+
+def test_a_long_stream_fits_weights_to_a_sample_and_a_layout_brings_its_own() -> None:
+    docs = documents(400, 11)
+    clf = MemoryClassifier(Suffixes(2), Exact(), LogLinear(sample=200))
+    fitted = clone(clf).fit_stream(iter(docs), 2)
+    assert fitted.vote_.site_weights_[0].sum() > 0.5
+    beside = clone(clf).fit_stream(docs[:200], 2, layout=fitted)
+    assert beside.vote_.site_weights_.tolist() == fitted.vote_.site_weights_.tolist()
+    given_weights = MemoryClassifier(Suffixes(2), Exact(), LogLinear(weights=[1, 1])).fit_stream(docs, 2)
+    assert not hasattr(given_weights.vote_, "labels_")
+    nothing = clone(clf).fit_stream(docs, 2, classes=[77, 78])
+    assert not hasattr(nothing.vote_, "labels_")
+    continued = clone(clf).partial_fit_stream(docs, 2)
+    assert not hasattr(continued.vote_, "labels_")
+
+
+def test_what_two_models_add_up_to_has_the_weights_of_the_left_one() -> None:
+    X, y = planted(400, 12)
+    clf = MemoryClassifier(memory=Exact(), vote=LogLinear())
+    left, right = clone(clf).fit(X[:200], y[:200]), clone(clf).fit(X[200:], y[200:])
+    both = left + right
+    assert both.vote_.site_weights_.tolist() == left.vote_.site_weights_.tolist()
+    assert both.vote_.site_weights_.tolist() != right.vote_.site_weights_.tolist()
+    whole = clone(clf).fit(X, y)
+    assert both.fit_vote(X, y).class_scores(X[:9]).tolist() == whole.class_scores(X[:9]).tolist()
 
 
 def test_a_label_that_comes_after_the_fit_has_the_shared_weights() -> None:

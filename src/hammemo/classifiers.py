@@ -26,7 +26,7 @@ from hammemo.memories import Gaussian, Hashed, Memory
 from hammemo.memories.base import LayoutError
 from hammemo.memories.certificates import certified
 from hammemo.predictor import Predictor, check_probabilities, class_scores, contexts_for, explain, leaders, winners
-from hammemo.streams import stream_blocks
+from hammemo.streams import WindowSample, stream_blocks
 from hammemo.tokens import Vocabulary
 from hammemo.votes import resolve_vote, softmax
 
@@ -189,7 +189,8 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         """Forget everything and learn to predict every token of a stream from the h tokens before it.
 
         The same examples as ``fit(*windows(docs, h))``, but the windows are never held all at once: the extra memory
-        does not depend on the length of the stream. A hashed memory takes its layout from the first block of tokens.
+        does not depend on the length of the stream. A hashed memory takes its layout from the first block of tokens. A
+        log-linear vote fits its weights to a uniform sample of the windows (``LogLinear(sample=…)`` many).
 
         Parameters
         ----------
@@ -205,7 +206,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         short, pad
             As in `windows`.
         layout : MemoryClassifier, optional
-            As in `partial_fit`.
+            As in `partial_fit`; its fitted vote, if it has one, is not fitted again.
 
         Examples
         --------
@@ -218,7 +219,11 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         """
         if hasattr(self, "memory_"):
             del self.memory_
-        return self.partial_fit_stream(tokens, h, starts=starts, classes=classes, short=short, pad=pad, layout=layout)
+        blocks = stream_blocks(tokens, h, starts, short, pad)
+        sample = self._learn_blocks(blocks, h, classes, layout, sampled=True)
+        if sample:
+            self.vote_.fit_to(self.memory_, sample.examples(), self.sites_)
+        return self
 
     def partial_fit_stream(
         self: Self,
@@ -231,8 +236,14 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         pad: Any = None,
         layout: MemoryClassifier | None = None,
     ) -> Self:
-        """Learn the windows of one more stream; the parameters are those of `fit_stream`."""
-        blocks = stream_blocks(tokens, h, starts, short, pad)
+        """Learn the windows of one more stream; the parameters are those of `fit_stream`. No vote is fitted."""
+        self._learn_blocks(stream_blocks(tokens, h, starts, short, pad), h, classes, layout)
+        return self
+
+    def _learn_blocks(
+        self, blocks: Iterator[Block], h: int, classes: Any, layout: MemoryClassifier | None, *, sampled: bool = False
+    ) -> WindowSample | None:
+        """Learn the windows of blocks; return a sample of them if one is wanted and the vote has weights to fit."""
         first = next(blocks, None)
         if first is None or not len(first.targets()):
             raise ValueError(f"There is nothing to learn: no document at the start has more than h={h} tokens.")
@@ -249,9 +260,13 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         labels = None if chosen is None else Vocabulary.of(chosen)
         if labels is not None:
             self.memory_.declare(labels)
-        stream = chain([first], blocks)
+        stream: Iterable[Block] = chain([first], blocks)
+        sample = None
+        if sampled and self.vote_.wanted() and not self.vote_.state():  # a layout may bring fitted weights
+            sample = WindowSample(self.vote_.wanted(), self.memory_.seed, labels)
+            stream = sample.through(stream)
         self.memory_.add_blocks(_labelled(stream) if labels is None else stream, labels)
-        return self
+        return sample
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take examples back: the exact inverse of `partial_fit`. A label whose last example goes is no longer a class.
@@ -275,6 +290,9 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
 
     def merge(self: Self, other: MemoryClassifier) -> Self:
         """Add all that another classifier has learnt; its memory must have the same layout, seed included.
+
+        Counts are added, and nothing else: kernel weights and fitted vote weights stay those of this model, also where
+        the other's differ. `fit_vote` fits a log-linear vote to what is there now.
 
         Examples
         --------
@@ -312,7 +330,8 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
     def __add__(self: Self, other: Any) -> Self:
         """Return a new model that has learnt what both have: ``a + b``, or ``sum([a, b, c])``.
 
-        Kernel weights, vote and parameters are those of the left one; neither operand is changed.
+        Kernel weights, vote (fitted weights included) and parameters are those of the left one; neither operand is
+        changed. `fit_vote` fits a log-linear vote to the sum.
         """
         return copy.deepcopy(self).merge(other) if isinstance(other, MemoryClassifier) else NotImplemented
 

@@ -67,6 +67,8 @@ _PARTS: Final = {
     "memory": _registry(Exact, Gaussian, Hashed, Ledgered, Tiered),
     "vote": _registry(Sum, Mean, LogLinear),
 }
+_INNER: Final[dict[Any, tuple[str, ...]]] = {Ledgered: ("memory",), Tiered: ("sketch", "exact")}
+"""Parameters of memories that are memories."""
 _COMPILED: Final = _registry(SparseCounts, DenseCounts, FusedGaussian, TwoStageGaussian, HashedTables, TieredTables)
 
 
@@ -468,7 +470,7 @@ def _part(slot: str, description: Any, key: bytes | None) -> Any:
     for name, value in params.items():
         if value == {"secret": True} and name == getattr(cls, "secret", None):
             params[name] = key
-        elif slot == "memory" and isinstance(value, dict) and "class" in value:
+        elif value is not None and name in _INNER.get(cls, ()):
             params[name] = _part("memory", value, key)
         elif cls is Joined and isinstance(value, list):
             params[name] = [_part("kernel", kernel, None) for kernel in value]

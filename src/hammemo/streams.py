@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.contexts import Examples, check_window, document, joined, window_filler
-from hammemo.tokens import NO_TOKEN
+from hammemo.tokens import NO_TOKEN, factorize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import ArrayLike, NDArray
+
+    from hammemo.tokens import Vocabulary
 
 BLOCK_TOKENS = 2**18
 
@@ -59,8 +61,82 @@ class Block:
     def examples(self) -> Examples:
         """Return the windows and their targets."""
         places = self.targets()
-        contexts = self.tokens[places[:, None] + np.arange(-self.h, 0)]
-        return Examples.of(contexts, self.tokens[places])
+        return Examples.of(self.contexts(places), self.tokens[places])
+
+    def contexts(self, places: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the h tokens before each of these places.
+
+        Shapes
+        ------
+        places : (m,); returned : (m, h)
+        """
+        return np.asarray(self.tokens[places[:, None] + np.arange(-self.h, 0)])
+
+
+class WindowSample:
+    """A uniform sample of the windows of blocks that pass through, in space that does not grow with the stream.
+
+    Every window draws a random number, and those with the smallest are kept, in the order in which they came: so every
+    set of so many windows is equally likely, and a stream of fewer is kept whole.
+
+    Parameters
+    ----------
+    most : int
+        How many windows are kept.
+    seed : int
+    labels : Vocabulary, optional
+        Only windows whose target is one of these count.
+
+    Examples
+    --------
+    >>> from hammemo.streams import WindowSample, stream_blocks
+    >>> sample = WindowSample(3, seed=0)
+    >>> sum(len(block.targets()) for block in sample.through(stream_blocks([list("abcdefgh")], h=2)))
+    6
+    >>> len(sample.examples())
+    3
+    """
+
+    def __init__(self, most: int, seed: int, labels: Vocabulary | None = None) -> None:
+        self._most = most
+        self._labels = labels
+        self._rng = np.random.Generator(np.random.Philox(seed % 2**64))
+        self._numbers = np.empty(0)
+        self._windows: NDArray[Any] | None = None  # contexts with their targets
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def through(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield the blocks as they are, after a look at each."""
+        for block in blocks:
+            self._look_at(block)
+            yield block
+
+    def examples(self) -> Examples:
+        """Return the windows that were kept and their targets; there must have been one."""
+        assert self._windows is not None
+        return Examples.of(self._windows[:, :-1], self._windows[:, -1])
+
+    def _look_at(self, block: Block) -> None:
+        places = block.targets()
+        numbers = self._rng.random(len(places))
+        if len(self._numbers) == self._most:
+            likely = numbers < self._numbers.max()
+            places, numbers = places[likely], numbers[likely]
+        if self._labels is not None and len(places):
+            tokens, ranks = factorize(block.tokens[places])
+            counted = (self._labels.find(tokens) >= 0)[ranks]
+            places, numbers = places[counted], numbers[counted]
+        if not len(places):
+            return
+        windows = np.concatenate([block.contexts(places), block.tokens[places, None]], axis=1)
+        numbers = np.append(self._numbers, numbers)
+        windows = windows if self._windows is None else joined([self._windows, windows])
+        if len(numbers) > self._most:
+            kept = np.sort(np.argpartition(numbers, self._most)[: self._most])
+            numbers, windows = numbers[kept], windows[kept]
+        self._numbers, self._windows = numbers, windows
 
 
 def stream_blocks(

@@ -79,6 +79,10 @@ class Vote(BaseEstimator, ABC):
     def fit_to(self, memory: Reader, examples: Examples, sites: Sites, *, leave_one_out: bool = True) -> None:
         """Fit what the vote has to fit, to examples that the memory holds or, without leaving one out, to others."""
 
+    def wanted(self) -> int:
+        """Return the most examples that `fit_to` makes use of; 0 for a vote that fits nothing."""
+        return 0
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what was fitted, as named arrays; empty for a vote that fits nothing."""
         return {}
@@ -130,10 +134,11 @@ class Mean(Vote):
 class LogLinear(Vote):
     """Smoothed log-ratios of each site's label distribution to the prior, weighted by how far each can be trusted.
 
-    `MemoryClassifier.fit` fits the weights to the stored counts, leaving each example out of its own rows, so that no
-    held-out split is needed; `MemoryClassifier.fit_vote` fits them again, or to examples of your choice. Until then all
-    sites have the same weight. `partial_fit`, `forget` and `merge` change counts and leave fitted weights alone: fit
-    them again, which takes seconds, when the data have changed much. The kernel's own weights are not used.
+    `MemoryClassifier.fit` and `fit_stream` fit the weights to the stored counts, leaving each example out of its own
+    rows, so that no held-out split is needed; `MemoryClassifier.fit_vote` fits them again, or to examples of your
+    choice. Until then all sites have the same weight. `partial_fit`, `forget` and `merge` change counts and leave
+    fitted weights alone, and what two models add up to has the weights of the left one: fit them again, which takes
+    seconds, when the data have changed much. The kernel's own weights are not used.
 
     Parameters
     ----------
@@ -248,6 +253,11 @@ class LogLinear(Vote):
         self.site_weights_ = fitted.shared.reshape(len(sites.positions), len(smoothing))
         self.label_weights_, self.offsets_ = fitted.differences, fitted.offsets
         self.labels_ = memory.labels
+
+    def wanted(self) -> int:
+        """Return the most examples that weights are fitted to; 0 where they are given."""
+        self._check_numbers()
+        return 0 if self.weights is not None else int(self.sample)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the fitted weights and the labels they are for; empty where nothing was fitted."""

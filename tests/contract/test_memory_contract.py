@@ -105,7 +105,7 @@ def test_a_restored_state_is_the_state_and_goes_on_the_same(
     for trusted in (False, True):
         state = {name: array.copy() for name, array in memory.state().items()}
         ranks = memory.labels.find(memory.declared)
-        restored = clone(entry.memory).restore(state, sites, memory.seed, ranks, trusted=trusted)
+        restored = entry.for_sites(len(sites.positions)).restore(state, sites, memory.seed, ranks, trusted=trusted)
         assert restored.state_bytes() == memory.state_bytes()
         assert restored.declared == memory.declared
         assert restored.fingerprint() == memory.fingerprint()

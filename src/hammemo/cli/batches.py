@@ -50,15 +50,10 @@ class Sample:
             held, labels, drawn = held[kept], labels[kept], drawn[kept]
         self.X, self.y, self._drawn = held, labels, drawn
 
-    def fit_vote(self, model: MemoryClassifier, labels: set[Any] | None = None) -> None:
-        """Fit the weights of the model's vote to the sample, or to those of it that have one of these labels."""
-        if self.X is None:
-            return
-        X, y = self.X, self.y
-        if labels is not None:
-            X, y = _with_labels(X, y, labels)
-        if len(y):
-            model.fit_vote(X, y)
+    def fit_vote(self, model: MemoryClassifier) -> None:
+        """Fit the weights of the model's vote to the sample."""
+        if len(self.y):
+            model.fit_vote(self.X, self.y)
 
 
 def fits_weights(model: MemoryClassifier) -> bool:

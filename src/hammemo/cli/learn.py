@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from hammemo.cli import options as opt
@@ -185,8 +184,7 @@ def _learn_with_engine(
     layout: MemoryClassifier | None,
     machines: dict[str, Any],
 ) -> tuple[MemoryClassifier, dict[str, Any]]:
-    """Learn files that can be cut, on many cores or machines; fit a log-linear vote to the sample of the source."""
-    from hammemo.cli.batches import VOTE_EXAMPLES, Sample, declared, fits_weights
+    """Learn files that can be cut, on many cores or machines."""
     from hammemo.engines import fit
     from hammemo.sources import open_source
 
@@ -198,12 +196,6 @@ def _learn_with_engine(
         model = fit(
             model, source, reading.h, classes=classes, short=short, layout=layout, on_progress=tell, **told, **machines
         )
-    block = source.sample(reading.h, short) if fits_weights(model) else None
-    if block is not None:
-        sample = Sample(VOTE_EXAMPLES, seed=0)
-        places = block.targets()
-        sample.add(block.tokens[places[:, None] + np.arange(-reading.h, 0)], block.tokens[places])
-        sample.fit_vote(model, declared(model) if reading.chosen else None)
     facts = {
         "tokens": sum(report.tokens for report in reports),
         "examples": int(model.memory_.label_counts.sum()),

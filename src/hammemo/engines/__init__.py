@@ -115,7 +115,7 @@ def fit(
         raise ValueError(f"There is nothing to learn: no document of the source has more than h={h} tokens.")
     chosen = _frequent(block, int(classes)) if isinstance(classes, (int, np.integer)) else classes
     model: MemoryClassifier = clone(estimator)
-    model.fit_stream(np.split(block.tokens, block.starts[1:]), h, classes=chosen, layout=layout)
+    model.partial_fit_stream(np.split(block.tokens, block.starts[1:]), h, classes=chosen, layout=layout)
     labels = None if chosen is None else Vocabulary.of(label_array(chosen))
     template = model.memory_.empty_like()
     task_bytes = max(shard_bytes or source.fair_bytes, source.nbytes // _MOST_GROUPS)
@@ -135,6 +135,9 @@ def fit(
     if labels is not None:
         memory.declare(labels)
     model.memory_ = memory
+    if model.vote_.wanted() and not model.vote_.state():  # the sample is part of the source, so all of it is stored
+        examples = block.examples()
+        model.vote_.fit_to(memory, examples if labels is None else examples.only(labels), model.sites_)
     return model
 
 

@@ -1,0 +1,108 @@
+r"""How every peer is measured: one loop, one clock, one definition of each figure.
+
+The clock is the processor's: seconds that this process, which has one thread, was computing. So other work on the
+machine does not change who is faster.
+
+Temperature: :math:`T > 0` minimises the log-loss of ``softmax(scores / T)`` on validation, by golden section on
+:math:`\log T` after the scores were divided by their standard deviation.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+from sklearn.metrics import f1_score
+
+from hammemo.labels import top_columns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .peer import Data, Peer
+
+Row = dict[str, Any]
+
+_PATIENCE = 3.0
+"""Seconds after which a slow model is not asked a second time for its rate."""
+
+
+def missing(peer: type[Peer]) -> str | None:
+    """Return why the peer cannot be asked here and how to mend it, or None."""
+    module, name = peer.package
+    if importlib.util.find_spec(module) is not None:
+        return None
+    return f"{peer.name}: left out, as {module} is not installed here: pip install {name}"
+
+
+def measured(kind: type[Peer], data: Data) -> Row:
+    """Return all figures of one peer."""
+    peer, choice, fit, tuning = _chosen(kind, data)
+    scores, checked = peer.scores(data.test.X), peer.scores(data.valid.X)
+    ranking = top_columns(scores, 5)
+    labels = np.arange(data.n_labels)
+    observed = data.test.y
+    return {
+        "model": kind.name,
+        "sees": kind.sees,
+        "examples": len(data.train.first(kind.most).y),
+        "top1": 100 * float((ranking[:, 0] == observed).mean()),
+        "top5": 100 * float((ranking == observed[:, None]).any(axis=1).mean()),
+        "macro_f1": 100 * f1_score(observed, ranking[:, 0], labels=labels, average="macro", zero_division=0),
+        "log_loss": log_loss(scores, observed) if kind.probabilistic else None,
+        "tempered_log_loss": log_loss(scores / temperature(checked, data.valid.y), observed),
+        "fit_seconds": fit,
+        "tuning_seconds": tuning,
+        "queries_per_second": rate(peer, data.test.X),
+        "state_bytes": peer.state_bytes(),
+        "online": kind.online,
+        "forgets": kind.forgets,
+        "choice": choice,
+    }
+
+
+def _chosen(kind: type[Peer], data: Data) -> tuple[Peer, dict[str, Any], float, float]:
+    """Return the peer that is best on validation, its settings, and the seconds of its fit and of all fits."""
+    best: tuple[float, Peer, dict[str, Any], float] | None = None
+    tuning = 0.0
+    for choice in kind.choices:
+        peer = kind()
+        started = time.process_time()
+        peer.fit(data, choice)
+        seconds = time.process_time() - started
+        tuning += seconds
+        accuracy = float((peer.scores(data.valid.X).argmax(axis=1) == data.valid.y).mean())
+        if best is None or accuracy > best[0]:
+            best = accuracy, peer, choice, seconds
+        del peer  # some hold gigabytes
+    assert best is not None
+    return *best[1:], tuning
+
+
+def log_loss(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+    """Return the mean of minus the logarithm of what softmax gives to the label, in nats."""
+    return float(-log_softmax(scores, axis=1)[np.arange(len(labels)), labels].mean())
+
+
+def temperature(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+    """Return the T that fits softmax(scores / T) to the labels."""
+    unit = float(scores.std()) or 1.0
+    found = minimize_scalar(lambda power: log_loss(scores / (unit * np.exp(power)), labels), bounds=(-8, 8))
+    return unit * float(np.exp(found.x))
+
+
+def rate(peer: Peer, X: NDArray[np.int64]) -> float:
+    """Return how many contexts a second the peer answers: the best of three, of one if that was slow."""
+    shortest = np.inf
+    for _ in range(3):
+        started = time.process_time()
+        peer.answers(X)
+        seconds = time.process_time() - started
+        shortest = min(shortest, seconds)
+        if seconds > _PATIENCE:
+            break
+    return len(X) / shortest
