@@ -12,8 +12,8 @@ import typer
 
 from hammemo import __version__
 from hammemo.cli.bench import bench
+from hammemo.cli.commands import Commands
 from hammemo.cli.complete import complete_text
-from hammemo.cli.console import Commands
 from hammemo.cli.edit import add_files, forget_files
 from hammemo.cli.explain import explain_contexts
 from hammemo.cli.inspect import inspect_file

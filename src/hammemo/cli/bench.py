@@ -9,12 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from hammemo.cli.console import Commands, console, progress_bar, wikitext_task
+from hammemo.cli.commands import Commands
+from hammemo.cli.console import UsageError, console, one_line_errors, progress_bar, wikitext_task
 
 bench = Commands(help="Measure speed, side by side in one run.")
 
 
 @bench.command()
+@one_line_errors()
 def inference(
     device: Annotated[str, typer.Option(help="cpu (NumPy), torch-cpu or cuda.")] = "cpu",
     data: Annotated[
@@ -27,7 +29,7 @@ def inference(
     from hammemo.experiments import throughput
 
     if device not in throughput.DEVICES:
-        raise typer.BadParameter(f"{device!r} is not known: use {', '.join(throughput.DEVICES)}", param_hint="--device")
+        raise UsageError(f"--device {device!r} is not known: use {', '.join(throughput.DEVICES)}.")
     X, y, queries, n_tokens = _paper_shape(data)
     methods = throughput.paper_methods(X, y, n_tokens, {"alpha": 1e-5, "average": True})
     rows = throughput.inference_table(methods, queries, device, throughput.Protocol(threads=threads))
@@ -42,6 +44,7 @@ def inference(
 
 
 @bench.command()
+@one_line_errors()
 def predict(
     data: Annotated[
         Path | None, typer.Option(help="Folder with WikiText-2.", show_default="tokens drawn from a Zipf law")
@@ -72,6 +75,7 @@ def predict(
 
 
 @bench.command()
+@one_line_errors()
 def fit(
     tokens: Annotated[int, typer.Option(min=10_000, help="Length of the long stream.")] = 20_000_000,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; each runs every contender once.")] = 15,

@@ -12,7 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hammemo.cli.console import Commands, console, prepare_folder, progress_bar, wikitext_task
+from hammemo.cli.commands import Commands
+from hammemo.cli.console import UsageError, console, one_line_errors, prepare_folder, progress_bar, wikitext_task
 
 if TYPE_CHECKING:
     from hammemo.experiments.synthetic import Claim
@@ -21,6 +22,7 @@ reproduce = Commands(help="Regenerate the paper's experiments: tables, figures, 
 
 
 @reproduce.command()
+@one_line_errors()
 def synthetic(
     out: Annotated[Path, typer.Option(help="Folder for results.json, results.csv, manifest.json and the figure.")],
     quick: Annotated[
@@ -61,6 +63,7 @@ def synthetic(
 
 
 @reproduce.command()
+@one_line_errors()
 def bounds(
     out: Annotated[Path, typer.Option(help="Folder for results.json, results.csv, manifest.json and bounds.md.")],
     quick: Annotated[bool, typer.Option("--quick", help="A few draws only, for a first look.")] = False,
@@ -93,6 +96,7 @@ def bounds(
 
 
 @reproduce.command()
+@one_line_errors()
 def wikitext(
     out: Annotated[Path, typer.Option(help="Folder for reproduction.md, results.json, results.csv and the figure.")],
     data: Annotated[
@@ -143,6 +147,7 @@ def wikitext(
 
 
 @reproduce.command()
+@one_line_errors()
 def hashed(
     out: Annotated[Path, typer.Option(help="Folder for hashed.md, results.json, results.csv and the figures.")],
     data: Annotated[
@@ -182,6 +187,7 @@ def hashed(
 
 
 @reproduce.command()
+@one_line_errors()
 def votes(
     out: Annotated[Path, typer.Option(help="Folder for votes.md, results.json, results.csv and manifest.json.")],
     data: Annotated[
@@ -213,6 +219,7 @@ def votes(
 
 
 @reproduce.command()
+@one_line_errors()
 def events(
     data: Annotated[Path, typer.Option(help="Folder with helpdesk.csv and bpi_12_w.csv.")],
     out: Annotated[Path | None, typer.Option(help="Folder for events.md, results.json and the like.")] = None,
@@ -228,7 +235,7 @@ def events(
     try:
         results = experiment.run(data)
     except FileNotFoundError as error:
-        raise typer.BadParameter(str(error), param_hint="--data") from error
+        raise UsageError(f"--data: {error}") from error
     page = experiment.markdown(results)
     if out is not None:
         write_records(out, results, {"table": results["table"]}, seconds=time.perf_counter() - started)
@@ -239,7 +246,7 @@ def events(
 
 def _check_quick(quick: bool, name: str, number: int | None) -> None:
     if quick and number is not None:
-        raise typer.BadParameter(f"--quick has a number of its own: leave out --quick or {name}", param_hint=name)
+        raise UsageError(f"{name} {number} does not go with --quick, which has a number of its own: leave out one.")
 
 
 def _report_claims(claims: list[Claim], *, as_json: bool) -> None:
