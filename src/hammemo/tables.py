@@ -18,6 +18,7 @@ import io
 import json
 import sys
 import tempfile
+import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -152,11 +153,18 @@ def opened(where: str) -> Iterator[IO[bytes]]:
     try:
         stream = open(where, "rb") if opener is None else opener(where)  # noqa: SIM115  (closed below)
     except FileNotFoundError:
-        raise FileNotFoundError(f"{where} does not exist: name a file, or - for standard input.") from None
+        raise FileNotFoundError(
+            f"{where or 'A file without a name'} does not exist: name a file, or - for standard input."
+        ) from None
     except IsADirectoryError:
         raise IsADirectoryError(f"{where} is a folder: name a file in it.") from None
     with stream:
-        yield stream
+        try:
+            yield stream
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(
+                f"{where} is damaged or not compressed as its name says: use another copy of it."
+            ) from error
 
 
 def read_table(
@@ -228,7 +236,9 @@ def _csv_batches(stream: IO[bytes], where: str, delimiter: str, header: bool, ba
             yield _csv_batch(held, names, where)
             held = []
     except UnicodeDecodeError as error:
-        raise ValueError(f"{where} is no text in UTF-8 ({error.reason}): convert it, or name its --format.") from error
+        raise ValueError(
+            f"{where} is no text in UTF-8 ({error.reason}): convert it (iconv -t UTF-8), or name its --format."
+        ) from error
     finally:
         text.detach()
 
@@ -279,7 +289,8 @@ def json_lines(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, Any]]:
             except (ValueError, RecursionError) as error:
                 shown = line[:40].decode("utf-8", "replace").strip()
                 raise ValueError(
-                    f"{where}, line {number} is no JSON ({shown!r}): write one JSON value a line."
+                    f"{where}, line {number} is no JSON ({shown!r}): write one JSON value a line (jq -c '.[]' makes "
+                    "lines of an array)."
                 ) from error
 
 
@@ -290,7 +301,8 @@ def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, 
         for number, row in held:
             if not isinstance(row, dict):
                 raise ValueError(
-                    f'{where}, line {number} is no JSON object: a row is written as {{"column": value, …}}.'
+                    f"{where}, line {number} is no JSON object: a row is a line {{\"column\": value, …}} (jq -c '.[]' "
+                    "makes lines of an array)."
                 )
         if names is None:
             names = tuple(held[0][1])

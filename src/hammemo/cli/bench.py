@@ -18,9 +18,14 @@ bench = Commands(help="Measure speed, side by side in one run.")
 @bench.command()
 @one_line_errors()
 def inference(
-    device: Annotated[str, typer.Option(help="cpu (NumPy), torch-cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(metavar="NAME", help="cpu (NumPy), torch-cpu or cuda.")] = "cpu",
     data: Annotated[
-        Path | None, typer.Option(help="Folder with WikiText-2.", show_default="tokens drawn from a Zipf law")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder with WikiText-2.",
+            show_default="tokens drawn from a Zipf law",
+        ),
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads on the processor.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
@@ -47,7 +52,12 @@ def inference(
 @one_line_errors()
 def predict(
     data: Annotated[
-        Path | None, typer.Option(help="Folder with WikiText-2.", show_default="tokens drawn from a Zipf law")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder with WikiText-2.",
+            show_default="tokens drawn from a Zipf law",
+        ),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; each runs every contender once.")] = 15,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,

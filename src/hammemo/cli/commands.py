@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from hammemo.cli.console import print_error
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -51,7 +53,7 @@ class _Group(_PlainHelp, TyperGroup):
             if not alone:
                 raise
             if message := usage_message(error):
-                typer.echo(message, err=True)
+                print_error(message)
             sys.exit(error.exit_code)
         if alone:
             sys.exit(result if isinstance(result, int) else 0)
@@ -73,7 +75,7 @@ def usage_message(error: Any) -> str:
     """Return what is wrong with a command line and where to read on; nothing if its help was shown already."""
     kind = type(error).__name__
     if kind == "NoArgsIsHelpError":
-        return str(error.format_message())  # empty if typer has printed it
+        return ""
     if kind == "MissingParameter" and error.param is not None:
         message = f"{_shown_name(error.param)} is missing{_purpose(error.param)}."
     elif kind == "NoSuchOption":
@@ -84,7 +86,7 @@ def usage_message(error: Any) -> str:
         message = _plainer(error.format_message())
     ctx = getattr(error, "ctx", None)
     more = f" Try '{ctx.command_path} --help'." if ctx is not None else ""
-    return " ".join(f"Error: {message}{more}".split())
+    return " ".join(f"{message}{more}".split())
 
 
 def _shown_name(param: Any) -> str:
@@ -100,9 +102,9 @@ def _purpose(param: Any) -> str:
 
 
 def _unknown_option(error: Any) -> str:
-    """Name an option that is not there and those that may have been meant, by their spelling or first letter."""
+    """Name an option that is not there and what may have been meant, by its spelling or its first letter."""
     name = error.option_name
-    near = sorted(error.possibilities or ())
+    near = list(error.possibilities or ())[:1]  # the nearest comes first
     if not near and error.ctx is not None:
         known = [option for param in error.ctx.command.get_params(error.ctx) for option in param.opts]
         near = sorted(option for option in known if option.startswith(f"-{name}"))
@@ -110,22 +112,34 @@ def _unknown_option(error: Any) -> str:
 
 
 def _bad_value(error: Any) -> str:
+    """Name the option, its value and the rule; versions of typer word it in ways of their own."""
     message = error.message.rstrip(".")
     if error.param is None:
         return f"{error.param_hint}: {message}." if error.param_hint else f"{message}."
-    name = _shown_name(error.param).split()[0]
-    if match := re.fullmatch(r"(\S+) is not in the range x>=(\S+)", message):
-        return f"{name} {match[1]} is too small: use {match[2]} or more."
-    if match := re.fullmatch(r"('.*') is not a valid (int\w*)( range)?", message):
-        return f"{name} {match[1]} is no whole number."
-    if match := re.fullmatch(r"('.*') is not a valid (float\w*)( range)?", message):
-        return f"{name} {match[1]} is no number."
+    name = f"{_shown_name(error.param).split()[0]} {_given(error)}".strip()
+    least = getattr(error.param, "min", None)
+    if least is None:
+        least = getattr(error.param.type, "min", None)
+    if "greater than" in message or "not in the range" in message:
+        return f"{name} is too small: use {least} or more."
+    if "valid int" in message:
+        return f"{name} is no whole number."
+    if "valid number" in message or "valid float" in message:
+        return f"{name} is no number."
     return f"{name}: {message}."
+
+
+def _given(error: Any) -> str:
+    """Return the value that was refused, if it can be told."""
+    if hasattr(error.__cause__, "errors"):
+        return str(error.__cause__.errors()[0]["input"])
+    match = re.match(r"'?(.*?)'? is not ", error.message)
+    return match[1] if match else ""
 
 
 def _plainer(message: str) -> str:
     """Return a message of click with the way out, where there is one."""
-    if match := re.fullmatch(r"Got unexpected extra arguments? \((.*)\)\.?", message):
+    if match := re.fullmatch(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)\.?", message):
         return f"{match[1]!r} is too much: put quotes around a value that has blanks, or leave it out."
     if match := re.fullmatch(r"Option '?(--?[\w-]+)'? requires an argument\.?", message):
         return f"{match[1]} needs a value after it."

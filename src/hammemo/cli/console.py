@@ -42,6 +42,12 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
         bar.stop()
 
 
+def print_error(message: str) -> None:
+    """Print what is wrong to standard error: one line, which a terminal breaks between words."""
+    console = Console(stderr=True)
+    console.print(f"Error: {message}", markup=False, highlight=False, soft_wrap=not console.is_terminal)
+
+
 class UsageError(ValueError):
     """Raised for options that do not go together or have no meaning: exit code 2."""
 
@@ -53,14 +59,16 @@ def one_line_errors() -> Iterator[None]:
         yield
     except (BrokenPipeError, typer.Exit):
         raise  # whoever reads has seen enough, or all is said: the command ends in silence
-    except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError) as error:
-        Console(stderr=True, soft_wrap=True).print(f"Error: {_explained(error)}", markup=False, highlight=False)
+    except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError, OverflowError, MemoryError) as error:
+        print_error(_explained(error))
         raise typer.Exit(2 if isinstance(error, UsageError) else 1) from error
 
 
 def _explained(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
+    if isinstance(error, MemoryError):
+        return f"There is not enough memory ({str(error).rstrip('.') or 'no more was given'}): make the model smaller."
     return " ".join(str(error).split())
 
 

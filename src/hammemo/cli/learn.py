@@ -32,16 +32,17 @@ def fit_files(
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write.")],
-    label: opt.Label = None,
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Learn a table: the column to predict (its number with --no-header)."),
+    ] = None,
+    h: Annotated[int | None, typer.Option("--h", min=1, help="Learn sequences: tokens per context.")] = None,
+    as_json: opt.AsJson = False,
     columns: opt.Columns = None,
     no_header: opt.NoHeader = False,
     delimiter: opt.Delimiter = None,
     missing: opt.Missing = None,
     file_format: opt.Format = None,
-    h: Annotated[
-        int | None,
-        typer.Option("--h", min=1, help="Learn sequences: tokens per context.", rich_help_panel=_SEQUENCES),
-    ] = None,
     tokens: opt.Tokens = None,
     column: opt.Column = None,
     case: opt.Case = None,
@@ -99,7 +100,12 @@ def fit_files(
         bool,
         typer.Option("--ledger", help="Keep digests: forget refuses what was never learnt.", rich_help_panel=_MODEL),
     ] = False,
-    key_file: opt.KeyFile = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Make a keyed model: a secret key of 16 to 64 bytes.", rich_help_panel=_MODEL
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option(help="Models with the same seed and layout can be merged.", rich_help_panel=_MODEL)
     ] = 0,
@@ -111,11 +117,13 @@ def fit_files(
         str, typer.Option(metavar="NAME", help="local, threads, processes or ray.", rich_help_panel=_ENGINE)
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option(min=1, help="How many.", show_default="all cores", rich_help_panel=_ENGINE)
+        int | None, typer.Option(min=1, help="How many workers.", show_default="all cores", rich_help_panel=_ENGINE)
     ] = None,
     address: Annotated[
         str | None,
-        typer.Option(help="With Ray: the cluster.", show_default="this machine", rich_help_panel=_ENGINE),
+        typer.Option(
+            metavar="ADDRESS", help="With Ray: the cluster.", show_default="this machine", rich_help_panel=_ENGINE
+        ),
     ] = None,
     resume: Annotated[
         str | None,
@@ -125,7 +133,6 @@ def fit_files(
             rich_help_panel=_ENGINE,
         ),
     ] = None,
-    as_json: opt.AsJson = False,
 ) -> None:
     """Learn rows of a table (--label), or every token of sequences from the h tokens before it (--h).
 
