@@ -16,6 +16,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import sys
 import tempfile
 import zlib
@@ -83,6 +84,12 @@ class Batch:
     def column(self, name: str) -> NDArray[Any]:
         """Return the values of a column, or refuse a name that the table does not have and say which it has."""
         if name not in self.names:
+            mark = re.search(r"[;|\t]", self.names[0]) if len(self.names) == 1 else None
+            if mark is not None:
+                raise ValueError(
+                    f"{self.where} has one column only, {self.names[0]!r}: if {mark[0]!r} stands between values, use "
+                    f"--delimiter {mark[0]!r}."
+                )
             raise ValueError(f"{self.where} has no column {name!r}; its columns are {shown_names(self.names)}.")
         return self.columns[self.names.index(name)]
 
@@ -208,7 +215,10 @@ def read_table(
     with opened(where) as stream:
         kind = format or format_of(where, "csv" if where == STANDARD_INPUT else None)
         if kind not in TABLE_FORMATS:
-            raise ValueError(f"{shown} is no table: --format is one of {', '.join(TABLE_FORMATS)}, not {kind!r}.")
+            raise ValueError(
+                f"{shown} is no table: --format is one of {', '.join(TABLE_FORMATS)}, not {kind!r}; a text is learnt "
+                "as sequences, with --h."
+            )
         if kind == "jsonl":
             yield from _json_batches(stream, shown, columns, batch_rows)
         elif kind == "parquet":

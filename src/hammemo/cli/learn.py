@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
@@ -147,6 +148,8 @@ def fit_files(
     with one_line_errors():
         _check_shape(h, label, classes_top, classes_file)
         check_writable(out)
+        if resume is not None and os.path.isfile(resume):
+            raise UsageError(f"--resume {resume} is a file: name a folder, which need not exist.")
         key = opt.read_key(key_file)
         parts = opt.kernel_of(kernel), opt.memory_of(memory, buckets, reserved, d, key, ledger=ledger)
         model = MemoryClassifier(*parts, vote=opt.vote_of(vote), random_state=seed)

@@ -118,7 +118,7 @@ def column_list(text: str) -> tuple[str, ...]:
     import csv
 
     names = tuple(next(csv.reader([text]), []))
-    if not all(names):
+    if not names or not all(names):
         raise UsageError(f"--columns {text!r} has an empty name in it: write the names with commas between, as in A,B.")
     return names
 
