@@ -524,7 +524,7 @@ def _check_numbers(name: str, value: Any, least: int, n_sites: int) -> None:
         raise ValueError(f"{name}={value!r} is no whole number of at least {least}, nor a list with one for each site.")
     if any(not isinstance(number, (int, np.integer)) or not least <= number < 2**31 for number in numbers):
         raise ValueError(
-            f"{name}={value!r} is out of range: use whole numbers from {least} to 2^31 - 1, one or one for each site."
+            f"{name}={value!r} is out of range: use whole numbers of at least {least}, below 2^31, one for each site."
         )
     if numbers is value and len(value) != n_sites:
         raise ValueError(
