@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,11 +55,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "key": "an entirely different key",
         "short-key": "short",
         "data": "a,b\n1,2\n",
+        "array.json": '[{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]\n',
+        "pretty.json": '[\n  {"a": 1, "b": "x"}\n]\n',
+        "plain.csv.gz": FRUIT,
     }
     for name, text in texts.items():
         (path / name).write_text(text)
     (path / "junk.csv").write_bytes(bytes(range(128, 256)) * 20)
     (path / "junk.parquet").write_bytes(bytes(range(256)))
+    (path / "cut.csv.gz").write_bytes(gzip.compress(FRUIT.encode())[:30])
     (path / "folder").mkdir()
     models = {
         "fruit.model": ["fruit.csv", "--label", "fruit", "--memory", "exact"],
@@ -124,7 +132,27 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("fit fruit.csv --label fruit --key-file nokey --out m", 1, ["nokey", "No such file"]),
     ("fit fruit.csv --label fruit --memory exact --key-file key --out m", 2, ["--key-file", "--ledger"]),
     ("fit fruit.csv --label fruit --layout fruit.model --out m", 1, ["layout", "Exact"]),
+    ("fit array.json --label b --out m", 1, ["line 1", "jq -c '.[]'"]),
+    ("fit pretty.json --label b --out m", 1, ["line 1", "jq -c '.[]'"]),
+    ("fit cut.csv.gz --label fruit --out m", 1, ["cut.csv.gz is damaged", "another copy"]),
+    ("fit plain.csv.gz --label fruit --out m", 1, ["not compressed", "another copy"]),
+    ("fit fruit.csv --label fruit --columns , --out m", 2, ["--columns ','", "empty name"]),
+    ("fit text.txt --label fruit --out m", 1, ["text.txt is no table", "--h"]),
+    ("fit fruit.csv --label fruit --buckets 99999999999 --out m", 1, ["buckets=99999999999", "2^31"]),
+    ("fit fruit.csv --label fruit --memory gaussian --d 9999999 --out m", 1, ["not enough memory", "smaller"]),
+    # fit: what is wrong with the line itself
+    ("fit", 2, ["FILE is missing", "Try 'hammemo fit --help'."]),
+    ("fit fruit.csv --label fruit", 2, ["--out MODEL is missing (the model file to write).", "hammemo fit --help"]),
+    ("fit fruit.csv --label", 2, ["--label needs a value after it."]),
+    ("fit fruit.csv --lable fruit --out m", 2, ["There is no option --lable. Did you mean --label?"]),
+    ("fit fruit.csv -o m", 2, ["There is no option -o. Did you mean --out?"]),
+    ("fit -h", 2, ["Did you mean --h or --help?"]),
+    ("fit text.txt --h two --out m", 2, ["--h two is no whole number."]),
+    ("fit text.txt --h 0 --out m", 2, ["--h 0 is too small: use 1 or more.", "hammemo fit --help"]),
+    ("fti fruit.csv", 2, ["No such command 'fti'.", "hammemo --help"]),
+    ("--vresion", 2, ["There is no option --vresion. Did you mean --version?"]),
     # fit: sequences
+    ("fit text.txt --h 2 --tokens words --resume fruit.csv --out m", 2, ["fruit.csv is a file", "name a folder"]),
     ("fit text.txt --h 2 --out m", 1, ["'the' is no token id", "words"]),
     ("fit text.txt --h 2 --tokens wurds --out m", 1, ["'wurds'", "words"]),
     ("fit text.txt --h 90 --tokens words --out m", 1, ["more than h=90 tokens"]),
@@ -164,6 +192,10 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("predict text.model fruit.csv --label fruit", 2, ["--label"]),
     ("predict text.model fruit.csv --columns fruit", 2, ["sequences"]),
     ("predict log.model fruit.csv", 1, ["no column 'event'", "colour, size, fruit"]),
+    ("predict", 2, ["MODEL is missing (a model file)."]),
+    ("predict fruit.model --json=yes", 2, ["--json takes no value"]),
+    ("predict fruit.model semicolons.csv", 1, ["one column only", "--delimiter ';'"]),
+    ("top-k fruit.model fruit.csv --k x", 2, ["--k x is no whole number."]),
     ("top-k fruit.model narrow.csv", 1, ["no column 'size'"]),
     ("top-k fruit.model fruit.csv --k 0", 2, ["--k"]),
     ("top-k nowhere.model", 1, ["does not exist"]),
@@ -194,7 +226,14 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("complete empty.csv hello", 1, ["too short"]),
     ("complete text.txt hello --tokens bytes", 2, ["words or characters"]),
     ("complete text.txt", 2, ["PROMPT"]),
+    ("complete text.txt the cat", 2, ["'cat' is too much", "quotes"]),
+    ("complete text.txt the --temperature hot", 2, ["--temperature hot is no number."]),
+    # explain
+    ("explain", 2, ["MODEL is missing", "hammemo explain --help"]),
+    ("explain fruit.model red", 1, ["colour, size"]),
+    ("explain fruit.model red small --plot votes.xyz", 1, ["--plot votes.xyz", ".png"]),
     # inspect
+    ("inspect fruit.model hashed.model", 2, ["'hashed.model' is too much", "hammemo inspect --help"]),
     ("inspect nowhere.model", 1, ["nowhere.model", "Name a file"]),
     ("inspect fruit.csv", 1, ["no model of hammemo"]),
     ("inspect folder", 1, ["folder", "Name a file"]),
@@ -203,7 +242,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("bench inference --data nowhere", 2, ["nowhere", "wiki.train.tokens"]),
     ("bench predict --data nowhere", 2, ["nowhere", "wiki.train.tokens"]),
     ("bench predict --rounds 0", 2, ["--rounds"]),
-    ("bench fit --tokens 5", 2, ["--tokens", "10000"]),
+    ("bench fit --tokens 5", 2, ["--tokens 5 is too small: use 10000 or more.", "hammemo bench fit --help"]),
     ("reproduce synthetic", 2, ["--out"]),
     ("reproduce nonsense", 2, ["nonsense"]),
     ("reproduce synthetic --quick --realisations 9 --out r", 2, ["--quick", "--realisations"]),
@@ -222,16 +261,16 @@ def test_a_mistake_names_the_way_out(
 ) -> None:
     monkeypatch.chdir(folder)
     before = sorted(path.name for path in folder.iterdir())
-    result = runner.invoke(app, line.split(), input="")
-    shown = " ".join(result.stderr.replace("│", " ").split())
+    result = runner.invoke(app, line.split(), input="", prog_name="hammemo")
+    shown = result.stderr
     assert result.exit_code == code, result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
     assert "Traceback" not in result.output
     for word in words:
         assert word in shown
-    if shown.startswith("Error: "):
-        assert result.stderr.count("\n") == 1
-        assert result.stdout == ""
+    assert shown.startswith("Error: ")
+    assert shown.count("\n") == 1
+    assert result.stdout == ""
     left = {"r", "results.json"}
     assert set(before) | left >= {path.name for path in folder.iterdir()}, "a mistake leaves no file behind"
 
@@ -244,7 +283,29 @@ def test_every_command_has_help_without_types_of_flags() -> None:
     for command in commands:
         result = runner.invoke(app, [*command, "--help"])
         assert result.exit_code == 0
-        assert "<bool>" not in result.stdout
+        assert "<" not in result.stdout
+
+
+def test_help_groups_the_commands_and_shows_the_usual_options_first() -> None:
+    shown = runner.invoke(app, ["--help"]).stdout.split("--help")[1]
+    places = [
+        shown.index(f" {word} ") for word in ("Learn and ask", "predict", "Change and look into a model", "forget")
+    ]
+    assert places == sorted(places)
+    shown = runner.invoke(app, ["fit", "--help"]).stdout
+    places = [shown.index(word) for word in ("--out ", "--label ", "--h ", "--columns ", "--kernel ", "--engine ")]
+    assert places == sorted(places)
+
+
+def test_an_interrupt_while_packages_load_is_silent(tmp_path: Path) -> None:
+    slow = tmp_path / "sklearn" / "__init__.py"
+    slow.parent.mkdir()
+    slow.write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n")
+    (tmp_path / "a.csv").write_text(FRUIT)
+    line = [sys.executable, "-m", "hammemo", "fit", "a.csv", "--label", "fruit", "--out", "m"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
 def test_a_model_is_as_it_was_after_a_refused_change(folder: Path) -> None:

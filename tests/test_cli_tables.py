@@ -422,3 +422,10 @@ def test_csv_and_text_need_no_extra_package(tmp_path: Path, monkeypatch: pytest.
         (tmp_path / "a.parquet").touch()
         (tmp_path / "a.txt").touch()
         assert "pip install 'hammemo[text]'" in run(*arguments, code=1).stderr
+
+
+def test_answers_quote_a_value_with_a_bare_carriage_return(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b'a,b\n"x\r",1\n"y\rz",2\n')
+    run("fit", tmp_path / "a.csv", "--label", "b", "--out", tmp_path / "m")
+    run("predict", tmp_path / "m", tmp_path / "a.csv", "--out", tmp_path / "answers.csv")
+    assert (tmp_path / "answers.csv").read_bytes() == b'a,b,prediction\n"x\r",1,1\n"y\rz",2,2\n'

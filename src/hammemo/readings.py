@@ -195,12 +195,6 @@ class TableReading:
 
     def _settled(self, batch: Batch) -> TableReading:
         """Return the reading with its columns named, by those of the first rows if they were not."""
-        if self.label not in batch.names and len(batch.names) == 1 and re.search(r"[;|\t]", batch.names[0]):
-            mark = re.findall(r"[;|\t]", batch.names[0])[0]
-            raise ValueError(
-                f"{batch.where} has one column only, {batch.names[0]!r}: if {mark!r} stands between values, use "
-                f"--delimiter {mark!r}."
-            )
         if self.label is not None:
             batch.column(self.label)
         if self.columns is not None:

@@ -16,8 +16,10 @@ import csv
 import gzip
 import io
 import json
+import re
 import sys
 import tempfile
+import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -82,6 +84,12 @@ class Batch:
     def column(self, name: str) -> NDArray[Any]:
         """Return the values of a column, or refuse a name that the table does not have and say which it has."""
         if name not in self.names:
+            mark = re.search(r"[;|\t]", self.names[0]) if len(self.names) == 1 else None
+            if mark is not None:
+                raise ValueError(
+                    f"{self.where} has one column only, {self.names[0]!r}: if {mark[0]!r} stands between values, use "
+                    f"--delimiter {mark[0]!r}."
+                )
             raise ValueError(f"{self.where} has no column {name!r}; its columns are {shown_names(self.names)}.")
         return self.columns[self.names.index(name)]
 
@@ -152,11 +160,18 @@ def opened(where: str) -> Iterator[IO[bytes]]:
     try:
         stream = open(where, "rb") if opener is None else opener(where)  # noqa: SIM115  (closed below)
     except FileNotFoundError:
-        raise FileNotFoundError(f"{where} does not exist: name a file, or - for standard input.") from None
+        raise FileNotFoundError(
+            f"{where or 'A file without a name'} does not exist: name a file, or - for standard input."
+        ) from None
     except IsADirectoryError:
         raise IsADirectoryError(f"{where} is a folder: name a file in it.") from None
     with stream:
-        yield stream
+        try:
+            yield stream
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(
+                f"{where} is damaged or not compressed as its name says: use another copy of it."
+            ) from error
 
 
 def read_table(
@@ -200,7 +215,10 @@ def read_table(
     with opened(where) as stream:
         kind = format or format_of(where, "csv" if where == STANDARD_INPUT else None)
         if kind not in TABLE_FORMATS:
-            raise ValueError(f"{shown} is no table: --format is one of {', '.join(TABLE_FORMATS)}, not {kind!r}.")
+            raise ValueError(
+                f"{shown} is no table: --format is one of {', '.join(TABLE_FORMATS)}, not {kind!r}; a text is learnt "
+                "as sequences, with --h."
+            )
         if kind == "jsonl":
             yield from _json_batches(stream, shown, columns, batch_rows)
         elif kind == "parquet":
@@ -228,7 +246,9 @@ def _csv_batches(stream: IO[bytes], where: str, delimiter: str, header: bool, ba
             yield _csv_batch(held, names, where)
             held = []
     except UnicodeDecodeError as error:
-        raise ValueError(f"{where} is no text in UTF-8 ({error.reason}): convert it, or name its --format.") from error
+        raise ValueError(
+            f"{where} is no text in UTF-8 ({error.reason}): convert it (iconv -t UTF-8), or name its --format."
+        ) from error
     finally:
         text.detach()
 
@@ -279,7 +299,8 @@ def json_lines(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, Any]]:
             except (ValueError, RecursionError) as error:
                 shown = line[:40].decode("utf-8", "replace").strip()
                 raise ValueError(
-                    f"{where}, line {number} is no JSON ({shown!r}): write one JSON value a line."
+                    f"{where}, line {number} is no JSON ({shown!r}): write one JSON value a line (jq -c '.[]' makes "
+                    "lines of an array)."
                 ) from error
 
 
@@ -290,7 +311,8 @@ def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, 
         for number, row in held:
             if not isinstance(row, dict):
                 raise ValueError(
-                    f'{where}, line {number} is no JSON object: a row is written as {{"column": value, …}}.'
+                    f"{where}, line {number} is no JSON object: a row is a line {{\"column\": value, …}} (jq -c '.[]' "
+                    "makes lines of an array)."
                 )
         if names is None:
             names = tuple(held[0][1])

@@ -8,7 +8,7 @@ import os
 import secrets
 import sys
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from hammemo.cli.console import UsageError, check_writable
 from hammemo.tables import format_of, require_arrow
@@ -106,11 +106,22 @@ def _json_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
         yield write
 
 
+class _UnixLines:
+    r"""A file for a CSV writer of its usual line ends, because only with these it quotes a value with a bare \r."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, row: str) -> None:
+        """Write a row with the line end of Unix."""
+        self._file.write(row.removesuffix("\r\n") + "\n")
+
+
 def _delimited_file(delimiter: str) -> Callable[[Path], Any]:
     @contextmanager
     def opened(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
         with path.open("x", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+            writer = csv.writer(_UnixLines(file), delimiter=delimiter)
             started = False
 
             def write(queries: Queries, answers: Answers) -> None:

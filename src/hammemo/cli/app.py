@@ -12,8 +12,8 @@ import typer
 
 from hammemo import __version__
 from hammemo.cli.bench import bench
+from hammemo.cli.commands import Commands
 from hammemo.cli.complete import complete_text
-from hammemo.cli.console import Commands
 from hammemo.cli.edit import add_files, forget_files
 from hammemo.cli.explain import explain_contexts
 from hammemo.cli.inspect import inspect_file
@@ -24,19 +24,29 @@ from hammemo.cli.predict import predict_rows
 from hammemo.cli.reproduce import reproduce
 from hammemo.cli.top_k import top_k_rows
 
-app = Commands(help="One-pass, editable, mergeable classification of categorical sequences.")
-app.command("plan")(plan_files)
-app.command("fit")(fit_files)
-app.command("predict")(predict_rows)
-app.command("top-k")(top_k_rows)
-app.command("add")(add_files)
-app.command("forget")(forget_files)
-app.command("merge")(merge_models)
-app.command("complete")(complete_text)
-app.command("inspect")(inspect_file)
-app.command("explain")(explain_contexts)
-app.add_typer(reproduce, name="reproduce")
-app.add_typer(bench, name="bench")
+_ASK, _CHANGE, _MEASURE = "Learn and ask", "Change and look into a model", "Measure and reproduce"
+
+app = Commands(
+    help="""One-pass, editable, mergeable classification of categorical sequences.
+
+    To begin: hammemo fit table.csv --label COLUMN --out MODEL, then hammemo predict MODEL table.csv
+    """
+)
+for _panel, _name, _function, _summary in (
+    (_ASK, "plan", plan_files, "Say which memory fits a budget, before anything is learnt."),
+    (_ASK, "fit", fit_files, "Learn a table or sequences and write a model file."),
+    (_ASK, "predict", predict_rows, "Answer each row or document with the most likely label."),
+    (_ASK, "top-k", top_k_rows, "Answer each row or document with the k most likely labels."),
+    (_ASK, "explain", explain_contexts, "Show which tokens voted for which labels."),
+    (_ASK, "complete", complete_text, "Go on where a prompt stops, as a memorised text does."),
+    (_CHANGE, "add", add_files, "Learn more examples."),
+    (_CHANGE, "forget", forget_files, "Take examples back, as if they had never been learnt."),
+    (_CHANGE, "merge", merge_models, "Add models, or take some away."),
+    (_CHANGE, "inspect", inspect_file, "Tell what a model file holds."),
+):
+    app.command(_name, short_help=_summary, rich_help_panel=_panel)(_function)
+app.add_typer(bench, name="bench", rich_help_panel=_MEASURE)
+app.add_typer(reproduce, name="reproduce", rich_help_panel=_MEASURE)
 
 
 def _print_version(wanted: bool) -> None:

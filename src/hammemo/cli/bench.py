@@ -9,16 +9,23 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from hammemo.cli.console import Commands, console, progress_bar, wikitext_task
+from hammemo.cli.commands import Commands
+from hammemo.cli.console import UsageError, console, one_line_errors, progress_bar, wikitext_task
 
 bench = Commands(help="Measure speed, side by side in one run.")
 
 
 @bench.command()
+@one_line_errors()
 def inference(
-    device: Annotated[str, typer.Option(help="cpu (NumPy), torch-cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(metavar="NAME", help="cpu (NumPy), torch-cpu or cuda.")] = "cpu",
     data: Annotated[
-        Path | None, typer.Option(help="Folder with WikiText-2.", show_default="tokens drawn from a Zipf law")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder with WikiText-2.",
+            show_default="tokens drawn from a Zipf law",
+        ),
     ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads on the processor.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
@@ -27,7 +34,7 @@ def inference(
     from hammemo.experiments import throughput
 
     if device not in throughput.DEVICES:
-        raise typer.BadParameter(f"{device!r} is not known: use {', '.join(throughput.DEVICES)}", param_hint="--device")
+        raise UsageError(f"--device {device!r} is not known: use {', '.join(throughput.DEVICES)}.")
     X, y, queries, n_tokens = _paper_shape(data)
     methods = throughput.paper_methods(X, y, n_tokens, {"alpha": 1e-5, "average": True})
     rows = throughput.inference_table(methods, queries, device, throughput.Protocol(threads=threads))
@@ -42,9 +49,15 @@ def inference(
 
 
 @bench.command()
+@one_line_errors()
 def predict(
     data: Annotated[
-        Path | None, typer.Option(help="Folder with WikiText-2.", show_default="tokens drawn from a Zipf law")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder with WikiText-2.",
+            show_default="tokens drawn from a Zipf law",
+        ),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; each runs every contender once.")] = 15,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
@@ -72,6 +85,7 @@ def predict(
 
 
 @bench.command()
+@one_line_errors()
 def fit(
     tokens: Annotated[int, typer.Option(min=10_000, help="Length of the long stream.")] = 20_000_000,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; each runs every contender once.")] = 15,

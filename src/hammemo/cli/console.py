@@ -6,12 +6,11 @@ import os
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,41 +18,8 @@ if TYPE_CHECKING:
 
     from hammemo.experiments.wikitext import Task
 
-Function = TypeVar("Function", bound="Callable[..., Any]")
-
 PATIENCE = 2.0
 """Seconds of work before a bar appears."""
-
-
-class _PlainFlags:
-    """A command or a group whose flags are shown as they are written: newer versions of typer add ``<bool>``."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return all parameters, the type of flags left out of the help."""
-        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for param in params:
-            if getattr(param, "is_flag", False) and param.metavar is None:
-                param.metavar = ""
-        return params
-
-
-class _Command(_PlainFlags, TyperCommand):
-    pass
-
-
-class _Group(_PlainFlags, TyperGroup):
-    pass
-
-
-class Commands(typer.Typer):
-    """A group of commands; without one of them it shows its help."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(cls=_Group, no_args_is_help=True, pretty_exceptions_enable=False, **settings)
-
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
-        """Return the decorator of a function that becomes a command."""
-        return super().command(name, **{"cls": _Command, **settings})
 
 
 @contextmanager
@@ -76,6 +42,12 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
         bar.stop()
 
 
+def print_error(message: str) -> None:
+    """Print what is wrong to standard error: one line, which a terminal breaks between words."""
+    console = Console(stderr=True)
+    console.print(f"Error: {message}", markup=False, highlight=False, soft_wrap=not console.is_terminal)
+
+
 class UsageError(ValueError):
     """Raised for options that do not go together or have no meaning: exit code 2."""
 
@@ -85,16 +57,18 @@ def one_line_errors() -> Iterator[None]:
     """Say what is wrong with files, parameters or extras in one line."""
     try:
         yield
-    except BrokenPipeError:
-        raise  # whoever reads has seen enough: the command ends in silence
-    except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError) as error:
-        Console(stderr=True, soft_wrap=True).print(f"Error: {_explained(error)}", markup=False, highlight=False)
+    except (BrokenPipeError, typer.Exit):
+        raise  # whoever reads has seen enough, or all is said: the command ends in silence
+    except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError, OverflowError, MemoryError) as error:
+        print_error(_explained(error))
         raise typer.Exit(2 if isinstance(error, UsageError) else 1) from error
 
 
 def _explained(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
+    if isinstance(error, MemoryError):
+        return f"There is not enough memory ({str(error).rstrip('.') or 'no more was given'}): make the model smaller."
     return " ".join(str(error).split())
 
 
@@ -122,7 +96,7 @@ def prepare_folder(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "results.json").touch()
     except OSError as error:
-        raise typer.BadParameter(f"{out} is no folder to write to ({error.strerror}).", param_hint="--out") from error
+        raise UsageError(f"--out {out} is no folder to write to ({error.strerror}): name another one.") from error
 
 
 def wikitext_task(data: Path | None) -> Task:
@@ -132,7 +106,7 @@ def wikitext_task(data: Path | None) -> Task:
     try:
         return experiment.build_task(experiment.read_hub() if data is None else experiment.read_folder(data))
     except FileNotFoundError as error:
-        raise typer.BadParameter(str(error), param_hint="--data") from error
+        raise UsageError(f"--data: {error}") from error
 
 
 def console() -> Console:

@@ -10,8 +10,12 @@ import typer
 
 from hammemo.cli import options as opt
 from hammemo.cli.console import check_writable, counted, one_line_errors, say_where_from
-from hammemo.cli.predict import Files, Model  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.predict import Model  # noqa: TC001  (typer reads annotations at run time)
 
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE", help="Examples: rows or documents.", show_default="standard input"),
+]
 Target = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
 ]

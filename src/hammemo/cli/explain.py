@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from hammemo.cli.models import OpenModel
 
+_FIGURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
+
 
 def explain_contexts(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")],
@@ -57,6 +59,8 @@ def explain_contexts(
     with one_line_errors():
         if plot is not None:
             check_writable(plot, "--plot")
+            if plot.suffix.lower() not in _FIGURES:
+                raise ValueError(f"--plot {plot} has no ending of a figure: use one of {', '.join(_FIGURES)}.")
         opened = open_model(model, opt.read_key(key_file))
         opened.reading = opt.overridden(opened.reading, **given)
         contexts = iter([_typed(opened, words)] if words else _read(opened, file, file_format))

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from hammemo.cli.console import console
+from hammemo.cli.console import console, print_error
 from hammemo.cli.options import AsJson  # noqa: TC001  (typer reads annotations at run time)
 
 
@@ -26,16 +26,14 @@ def inspect_file(
         facts = files.inspect(file)
     except (FileError, OSError) as error:
         reason = f"{file}: {error.strerror}." if isinstance(error, OSError) else error
-        typer.echo(f"Error: {reason} Name a file that hammemo fit or hammemo.save wrote.", err=True)
+        print_error(f"{reason} Name a file that hammemo fit or hammemo.save wrote.")
         raise typer.Exit(1) from error
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
     else:
         console().print(_facts_table(facts))
     if not facts["checksum_ok"]:
-        typer.echo(
-            f"Error: {file} is damaged: its checksum is not that of its contents. Use another copy of it.", err=True
-        )
+        print_error(f"{file} is damaged: its checksum is not that of its contents. Use another copy of it.")
         raise typer.Exit(1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import replace
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 
 _SEQUENCES, _MODEL, _ENGINE = "Sequences", "The model", "Large files of sequences"
 
-SequenceLength = Annotated[
-    int | None, typer.Option("--h", min=1, help="Learn sequences: tokens per context.", rich_help_panel=_SEQUENCES)
+TableLabel = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Learn a table: the column to predict (its number with --no-header)."),
 ]
+SequenceLength = Annotated[int | None, typer.Option("--h", min=1, help="Learn sequences: tokens per context.")]
 Kernel = Annotated[
     str,
     typer.Option(
@@ -44,13 +47,14 @@ def fit_files(
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write.")],
-    label: opt.Label = None,
+    label: TableLabel = None,
+    h: SequenceLength = None,
+    as_json: opt.AsJson = False,
     columns: opt.Columns = None,
     no_header: opt.NoHeader = False,
     delimiter: opt.Delimiter = None,
     missing: opt.Missing = None,
     file_format: opt.Format = None,
-    h: SequenceLength = None,
     tokens: opt.Tokens = None,
     column: opt.Column = None,
     case: opt.Case = None,
@@ -101,7 +105,12 @@ def fit_files(
         bool,
         typer.Option("--ledger", help="Keep digests: forget refuses what was never learnt.", rich_help_panel=_MODEL),
     ] = False,
-    key_file: opt.KeyFile = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Make a keyed model: a secret key of 16 to 64 bytes.", rich_help_panel=_MODEL
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option(help="Models with the same seed and layout can be merged.", rich_help_panel=_MODEL)
     ] = 0,
@@ -113,11 +122,13 @@ def fit_files(
         str, typer.Option(metavar="NAME", help="local, threads, processes or ray.", rich_help_panel=_ENGINE)
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option(min=1, help="How many.", show_default="all cores", rich_help_panel=_ENGINE)
+        int | None, typer.Option(min=1, help="How many workers.", show_default="all cores", rich_help_panel=_ENGINE)
     ] = None,
     address: Annotated[
         str | None,
-        typer.Option(help="With Ray: the cluster.", show_default="this machine", rich_help_panel=_ENGINE),
+        typer.Option(
+            metavar="ADDRESS", help="With Ray: the cluster.", show_default="this machine", rich_help_panel=_ENGINE
+        ),
     ] = None,
     resume: Annotated[
         str | None,
@@ -127,7 +138,6 @@ def fit_files(
             rich_help_panel=_ENGINE,
         ),
     ] = None,
-    as_json: opt.AsJson = False,
 ) -> None:
     """Learn rows of a table (--label), or every token of sequences from the h tokens before it (--h).
 
@@ -143,6 +153,8 @@ def fit_files(
         if classes_top is not None and classes_file is not None:
             raise UsageError("--classes-file and --classes-top both say what is predicted: give one of them.")
         check_writable(out)
+        if resume is not None and os.path.isfile(resume):
+            raise UsageError(f"--resume {resume} is a file: name a folder, which need not exist.")
         key = opt.read_key(key_file)
         parts = opt.kernel_of(kernel), opt.memory_of(memory, buckets, reserved, d, key, ledger=ledger)
         model = MemoryClassifier(*parts, vote=opt.vote_of(vote), random_state=seed)

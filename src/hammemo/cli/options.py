@@ -57,7 +57,7 @@ Missing: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="WHAT",
-        help="refuse an empty cell, or take it as an empty position, which matches nothing.",
+        help="Empty cells: refuse them, or empty for positions that match nothing.",
         show_default="refuse",
         rich_help_panel=_INPUT,
     ),
@@ -66,7 +66,7 @@ Tokens: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="HOW",
-        help="How texts become tokens: ids, words, characters, bytes, or a tokenizer.json.",
+        help="Tokens of a text: ids, words, characters, bytes or a tokenizer.json.",
         show_default="ids",
         rich_help_panel=_INPUT,
     ),
@@ -153,7 +153,10 @@ def column_list(text: str) -> tuple[str, ...]:
     """
     import csv
 
-    return tuple(next(csv.reader([text]), []))
+    names = tuple(next(csv.reader([text]), []))
+    if not names or not all(names):
+        raise UsageError(f"--columns {text!r} has an empty name in it: write the names with commas between, as in A,B.")
+    return names
 
 
 def read_key(file: Path | None) -> bytes | None:

@@ -9,7 +9,7 @@ import typer
 
 from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, console, one_line_errors, progress_bar, say_where_from
-from hammemo.cli.learn import Kernel, SequenceLength  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.learn import Kernel, SequenceLength, TableLabel  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,11 +25,13 @@ def plan_files(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE", help="All the data, or a random sample of it; - for standard input.")
     ],
+    label: TableLabel = None,
+    h: SequenceLength = None,
     budget: Annotated[
         str | None, typer.Option(metavar="SIZE", help="The most bytes of the state, for example '2 MiB'.")
     ] = None,
     agreement: Annotated[
-        float | None, typer.Option(min=0, max=1, help="How often to agree with the exact classifier, from 0 to 1.")
+        float | None, typer.Option(metavar="SHARE", help="How often to agree with the exact classifier, from 0 to 1.")
     ] = None,
     n_examples: Annotated[
         int | None, typer.Option(min=2, help="How many examples there are in all.", show_default="those of the files")
@@ -37,13 +39,11 @@ def plan_files(
     n_labels: Annotated[
         int | None, typer.Option(min=1, help="How many labels there are in all.", show_default="as many as expected")
     ] = None,
-    label: opt.Label = None,
     columns: opt.Columns = None,
     no_header: opt.NoHeader = False,
     delimiter: opt.Delimiter = None,
     missing: opt.Missing = None,
     file_format: opt.Format = None,
-    h: SequenceLength = None,
     tokens: opt.Tokens = None,
     column: opt.Column = None,
     case: opt.Case = None,

@@ -12,7 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hammemo.cli.console import Commands, console, prepare_folder, progress_bar, wikitext_task
+from hammemo.cli.commands import Commands
+from hammemo.cli.console import UsageError, console, one_line_errors, prepare_folder, progress_bar, wikitext_task
 
 if TYPE_CHECKING:
     from hammemo.experiments.synthetic import Claim
@@ -21,8 +22,15 @@ reproduce = Commands(help="Regenerate the paper's experiments: tables, figures, 
 
 
 @reproduce.command()
+@one_line_errors()
 def synthetic(
-    out: Annotated[Path, typer.Option(help="Folder for results.json, results.csv, manifest.json and the figure.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for results.json, results.csv, manifest.json and the figure.",
+        ),
+    ],
     quick: Annotated[
         bool, typer.Option("--quick", help="20 realisations, d up to 1024: seconds, for a first look.")
     ] = False,
@@ -61,8 +69,15 @@ def synthetic(
 
 
 @reproduce.command()
+@one_line_errors()
 def bounds(
-    out: Annotated[Path, typer.Option(help="Folder for results.json, results.csv, manifest.json and bounds.md.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for results.json, results.csv, manifest.json and bounds.md.",
+        ),
+    ],
     quick: Annotated[bool, typer.Option("--quick", help="A few draws only, for a first look.")] = False,
     draws: Annotated[
         int | None, typer.Option(min=1, help="Draws of the codes per data set.", show_default="2000")
@@ -93,11 +108,22 @@ def bounds(
 
 
 @reproduce.command()
+@one_line_errors()
 def wikitext(
-    out: Annotated[Path, typer.Option(help="Folder for reproduction.md, results.json, results.csv and the figure.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for reproduction.md, results.json, results.csv and the figure.",
+        ),
+    ],
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder with wiki.train.tokens, .valid and .test.", show_default="the Hugging Face hub"),
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder with wiki.train.tokens, .valid and .test.",
+            show_default="the Hugging Face hub",
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A smaller sample, two draws, h = 8: two minutes.")] = False,
     draws: Annotated[int | None, typer.Option(min=2, help="Draws of positions.", show_default="5")] = None,
@@ -143,11 +169,22 @@ def wikitext(
 
 
 @reproduce.command()
+@one_line_errors()
 def hashed(
-    out: Annotated[Path, typer.Option(help="Folder for hashed.md, results.json, results.csv and the figures.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for hashed.md, results.json, results.csv and the figures.",
+        ),
+    ],
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder with wiki.train.tokens, .valid and .test.", show_default="the Hugging Face hub"),
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder with wiki.train.tokens, .valid and .test.",
+            show_default="the Hugging Face hub",
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer sizes, examples and repetitions: seconds.")] = False,
     repetitions: Annotated[
@@ -182,11 +219,22 @@ def hashed(
 
 
 @reproduce.command()
+@one_line_errors()
 def votes(
-    out: Annotated[Path, typer.Option(help="Folder for votes.md, results.json, results.csv and manifest.json.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for votes.md, results.json, results.csv and manifest.json.",
+        ),
+    ],
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder with wiki.train.tokens, .valid and .test.", show_default="the Hugging Face hub"),
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder with wiki.train.tokens, .valid and .test.",
+            show_default="the Hugging Face hub",
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer examples, two draws: a minute, a first look.")] = False,
     draws: Annotated[int | None, typer.Option(min=2, help="Draws of positions.", show_default="5")] = None,
@@ -213,9 +261,22 @@ def votes(
 
 
 @reproduce.command()
+@one_line_errors()
 def events(
-    data: Annotated[Path, typer.Option(help="Folder with helpdesk.csv and bpi_12_w.csv.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for events.md, results.json and the like.")] = None,
+    data: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder with helpdesk.csv and bpi_12_w.csv.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for events.md, results.json and the like.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
 ) -> None:
     """Predict the next activity of two event logs under the published protocol, beside the LSTM's figures."""
@@ -228,7 +289,7 @@ def events(
     try:
         results = experiment.run(data)
     except FileNotFoundError as error:
-        raise typer.BadParameter(str(error), param_hint="--data") from error
+        raise UsageError(f"--data: {error}") from error
     page = experiment.markdown(results)
     if out is not None:
         write_records(out, results, {"table": results["table"]}, seconds=time.perf_counter() - started)
@@ -239,7 +300,7 @@ def events(
 
 def _check_quick(quick: bool, name: str, number: int | None) -> None:
     if quick and number is not None:
-        raise typer.BadParameter(f"--quick has a number of its own: leave out --quick or {name}", param_hint=name)
+        raise UsageError(f"{name} {number} does not go with --quick, which has a number of its own: leave out one.")
 
 
 def _report_claims(claims: list[Claim], *, as_json: bool) -> None:

@@ -425,9 +425,11 @@ class Hashed(Memory):
 def _check_numbers(name: str, value: Any, least: int, n_sites: int) -> None:
     numbers = [value] if isinstance(value, (int, np.integer)) else value
     if not isinstance(numbers, (Sequence, np.ndarray)) or isinstance(numbers, str):
-        raise ValueError(f"{name}={value!r} is a whole number of at least {least}, or a list with one for each site.")
+        raise ValueError(f"{name}={value!r} is no whole number of at least {least}, nor a list with one for each site.")
     if any(not isinstance(number, (int, np.integer)) or not least <= number < 2**31 for number in numbers):
-        raise ValueError(f"{name}={value!r} is a whole number of at least {least}, or a list with one for each site.")
+        raise ValueError(
+            f"{name}={value!r} is out of range: use whole numbers of at least {least}, below 2^31, one for each site."
+        )
     if numbers is value and len(value) != n_sites:
         raise ValueError(
             f"{name}={value!r} has {len(value)} entries, but the kernel has {n_sites} sites: give one each."
