@@ -34,10 +34,10 @@ class Entry:
         return repr(self.memory)
 
     def for_sites(self, n_sites: int) -> Memory:
-        """Return a copy that was not opened; what it lists per site is cut to as many sites as there are."""
+        """Return a copy that was not opened; what it lists per site is as long as there are sites."""
         memory: Memory = clone(self.memory)
         lists = {name: value for name, value in memory.get_params().items() if isinstance(value, list)}
-        return memory.set_params(**{name: value[:n_sites] for name, value in lists.items()})  # type: ignore[no-any-return]
+        return memory.set_params(**{name: (value * n_sites)[:n_sites] for name, value in lists.items()})  # type: ignore[no-any-return]
 
     def opened(self, sites: Sites, seed: int = 1) -> Memory:
         """Return a copy with nothing stored, its layout settled, so that any two of them can be compared."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,7 +83,8 @@ CASES = [(entry, vote) for entry in MEMORIES for vote in VOTES if vote != "log-l
 def test_contributions_add_up_to_the_scores_of_the_leading_labels(
     entry: Entry, vote: str, batch: Batch, query: Batch, kernel: SiteKernel, k: int
 ) -> None:
-    clf = fitted(MemoryClassifier(kernel, entry.memory, VOTES[vote]), batch)
+    memory = entry.for_sites(len(kernel.resolve(3).positions))
+    clf = fitted(MemoryClassifier(kernel, memory, VOTES[vote]), batch)
     x = query[0][0]
     check_explanation(clf, clf.explain(x, k), objects(query[:1]), k)
     served = clf.compile()
@@ -354,8 +356,10 @@ def test_what_is_no_single_context_is_refused_with_the_way_out() -> None:
     clf = fitted(MODELS["exact"], ORDERS)
     with pytest.raises(ValueError, match="one context, not a batch"):
         clf.explain([["order", "pay", "ship"]])
-    with pytest.raises(TypeError, match="a sequence of tokens, not 'order pay ship'"):
+    with pytest.raises(TypeError, match="a list of its tokens in order, not 'order pay ship'"):
         clf.explain("order pay ship")
+    with pytest.raises(TypeError, match=r"a list of its tokens in order, not \{'order': 1"):
+        clf.explain({"order": 1, "pay": 2, "ship": 3})
     with pytest.raises(ValueError, match="k=0"):
         clf.explain(["order", "pay", "ship"], k=0)
     with pytest.raises(ValueError, match="3 tokens; X has 2"):
@@ -373,3 +377,9 @@ def test_columns_of_a_data_frame_name_the_positions() -> None:
     assert explanation.names == ("colour", "size")
     assert [explanation.site_name(k) for k in range(2)] == ["size: 'small'", "colour, size: 'red', 'small'"]
     assert explanation.to_dict()["names"] == ["colour", "size"]
+    assert model.explain(frame.iloc[0], k=1).tokens == ("red", "small")
+    with pytest.raises(ValueError, match=r"the model \['colour', 'size'\]"):
+        model.explain(frame[["size", "colour"]].iloc[0])
+    for batch in (frame, frame.head(1), pl.DataFrame(frame.to_dict("list"))):
+        with pytest.raises(ValueError, match="not a frame"):
+            model.explain(batch)

@@ -242,7 +242,7 @@ def test_a_failed_save_leaves_the_old_file(path: Path, monkeypatch: pytest.Monke
         patch.setattr(archives, "OPENING", b"x" * len(archives.OPENING))
         with pytest.raises(FileError, match="cannot seal"):
             save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="nowhere is no folder"):
         save(MemoryClassifier(memory=Exact()).fit(X, Y), path.parent / "nowhere" / "model")
     with pytest.raises(IsADirectoryError):
         save(MemoryClassifier(memory=Exact()).fit(X, Y), path.parent)

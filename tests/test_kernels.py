@@ -359,12 +359,12 @@ def test_sums_of_kernels_are_flat() -> None:
 @pytest.mark.parametrize(
     ("kernel", "complaint"),
     [
-        (Suffixes(0), "k=0 is a whole number from 1 to the 4"),
+        (Suffixes(0), "k=0: give a whole number from 1 to the 4"),
         (Suffixes(5), "k=5"),
         (Suffixes(True), "k=True"),
         (Suffixes(2, base=0), "base=0"),
         (Suffixes(2, base="x"), "base='x'"),  # type: ignore[arg-type]
-        (SkipPairs(2), "reach=2 is a whole number from 3"),
+        (SkipPairs(2), "reach=2: give a whole number from 3"),
         (SkipPairs(5), "reach=5"),
         (Decaying(0), "rate=0"),
         (Decaying(1.5), "rate=1.5"),

@@ -151,7 +151,8 @@ def test_certificates_pass_through_where_the_inner_memory_gives_them() -> None:
 
 def test_nested_parameters_clones_and_searches() -> None:
     model = MemoryClassifier(memory=Ledgered(Hashed(8, 2)))
-    assert model.set_params(memory__memory__buckets=32).memory.memory.buckets == 32
+    model.set_params(memory__memory__buckets=32)
+    assert model.get_params()["memory__memory__buckets"] == 32
     X = np.random.default_rng(0).integers(0, 4, (60, 3))
     search = GridSearchCV(model, {"memory__memory__buckets": [2, 64], "memory__memory__reserved": [0, 4]}, cv=2)
     assert search.fit(X, X[:, 0]).best_params_["memory__memory__buckets"] in (2, 64)

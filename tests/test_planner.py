@@ -331,3 +331,15 @@ def test_mistakes_of_the_command_are_one_line(options: list[str], words: str, tm
     assert result.exit_code in (1, 2)
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_size_of_an_exact_table_far_beyond_the_sample_is_in_its_interval(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    stream = np.minimum(rng.zipf(1.4, 90_002), 20_000)  # every token is a label too
+    X, y = np.column_stack([stream[:-2], stream[1:-1]]), stream[2:]
+    rows = rng.choice(len(X), 2000, replace=False)
+    planned = plan(X[rows], y[rows], agreement=0.999, n_examples=len(X))
+    predicted = next(option.state_bytes for option in planned.options if isinstance(option.memory, Exact))
+    size = MemoryClassifier(memory=Exact()).fit(X, y).memory_.nbytes
+    assert predicted.low <= size <= predicted.high

@@ -64,6 +64,16 @@ def test_grid_search_over_memories_and_their_nested_parameters(task: tuple[Any, 
         MemoryClassifier(memory=Gaussian()), {"memory__d": [2, 512], "memory__tied": [False, True]}, cv=2
     )
     assert nested.fit(*task).best_params_["memory__d"] == 512
+    default = GridSearchCV(MemoryClassifier(), {"memory__buckets": [1, 64], "memory__reserved": [0]}, cv=2)
+    assert default.fit(*task).best_params_["memory__buckets"] == 64
+    with pytest.raises(ValueError, match="Invalid parameter 'memory'"):
+        MeMoClassifier().set_params(memory__d=8)
+
+
+@pytest.mark.parametrize("one", [["1", "2", "3", "4"], np.array([1, 2, 3, 4]), []])
+def test_a_single_context_is_refused_with_the_way_out(task: tuple[Any, Any], one: Any) -> None:
+    with pytest.raises(ValueError, match=r"predict\(\[context\]\).*windows\(docs, h\)"):
+        MemoryClassifier().fit(*task).predict(one)
 
 
 def test_pipelines(task: tuple[Any, Any]) -> None:

@@ -63,6 +63,8 @@ def write(target: str, parts: list[bytes | memoryview]) -> None:
     """Write beside the target, flush to the disk, and rename: the target is never half a file."""
     if os.path.isdir(target):
         raise IsADirectoryError(f"{target} is a folder: name a file in it.")
+    if not os.path.isdir(os.path.dirname(target)):
+        raise FileNotFoundError(f"{os.path.dirname(target)} is no folder: make it before a file is written into it.")
     temporary = f"{target}.{secrets.token_hex(8)}.tmp"
     try:
         with open(temporary, "xb") as file:

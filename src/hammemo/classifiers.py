@@ -100,6 +100,20 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         self.vote = vote
         self.random_state = random_state
 
+    def set_params(self: Self, **params: Any) -> Self:
+        """Set parameters, those of parts too; ``memory__buckets=512`` is for the default memory as well.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> MemoryClassifier().set_params(memory__buckets=512)
+        MemoryClassifier(memory=Hashed(buckets=512))
+        """
+        if getattr(self, "memory", ...) is None and any(name.startswith("memory__") for name in params):
+            params = {"memory": Hashed(), **params}
+        super().set_params(**params)
+        return self
+
     def fit(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn the examples (X, y); then fit the vote's weights to them, if it has any.
 
@@ -459,10 +473,10 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         'y' leads 'x' by 1, proven to be the exact classifier's answer; exact counts.
         """
         check_is_fitted(self)
-        context = contexts_for(self.sites_, one_context(x))  # a single row has no names of columns to check
+        names = getattr(self, "feature_names_in_", None)
+        context = contexts_for(self.sites_, one_context(x, names))
         prover = self.memory_.certifier()
         explanation = explain(self.memory_, prover, context, self.sites_, self.vote_, self.classes_, k)
-        names = getattr(self, "feature_names_in_", None)
         return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
 
     def certify(self, X: Any) -> NDArray[np.bool_]:

@@ -341,8 +341,14 @@ def validated_contexts(estimator: Any, X: Any, *, reset: bool, y: Any = "no_vali
 
 def validated_array(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation") -> NDArray[Any]:
     """Return X as an array of tokens after scikit-learn's checks of shape, feature names and feature count."""
+    values: Any = X if sparse.issparse(X) else token_array(X)
+    if values.ndim == 1:  # scikit-learn's own advice is for numbers, and its tests look for the first words
+        raise ValueError(
+            f"Reshape your data: X is a table with one row for each context, and its shape is {values.shape}. Put a "
+            "single context into a list, as in predict([context]); cut documents with hammemo.windows(docs, h)."
+        )
     array: NDArray[Any] = check_array(
-        X if sparse.issparse(X) else token_array(X),
+        values,
         dtype=None,
         ensure_all_finite=False,  # tokens are checked, with better advice, when they are factorized
         estimator=estimator,

@@ -412,7 +412,7 @@ def _is_number(value: Any) -> bool:
 
 def _check_reach(name: str, value: Any, least: int, h: int) -> None:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= h:
-        raise ValueError(f"{name}={value!r} is a whole number from {least} to the {h} tokens that a context has.")
+        raise ValueError(f"{name}={value!r}: give a whole number from {least} to the {h} tokens that a context has.")
 
 
 def _resolve_site(site: int | Sequence[int], h: int) -> Site:

@@ -180,7 +180,10 @@ def _checked(budget: Any, agreement: Any, vote: Any, random_state: Any, confiden
     if (budget is None) == (agreement is None):
         raise ValueError("Give either budget= (bytes) or agreement= (a share from 0 to 1), and not both.")
     if vote not in ("sum", "mean"):
-        raise ValueError(f"vote={vote!r}: plans are made for vote='sum' and vote='mean' only.")
+        raise ValueError(
+            f"vote={vote!r}: plans are made for vote='sum' and vote='mean' only. The sizes hold for every vote: plan "
+            "with 'sum', then planned.estimator.set_params(vote=...)."
+        )
     if not isinstance(random_state, (int, np.integer)) or isinstance(random_state, bool):
         raise ValueError(
             f"random_state={random_state!r} is a whole number: predictions are for the hashes of that seed."
@@ -191,7 +194,7 @@ def _checked(budget: Any, agreement: Any, vote: Any, random_state: Any, confiden
         size = parse_bytes(budget)
         return _Ask(size, None, f"At most {size_text(size)}")
     if not isinstance(agreement, (int, float)) or not 0 <= agreement <= 1:
-        raise ValueError(f"agreement={agreement!r} is a share from 0 to 1, for example 0.99.")
+        raise ValueError(f"agreement={agreement!r}: give a share from 0 to 1, for example 0.99.")
     return _Ask(None, float(agreement), f"At least {100 * agreement:g} % agreement")
 
 

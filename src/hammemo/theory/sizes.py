@@ -8,7 +8,7 @@ largest count. What grows with the data (the sparse table's entries, rows and vo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import log2, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -106,14 +106,17 @@ class Sizes:
         """Return the size of the sparse exact table.
 
         The interval is 5 % to either side of what it is with 15 % fewer and 15 % more tokens, whose numbers may then
-        have another width.
+        have another width. Far beyond the sample the expected size is too small: what is rarer than anything in the
+        sample is not expected. So each doubling past twelve times the sample adds 20 % to the upper end, a figure set
+        on a text with its words as labels and on Zipf streams.
         """
         contexts, positions = self.examples.contexts, self.sample.sites.positions
         used = contexts.ranks[:, sorted({r for site in positions for r in site})]
         counts = np.bincount(used[used >= 0], minlength=len(contexts.vocabulary))
         tokens = max(expected_features(counts[counts > 0], self.times), 1.0)
         low, value, high = (self._exact(largest_count, tokens * factor) for factor in (0.85, 1.0, 1.15))
-        return Size(round(value), round(0.95 * low), round(1.05 * high))
+        beyond = max(0.0, log2(self.times / 12))
+        return Size(round(value), round(0.95 * low), round((1.05 + 0.2 * beyond) * high))
 
     def _exact(self, largest_count: float, tokens: float) -> float:
         sample, n = self.sample, self.sample.n
