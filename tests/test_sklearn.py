@@ -72,7 +72,7 @@ def test_grid_search_over_memories_and_their_nested_parameters(task: tuple[Any, 
 
 @pytest.mark.parametrize("one", [["1", "2", "3", "4"], np.array([1, 2, 3, 4]), []])
 def test_a_single_context_is_refused_with_the_way_out(task: tuple[Any, Any], one: Any) -> None:
-    with pytest.raises(ValueError, match=r"predict\(\[context\]\).*windows\(docs, h\)"):
+    with pytest.raises(ValueError, match=r"Wrap a single context in a list.*windows\(docs, h\)"):
         MemoryClassifier().fit(*task).predict(one)
 
 

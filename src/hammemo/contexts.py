@@ -65,11 +65,7 @@ class Contexts:
     def of(cls, X: Any) -> Contexts:
         """Return the contexts in any two-dimensional array, list of rows or data frame."""
         array = token_array(X)
-        if array.ndim != 2:
-            raise ValueError(
-                f"Contexts are rows of h tokens, so X has two dimensions; this one has {array.ndim}. "
-                "Wrap a single context in a list, or cut a token stream with hammemo.windows(docs, h)."
-            )
+        _check_two_dimensions(array)
         return cls(array)
 
     @cached_property
@@ -202,6 +198,15 @@ def token_array(X: Any) -> NDArray[Any]:
         mixed = array.dtype.kind in "US" or (array.dtype.kind == "f" and (np.abs(array) >= 2**53).any())
         return np.array(X, dtype=object) if mixed else array
     return np.asarray(X)
+
+
+def _check_two_dimensions(array: NDArray[Any]) -> None:
+    """Refuse a single context; scikit-learn's own advice is for numbers, and its tests look for the first words."""
+    if array.ndim != 2:
+        raise ValueError(
+            f"Reshape your data: contexts are rows of h tokens, so X has two dimensions; this one has {array.ndim}. "
+            "Wrap a single context in a list, or cut a token stream with hammemo.windows(docs, h)."
+        )
 
 
 def _listed(X: Any) -> NDArray[Any]:
@@ -341,12 +346,10 @@ def validated_contexts(estimator: Any, X: Any, *, reset: bool, y: Any = "no_vali
 
 def validated_array(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation") -> NDArray[Any]:
     """Return X as an array of tokens after scikit-learn's checks of shape, feature names and feature count."""
-    values: Any = X if sparse.issparse(X) else token_array(X)
-    if values.ndim == 1:  # scikit-learn's own advice is for numbers, and its tests look for the first words
-        raise ValueError(
-            f"Reshape your data: X is a table with one row for each context, and its shape is {values.shape}. Put a "
-            "single context into a list, as in predict([context]); cut documents with hammemo.windows(docs, h)."
-        )
+    values = X
+    if not sparse.issparse(X):
+        values = token_array(X)
+        _check_two_dimensions(values)
     array: NDArray[Any] = check_array(
         values,
         dtype=None,

@@ -103,9 +103,12 @@ def plan(
     agreement : float, optional
         How often the memory must agree with the exact classifier on unambiguous queries, from 0 to 1. Planned is the
         smallest memory whose interval lies above. Give either this or `budget`.
-    kernel, vote, random_state
-        Of the estimator; the vote is "sum" or "mean", `random_state` a whole number, because predictions are for its
-        hashes.
+    kernel : SiteKernel, optional
+        Of the estimator.
+    vote : {"sum", "mean"}
+        Of the estimator. The sizes hold for a log-linear vote too; agreement is not predicted for it.
+    random_state : int
+        Of the estimator: predictions are for the hashes of this seed.
     n_examples : int, optional
         How many examples there are in all; by default those of X.
     n_labels : int, optional
