@@ -377,3 +377,21 @@ def test_sums_of_kernels_are_flat() -> None:
 def test_shapes_that_do_not_fit_are_refused(kernel: SiteKernel, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         kernel.resolve(4)
+
+
+FORGED: list[tuple[Any, Any]] = [
+    (SiteKernel, 3),
+    (Suffixes, [2]),
+    (Suffixes, None),
+    (SkipPairs, None),
+    (SkipPairs, "4"),
+    (Joined, True),
+    (Joined, []),
+    (Joined, [1]),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), FORGED)
+def test_parameters_from_a_forged_file_are_refused_before_sites_are_made(kind: Any, value: Any) -> None:
+    with pytest.raises(ValueError, match=r"is a list|give a whole number"):
+        kind(value).least_sites(3)

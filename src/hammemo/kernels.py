@@ -95,6 +95,8 @@ class SiteKernel(BaseEstimator):
 
     def least_sites(self, h: int) -> int:  # noqa: ARG002  (other kernels need it)
         """Return a number that `resolve` reaches at least, before a site is made: files are checked against it."""
+        if not hasattr(self.sites, "__len__"):
+            raise ValueError(f"sites={self.sites!r} is a list of positions, or of tuples of them.")
         return len(self.sites)
 
     def __add__(self, other: Any) -> Joined:
@@ -214,8 +216,9 @@ class Suffixes(SiteKernel):
         weights = np.power(float(self.base), np.arange(self.k)).tolist()
         return SiteKernel([tuple(range(-length, 0)) for length in range(1, self.k + 1)], weights).resolve(h)
 
-    def least_sites(self, h: int) -> int:  # noqa: ARG002
+    def least_sites(self, h: int) -> int:
         """Return k."""
+        _check_reach("k", self.k, 1, h)
         return int(self.k)
 
 
@@ -245,8 +248,9 @@ class SkipPairs(SiteKernel):
         pairs = [(-first, -second) for first in range(3, self.reach + 1) for second in range(1, first)]
         return SiteKernel(pairs).resolve(h)
 
-    def least_sites(self, h: int) -> int:  # noqa: ARG002
+    def least_sites(self, h: int) -> int:
         """Return the number of pairs."""
+        _check_reach("reach", self.reach, 3, h)
         return int(self.reach) * (int(self.reach) - 1) // 2 - 1
 
 
@@ -272,10 +276,8 @@ class Joined(SiteKernel):
 
     def resolve(self, h: int) -> Sites:
         """Return the sites of all kernels, each once, in the order in which they come."""
-        if not self.kernels or not all(isinstance(part, SiteKernel) for part in self.kernels):
-            raise ValueError(f"kernels={self.kernels!r} is a list of kernels, for example [Suffixes(4), SkipPairs(4)].")
         weights: dict[Site, float] = {}
-        for part in self.kernels:
+        for part in self._parts():
             sites = part.resolve(h)
             for site, weight in zip(sites.positions, sites.weights.tolist(), strict=True):
                 weights[site] = weights.get(site, 0.0) + weight
@@ -283,7 +285,14 @@ class Joined(SiteKernel):
 
     def least_sites(self, h: int) -> int:
         """Return the number of sites of the largest part."""
-        return max((part.least_sites(h) for part in self.kernels), default=0)
+        return max(part.least_sites(h) for part in self._parts())
+
+    def _parts(self) -> Sequence[SiteKernel]:
+        kernels: Any = self.kernels
+        is_list = isinstance(kernels, Sequence) and len(kernels) > 0
+        if not is_list or not all(isinstance(part, SiteKernel) for part in kernels):
+            raise ValueError(f"kernels={kernels!r} is a list of kernels, for example [Suffixes(4), SkipPairs(4)].")
+        return self.kernels
 
 
 class SiteOneHot(TransformerMixin, BaseEstimator):
