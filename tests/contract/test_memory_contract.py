@@ -27,7 +27,7 @@ Batch = list[tuple[list[Any], str, int]]
 
 every_memory = pytest.mark.parametrize("entry", MEMORIES, ids=str)
 every_kernel = pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])
-randomly = settings(max_examples=40, deadline=None)
+randomly = settings(max_examples=20, deadline=None)
 a_few_times = settings(max_examples=12, deadline=None)
 
 
