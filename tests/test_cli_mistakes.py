@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -304,7 +305,15 @@ def test_an_interrupt_while_packages_load_is_silent(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(FRUIT)
     line = [sys.executable, "-m", "hammemo", "fit", "a.csv", "--label", "fruit", "--out", "m"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    ended = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        line,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs in the background ignore it
+    )
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 

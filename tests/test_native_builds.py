@@ -78,7 +78,7 @@ def test_sanitizers_find_nothing(tmp_path: Path) -> None:
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }
     where = "import conftest, hammemo._native as loops; print(loops.__file__)"
-    assert run(sys.executable, "-c", where, cwd=ROOT / "tests", environment=environment).strip() == str(module)
+    assert run(sys.executable, "-c", where, environment=environment).strip() == str(module)
     options = ["-q", "-p", "no:cacheprovider", "-s"]  # -s: or a report dies with the process
     run(sys.executable, "-m", "pytest", *options, *TESTS, environment=environment)
 
