@@ -110,6 +110,15 @@ def test_commands_answer_as_the_interface_does(ending: str, data: st.DataObject)
         assert load(folder / "again").memory_.state_bytes() == again.memory_.state_bytes()
 
 
+def test_a_line_of_json_is_one_line_for_every_reader(tmp_path: Path) -> None:
+    """Found by Hypothesis: a label may hold a character that ends a line for some programs."""
+    X, y = [["0", "0"]], ["a\x85b\u2028c\u2029d"]
+    save(MemoryClassifier(memory=Exact()).fit(X, y), tmp_path / "model")
+    asked = write(tmp_path / "asked.csv", ["a", "b"], X)
+    [line] = run("predict", tmp_path / "model", asked, "--json").stdout.splitlines()
+    assert json.loads(line) == {"prediction": y[0]}
+
+
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_adding_forgetting_and_merging_files(data: st.DataObject) -> None:

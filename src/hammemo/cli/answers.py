@@ -60,7 +60,7 @@ def _print_lines(queries: Queries, answers: Answers) -> None:
 def _print_json(queries: Queries, answers: Answers) -> None:
     columns = answers if queries.identity is None else beside(queries, answers)
     for row in zip(*columns.values(), strict=True):
-        sys.stdout.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
+        sys.stdout.write(_json_line(dict(zip(columns, row, strict=True))))
 
 
 def _lines(queries: Queries, answers: Answers) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _json_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
         def write(queries: Queries, answers: Answers) -> None:
             columns = beside(queries, answers)
             for row in zip(*columns.values(), strict=True):
-                file.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False, default=str) + "\n")
+                file.write(_json_line(dict(zip(columns, row, strict=True))))
 
         yield write
 
@@ -173,3 +173,11 @@ _WRITERS: dict[str, Callable[[Path], Any]] = {
     "parquet": _parquet_file,
     "text": _text_file,
 }
+
+
+_LINE_ENDS = {ord(mark): f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"}
+"""Characters that many programs take for the end of a line; JSON allows them as they are, and escaped."""
+
+
+def _json_line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str).translate(_LINE_ENDS) + "\n"
