@@ -26,7 +26,7 @@ class SiteTable:
     def __init__(self, reserved: int, buckets: int) -> None:
         self.own: NDArray[Any] = np.zeros((reserved, 0), np.uint8)
         self.shared: NDArray[Any] = np.zeros((buckets, 0), np.uint8)
-        self.totals = np.zeros(0, np.int64)  # of each label, over all rows
+        self._totals: NDArray[np.int64] | None = np.zeros(0, np.int64)
 
     @property
     def n_rows(self) -> int:
@@ -36,7 +36,14 @@ class SiteTable:
     def hold(self, own: NDArray[Any], shared: NDArray[Any]) -> None:
         """Take these rows in place of all that is here."""
         self.own, self.shared = own, shared
-        self.totals = own.sum(axis=0, dtype=np.int64) + shared.sum(axis=0, dtype=np.int64)
+        self._totals = None  # a mapped file is not read for them before they are needed
+
+    @property
+    def totals(self) -> NDArray[np.int64]:
+        """The sum of each label's counts over all rows."""
+        if self._totals is None:
+            self._totals = self.own.sum(axis=0, dtype=np.int64) + self.shared.sum(axis=0, dtype=np.int64)
+        return self._totals
 
     def covers_cells(
         self,
@@ -61,10 +68,11 @@ class SiteTable:
 
     def add(self, rows: NDArray[np.int64], columns: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
         """Add to distinct cells, widening a part before it would overflow."""
+        if self._totals is not None:
+            self._totals += np.bincount(columns, counts, len(self._totals)).astype(np.int64)
         is_own = rows < len(self.own)
         self.own = _added(self.own, rows[is_own], columns[is_own], counts[is_own])
         self.shared = _added(self.shared, rows[~is_own] - len(self.own), columns[~is_own], counts[~is_own])
-        self.totals += np.bincount(columns, counts, len(self.totals)).astype(np.int64)
 
     def covers(self, other: SiteTable, columns: NDArray[np.int64], examples_left: NDArray[np.int64]) -> bool:
         """Return what `covers_cells` does for all of another table, whose columns stand at `columns` here."""
@@ -78,7 +86,8 @@ class SiteTable:
 
     def merge(self, other: SiteTable, columns: NDArray[np.int64], sign: int) -> None:
         """Add another table whose columns stand at `columns` here, or subtract one that this table covers."""
-        self.totals[_places(columns, len(self.totals))] += sign * other.totals
+        if self._totals is not None:
+            self._totals[_places(columns, len(self._totals))] += sign * other.totals
         for name in ("own", "shared"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if not theirs.size:
@@ -100,7 +109,8 @@ class SiteTable:
             placed = np.zeros((len(part), len(source)), part.dtype)
             placed[:, source >= 0] = part[:, source[source >= 0]]
             setattr(self, name, placed)
-        self.totals = np.where(source >= 0, np.append(self.totals, 0)[source], 0)
+        if self._totals is not None:
+            self._totals = np.where(source >= 0, np.append(self._totals, 0)[source], 0)
 
 
 def stored_table(
