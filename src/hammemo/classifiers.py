@@ -276,7 +276,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
             self.memory_.declare(labels)
         stream: Iterable[Block] = chain([first], blocks)
         sample = None
-        if sampled and self.vote_.wanted() and not self.vote_.state():  # a layout may bring fitted weights
+        if sampled and self.vote_.wanted():  # a layout may bring fitted weights
             sample = WindowSample(self.vote_.wanted(), self.memory_.seed, labels)
             stream = sample.through(stream)
         self.memory_.add_blocks(_labelled(stream) if labels is None else stream, labels)

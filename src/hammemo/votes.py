@@ -80,7 +80,7 @@ class Vote(BaseEstimator, ABC):
         """Fit what the vote has to fit, to examples that the memory holds or, without leaving one out, to others."""
 
     def wanted(self) -> int:
-        """Return the most examples that `fit_to` makes use of; 0 for a vote that fits nothing."""
+        """Return the most examples that a first `fit_to` makes use of; 0 for a vote that has nothing to fit."""
         return 0
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -255,9 +255,9 @@ class LogLinear(Vote):
         self.labels_ = memory.labels
 
     def wanted(self) -> int:
-        """Return the most examples that weights are fitted to; 0 where they are given."""
+        """Return the most examples that weights are fitted to; 0 where they are given, or fitted already."""
         self._check_numbers()
-        return 0 if self.weights is not None else int(self.sample)
+        return 0 if self.weights is not None or hasattr(self, "labels_") else int(self.sample)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the fitted weights and the labels they are for; empty where nothing was fitted."""

@@ -11,7 +11,7 @@ from hammemo.cli.console import progress_bar
 from hammemo.contexts import joined
 from hammemo.memories import NotStoredError
 from hammemo.readings import SequenceReading, TableReading, merged_kinds
-from hammemo.votes import LogLinear
+from hammemo.votes import resolve_vote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,11 +56,6 @@ class Sample:
             model.fit_vote(self.X, self.y)
 
 
-def fits_weights(model: MemoryClassifier) -> bool:
-    """Whether the model's vote has weights to fit."""
-    return model.vote == "log-linear" or isinstance(model.vote, LogLinear)
-
-
 def declared(model: MemoryClassifier) -> set[Any]:
     """Return the labels that the model was told to predict."""
     return set(model.memory_.declared.tolist())
@@ -77,7 +72,7 @@ def learn_batches(
 ) -> tuple[Reading, dict[str, Any]]:
     """Learn files in batches, then fit the vote if it has weights; return how they were read and what was learnt."""
     fresh = not hasattr(model, "memory_")
-    sample = Sample(VOTE_EXAMPLES, seed=0) if fresh and fits_weights(model) else None
+    sample = Sample(VOTE_EXAMPLES, seed=0) if fresh and resolve_vote(model.vote).wanted() else None
     chosen = classes if isinstance(classes, list) else None
     if not fresh and isinstance(reading, SequenceReading) and reading.chosen:
         chosen = sorted(declared(model))

@@ -135,7 +135,7 @@ def fit(
     if labels is not None:
         memory.declare(labels)
     model.memory_ = memory
-    if model.vote_.wanted() and not model.vote_.state():  # the sample is part of the source, so all of it is stored
+    if model.vote_.wanted():  # the sample is part of the source, so all of it is stored
         examples = block.examples()
         model.vote_.fit_to(memory, examples if labels is None else examples.only(labels), model.sites_)
     return model
