@@ -22,7 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from hammemo import Exact, Gaussian, MeMoClassifier, MemoryClassifier, PositionalHamming, windows
-from hammemo.contexts import Examples
+from hammemo.tokens.contexts import Examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -36,7 +36,7 @@ from hammemo.engines import GroupReport, fit
 from hammemo.engines.jobs import Job, peak_memory
 from hammemo.engines.states import pack, unpack
 from hammemo.experiments.speed import zipf_stream
-from hammemo.sources import open_source
+from hammemo.sources.documents import open_source
 
 H, N_LABELS, N_TOKENS = 8, 64, 33_278
 FILE_TOKENS, DOCUMENT_TOKENS, GROUP_DOCUMENTS = 2**22, 1000, 256

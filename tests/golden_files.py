@@ -12,7 +12,7 @@ from typing import Any
 
 from file_catalogue import KERNELS, QUERIES, X, Y
 from hammemo import Exact, Gaussian, Hashed, Ledgered, LogLinear, MemoryClassifier, Predictor, Suffixes, Tiered, save
-from hammemo.files import FORMAT
+from hammemo.files.models import FORMAT
 
 FOLDER = Path(__file__).parent / "golden"
 EXPECTED = FOLDER / "expected.json"

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hammemo import Exact, Hashed, MemoryClassifier
-from hammemo.sources import Shard, Source, open_source
+from hammemo.sources.documents import Shard, Source, open_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hammemo.sources import Pieces
+    from hammemo.sources.documents import Pieces
 
 H = 3
 SHARD_BYTES = 6000

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, Ledgered, PositionalHamming, SiteKernel, Tiered
-from hammemo.contexts import Examples
+from hammemo.tokens.contexts import Examples
 
 if TYPE_CHECKING:
-    from hammemo.kernels import Sites
+    from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from file_catalogue import QUERIES, classifiers, key_of, predictors
 from hammemo import FileError, MemoryClassifier, Predictor, load, save
-from hammemo.archives import DIGITS
+from hammemo.files.archive import DIGITS
 
 NUMBERS: list[Any] = [
     0,

@@ -15,15 +15,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from hammemo import NO_TOKEN, PositionalHamming, SiteKernel
-from hammemo.contexts import Contexts
-from hammemo.hashing import number_key, token_hashes
-from hammemo.loops import native
-from hammemo.memories.rows import RowLayout, site_groups, site_hashes
+from hammemo._arrays.native import native
+from hammemo.memories.hashed.layout import RowLayout, site_groups, site_hashes
+from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.hashing import number_key, token_hashes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.kernels import Sites
+    from hammemo.kernels.sites import Sites
 
 _native: Any = pytest.importorskip("hammemo._native", reason="hammemo was installed without a compiler")
 if native() is None:

@@ -28,10 +28,10 @@ from hammemo import (
     NotStoredError,
     PositionalHamming,
 )
-from hammemo.codes import CODE_BITS, GaussianCodes, step_exponent
-from hammemo.contexts import Contexts, Examples
-from hammemo.memories.gaussian import EXACT_EXAMPLES
-from hammemo.tokens import NO_TOKEN, Vocabulary
+from hammemo.memories.gaussian.codes import CODE_BITS, GaussianCodes, step_exponent
+from hammemo.memories.gaussian.memory import EXACT_EXAMPLES
+from hammemo.tokens.contexts import Contexts, Examples
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 from memory_catalogue import LABELS, MEMORIES, POSITIONS, TOKENS, TUPLES, Entry, batches, examples
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo.arrays import narrow, object_array, sorted_find, sum_by_key, unique_ranks
+from hammemo._arrays.integers import narrow, object_array, sorted_find, sum_by_key, unique_ranks
 
 randomly = settings(max_examples=100, deadline=None)
 

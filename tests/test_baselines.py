@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hammemo import NO_TOKEN
-from hammemo.baselines import HammingNeighbors, SuffixBackoff
+from hammemo.models.baselines import HammingNeighbors, SuffixBackoff
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -247,7 +247,7 @@ def test_two_labels_have_one_column_of_decisions(baseline: Any) -> None:
 def test_large_batches_are_answered_in_parts(baseline: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clf = baseline.fit(X, y)
     scores, labels, best = clf.class_scores(X), clf.predict(X), clf.top_k(X, 2)
-    monkeypatch.setattr("hammemo.baselines._CHUNK_NUMBERS", 4)
+    monkeypatch.setattr("hammemo.models.baselines._CHUNK_NUMBERS", 4)
     np.testing.assert_array_equal(clf.class_scores(X), scores)
     np.testing.assert_array_equal(clf.predict(X), labels)
     np.testing.assert_array_equal(clf.top_k(X, 2), best)

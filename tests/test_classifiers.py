@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 
 from hammemo import Exact, Gaussian, Hashed, MeMoClassifier, MemoryClassifier, NotStoredError, SiteKernel, windows
-from hammemo.labels import top_columns
+from hammemo.tokens.labels import top_columns
 from hammemo.votes import Mean, Sum
 
 X = np.array([["a", "b"], ["a", "c"], ["d", "c"], ["d", "e"]])
@@ -215,7 +215,7 @@ def test_the_mean_vote_divides_by_class_size() -> None:
 def test_large_batches_are_answered_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     clf = MemoryClassifier().fit(X, y)
     whole_scores, whole_labels = clf.class_scores(X), clf.predict(X)
-    monkeypatch.setattr("hammemo.arrays._PIECE_NUMBERS", 4)
+    monkeypatch.setattr("hammemo._arrays.integers._PIECE_NUMBERS", 4)
     np.testing.assert_array_equal(clf.class_scores(X), whole_scores)
     np.testing.assert_array_equal(clf.predict(X), whole_labels)
 

@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow")
 
 from hammemo import Exact, Hashed, MemoryClassifier, load
 from hammemo.cli.app import app
-from hammemo.sources import open_source
+from hammemo.sources.documents import open_source
 
 if TYPE_CHECKING:
     from pathlib import Path

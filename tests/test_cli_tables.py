@@ -33,7 +33,7 @@ from hammemo import (
 )
 from hammemo.cli.app import app
 from hammemo.cli.batches import Sample
-from hammemo.files import read_notes
+from hammemo.files.models import read_notes
 
 runner = CliRunner()
 LOGS = Path(__file__).parents[2] / "shared" / "event-logs"
@@ -217,8 +217,8 @@ def test_options_are_the_parameters_of_the_model(options: list[Any], expected: A
 
 
 def test_a_large_table_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hammemo.tables.read_table.__kwdefaults__", {
-        **__import__("hammemo.tables").tables.read_table.__kwdefaults__, "batch_rows": 7,
+    monkeypatch.setattr("hammemo.sources.tables.read_table.__kwdefaults__", {
+        **__import__("hammemo.sources.tables").tables.read_table.__kwdefaults__, "batch_rows": 7,
     })  # fmt: skip
     rows = [[f"{i % 3}", f"{i % 5}", f"{i % 4}"] for i in range(50)]
     clf = MemoryClassifier(memory=Exact()).fit(array(rows), [row[2] for row in rows])

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import hammemo.codes
-from hammemo.codes import CodeCache, GaussianCodes, standard_normals
-from hammemo.hashing import key_words
+import hammemo.memories.gaussian.codes
+from hammemo.memories.gaussian.codes import CodeCache, GaussianCodes, standard_normals
+from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from hammemo.hashing import Feature
+    from hammemo.tokens.hashing import Feature
 
 randomly = settings(max_examples=60, deadline=None)
 
@@ -58,7 +58,7 @@ def test_the_projection_is_fixed(codes: GaussianCodes) -> None:
 
 def test_another_process_has_the_same_codes(codes: GaussianCodes) -> None:
     program = (
-        "from hammemo.codes import GaussianCodes\n"
+        "from hammemo.memories.gaussian.codes import GaussianCodes\n"
         "codes = GaussianCodes(seed=7, d=64, d_h=8, n_sites=3)\n"
         "features = ['cat', 7, 0.5, ('cat', 7)]\n"
         "for part in (codes.inputs(features), codes.outputs(features), codes.projection):\n"
@@ -112,7 +112,7 @@ def test_codes_are_the_normals_of_their_family_scaled_and_rounded(codes: Gaussia
 def test_projected_codes_are_the_projection_times_the_input_codes(
     codes: GaussianCodes, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hammemo.codes, "_CHUNK_NUMBERS", chunk)
+    monkeypatch.setattr(hammemo.memories.gaussian.codes, "_CHUNK_NUMBERS", chunk)
     expected = [[sum(map(float, w * u.astype(np.float64))) for w in codes.projection] for u in codes.inputs(FEATURES)]
     projected = codes.projected(FEATURES)
     assert projected.dtype == np.float32

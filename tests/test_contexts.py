@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import NO_TOKEN, windows
-from hammemo.contexts import MAX_EXAMPLES, Contexts, Examples, token_array, whole_multiplicity
-from hammemo.tokens import Vocabulary
+from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, token_array, whole_multiplicity
+from hammemo.tokens.vocabulary import Vocabulary
 
 randomly = settings(max_examples=100, deadline=None)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import NO_TOKEN, Exact, Gaussian, MeMoClassifier, MemoryClassifier, SiteKernel
-from hammemo.codes import GaussianCodes
+from hammemo.memories.gaussian.codes import GaussianCodes
 from hammemo.theory import Decomposition, decompose
 from hammemo.theory.decomposition import count_norms
 

@@ -17,19 +17,19 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
 from hammemo import Exact, Gaussian, Hashed, Ledgered, LogLinear, MemoryClassifier, SiteKernel, Tiered  # noqa: E402
-from hammemo.contexts import Examples  # noqa: E402
 from hammemo.engines import GroupReport, fit  # noqa: E402
 from hammemo.engines import ray as ray_engine  # noqa: E402
 from hammemo.engines.partitions import even_cuts, joined, split  # noqa: E402
 from hammemo.engines.states import filled, pack, unpack  # noqa: E402
 from hammemo.experiments.speed import zipf_stream  # noqa: E402
-from hammemo.sources import Shard, Source, open_source  # noqa: E402
+from hammemo.sources.documents import Shard, Source, open_source  # noqa: E402
+from hammemo.tokens.contexts import Examples  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hammemo.sources import Pieces
+    from hammemo.sources.documents import Pieces
 
 KERNEL = SiteKernel([-1, (-2, -1), 0])
 MEMORIES = [Hashed(buckets=64, reserved=16), Exact()]
@@ -119,7 +119,7 @@ def test_files_given_in_any_order_are_one_source(zipf: Source) -> None:
 
 def test_small_files_are_taken_together_and_large_ones_cut() -> None:
     from hammemo.engines import _grouped
-    from hammemo.sources import File
+    from hammemo.sources.documents import File
 
     def sizes(files: list[int], shard_bytes: int, task_bytes: int) -> list[int]:
         shards = Source(tuple(File("", str(i), size) for i, size in enumerate(files)), "text").shards(shard_bytes)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 
 from hammemo import NO_TOKEN, Exact, MemoryClassifier, NotStoredError, PositionalHamming, SiteKernel, SiteOneHot
-from hammemo.contexts import Contexts, Examples
-from hammemo.memories.counts import CountTable
+from hammemo.memories.exact.count_table import CountTable
+from hammemo.tokens.contexts import Contexts, Examples
 from memory_catalogue import KERNELS, POSITIONS, TUPLES, batches, examples
 
 if TYPE_CHECKING:
-    from hammemo.kernels import Sites
+    from hammemo.kernels.sites import Sites
 
 Batch = list[tuple[list[Any], str, int]]
 

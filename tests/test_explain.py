@@ -33,12 +33,12 @@ from hammemo import (
     Suffixes,
     Tiered,
 )
-from hammemo.contexts import Contexts, Examples
-from hammemo.memories.rules import RowRule
+from hammemo.memories.row_rules import RowRule
+from hammemo.tokens.contexts import Contexts, Examples
 from memory_catalogue import MEMORIES, Entry, batches
 
 if TYPE_CHECKING:
-    from hammemo.predictor import Predictor
+    from hammemo.models.predictor import Predictor
 
 Batch = list[tuple[list[Any], str, int]]
 

@@ -31,8 +31,8 @@ from hammemo import (
     load,
     save,
 )
-from hammemo import files as files_module
-from hammemo.files import FORMAT, inspect
+from hammemo.files import models as files_module
+from hammemo.files.models import FORMAT, inspect
 from hammemo.votes import Mean
 from mutated_files import joined, sealed, split
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hammemo import Exact, Gaussian, MeMoClassifier, PositionalHamming, SiteKernel
-from hammemo.codes import GaussianCodes
-from hammemo.contexts import Contexts, Examples
-from hammemo.memories.gaussian import encode
-from hammemo.tokens import Vocabulary
+from hammemo.memories.gaussian.codes import GaussianCodes
+from hammemo.memories.gaussian.memory import encode
+from hammemo.tokens.contexts import Contexts, Examples
+from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -20,10 +20,10 @@ from hammemo import (
     PositionalHamming,
     SiteKernel,
 )
-from hammemo.contexts import Contexts, Examples
-from hammemo.hashing import mix, siphash, token_hashes
-from hammemo.memories.hashed import MANY_LABELS
-from hammemo.memories.hashed_tables import FRACTION_BITS
+from hammemo.memories.hashed.memory import MANY_LABELS
+from hammemo.memories.hashed.readers import FRACTION_BITS
+from hammemo.tokens.contexts import Contexts, Examples
+from hammemo.tokens.hashing import mix, siphash, token_hashes
 from memory_catalogue import KERNELS, LABELS, POSITIONS, TOKENS, batches, examples
 
 Batch = list[tuple[list[Any], str, int]]

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo.hashing import feature_words, features_of, key_words, token_hashes, vocabulary_hashes
-from hammemo.tokens import Vocabulary
+from hammemo.tokens.hashing import feature_words, features_of, key_words, token_hashes, vocabulary_hashes
+from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from hammemo.hashing import Feature
-    from hammemo.tokens import Token
+    from hammemo.tokens.hashing import Feature
+    from hammemo.tokens.vocabulary import Token
 
 randomly = settings(max_examples=150, deadline=None)
 

@@ -13,9 +13,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from hammemo import NO_TOKEN, Decaying, Joined, PositionalHamming, SiteKernel, SiteOneHot, SkipPairs, Suffixes
-from hammemo.arrays import object_array
-from hammemo.contexts import Contexts
-from hammemo.kernels import collect_sites, find_sites, rows_of_columns
+from hammemo._arrays.integers import object_array
+from hammemo.kernels.sites import collect_sites, find_sites, rows_of_columns
+from hammemo.tokens.contexts import Contexts
 
 randomly = settings(max_examples=80, deadline=None)
 

@@ -21,7 +21,7 @@ from hammemo import (
     NotStoredError,
     SiteKernel,
 )
-from hammemo.contexts import Examples
+from hammemo.tokens.contexts import Examples
 from memory_catalogue import POSITIONS, batches, examples
 
 if TYPE_CHECKING:

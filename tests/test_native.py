@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hammemo import MemoryClassifier, PositionalHamming, SiteKernel
-from hammemo.arrays import sorted_find
-from hammemo.contexts import Contexts
-from hammemo.hashing import hash_numbers, number_key
-from hammemo.labels import top_columns
+from hammemo._arrays.integers import sorted_find
 from hammemo.memories import Hashed
-from hammemo.memories.hashed_tables import FRACTION_BITS, HashedTables
-from hammemo.memories.rows import RowLayout
-from hammemo.tokens import NO_TOKEN, Vocabulary
+from hammemo.memories.hashed.layout import RowLayout
+from hammemo.memories.hashed.readers import FRACTION_BITS, HashedTables
+from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.hashing import hash_numbers, number_key
+from hammemo.tokens.labels import top_columns
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 from native_cases import (
     KEY,
     LABELS,
@@ -407,7 +407,7 @@ import numpy as np
 if "missing" in sys.argv:
     sys.modules["hammemo._native"] = None
 from hammemo import Hashed, MemoryClassifier, SiteKernel
-from hammemo.loops import native
+from hammemo._arrays.native import native
 rng = np.random.default_rng(0)
 digest = hashlib.sha256()
 with warnings.catch_warnings(record=True) as caught:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hammemo.labels import top_columns
+from hammemo.tokens.labels import top_columns
 from native_cases import PATHS, _native, thorough
 
 if TYPE_CHECKING:

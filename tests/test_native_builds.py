@@ -18,7 +18,7 @@ TESTS = ["tests/test_native.py", "tests/test_native_bindings.py"]
 SMOKE = """
 import warnings
 from hammemo import Hashed, MemoryClassifier
-from hammemo.loops import native
+from hammemo._arrays.native import native
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     for seed in range(3):

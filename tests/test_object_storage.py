@@ -15,7 +15,7 @@ import pyarrow.parquet as pq  # noqa: E402
 
 from hammemo import Exact, Hashed, MemoryClassifier  # noqa: E402
 from hammemo.engines import GroupReport, fit  # noqa: E402
-from hammemo.sources import open_source  # noqa: E402
+from hammemo.sources.documents import open_source  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

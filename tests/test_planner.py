@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, MemoryClassifier, Suffixes, plan
-from hammemo.contexts import Examples
 from hammemo.kernels import PositionalHamming
-from hammemo.memories.rows import RowLayout
-from hammemo.theory.growth import SiteModel, SiteSample, Urn, expected_distinct, expected_features
-from hammemo.theory.planner import parse_bytes
-from hammemo.theory.sizes import Sizes, width
-from hammemo.theory.trials import Grower, Sample
+from hammemo.memories.hashed.layout import RowLayout
+from hammemo.theory.planning.growth import SiteModel, SiteSample, Urn, expected_distinct, expected_features
+from hammemo.theory.planning.planner import parse_bytes
+from hammemo.theory.planning.sizes import Sizes, width
+from hammemo.theory.planning.trials import Grower, Sample
+from hammemo.tokens.contexts import Examples
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import plans

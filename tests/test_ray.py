@@ -28,7 +28,7 @@ from ray.cluster_utils import Cluster  # noqa: E402
 import marked_source  # noqa: E402
 import object_store  # noqa: E402
 from hammemo.experiments.speed import zipf_stream  # noqa: E402
-from hammemo.sources import open_source  # noqa: E402
+from hammemo.sources.documents import open_source  # noqa: E402
 from marked_source import Marked, learn, marked  # noqa: E402
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from sklearn.exceptions import NotFittedError
 from hammemo import Exact, Gaussian, Hashed, Ledgered, MemoryClassifier, Rolling, rolling
 
 if TYPE_CHECKING:
-    from hammemo.contexts import Examples
     from hammemo.memories import Memory
+    from hammemo.tokens.contexts import Examples
 
 MEMORIES = [Exact(), Hashed(4, 2), Gaussian(16, exact=True), Ledgered(Hashed(4, 2)), Ledgered(Exact())]
 every_memory = pytest.mark.parametrize("memory", MEMORIES, ids=str)

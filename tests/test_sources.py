@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
-from hammemo.sources import SHARD_BYTES, Source, open_source  # noqa: E402
+from hammemo.sources.documents import SHARD_BYTES, Source, open_source  # noqa: E402
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +54,7 @@ def test_a_text_file_is_cut_between_lines_wherever_the_bytes_are_cut(
     path.write_bytes(("\n".join(lines) + "\n" * ending).encode())
     expected = [line.split() for line in lines if line.strip()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hammemo.sources._PIECE_BYTES", 7)
+        patch.setattr("hammemo.sources.documents._PIECE_BYTES", 7)
         assert documents_of(open_source(path, tokens="words"), cut) == expected
 
 
@@ -74,7 +74,7 @@ def test_a_parquet_file_is_cut_between_row_groups(
 
 
 def test_lines_longer_than_a_piece_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hammemo.sources._PIECE_BYTES", 3)
+    monkeypatch.setattr("hammemo.sources.documents._PIECE_BYTES", 3)
     (tmp_path / "a.txt").write_text("1 2 3 4 5 6 7 8\n9")
     source = open_source(tmp_path / "a.txt")
     for cut in range(1, 20):
@@ -144,7 +144,7 @@ def test_a_fingerprint_knows_the_files_and_how_they_are_read(folder: Path) -> No
 
 
 def test_shards_are_few_but_not_large() -> None:
-    from hammemo.sources import File
+    from hammemo.sources.documents import File
 
     def sizes(size: int) -> list[int]:
         return [shard.stop - shard.start for shard in Source((File("", "a", size),), "text").shards()]

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, MemoryClassifier, SiteKernel, windows
-from hammemo.contexts import Examples
-from hammemo.streams import WindowSample, stream_blocks
-from hammemo.tokens import Vocabulary, as_token
+from hammemo.tokens.contexts import Examples
+from hammemo.tokens.streams import WindowSample, stream_blocks
+from hammemo.tokens.vocabulary import Vocabulary, as_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ def test_a_stream_teaches_what_its_windows_teach(
     kept = np.isin(y, classes) if classes else np.ones(len(y), bool)
     with pytest.MonkeyPatch.context() as patch:
         if not native:
-            patch.setattr("hammemo.memories.rows.native", lambda: None)
+            patch.setattr("hammemo.memories.hashed.layout.native", lambda: None)
         stream = MemoryClassifier(kernel, memory).fit_stream(docs, 2, classes=classes)
     plain = MemoryClassifier(kernel, memory).partial_fit(X[kept], y[kept], classes=classes, layout=stream)
     for name, array in plain.memory_.state().items():

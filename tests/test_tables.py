@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hammemo.readings import (
+from hammemo.sources.documents import open_source, stream_source
+from hammemo.sources.schemas import (
     SequenceReading,
     TableReading,
     _as_kind,
@@ -21,8 +22,7 @@ from hammemo.readings import (
     _unpacked_kinds,
     reading_from_notes,
 )
-from hammemo.sources import open_source, stream_source
-from hammemo.tables import format_of, read_table
+from hammemo.sources.tables import format_of, read_table
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import Exact, Hashed, MemoryClassifier, Tiered
-from hammemo.memories.certificates import proven
+from hammemo.memories.bounds import proven
 from memory_catalogue import KERNELS, batches, examples
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo.arrays import object_array
-from hammemo.tokens import NO_TOKEN, Token, Vocabulary, as_token, factorize
+from hammemo._arrays.integers import object_array
+from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token, factorize
 
 randomly = settings(max_examples=150, deadline=None)
 

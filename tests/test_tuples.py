@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo.tuples import TupleSet
+from hammemo._arrays.tuple_sets import TupleSet
 
 randomly = settings(max_examples=60, deadline=None)
 Row = tuple[int, ...]

@@ -32,12 +32,12 @@ from hammemo import (
     save,
     windows,
 )
-from hammemo.arrays import object_array
-from hammemo.contexts import Contexts
-from hammemo.memories.ruled_tables import RULE_BITS
-from hammemo.memories.rules import PlainRuled
-from hammemo.vote_fitting import _Problem
+from hammemo._arrays.integers import object_array
+from hammemo.memories.hashed.ruled import RULE_BITS
+from hammemo.memories.row_rules import PlainRuled
+from hammemo.tokens.contexts import Contexts
 from hammemo.votes import resolve_vote, softmax
+from hammemo.votes.fitting import _Problem
 
 randomly = settings(max_examples=60, deadline=None)
 KERNEL = SiteKernel([0, 2, (0, 2), (-3, -2, -1)])
@@ -174,7 +174,7 @@ def plain_features(X: Any, y: Any, clf: MemoryClassifier, smoothing: tuple[float
 
 
 def test_features_leave_each_example_out() -> None:
-    from hammemo.vote_fitting import features
+    from hammemo.votes.fitting import features
 
     X, y = planted(60, 1)
     clf = MemoryClassifier(Suffixes(3), Exact(), LogLinear()).fit(X, y)

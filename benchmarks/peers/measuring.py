@@ -18,7 +18,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from sklearn.metrics import f1_score
 
-from hammemo.labels import top_columns
+from hammemo.tokens.labels import top_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,15 +9,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hammemo.archives import FileError as FileError
-    from hammemo.baselines import HammingNeighbors as HammingNeighbors
-    from hammemo.baselines import SuffixBackoff as SuffixBackoff
-    from hammemo.classifiers import MeMoClassifier as MeMoClassifier
-    from hammemo.classifiers import MemoryClassifier as MemoryClassifier
-    from hammemo.contexts import windows as windows
-    from hammemo.explanations import Explanation as Explanation
-    from hammemo.files import load as load
-    from hammemo.files import save as save
+    from hammemo.files.archive import FileError as FileError
+    from hammemo.files.models import load as load
+    from hammemo.files.models import save as save
     from hammemo.kernels import Decaying as Decaying
     from hammemo.kernels import Joined as Joined
     from hammemo.kernels import PositionalHamming as PositionalHamming
@@ -32,31 +26,36 @@ if TYPE_CHECKING:
     from hammemo.memories import Ledgered as Ledgered
     from hammemo.memories import NotStoredError as NotStoredError
     from hammemo.memories import Tiered as Tiered
-    from hammemo.predictor import Predictor as Predictor
-    from hammemo.rolling import Rolling as Rolling
+    from hammemo.models.baselines import HammingNeighbors as HammingNeighbors
+    from hammemo.models.baselines import SuffixBackoff as SuffixBackoff
+    from hammemo.models.classifiers import MeMoClassifier as MeMoClassifier
+    from hammemo.models.classifiers import MemoryClassifier as MemoryClassifier
+    from hammemo.models.explanations import Explanation as Explanation
+    from hammemo.models.predictor import Predictor as Predictor
+    from hammemo.models.rolling import Rolling as Rolling
     from hammemo.theory import plan as plan
-    from hammemo.tokens import NO_TOKEN as NO_TOKEN
+    from hammemo.tokens.contexts import windows as windows
+    from hammemo.tokens.vocabulary import NO_TOKEN as NO_TOKEN
     from hammemo.votes import LogLinear as LogLinear
 
 __version__ = version("hammemo")
 
 _HOMES = {
-    "archives": ("FileError",),
-    "baselines": ("HammingNeighbors", "SuffixBackoff"),
-    "classifiers": ("MeMoClassifier", "MemoryClassifier"),
-    "contexts": ("windows",),
-    "explanations": ("Explanation",),
-    "files": ("load", "save"),
+    "files": ("FileError", "load", "save"),
     "kernels": ("Decaying", "Joined", "PositionalHamming", "SiteKernel", "SiteOneHot", "SkipPairs", "Suffixes"),
     "memories": ("Exact", "Gaussian", "Hashed", "LayoutError", "Ledgered", "NotStoredError", "Tiered"),
-    "predictor": ("Predictor",),
-    "rolling": ("Rolling",),
+    "models.baselines": ("HammingNeighbors", "SuffixBackoff"),
+    "models.classifiers": ("MeMoClassifier", "MemoryClassifier"),
+    "models.explanations": ("Explanation",),
+    "models.predictor": ("Predictor",),
+    "models.rolling": ("Rolling",),
     "theory": ("plan",),
     "tokens": ("NO_TOKEN",),
+    "tokens.contexts": ("windows",),
     "votes": ("LogLinear",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_ROOMS = (*_HOMES, "engines", "experiments", "sources")
+_PACKAGES = ("engines", "experiments", "files", "kernels", "memories", "models", "sources", "theory", "tokens", "votes")
 
 __all__ = sorted(_HOME)
 
@@ -66,10 +65,10 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"hammemo.{_HOME[name]}"), name)
         globals()[name] = value  # the next time it is here
         return value
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return import_module(f"hammemo.{name}")
     raise AttributeError(f"module 'hammemo' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_ROOMS})
+    return sorted({*globals(), *__all__, *_PACKAGES})

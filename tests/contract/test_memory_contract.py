@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from hammemo import Exact, LayoutError, NotStoredError, SiteKernel
-from hammemo.contexts import Contexts
-from hammemo.stored import StoredArrays
-from hammemo.tokens import Vocabulary
+from hammemo._arrays.checked import StoredArrays
+from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.vocabulary import Vocabulary
 from memory_catalogue import KERNELS, MEMORIES, POSITIONS, TOKENS, TUPLES, Entry, batches, examples
 
 if TYPE_CHECKING:
-    from hammemo.kernels import Sites
+    from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
 
 Batch = list[tuple[list[Any], str, int]]

@@ -11,13 +11,13 @@ from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from hammemo.cli.console import UsageError, check_writable
-from hammemo.tables import format_of, require_arrow
+from hammemo.sources.tables import format_of, require_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hammemo.readings import Queries
+    from hammemo.sources.schemas import Queries
 
 Answers = dict[str, list[Any]]
 """Columns of answers, by name."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.cli.console import progress_bar
-from hammemo.contexts import joined
 from hammemo.memories import NotStoredError
-from hammemo.readings import SequenceReading, TableReading, merged_kinds
+from hammemo.sources.schemas import SequenceReading, TableReading, merged_kinds
+from hammemo.tokens.contexts import joined
 from hammemo.votes import resolve_vote
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.classifiers import MemoryClassifier
-    from hammemo.readings import Reading
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.sources.schemas import Reading
 
 VOTE_EXAMPLES = 2**16
 """Examples that the weights of a log-linear vote are fitted to; a random sample where there are more."""
@@ -149,7 +149,7 @@ def _with_labels(X: NDArray[Any], y: NDArray[Any], labels: set[Any]) -> tuple[ND
 
 def _frequent(y: NDArray[Any], number: int) -> list[Any]:
     """Return the most frequent labels of a batch; among equals the ones that come first in canonical order."""
-    from hammemo.tokens import factorize
+    from hammemo.tokens.vocabulary import factorize
 
     vocabulary, ranks = factorize(y)
     best = np.argsort(-np.bincount(ranks, minlength=len(vocabulary)), kind="stable")[:number]

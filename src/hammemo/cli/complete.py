@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.readings import SequenceReading
+    from hammemo.sources.schemas import SequenceReading
 
 SUFFIXES = {"words": (1, 2, 3, 5, 8), "characters": (1, 2, 4, 8, 16)}
 """The lengths of the ends of a context that are compared."""
@@ -92,7 +92,7 @@ def _continued(
     writer: Writer, prompt: str, n: int, temperature: float, generator: np.random.Generator
 ) -> Iterator[str]:
     """Yield the continuation piece by piece, as soon as each is known."""
-    from hammemo.tokens import NO_TOKEN
+    from hammemo.tokens.vocabulary import NO_TOKEN
 
     history = writer.encode(prompt)
     written, shown = [], ""
@@ -116,9 +116,9 @@ def _continued(
 
 
 def _open_writer(source: str, tokens: str, most: int, key: bytes | None) -> Writer:
-    from hammemo.archives import FileError
-    from hammemo.files import read_notes
-    from hammemo.tables import STANDARD_INPUT, opened
+    from hammemo.files.archive import FileError
+    from hammemo.files.models import read_notes
+    from hammemo.sources.tables import STANDARD_INPUT, opened
 
     if source != STANDARD_INPUT:
         try:
@@ -168,9 +168,9 @@ class _TextWriter(_Scored):
     end = None
 
     def __init__(self, text: str, tokens: str) -> None:
-        from hammemo.classifiers import MemoryClassifier
         from hammemo.kernels import SiteKernel
         from hammemo.memories import Exact
+        from hammemo.models.classifiers import MemoryClassifier
 
         lengths = SUFFIXES[tokens]
         self.h = lengths[-1]
@@ -222,7 +222,7 @@ class _ModelWriter(_Scored):
 
     def __init__(self, path: Path, key: bytes | None) -> None:
         from hammemo.cli.models import open_model
-        from hammemo.readings import SequenceReading
+        from hammemo.sources.schemas import SequenceReading
 
         opened = open_model(path, key)
         if not isinstance(opened.reading, SequenceReading):
@@ -237,7 +237,7 @@ class _ModelWriter(_Scored):
 
     def encode(self, text: str) -> list[Any]:
         """Return the tokens of the prompt, read as the model's documents were."""
-        from hammemo.sources import stream_source
+        from hammemo.sources.documents import stream_source
 
         tokens = "words" if self._reading.is_log else self._reading.tokens
         line = " ".join(text.splitlines()).encode()
@@ -254,7 +254,7 @@ class _ModelWriter(_Scored):
             return "".join(map(str, tokens))
         if how == "bytes":
             return bytes(tokens).decode("utf-8", "replace")
-        from hammemo.sources import tokenizer_decoder
+        from hammemo.sources.documents import tokenizer_decoder
 
         return str(tokenizer_decoder(how)(tokens))
 
@@ -268,6 +268,6 @@ class _ModelWriter(_Scored):
 
 
 def _nothing() -> int:
-    from hammemo.tokens import NO_TOKEN
+    from hammemo.tokens.vocabulary import NO_TOKEN
 
     return NO_TOKEN

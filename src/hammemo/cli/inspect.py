@@ -20,7 +20,7 @@ def inspect_file(
 ) -> None:
     """Tell what a model file holds, without loading it; exit with 1 if its checksum is wrong."""
     from hammemo import files
-    from hammemo.archives import FileError
+    from hammemo.files.archive import FileError
 
     try:
         facts = files.inspect(file)

@@ -13,12 +13,12 @@ import typer
 
 from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, progress_bar, say_where_from
-from hammemo.tables import format_of
+from hammemo.sources.tables import format_of
 
 if TYPE_CHECKING:
-    from hammemo.classifiers import MemoryClassifier
     from hammemo.engines import GroupReport
-    from hammemo.readings import SequenceReading
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.sources.schemas import SequenceReading
 
 _SEQUENCES, _MODEL, _ENGINE = "Sequences", "The model", "Large files of sequences"
 
@@ -143,10 +143,10 @@ def fit_files(
 
     The model file remembers how its input was read, so predict, add and forget need no options.
     """
-    from hammemo.classifiers import MemoryClassifier
     from hammemo.cli.batches import learn_batches
     from hammemo.cli.models import OpenModel, open_model
-    from hammemo.readings import SequenceReading
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.sources.schemas import SequenceReading
 
     started = time.perf_counter()
     with one_line_errors():
@@ -198,7 +198,7 @@ def _learn_with_engine(
 ) -> tuple[MemoryClassifier, dict[str, Any]]:
     """Learn files that can be cut, on many cores or machines."""
     from hammemo.engines import fit
-    from hammemo.sources import open_source
+    from hammemo.sources.documents import open_source
 
     reports: list[GroupReport] = []
     source = open_source(files, tokens=reading.tokens, column=reading.column, format=file_format)

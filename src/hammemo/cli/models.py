@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.archives import FileError
-from hammemo.classifiers import MemoryClassifier
-from hammemo.files import load, read_notes, save
-from hammemo.predictor import Predictor
-from hammemo.readings import TableReading, reading_from_notes
+from hammemo.files.archive import FileError
+from hammemo.files.models import load, read_notes, save
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.predictor import Predictor
+from hammemo.sources.schemas import TableReading, reading_from_notes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hammemo.readings import Reading
+    from hammemo.sources.schemas import Reading
 
 
 @dataclass

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hammemo.kernels import SiteKernel
     from hammemo.memories import Memory
-    from hammemo.readings import Reading
+    from hammemo.sources.schemas import Reading
 
 _INPUT = "How the input is read (a model file remembers it)"
 
@@ -100,7 +100,7 @@ def new_reading(
     delimiter: str | None,
 ) -> Reading:
     """Return how input is to be read that no model knows yet: rows of a table with --label, sequences with --h."""
-    from hammemo.readings import SequenceReading, TableReading
+    from hammemo.sources.schemas import SequenceReading, TableReading
 
     if h is None and label is None:
         raise UsageError("Name the column that is to be predicted with --label, or learn sequences with --h.")
@@ -125,7 +125,7 @@ def refuse(given: dict[str, Any], reason: str) -> None:
 
 def overridden(reading: Reading, **options: Any) -> Reading:
     """Return a reading with what the command line says otherwise; None says nothing."""
-    from hammemo.readings import TableReading
+    from hammemo.sources.schemas import TableReading
 
     given = {name: value for name, value in options.items() if value not in (None, False)}
     if given.pop("no_header", False):

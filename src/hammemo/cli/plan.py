@@ -14,7 +14,7 @@ from hammemo.cli.learn import Kernel, SequenceLength, TableLabel  # noqa: TC001 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.readings import Reading
+    from hammemo.sources.schemas import Reading
     from hammemo.theory import Plan
 
 _HELD = 2**17

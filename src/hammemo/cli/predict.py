@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hammemo.cli.answers import Answers
-    from hammemo.readings import Queries
+    from hammemo.sources.schemas import Queries
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")]
 Files = Annotated[

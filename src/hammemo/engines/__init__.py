@@ -2,8 +2,8 @@ r"""Engines: learn a source on many threads, processes or machines, with the sam
 
 The model is a sum over the documents, :math:`\sum_{\text{groups}} \sum_{\text{shards}} \sum_{\text{documents}}`, and a
 sum of whole numbers has no order. What must be settled before the first term is the layout: it comes from a sample of
-the source that depends on the files alone (:meth:`hammemo.sources.Source.sample`). Then every engine, number of
-workers, size of shards or groups, and every repetition of a lost task gives the same state, to the byte.
+the source that depends on the files alone (:meth:`hammemo.sources.documents.Source.sample`). Then every engine, number
+of workers, size of shards or groups, and every repetition of a lost task gives the same state, to the byte.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from sklearn.base import clone
 from hammemo.engines import local
 from hammemo.engines.checkpoints import open_checkpoint
 from hammemo.engines.jobs import GroupReport, Job
-from hammemo.labels import label_array
 from hammemo.memories import Hashed
-from hammemo.sources import Source, open_source
-from hammemo.tokens import Vocabulary, factorize
+from hammemo.sources.documents import Source, open_source
+from hammemo.tokens.labels import label_array
+from hammemo.tokens.vocabulary import Vocabulary, factorize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.classifiers import MemoryClassifier
     from hammemo.memories import Memory
-    from hammemo.sources import Shard
-    from hammemo.streams import Block
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.sources.documents import Shard
+    from hammemo.tokens.streams import Block
 
 __all__ = ["ENGINES", "GroupReport", "fit"]
 
@@ -96,7 +96,7 @@ def fit(
     >>> from pathlib import Path
     >>> from hammemo import MemoryClassifier
     >>> from hammemo.engines import fit
-    >>> from hammemo.sources import open_source
+    >>> from hammemo.sources.documents import open_source
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "a.txt").write_text("the cat sat on the mat and the cat ate the rat\n")
     ...     _ = Path(folder, "b.txt").write_text("and the dog\n")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import safetensors.numpy
 
-from hammemo.sources import _file_system
+from hammemo.sources.documents import _file_system
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

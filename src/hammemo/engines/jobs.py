@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hammemo.engines.states import Arrays, pack, unpack
-from hammemo.streams import stream_blocks
+from hammemo.tokens.streams import stream_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hammemo.engines.checkpoints import Checkpoint
     from hammemo.memories import Memory
-    from hammemo.sources import Shard, Source
-    from hammemo.streams import Block
-    from hammemo.tokens import Vocabulary
+    from hammemo.sources.documents import Shard, Source
+    from hammemo.tokens.streams import Block
+    from hammemo.tokens.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

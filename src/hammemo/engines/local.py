@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hammemo.engines.jobs import GroupReport, Job
     from hammemo.memories import Memory
-    from hammemo.sources import Shard
+    from hammemo.sources.documents import Shard
 
 
 def run(

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.arrays import narrow
-from hammemo.memories.counts import CountTable
-from hammemo.tuples import TupleSet
+from hammemo._arrays.integers import narrow
+from hammemo._arrays.tuple_sets import TupleSet
+from hammemo.memories.exact.count_table import CountTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hammemo.tokens import Token, Vocabulary
+    from hammemo.tokens.vocabulary import Token, Vocabulary
 
 
 def even_cuts(table: CountTable, parts: int) -> list[Token]:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from hammemo.engines.jobs import GroupReport, Job
     from hammemo.memories import Memory
-    from hammemo.memories.counts import CountTable
-    from hammemo.sources import Shard
-    from hammemo.tokens import Token
+    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.sources.documents import Shard
+    from hammemo.tokens.vocabulary import Token
 
 FAN_IN = 4
 RETRIES = 8

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from hammemo.classifiers import MeMoClassifier, MemoryClassifier
 from hammemo.experiments.drawing import generator, in_parallel
 from hammemo.experiments.synthetic import MERGED_LENGTH, N_TOKENS, planted
-from hammemo.hashing import key_words
 from hammemo.memories import Exact
+from hammemo.models.classifiers import MeMoClassifier, MemoryClassifier
 from hammemo.theory.bounds import (
     context_bound,
     data_context_bound,
@@ -34,6 +33,7 @@ from hammemo.theory.bounds import (
     square_recovery,
 )
 from hammemo.theory.decomposition import count_norms, decompose
+from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from hammemo.hashing import key_words
+from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

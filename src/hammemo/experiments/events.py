@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.classifiers import MemoryClassifier
 from hammemo.kernels import SiteKernel
 from hammemo.memories import Exact
+from hammemo.models.classifiers import MemoryClassifier
 from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:

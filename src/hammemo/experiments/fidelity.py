@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.classifiers import MemoryClassifier
 from hammemo.experiments.drawing import generator, in_parallel
 from hammemo.experiments.wikitext import LONGEST, Judge
 from hammemo.memories import Exact, Gaussian, Hashed
+from hammemo.models.classifiers import MemoryClassifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from hammemo.classifiers import MemoryClassifier
-from hammemo.contexts import Contexts
+from hammemo._arrays.native import native
 from hammemo.experiments.throughput import PAPER, memo_method
-from hammemo.loops import native
 from hammemo.memories import Hashed
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.tokens.contexts import Contexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse, stats
 
-from hammemo.codes import GaussianCodes
 from hammemo.experiments.drawing import generator, in_parallel
-from hammemo.hashing import key_words
+from hammemo.memories.gaussian.codes import GaussianCodes
+from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,10 +18,10 @@ from scipy import sparse
 from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
-from hammemo.classifiers import MeMoClassifier, MemoryClassifier
 from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
-from hammemo.tokens import Vocabulary
+from hammemo.models.classifiers import MeMoClassifier, MemoryClassifier
+from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

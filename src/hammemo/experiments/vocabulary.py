@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.classifiers import MeMoClassifier, MemoryClassifier
 from hammemo.experiments.drawing import generator
 from hammemo.experiments.wikitext import LONGEST, Judge
 from hammemo.memories import Exact
+from hammemo.models.classifiers import MeMoClassifier, MemoryClassifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.classifiers import MemoryClassifier
 from hammemo.experiments.drawing import generator
 from hammemo.experiments.wikitext import LONGEST, Judge, draw_sample
 from hammemo.experiments.wikitext import Settings as TaskSettings
 from hammemo.kernels import PositionalHamming, SkipPairs, Suffixes
-from hammemo.labels import top_columns
 from hammemo.memories import Exact, Hashed
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.tokens.labels import top_columns
 from hammemo.votes import LogLinear, softmax
 
 if TYPE_CHECKING:

@@ -19,14 +19,14 @@ import numpy as np
 from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import f1_score
 
-from hammemo.baselines import HammingNeighbors, SuffixBackoff
-from hammemo.classifiers import MeMoClassifier, MemoryClassifier
-from hammemo.contexts import windows
 from hammemo.experiments.drawing import generator, in_parallel
-from hammemo.hashing import key_words
 from hammemo.kernels import SiteKernel, SiteOneHot
-from hammemo.labels import top_columns
 from hammemo.memories import Exact
+from hammemo.models.baselines import HammingNeighbors, SuffixBackoff
+from hammemo.models.classifiers import MeMoClassifier, MemoryClassifier
+from hammemo.tokens.contexts import windows
+from hammemo.tokens.hashing import key_words
+from hammemo.tokens.labels import top_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,12 +23,12 @@ import numpy as np
 import safetensors.numpy
 from sklearn.base import BaseEstimator, clone
 
-from hammemo.arrays import narrow, row_pieces
-from hammemo.contexts import MAX_EXAMPLES
-from hammemo.labels import top_columns
-from hammemo.memories.certificates import Bounded
-from hammemo.stored import StoredArrays
-from hammemo.tokens import Vocabulary
+from hammemo._arrays.checked import StoredArrays
+from hammemo._arrays.integers import narrow, row_pieces
+from hammemo.memories.bounds import Bounded
+from hammemo.tokens.contexts import MAX_EXAMPLES
+from hammemo.tokens.labels import top_columns
+from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.contexts import Contexts, Examples
-    from hammemo.kernels import Sites
-    from hammemo.memories.site_scores import SiteScores
-    from hammemo.streams import Block
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.contributions import SiteScores
+    from hammemo.tokens.contexts import Contexts, Examples
+    from hammemo.tokens.streams import Block
 
 Self = TypeVar("Self", bound="Memory")
 

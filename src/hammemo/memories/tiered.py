@@ -1,6 +1,6 @@
 r"""Two tiers: a small table that proves most answers, and an exact one for the rest.
 
-The hashed memory answers a query and its certificate (:mod:`hammemo.memories.certificates`) says whether that answer is
+The hashed memory answers a query and its certificate (:mod:`hammemo.memories.bounds`) says whether that answer is
 proven to be the exact classifier's. Where it is, the exact table is not touched; where it is not, the exact table is
 asked. So every prediction is the exact classifier's, while nearly all of them come from a table that fits in a cache.
 The exact table may be large and live in a memory-mapped file (``hammemo.load(path, verify=False)``).
@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from hammemo.arrays import row_pieces
+from hammemo._arrays.integers import row_pieces
 from hammemo.memories.base import LabelCounts, Memory, leaders_by_scores
-from hammemo.memories.exact import Exact, SparseCounts
-from hammemo.memories.hashed import Hashed
-from hammemo.memories.hashed_tables import HashedTables
+from hammemo.memories.exact.memory import Exact, SparseCounts
+from hammemo.memories.hashed.memory import Hashed
+from hammemo.memories.hashed.readers import HashedTables
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.contexts import Contexts, Examples
+    from hammemo._arrays.checked import StoredArrays
     from hammemo.memories.base import Frame, Reader
-    from hammemo.memories.rules import RowRule, RuledReader
-    from hammemo.memories.site_scores import SiteScores
-    from hammemo.stored import StoredArrays
-    from hammemo.tokens import Vocabulary
+    from hammemo.memories.contributions import SiteScores
+    from hammemo.memories.row_rules import RowRule, RuledReader
+    from hammemo.tokens.contexts import Contexts, Examples
+    from hammemo.tokens.vocabulary import Vocabulary
 
 
 class Tiered(Memory):

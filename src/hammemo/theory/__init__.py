@@ -15,8 +15,8 @@ from hammemo.theory.bounds import (
     square_recovery,
 )
 from hammemo.theory.decomposition import Decomposition, decompose
-from hammemo.theory.planner import plan
-from hammemo.theory.reports import Estimate, Option, Plan
+from hammemo.theory.planning.planner import plan
+from hammemo.theory.planning.reports import Estimate, Option, Plan
 
 __all__ = [
     "CONTEXT_CONSTANT",

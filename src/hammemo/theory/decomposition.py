@@ -29,20 +29,20 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.contexts import Contexts
-from hammemo.hashing import Feature, features_of
-from hammemo.kernels import collect_sites
+from hammemo.kernels.sites import collect_sites
 from hammemo.memories import Exact, Gaussian
-from hammemo.memories.gaussian import encode
+from hammemo.memories.gaussian.memory import encode
+from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.hashing import Feature, features_of
 from hammemo.votes import Sum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.classifiers import MemoryClassifier
-    from hammemo.kernels import Sites
-    from hammemo.memories.counts import CountTable
-    from hammemo.tokens import Vocabulary
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.tokens.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, eq=False)

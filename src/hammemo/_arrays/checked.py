@@ -1,0 +1,118 @@
+"""Arrays that come back from a file: nothing is used before it was checked.
+
+A file may be damaged, or written by somebody who wishes harm. So whoever rebuilds an object from named arrays takes
+each of them through :class:`StoredArrays`, with the type and the shape it must have. Shapes are compared before
+anything is allocated that a declared number could make large. Checks that read whole arrays do so in pieces, so that
+they need no memory to speak of; arrays that are *trusted* (mapped from a file known to be good) are spared those.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._arrays.integers import pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+_UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+
+
+class StoredArrays:
+    """Named arrays from outside, each checked when it is taken; wrong ones raise ValueError.
+
+    Parameters
+    ----------
+    arrays : mapping from names to arrays
+    trusted : bool
+        Whether checks that read whole arrays are skipped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo._arrays.checked import StoredArrays
+    >>> stored = StoredArrays({"counts": np.array([3, 1], np.uint8)})
+    >>> stored.whole_numbers("counts", (2,), below=4)
+    array([3, 1], dtype=uint8)
+    >>> stored.whole_numbers("counts", (3,), below=4)
+    Traceback (most recent call last):
+        ...
+    ValueError: the array counts has shape (2,) instead of (3,)
+    """
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], *, trusted: bool = False) -> None:
+        self.trusted = trusted
+        self._arrays = arrays
+        self._prefix = ""
+        self._left = set(arrays)
+
+    def part(self, name: str) -> StoredArrays:
+        """Return the arrays whose names begin with ``name.``, under the rest of their names."""
+        part = StoredArrays.__new__(StoredArrays)
+        part.trusted, part._arrays, part._left = self.trusted, self._arrays, self._left
+        part._prefix = f"{self._prefix}{name}."
+        return part
+
+    def __contains__(self, name: str) -> bool:
+        return self._prefix + name in self._arrays
+
+    def take(self, name: str, dtypes: str | tuple[str, ...], shape: tuple[int | None, ...]) -> NDArray[Any]:
+        """Return an array of one of these types and of this shape, where None stands for any length."""
+        full = self._prefix + name
+        if full not in self._arrays:
+            raise ValueError(f"the array {full} is missing")
+        array = self._arrays[full]
+        allowed = (dtypes,) if isinstance(dtypes, str) else dtypes
+        if array.dtype.name not in allowed:
+            raise ValueError(f"the array {full} is of {array.dtype.name} instead of {' or '.join(allowed)}")
+        if array.ndim != len(shape) or any(
+            length not in (None, found) for length, found in zip(shape, array.shape, strict=True)
+        ):
+            wanted = str(shape).replace("None", "any")
+            raise ValueError(f"the array {full} has shape {array.shape} instead of {wanted}")
+        self._left.discard(full)
+        return array
+
+    def whole_numbers(self, name: str, shape: tuple[int | None, ...], *, below: int, least: int = 0) -> NDArray[Any]:
+        """Return non-negative integers, of the narrowest type, all of them at least `least` and below `below`."""
+        array = self.take(name, _UNSIGNED, shape)
+        if self.trusted:
+            return array
+        low, high = (int(array.min()), int(array.max())) if array.size else (least, 0)
+        if low < least or (array.size and high >= below):
+            raise ValueError(f"the array {self._prefix}{name} holds {low} to {high}, outside {least} to {below - 1}")
+        if array.dtype != np.min_scalar_type(high):
+            raise ValueError(f"the array {self._prefix}{name} is not in its narrowest type")
+        return array
+
+    def ascending(self, name: str, dtype: str | None = None) -> NDArray[Any]:
+        """Return a one-dimensional array, each entry greater than the one before."""
+        array = self.take(name, dtype or _UNSIGNED, (None,))
+        if not self.trusted and not is_ascending(array):
+            raise ValueError(f"the array {self._prefix}{name} is not strictly ascending")
+        return array
+
+    def finite(self, name: str, dtype: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
+        """Return an array of finite floats."""
+        array = self.take(name, dtype, shape)
+        flat = array.reshape(-1)
+        if not self.trusted and not all(np.isfinite(flat[piece]).all() for piece in pieces(len(flat))):
+            raise ValueError(f"the array {self._prefix}{name} holds numbers that are not finite")
+        return array
+
+    def finish(self) -> None:
+        """Refuse arrays that nobody has taken."""
+        if self._left:
+            raise ValueError(f"the array {min(self._left)} is not part of this kind of model")
+
+
+def is_ascending(values: NDArray[Any]) -> bool:
+    """Return whether each value is greater than the one before, compared in pieces."""
+    return all(
+        bool((values[piece.start + 1 : piece.stop + 1] > values[piece.start : piece.stop]).all())
+        for piece in pieces(len(values) - 1)
+    )

@@ -1,0 +1,101 @@
+"""Small exact helpers on integer arrays that every floor shares: ranks, look-ups, sums by key, narrow widths."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+_PIECE_NUMBERS = 2**22
+
+
+def unique_ranks(keys: NDArray[np.int64], bound: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct values of `keys`, ascending, and the rank of each key.
+
+    All keys are in [0, bound). Where the range is not much larger than the number of keys a table of it replaces
+    the sort, which makes counting linear in the data.
+    """
+    if bound > 4 * len(keys) + 1024:
+        distinct, ranks = np.unique(keys, return_inverse=True)
+        return distinct, ranks.astype(np.int64, copy=False)
+    seen = np.zeros(bound, bool)
+    seen[keys] = True
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[keys]
+
+
+def sorted_find(haystack: NDArray[Any], needles: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the index of each needle in an ascending array, -1 where it is missing.
+
+    Integers may differ in width: the needles are brought to the haystack's, never the (large) haystack to theirs.
+    """
+    if not len(haystack):
+        return np.full(len(needles), -1, np.int64)
+    if haystack.dtype != needles.dtype and haystack.dtype.kind in "iu":
+        limits = np.iinfo(haystack.dtype)
+        fits = (needles >= limits.min) & (needles <= limits.max)
+        return np.where(fits, sorted_find(haystack, np.where(fits, needles, 0).astype(haystack.dtype)), -1)
+    index = np.minimum(np.searchsorted(haystack, needles), len(haystack) - 1)
+    return np.where(haystack[index] == needles, index, -1)
+
+
+def narrow(values: NDArray[Any]) -> NDArray[Any]:
+    """Return non-negative integers in the narrowest unsigned width that holds them all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo._arrays.integers import narrow
+    >>> narrow(np.array([3, 255])).dtype, narrow(np.array([256])).dtype
+    (dtype('uint8'), dtype('uint16'))
+    """
+    return values.astype(np.min_scalar_type(int(values.max())) if values.size else np.uint8)
+
+
+def pieces(length: int, size: int = 2**16) -> Iterator[slice]:
+    """Yield slices that cut `length` entries into pieces, so that a pass over a large array needs little memory."""
+    return (slice(start, min(start + size, length)) for start in range(0, length, size))
+
+
+def row_pieces(n_rows: int, width: int) -> Iterator[slice]:
+    """Yield slices that cut rows of so many numbers into pieces that take a bounded amount of memory: 32 MiB."""
+    return pieces(n_rows, max(1, _PIECE_NUMBERS // max(width, 1)))
+
+
+def object_array(values: Iterable[Any]) -> NDArray[Any]:
+    """Return a one-dimensional object array of the values themselves, whatever their types."""
+    return np.fromiter(values, dtype=object)
+
+
+def sum_by_key(
+    keys: NDArray[np.int64], counts: NDArray[np.int64], bound: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct keys, ascending, whose counts do not sum to zero, and those sums.
+
+    All keys are in [0, bound); sums are exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo._arrays.integers import sum_by_key
+    >>> sum_by_key(np.array([5, 2, 5, 3]), np.array([1, 4, 1, 0]), bound=6)
+    (array([2, 5]), array([4, 2]))
+    """
+    if (counts == 1).all():
+        return np.unique(keys, return_counts=True)
+    if (
+        bound <= 16 * len(keys) + 1024 and np.abs(counts).sum(dtype=np.float64) < 2**53
+    ):  # a table of all keys replaces the sort
+        sums = np.bincount(keys, weights=counts, minlength=bound)  # float64: exact below 2^53
+        kept = np.flatnonzero(sums != 0)  # much faster than on the floats themselves
+        return kept, sums[kept].astype(np.int64)
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    totals = np.add.reduceat(counts[order], firsts) if len(firsts) else np.empty(0, np.int64)
+    kept = totals != 0
+    return ordered[firsts][kept], totals[kept]

@@ -1,0 +1,19 @@
+"""Kernels: which sites of a context are compared, and their weights.
+
+Imports `tokens` and `_arrays`; memories, votes and models build on it.
+"""
+
+from hammemo.kernels.kernels import Decaying, Joined, PositionalHamming, SiteKernel, SiteOneHot, SkipPairs, Suffixes
+from hammemo.kernels.sites import Site, Sites
+
+__all__ = [
+    "Decaying",
+    "Joined",
+    "PositionalHamming",
+    "Site",
+    "SiteKernel",
+    "SiteOneHot",
+    "Sites",
+    "SkipPairs",
+    "Suffixes",
+]

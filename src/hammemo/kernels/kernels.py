@@ -1,0 +1,378 @@
+r"""Which parts of two contexts are compared, and how much each counts.
+
+A *site* is a position or a tuple of positions. With sites :math:`1, \dots, S` and weights :math:`w_k \ge 0`,
+
+.. math:: K(s, q) = \frac{\sum_k w_k \, \mathbf 1\{s_k = q_k\}}{\sum_k w_k},
+
+where :math:`s_k` is what site k of context s holds, and a site with an empty position matches nothing. Each term is the
+inner product of two one-hot vectors, so K is positive semi-definite, and :math:`K(s, s) = 1` for a full context. The
+paper's positional Hamming kernel is the instance with one site per position and equal weights. `Suffixes`, `SkipPairs`
+and `Decaying` are other instances, and ``a + b`` compares the sites of both, the weights of a site that is in both
+added up: a sum of positive semi-definite kernels, normalised anew.
+
+Weights are divided by their sum only at the end: with whole-number weights every sum before that is exact, and ties
+are ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from hammemo.kernels.sites import Sites, collect_sites, find_sites, rows_of_columns
+from hammemo.tokens.contexts import token_array, validated_contexts
+from hammemo.tokens.vocabulary import NO_TOKEN, as_token
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from hammemo.kernels.sites import Site
+
+
+class SiteKernel(BaseEstimator):
+    """Kernel that compares any set of sites.
+
+    Parameters
+    ----------
+    sites : sequence of int or tuple of int
+        Positions, or tuples of positions that must all match. Negative ones count from the end: -1 is the last token.
+    weights : sequence of float, optional
+        One non-negative weight a site; equal by default.
+
+    Examples
+    --------
+    >>> from hammemo import SiteKernel
+    >>> kernel = SiteKernel([0, 1, (0, 1)], weights=[1, 1, 2])
+    >>> kernel(["a", "b"], ["a", "c"]), kernel(["a", "b"], ["a", "b"])
+    (0.25, 1.0)
+    >>> kernel.pairwise([["a", "b"], ["c", "b"]])
+    array([[1.  , 0.25],
+           [0.25, 1.  ]])
+    """
+
+    def __init__(self, sites: Sequence[int | Sequence[int]], weights: Sequence[float] | None = None) -> None:
+        self.sites = sites
+        self.weights = weights
+
+    def resolve(self, h: int) -> Sites:
+        """Return the sites and weights for contexts of h tokens, checked."""
+        positions = tuple(_resolve_site(site, h) for site in self.sites)
+        if not positions:
+            raise ValueError("A kernel needs at least one site, for example SiteKernel([-1]) for the last position.")
+        if len(set(positions)) < len(positions):
+            raise ValueError(f"sites={self.sites!r} names a site twice for contexts of {h}: give it a larger weight.")
+        return Sites(h, positions, _checked_weights(self.weights, len(positions)))
+
+    def least_sites(self, h: int) -> int:  # noqa: ARG002  (other kernels need it)
+        """Return a number that `resolve` reaches at least, before a site is made: files are checked against it."""
+        if not hasattr(self.sites, "__len__"):
+            raise ValueError(f"sites={self.sites!r} is a list of positions, or of tuples of them.")
+        return len(self.sites)
+
+    def __add__(self, other: Any) -> Joined:
+        """Return the kernel that compares the sites of both; the weights of a site in both are added up."""
+        if not isinstance(other, SiteKernel):
+            return NotImplemented
+        return Joined([*_parts(self), *_parts(other)])
+
+    def __call__(self, s: Sequence[Any], q: Sequence[Any]) -> float:
+        """Return K(s, q) for one pair of contexts, straight from the definition."""
+        if len(s) != len(q):
+            raise ValueError(f"The contexts have {len(s)} and {len(q)} tokens; only equal lengths can be compared.")
+        sites = self.resolve(len(s))
+        left, right = [as_token(token) for token in s], [as_token(token) for token in q]
+        matches = [all(left[r] == right[r] and left[r] != NO_TOKEN for r in site) for site in sites.positions]
+        return float(sites.weights[matches].sum() / sites.total_weight)
+
+    def pairwise(self, X: Any, Y: Any = None) -> NDArray[np.float64]:
+        """Return the matrix of K between the contexts of X and those of Y (X itself by default).
+
+        Shapes
+        ------
+        X : (m, h); Y : (k, h); returned : (m, k)
+        """
+        X = token_array(X)  # as arrays: two frames may name their columns differently
+        Y = X if Y is None else token_array(Y)
+        encoder = SiteOneHot(self, normalize=False).fit(Y)
+        weights = np.repeat(encoder.sites_.weights, [len(tuples) for tuples in encoder.tuples_])
+        products = encoder.transform(X) @ sparse.diags_array(weights) @ encoder.transform(Y).T
+        kernel: NDArray[np.float64] = products.toarray() / encoder.sites_.total_weight
+        return kernel
+
+
+class PositionalHamming(SiteKernel):
+    """The paper's kernel: the share of positions at which two contexts hold the same token.
+
+    Examples
+    --------
+    >>> from hammemo import PositionalHamming
+    >>> PositionalHamming()(["the", "cat", "sat"], ["the", "dog", "sat"])
+    0.6666666666666666
+    """
+
+    def __init__(self) -> None:
+        pass
+
+    def resolve(self, h: int) -> Sites:
+        """Return one site for each of the h positions, with equal weights."""
+        return SiteKernel(range(h)).resolve(h)
+
+    def least_sites(self, h: int) -> int:
+        """Return h."""
+        return h
+
+
+class Decaying(SiteKernel):
+    """Positions whose weight falls by a factor with each step away from the end of the context.
+
+    Parameters
+    ----------
+    rate : float
+        The weight of a position divided by that of the next one: above zero, at most one.
+
+    Examples
+    --------
+    >>> from hammemo import Decaying
+    >>> Decaying(0.5)(["a", "b", "c"], ["x", "b", "c"])  # weights 1/4, 1/2, 1
+    0.8571428571428571
+    """
+
+    def __init__(self, rate: float = 0.5) -> None:
+        self.rate = rate
+
+    def resolve(self, h: int) -> Sites:
+        """Return one site for each of the h positions, the last one with weight 1."""
+        if not _is_number(self.rate) or not 0 < self.rate <= 1:
+            raise ValueError(f"rate={self.rate!r} is a number above 0 and at most 1, for example 0.5.")
+        return SiteKernel(range(h), [float(self.rate) ** (h - 1 - r) for r in range(h)]).resolve(h)
+
+    def least_sites(self, h: int) -> int:
+        """Return h."""
+        return h
+
+
+class Suffixes(SiteKernel):
+    r"""The last token, the last two together, and so on to the last k: a weighted-degree kernel.
+
+    Two contexts whose longest common suffix has l tokens have similarity
+    :math:`\sum_{j \le \min(l, k)} b^{j-1} / \sum_{j \le k} b^{j-1}`. A large base b lets the longest match decide.
+
+    Parameters
+    ----------
+    k : int
+        Length of the longest suffix.
+    base : float
+        How many times more a suffix weighs than the one that is a token shorter.
+
+    Examples
+    --------
+    >>> from hammemo import Exact, MemoryClassifier, Suffixes
+    >>> Suffixes(3, base=2)(["a", "b", "c"], ["x", "b", "c"])  # 1 and 2 match, 4 does not
+    0.42857142857142855
+    >>> X, y = [["to", "be"], ["not", "be"], ["not", "be"]], ["or", "so", "so"]
+    >>> MemoryClassifier(Suffixes(2, base=30), Exact()).fit(X, y).predict([["to", "be"]]).tolist()
+    ['or']
+    """
+
+    def __init__(self, k: int = 4, base: float = 1.0) -> None:
+        self.k = k
+        self.base = base
+
+    def resolve(self, h: int) -> Sites:
+        """Return the k suffixes, the shortest first, with weights 1, base, base^2 and so on."""
+        _check_reach("k", self.k, 1, h)
+        if not _is_number(self.base) or not 0 < self.base < 2.0**20:
+            raise ValueError(f"base={self.base!r} is a number above 0 and below 2^20.")
+        weights = np.power(float(self.base), np.arange(self.k)).tolist()
+        return SiteKernel([tuple(range(-length, 0)) for length in range(1, self.k + 1)], weights).resolve(h)
+
+    def least_sites(self, h: int) -> int:
+        """Return k."""
+        _check_reach("k", self.k, 1, h)
+        return int(self.k)
+
+
+class SkipPairs(SiteKernel):
+    """All pairs among the last few positions, but for the last two: those are a suffix.
+
+    Parameters
+    ----------
+    reach : int
+        How many of the last positions, at least 3.
+
+    Examples
+    --------
+    >>> from hammemo import SkipPairs
+    >>> SkipPairs(3).resolve(8).positions
+    ((5, 7), (5, 6))
+    >>> len(SkipPairs(4).resolve(8).positions)
+    5
+    """
+
+    def __init__(self, reach: int = 4) -> None:
+        self.reach = reach
+
+    def resolve(self, h: int) -> Sites:
+        """Return the pairs, the nearest first, with equal weights."""
+        _check_reach("reach", self.reach, 3, h)
+        pairs = [(-first, -second) for first in range(3, self.reach + 1) for second in range(1, first)]
+        return SiteKernel(pairs).resolve(h)
+
+    def least_sites(self, h: int) -> int:
+        """Return the number of pairs."""
+        _check_reach("reach", self.reach, 3, h)
+        return int(self.reach) * (int(self.reach) - 1) // 2 - 1
+
+
+class Joined(SiteKernel):
+    """The sites of several kernels; what ``a + b`` returns.
+
+    A site that several kernels have is compared once, with the sum of its weights.
+
+    Parameters
+    ----------
+    kernels : sequence of SiteKernel
+
+    Examples
+    --------
+    >>> from hammemo import Decaying, PositionalHamming, Suffixes
+    >>> kernel = PositionalHamming() + Suffixes(2, base=3)
+    >>> kernel.resolve(3).positions, kernel.resolve(3).weights.tolist()
+    (((0,), (1,), (2,), (1, 2)), [1.0, 1.0, 2.0, 3.0])
+    """
+
+    def __init__(self, kernels: Sequence[SiteKernel]) -> None:
+        self.kernels = kernels
+
+    def resolve(self, h: int) -> Sites:
+        """Return the sites of all kernels, each once, in the order in which they come."""
+        weights: dict[Site, float] = {}
+        for part in self._parts():
+            sites = part.resolve(h)
+            for site, weight in zip(sites.positions, sites.weights.tolist(), strict=True):
+                weights[site] = weights.get(site, 0.0) + weight
+        return SiteKernel(list(weights), list(weights.values())).resolve(h)
+
+    def least_sites(self, h: int) -> int:
+        """Return the number of sites of the largest part."""
+        return max(part.least_sites(h) for part in self._parts())
+
+    def _parts(self) -> Sequence[SiteKernel]:
+        kernels: Any = self.kernels
+        is_list = isinstance(kernels, Sequence) and len(kernels) > 0
+        if not is_list or not all(isinstance(part, SiteKernel) for part in kernels):
+            raise ValueError(f"kernels={kernels!r} is a list of kernels, for example [Suffixes(4), SkipPairs(4)].")
+        return self.kernels
+
+
+class SiteOneHot(TransformerMixin, BaseEstimator):
+    r"""The kernel's feature map as a scikit-learn transformer: a sparse one-hot block for each site.
+
+    The inner product of two rows is the kernel of the two contexts. A tuple of tokens that `fit` did not see gives an
+    empty block. Linear models on these features see exactly what a memory with this kernel sees.
+
+    Parameters
+    ----------
+    kernel : SiteKernel, optional
+        The positional Hamming kernel by default.
+    normalize : bool
+        Whether an entry is :math:`\sqrt{w_k / \sum w}`, so that inner products are kernel values, or one.
+
+    Attributes
+    ----------
+    sites_ : Sites
+    vocabulary_ : Vocabulary
+    tuples_ : list of TupleSet
+        What each site held in the training contexts; one column for each.
+
+    Examples
+    --------
+    >>> from hammemo import SiteOneHot
+    >>> features = SiteOneHot().fit_transform([["a", "b"], ["a", "c"]])
+    >>> (features @ features.T).toarray().round(12)
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+
+    def __init__(self, kernel: SiteKernel | None = None, normalize: bool = True) -> None:
+        self.kernel = kernel
+        self.normalize = normalize
+
+    def fit(self, X: Any, y: Any = None) -> SiteOneHot:  # noqa: ARG002  (scikit-learn's signature)
+        """Collect what each site holds in the contexts of X."""
+        contexts = validated_contexts(self, X, reset=True)
+        self.sites_ = (self.kernel or PositionalHamming()).resolve(contexts.h)
+        self.vocabulary_ = contexts.vocabulary
+        self.tuples_ = collect_sites(contexts, self.sites_)[0]
+        return self
+
+    def transform(self, X: Any) -> sparse.csr_array:
+        """Return the features of the contexts of X.
+
+        Shapes
+        ------
+        X : (m, h); returned : (m, number of distinct site values seen by fit)
+        """
+        check_is_fitted(self)
+        contexts = validated_contexts(self, X, reset=False)
+        columns = find_sites(contexts.ranks_in(self.vocabulary_), self.sites_, self.tuples_)
+        weights = self.sites_.weights / self.sites_.total_weight
+        values = np.sqrt(weights) if self.normalize else np.ones(len(weights))
+        return rows_of_columns(columns, values, sum(map(len, self.tuples_)))
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:  # noqa: ARG002
+        """Return a name for each column: its positions and its tokens."""
+        check_is_fitted(self)
+        tokens = list(self.vocabulary_)
+        names = [
+            ",".join(f"{r}={tokens[rank]!r}" for r, rank in zip(site, row, strict=True))
+            for site, tuples in zip(self.sites_.positions, self.tuples_, strict=True)
+            for row in tuples.rows()
+        ]
+        return np.array(names, dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.requires_fit = True
+        return tags
+
+
+def _parts(kernel: SiteKernel) -> Sequence[SiteKernel]:
+    return kernel.kernels if isinstance(kernel, Joined) else [kernel]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _check_reach(name: str, value: Any, least: int, h: int) -> None:
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= h:
+        raise ValueError(f"{name}={value!r}: give a whole number from {least} to the {h} tokens that a context has.")
+
+
+def _resolve_site(site: int | Sequence[int], h: int) -> Site:
+    positions = site if isinstance(site, Sequence) else (site,)
+    for r in positions:
+        if not isinstance(r, (int, np.integer)) or not -h <= r < h:
+            raise ValueError(f"The site {site!r} names position {r!r}; contexts of {h} have positions {-h} to {h - 1}.")
+    resolved = tuple(sorted({int(r) % h for r in positions}))
+    if not resolved or len(resolved) < len(positions):
+        raise ValueError(f"The site {site!r} is empty or names a position twice (contexts of {h} tokens).")
+    return resolved
+
+
+def _checked_weights(weights: Sequence[float] | None, n_sites: int) -> NDArray[np.float64]:
+    values = np.ones(n_sites) if weights is None else np.asarray(weights, np.float64)
+    if values.shape != (n_sites,):
+        raise ValueError(f"The kernel has {n_sites} sites, so it needs {n_sites} weights; weights={weights!r}.")
+    with np.errstate(over="ignore"):
+        total = values.sum()
+    if not 0 < total < np.inf or values.min() < 0:
+        raise ValueError(f"Weights and their sum are finite, none negative and not all zero; weights={weights!r}.")
+    return values

@@ -1,0 +1,92 @@
+"""Sites: what a kernel compares in contexts of one length, and how a table of what they hold is looked up.
+
+A *site* is a position or a tuple of positions. In a batch each site holds a set of tuples of tokens
+(:class:`hammemo._arrays.tuple_sets.TupleSet`); stacked one below the other, these sets number the rows of a count
+table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from hammemo._arrays.tuple_sets import TupleSet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.tokens.contexts import Contexts
+
+Site: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Sites:
+    """The sites of a kernel for contexts of one length, with their weights.
+
+    Parameters
+    ----------
+    h : int
+        Tokens per context.
+    positions : tuple of tuples of int
+        Positions 0 to h - 1 that each site compares, ascending.
+    weights : ndarray of float64, shape (S,)
+        Not divided by their sum, so that whole numbers stay whole.
+    """
+
+    h: int
+    positions: tuple[Site, ...]
+    weights: NDArray[np.float64]
+
+    @property
+    def total_weight(self) -> float:
+        """What scores are divided by."""
+        return float(self.weights.sum())
+
+
+def collect_sites(contexts: Contexts, sites: Sites) -> tuple[list[TupleSet], NDArray[np.int64]]:
+    """Return what each site holds in a batch and, for each context and site, the rank in that; -1 where incomplete.
+
+    Shapes
+    ------
+    returned ranks : (m, S)
+    """
+    n = max(len(contexts.vocabulary), 1)
+    collected = [TupleSet.collect(contexts.ranks[:, list(site)], n) for site in sites.positions]
+    return [tuples for tuples, _ in collected], np.stack([index for _, index in collected], axis=1)
+
+
+def find_sites(ranks: NDArray[np.int64], sites: Sites, tuples: Sequence[TupleSet]) -> NDArray[np.int64]:
+    """Return, for each context and site, the row in the stacked tuple sets; -1 where they do not hold it.
+
+    Shapes
+    ------
+    ranks : (m, h) in the tuple sets' vocabulary; returned : (m, S)
+    """
+    rows = np.empty((len(ranks), len(tuples)), np.int64)
+    first = 0
+    for k, (site, known) in enumerate(zip(sites.positions, tuples, strict=True)):
+        found = known.find(ranks[:, list(site)])
+        rows[:, k] = np.where(found >= 0, found + first, -1)
+        first += len(known)
+    return rows
+
+
+def rows_of_columns(columns: NDArray[np.int64], values: NDArray[np.float64], width: int) -> sparse.csr_array:
+    """Return the sparse matrix whose row i holds `values[k]` in column `columns[i, k]`; -1 leaves it out.
+
+    Shapes
+    ------
+    columns : (m, S); values : (S,); returned : (m, width)
+    """
+    present = columns >= 0
+    # scikit-learn's linear models take 32-bit indices only; SciPy keeps whatever width it is given.
+    index = np.int32 if max(width, columns.size) < 2**31 else np.int64
+    starts = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(index)
+    data = np.broadcast_to(values, columns.shape)[present]
+    return sparse.csr_array((data, columns[present].astype(index), starts), shape=(len(columns), width))

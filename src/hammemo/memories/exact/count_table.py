@@ -1,0 +1,363 @@
+r"""The table of counts N[site, token, label] that determines the exact classifier.
+
+The table is an immutable value in canonical form: the vocabulary holds the tokens that occur, the rows of a site are
+the token tuples it held, in lexicographic order, and a row lists its labels in order with positive counts. Two tables
+add to the table of both multisets, and subtract as long as no entry becomes negative; either way the result is again in
+canonical form, so equal multisets have equal tables however they were reached.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from hammemo._arrays.integers import narrow, pieces, sorted_find, sum_by_key
+from hammemo._arrays.tuple_sets import TupleSet
+from hammemo.kernels.sites import Sites, collect_sites
+from hammemo.memories.base import LabelCounts, never_stored
+from hammemo.tokens.contexts import MAX_EXAMPLES
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.tokens.contexts import Examples
+
+_BLOCK = 16
+"""Where a row's entries start is kept for every 16th row only; the rest is counted from there."""
+
+
+@dataclass(frozen=True, eq=False)
+class CountTable:
+    """Sparse counts of (site, tuple of tokens, label), canonical.
+
+    Parameters
+    ----------
+    sites : Sites
+    label_counts : LabelCounts
+        How many examples each label has; not a sum of entries, because an example may have empty positions.
+    vocabulary : Vocabulary
+        The tokens that occur in a row.
+    tuples : list of TupleSet, one a site
+        The rows of the table: those of the first site, then those of the second, and so on.
+    row_lengths : ndarray of shape (rows,)
+        How many labels each row has.
+    entry_labels, entry_counts : ndarray of shape (entries,)
+        Rank and count of each label of each row, in the narrowest width.
+    """
+
+    sites: Sites
+    label_counts: LabelCounts
+    vocabulary: Vocabulary
+    tuples: list[TupleSet]
+    row_lengths: NDArray[Any]
+    entry_labels: NDArray[Any]
+    entry_counts: NDArray[Any]
+
+    @classmethod
+    def empty(cls, sites: Sites) -> CountTable:
+        """Return the table of no examples."""
+        none = np.empty(0, np.uint8)
+        tuples = [TupleSet.collect(np.empty((0, len(site)), np.int64), 1)[0] for site in sites.positions]
+        return cls(sites, LabelCounts(), Vocabulary(), tuples, none, none, none)
+
+    @classmethod
+    def of(cls, examples: Examples, sites: Sites) -> CountTable:
+        """Count a batch of examples."""
+        if not len(examples):
+            return cls.empty(sites)
+        tuples, ranks = collect_sites(examples.contexts, sites)
+        n_labels = len(examples.labels)
+        keys, counts, first = [], [], 0
+        for known, index in zip(tuples, ranks.T, strict=True):
+            held = index >= 0
+            site_keys, site_counts = sum_by_key(
+                index[held] * n_labels + examples.label_ranks[held], examples.multiplicity[held], len(known) * n_labels
+            )
+            keys.append(site_keys + first * n_labels)
+            counts.append(site_counts)
+            first += len(known)
+        return cls._assemble(
+            sites,
+            LabelCounts(examples.labels, examples.label_counts()),
+            (examples.labels, examples.contexts.vocabulary, tuples),
+            np.concatenate(keys),
+            np.concatenate(counts),
+        )
+
+    @classmethod
+    def from_arrays(cls, sites: Sites, label_counts: LabelCounts, stored: StoredArrays) -> CountTable:
+        """Return the table with these arrays, checked: undo `arrays`. Entries name labels by their rank here.
+
+        Labels without examples are allowed; `without_idle_labels` drops them.
+        """
+        vocabulary = Vocabulary.from_arrays(stored.part("vocabulary"))
+        n, n_labels = max(len(vocabulary), 1), len(label_counts.labels)
+        tuples = [
+            TupleSet.of_levels([stored.ascending(f"rows.{k}.{j}") for j in range(len(site))], n, trusted=stored.trusted)
+            for k, site in enumerate(sites.positions)
+        ]
+        row_lengths = stored.whole_numbers("row_lengths", (sum(map(len, tuples)),), least=1, below=n_labels + 1)
+        n_entries = int(row_lengths.sum(dtype=np.uint64))
+        entry_labels = stored.whole_numbers("entry_labels", (n_entries,), below=n_labels)
+        entry_counts = stored.whole_numbers("entry_counts", (n_entries,), least=1, below=MAX_EXAMPLES)
+        table = cls(sites, label_counts, vocabulary, tuples, row_lengths, entry_labels, entry_counts)
+        if not stored.trusted:
+            _check_used(table)
+            _check_entries(table)
+        return table
+
+    def without_idle_labels(self) -> CountTable:
+        """Return the table without the labels that have no example: the canonical one."""
+        used = self.label_counts.counts > 0
+        if used.all():
+            return self
+        if len(self.entry_labels) and int(self.entry_labels.max()) >= len(used):  # only where nothing was verified
+            raise ValueError("the array entry_labels names a label that does not exist")
+        rank = (np.cumsum(used) - 1).astype(self.entry_labels.dtype)  # no wider than what it is taken with
+        return replace(self, label_counts=self.label_counts.positive(), entry_labels=narrow(rank[self.entry_labels]))
+
+    def plus(self, other: CountTable, sign: int = 1) -> CountTable:
+        """Return the table of both multisets or, with sign -1, of the difference; refuse to go below zero."""
+        label_counts = self.label_counts.plus(other.label_counts, sign)
+        labels = self.label_counts.labels.union(other.label_counts.labels)
+        vocabulary = self.vocabulary.union(other.vocabulary)
+        tuples, row_maps = _union_rows((self, other), vocabulary)
+        keys, counts = [], []
+        for table, row_map, factor in zip((self, other), row_maps, (1, sign), strict=True):
+            label_map = labels.find(table.label_counts.labels)
+            keys.append(row_map[table.entry_rows()] * len(labels) + label_map[table.entry_labels])
+            counts.append(factor * table.entry_counts.astype(np.int64))
+        bound = sum(map(len, tuples)) * len(labels)
+        summed, totals = sum_by_key(np.concatenate(keys), np.concatenate(counts), bound)
+        if (totals < 0).any():
+            raise never_stored()
+        if sign < 0:
+            check_empty_sites([self], [other])
+        return self._assemble(self.sites, label_counts, (labels, vocabulary, tuples), summed, totals)
+
+    @cached_property
+    def empty_sites(self) -> NDArray[np.int64]:
+        """How many examples of each label hold no token at a site.
+
+        No row counts these, but together with the rows they make up the label's examples at every site.
+
+        Shapes
+        ------
+        returned : (S, L)
+        """
+        n_labels = len(self.label_counts.labels)
+        bounds = np.concatenate([[0], np.cumsum([len(known) for known in self.tuples])])
+        held = [
+            np.bincount(self.entry_labels[first:last], self.entry_counts[first:last], n_labels)
+            for first, last in pairwise(self.row_starts()[bounds])
+        ]
+        return np.asarray(self.label_counts.counts - np.array(held, np.int64))
+
+    def counts_at(self, other: CountTable) -> NDArray[np.int64]:
+        """Return the count here of each entry of another table.
+
+        Shapes
+        ------
+        returned : one number for each of ``other.entry_counts``
+        """
+        tokens, first, rows = self.vocabulary.find(other.vocabulary), 0, []
+        for known, asked in zip(self.tuples, other.tuples, strict=True):
+            found = known.find(tokens[asked.rows()])
+            rows.append(np.where(found >= 0, found + first, -1))
+            first += len(known)
+        n_labels = max(len(self.label_counts.labels), 1)
+        entry_rows = np.concatenate(rows)[other.entry_rows()]
+        entry_labels = self.label_counts.labels.find(other.label_counts.labels)[other.entry_labels]
+        wanted = np.where((entry_rows >= 0) & (entry_labels >= 0), entry_rows * n_labels + entry_labels, -1)
+        place = sorted_find(self._entry_keys, wanted)
+        counts = np.zeros(len(wanted), np.int64)
+        counts[place >= 0] = self.entry_counts[place[place >= 0]]
+        return counts
+
+    @cached_property
+    def _entry_keys(self) -> NDArray[np.int64]:
+        """``row * len(labels) + label`` of each entry, ascending."""
+        return np.asarray(self.entry_rows() * max(len(self.label_counts.labels), 1) + self.entry_labels, np.int64)
+
+    def matrices(self, labels: Vocabulary) -> list[sparse.csr_array]:
+        """Return the counts of each site as a sparse float64 matrix, one column for each of `labels`.
+
+        Shapes
+        ------
+        returned, for site k : (len(tuples[k]), len(labels))
+        """
+        whole = self.matrix(labels)
+        bounds = np.cumsum([0, *map(len, self.tuples)])
+        return [whole[first:last] for first, last in pairwise(bounds)]
+
+    def matrix(self, labels: Vocabulary) -> sparse.csr_array:
+        """Return the counts of all sites, stacked, as a sparse float64 matrix, one column for each of `labels`."""
+        columns = labels.find(self.label_counts.labels)
+        return sparse.csr_array(
+            (self.entry_counts.astype(np.float64), columns[self.entry_labels], self.row_starts()),
+            shape=(len(self.row_lengths), len(labels)),
+        )
+
+    def rows_matrix(self, rows: NDArray[np.int64], columns: NDArray[np.int64], width: int) -> sparse.csr_array:
+        """Return the counts of some rows only, without reading the others; `columns` is where each label goes.
+
+        Shapes
+        ------
+        rows : (r,); columns : (number of labels,), below width; returned : (r, width)
+        """
+        lengths = self.row_lengths[rows].astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        entries = np.repeat(self._first_entries(rows) - starts[:-1], lengths) + np.arange(starts[-1])
+        ranks = self.entry_labels[entries]
+        if len(ranks) and int(ranks.max()) >= len(columns):  # only where the file was not verified
+            raise ValueError("The count table names a label that does not exist. Load the file with verify=True.")
+        return sparse.csr_array(
+            (self.entry_counts[entries].astype(np.float64), columns[ranks], starts), shape=(len(rows), width)
+        )
+
+    def _first_entries(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where the entries of these rows start."""
+        first = self._block_starts[rows // _BLOCK]
+        for piece in pieces(len(rows), 2**14):
+            before = rows[piece, None] // _BLOCK * _BLOCK + np.arange(_BLOCK)
+            lengths = self.row_lengths[np.minimum(before, rows[piece, None])]
+            first[piece] += np.where(before < rows[piece, None], lengths, 0).sum(axis=1, dtype=np.int64)
+        return first
+
+    @cached_property
+    def _block_starts(self) -> NDArray[np.int64]:
+        sums = [np.empty(0, np.int64)]
+        for piece in pieces(len(self.row_lengths), _BLOCK * 2**10):
+            lengths = self.row_lengths[piece].astype(np.int64)
+            sums.append(np.add.reduceat(lengths, np.arange(0, len(lengths), _BLOCK)))
+        blocks = np.concatenate(sums)
+        return np.cumsum(blocks) - blocks
+
+    def entry_rows(self) -> NDArray[np.int64]:
+        """Return the row of each entry."""
+        return np.repeat(np.arange(len(self.row_lengths)), self.row_lengths)
+
+    def row_starts(self) -> NDArray[np.int64]:
+        """Return where each row's entries start and, at the end, their number."""
+        return np.concatenate([[0], np.cumsum(self.row_lengths, dtype=np.int64)])
+
+    def arrays_for(self, labels: Vocabulary) -> dict[str, NDArray[Any]]:
+        """Return the canonical arrays, with entries that name their labels by their rank in `labels`."""
+        columns = labels.find(self.label_counts.labels)  # labels without examples shift the others
+        levels = {
+            f"rows.{k}.{j}": narrow(level)
+            for k, known in enumerate(self.tuples)
+            for j, level in enumerate(known.levels)
+        }
+        return {
+            **{f"vocabulary.{name}": array for name, array in self.vocabulary.arrays().items()},
+            **levels,
+            "row_lengths": self.row_lengths,
+            "entry_labels": narrow(columns[self.entry_labels]),
+            "entry_counts": self.entry_counts,
+        }
+
+    @classmethod
+    def _assemble(
+        cls,
+        sites: Sites,
+        label_counts: LabelCounts,
+        frame: tuple[Vocabulary, Vocabulary, list[TupleSet]],
+        keys: NDArray[np.int64],
+        counts: NDArray[np.int64],
+    ) -> CountTable:
+        """Return the canonical table of entries ``row * len(labels) + label``, ascending, with positive counts.
+
+        The frame (labels, vocabulary, tuples) may hold more than occurs; what no entry uses is dropped. That keeps
+        the order of all that stays, so the entries need no second sort.
+        """
+        labels, vocabulary, tuples = frame
+        rows, entry_labels = np.divmod(keys, max(len(labels), 1))
+        lengths = np.bincount(rows, minlength=sum(map(len, tuples)))
+        kept = np.split(lengths > 0, np.cumsum([len(known) for known in tuples])[:-1])
+        site_rows = [known.rows()[mask] for known, mask in zip(tuples, kept, strict=True)]
+        used = np.zeros(len(vocabulary), bool)
+        for held in site_rows:
+            used[held] = True
+        rank = np.cumsum(used) - 1
+        n = max(int(used.sum()), 1)
+        return cls(
+            sites,
+            label_counts,
+            vocabulary.keep(used),
+            [TupleSet.collect(rank[held], n)[0] for held in site_rows],
+            narrow(lengths[lengths > 0]),
+            narrow(label_counts.labels.find(labels)[entry_labels]),
+            narrow(counts),
+        )
+
+
+def check_empty_sites(added: Sequence[CountTable], removed: Sequence[CountTable]) -> None:
+    """Refuse to take back more examples of a label with an empty site than there are."""
+    labels = reduce(Vocabulary.union, (table.label_counts.labels for table in (*added, *removed)))
+    left = np.zeros((len(added[0].sites.positions), len(labels)), np.int64)
+    for tables, sign in ((added, 1), (removed, -1)):
+        for table in tables:
+            left[:, labels.find(table.label_counts.labels)] += sign * table.empty_sites
+    if (left < 0).any():
+        raise never_stored()
+
+
+def _check_used(table: CountTable) -> None:
+    """Refuse a table whose vocabulary holds tokens that no row has."""
+    used = np.zeros(len(table.vocabulary), bool)
+    for level in (level for known in table.tuples for level in known.levels):
+        for piece in pieces(len(level)):
+            used[level[piece].astype(np.int64) % max(len(used), 1)] = True
+    if not used.all():
+        raise ValueError("the vocabulary of the count table holds tokens that no row has")
+
+
+def _check_entries(table: CountTable) -> None:
+    """Refuse a table whose rows list labels out of order, or whose sites count more examples than there are."""
+    starts_row = np.zeros(len(table.entry_labels), bool)
+    first, bounds = 0, [0]
+    for site_lengths in np.split(table.row_lengths, np.cumsum([len(known) for known in table.tuples])[:-1]):
+        for piece in pieces(len(site_lengths)):
+            ends = first + np.cumsum(site_lengths[piece], dtype=np.int64)
+            starts_row[ends - site_lengths[piece]] = True
+            first = int(ends[-1])
+        bounds.append(first)
+    for piece in pieces(len(starts_row) - 1):
+        here, after = slice(piece.start, piece.stop), slice(piece.start + 1, piece.stop + 1)
+        if not ((table.entry_labels[after] > table.entry_labels[here]) | starts_row[after]).all():
+            raise ValueError("a row of the count table does not list its labels in ascending order")
+    n_labels = len(table.label_counts.labels)
+    for start, stop in pairwise(bounds):
+        totals = np.zeros(n_labels)
+        for piece in pieces(stop - start):
+            entries = slice(start + piece.start, start + piece.stop)
+            totals += np.bincount(table.entry_labels[entries], table.entry_counts[entries], n_labels)
+        if (totals > table.label_counts.counts).any():
+            raise ValueError("a site counts more examples of a label than the label has")
+
+
+def _union_rows(
+    tables: tuple[CountTable, CountTable], vocabulary: Vocabulary
+) -> tuple[list[TupleSet], tuple[NDArray[np.int64], ...]]:
+    """Return the rows of both tables in one vocabulary, and where each table's rows are among them."""
+    token_maps = [vocabulary.find(table.vocabulary) for table in tables]
+    n = max(len(vocabulary), 1)
+    union, row_maps, first = [], ([], []), 0  # type: ignore[var-annotated]
+    for both in zip(*(table.tuples for table in tables), strict=True):
+        rows = [token_map[known.rows()] for token_map, known in zip(token_maps, both, strict=True)]
+        known, index = TupleSet.collect(np.concatenate(rows), n)
+        for row_map, part in zip(row_maps, np.split(index, [len(rows[0])]), strict=True):
+            row_map.append(part + first)
+        union.append(known)
+        first += len(known)
+    return union, tuple(np.concatenate(parts) for parts in row_maps)

@@ -1,0 +1,269 @@
+r"""Random codes as pure functions: nothing is drawn in order, so nothing needs to be exchanged or stored.
+
+The paper's Gaussian codes for token x, label c and projection W, with S sites of dimension :math:`d_h` and
+:math:`p = S d_h`:
+
+.. math:: u_x, z_c \sim \mathcal N(0, I_d / d), \qquad W_{ij} \sim \mathcal N(0, 1 / p).
+
+Entry i of the code of a feature is the i-th number of a Philox stream whose key comes from (seed, family) and whose
+counter comes from the feature, put through the inverse of the normal distribution function (NumPy does not promise that
+its own normal streams stay the same). Any process that knows the seed has every code, also that of a token nobody has
+seen yet. Codes are rounded to float32; only the projected codes W u are kept, never all of U.
+
+**Exact codes.** With ``exact=True`` every code is a whole number of steps, at most :math:`2^b` of them, and a step is a
+power of two: the largest for which :math:`2^b` steps reach eight standard deviations. (A number beyond that is cut off:
+one in :math:`10^{15}`.) Sums of products of such numbers are whole numbers of steps too, so float64 adds them without
+any rounding, in any order and on any BLAS, as long as the absolute values sum to less than :math:`2^{53}` steps. The
+bits b are chosen so that this holds:
+
+- u and W have :math:`b = 16`. A projected code :math:`W u` sums d products below :math:`2^{32}`: exact for
+  :math:`d < 2^{21}`. A standard deviation is 4,096 to 8,192 steps.
+- :math:`W u`, rounded once more after that exact product, and z have :math:`b = 11`. An entry of the memory matrix sums
+  one product below :math:`2^{22}` for each example: exact for :math:`2^{53 - 22} = 2^{31}` examples, whatever d and S
+  are. A standard deviation is 128 to 256 steps (256 where d and p are powers of four, such as 1024), so rounding, of
+  variance 1/12 step, adds at most :math:`1 / (12 \cdot 128^2) = 5 \cdot 10^{-6}` of a code's own variance.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from hammemo.tokens.hashing import Feature, feature_words, key_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+_CHUNK_NUMBERS = 2**20
+_FACTOR_BITS = 16
+CODE_BITS = 11
+"""An exact code is a whole number of steps, at most 2^CODE_BITS of them."""
+
+
+def standard_normals(key: tuple[int, int], words: Sequence[tuple[int, int, int]], size: int) -> NDArray[np.float64]:
+    """Return rows of independent standard normal numbers; a row depends on nothing but the key and its words.
+
+    Shapes
+    ------
+    words : n triples; returned : (n, size)
+
+    Examples
+    --------
+    >>> from hammemo.memories.gaussian.codes import standard_normals
+    >>> standard_normals((1, 2), [(3, 0, 0)], 3).round(6)
+    array([[...]])
+    """
+    generator = np.random.Philox(key=np.array(key, np.uint64))
+    state = generator.state
+    raw = np.empty((len(words), size), np.uint64)
+    for row, counter in zip(raw, words, strict=True):
+        state["state"]["counter"] = np.array([0, *counter], np.uint64)
+        generator.state = state  # far cheaper than a new generator, which would ask the system for entropy
+        row[:] = generator.random_raw(size)
+    uniform = ((raw >> np.uint64(11)) + 0.5) * 2.0**-53  # strictly between 0 and 1
+    return np.asarray(ndtri(uniform), np.float64)
+
+
+class GaussianCodes:
+    """The paper's input codes, output codes and projection for one seed.
+
+    Parameters
+    ----------
+    seed : int
+    d : int
+        Dimension of token and label codes.
+    d_h : int
+        Dimension of a projected token code.
+    n_sites : int
+        Blocks of a context's code; the paper's h.
+    tied : bool
+        Whether a label's output code is its input code as a token.
+    exact : bool
+        Whether codes are whole numbers of steps of a fixed size, so that sums of their products are exact.
+
+    Examples
+    --------
+    >>> from hammemo.memories.gaussian.codes import GaussianCodes
+    >>> codes = GaussianCodes(seed=0, d=256, d_h=32, n_sites=8)
+    >>> codes.inputs(["cat", 7]).shape, codes.projected(["cat", 7]).shape
+    ((2, 256), (2, 32))
+    >>> bool((codes.inputs(["cat"]) == GaussianCodes(0, 256, 32, 8).inputs(["cat"])).all())
+    True
+    """
+
+    def __init__(self, seed: int, d: int, d_h: int, n_sites: int, tied: bool = False, exact: bool = False) -> None:
+        if exact and d >= 2 ** (53 - 2 * _FACTOR_BITS):
+            raise ValueError(f"d={d}: exact codes have fewer than 2^21 dimensions. Use exact=False.")
+        self.seed = seed
+        self.d = d
+        self.d_h = d_h
+        self.n_sites = n_sites
+        self.tied = tied
+        self.exact = exact
+
+    def inputs(self, features: Sequence[Feature]) -> NDArray[np.float32]:
+        """Return the code u of each feature.
+
+        Shapes
+        ------
+        features : n of them; returned : (n, d)
+        """
+        codes = self._family("input", features)
+        return stepped(codes, self._input_sd, _FACTOR_BITS) if self.exact else codes
+
+    def outputs(self, labels: Sequence[Feature]) -> NDArray[np.float32]:
+        """Return the code z of each label.
+
+        Shapes
+        ------
+        labels : L of them; returned : (L, d)
+        """
+        codes = self.inputs(labels) if self.tied else self._family("output", labels)
+        return stepped(codes, self._input_sd, CODE_BITS) if self.exact else codes
+
+    @cached_property
+    def projection(self) -> NDArray[np.float32]:
+        """The projection W, of shape (d_h, d)."""
+        key = key_words(self.seed, "projection")
+        rows = [(i, 0, 0) for i in range(self.d_h)]
+        codes = _scaled_normals(key, rows, self.d, 1 / self._projected_sd)
+        return stepped(codes, self._projected_sd, _FACTOR_BITS) if self.exact else codes
+
+    def projected(self, features: Sequence[Feature]) -> NDArray[np.float32]:
+        """Return W u of each feature, without ever holding more than a few thousand codes u.
+
+        Shapes
+        ------
+        features : n of them; returned : (n, d_h)
+        """
+        result = np.empty((len(features), self.d_h), np.float32)
+        projection = self.projection.T.astype(np.float64)
+        step = max(1, _CHUNK_NUMBERS // self.d)
+        for start in range(0, len(features), step):
+            codes = self.inputs(features[start : start + step]) @ projection
+            result[start : start + step] = stepped(codes, self._projected_sd, CODE_BITS) if self.exact else codes
+        return result
+
+    @property
+    def largest_product(self) -> float:
+        """What an entry of a projected code times an entry of an output code is at most, where codes are exact."""
+        exponents = step_exponent(self._projected_sd, CODE_BITS) + step_exponent(self._input_sd, CODE_BITS)
+        return math.ldexp(1.0, exponents + 2 * CODE_BITS)
+
+    @property
+    def _input_sd(self) -> float:
+        return 1 / math.sqrt(self.d)
+
+    @property
+    def _projected_sd(self) -> float:
+        """Standard deviation of an entry of W, and of an entry of a projected code."""
+        return 1 / math.sqrt(self.n_sites * self.d_h)
+
+    def _family(self, name: str, features: Sequence[Feature]) -> NDArray[np.float32]:
+        words = [feature_words(feature) for feature in features]
+        return _scaled_normals(key_words(self.seed, name), words, self.d, math.sqrt(self.d))
+
+
+def step_exponent(sd: float, bits: int) -> int:
+    """Return e such that steps of 2^e are the largest with eight standard deviations in at most 2^bits of them."""
+    return math.ceil(math.log2(8 * sd)) - bits
+
+
+def stepped(codes: NDArray[Any], sd: float, bits: int) -> NDArray[np.float32]:
+    """Return codes rounded to whole steps, halves to even, and cut off at 2^bits steps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.memories.gaussian.codes import stepped
+    >>> stepped(np.array([0.3, -0.6, 99.0]), sd=1.0, bits=5) * 4  # 2^5 steps reach 8: steps of a quarter
+    array([ 1., -2., 32.], dtype=float32)
+    """
+    exponent = step_exponent(sd, bits)
+    steps = np.clip(np.rint(np.ldexp(codes, -exponent)), -(2.0**bits), 2.0**bits)
+    return np.asarray(np.ldexp(steps, exponent), np.float32)
+
+
+def _scaled_normals(
+    key: tuple[int, int], words: Sequence[tuple[int, int, int]], size: int, divisor: float
+) -> NDArray[np.float32]:
+    """Return rows of normal numbers divided by `divisor`, in parts that bound the memory needed."""
+    scaled = np.empty((len(words), size), np.float32)
+    step = max(1, _CHUNK_NUMBERS // size)
+    for start in range(0, len(words), step):
+        scaled[start : start + step] = standard_normals(key, words[start : start + step], size) / divisor
+    return scaled
+
+
+class CodeCache:
+    """Codes that were computed before, found by feature. Only a cache: dropping it changes no result.
+
+    Parameters
+    ----------
+    compute : callable
+        From a list of features to an array of one row each.
+    width : int
+        Length of a row.
+    """
+
+    def __init__(self, compute: Callable[[Sequence[Feature]], NDArray[np.float32]], width: int) -> None:
+        self._compute = compute
+        self._index: dict[Feature, int] = {}
+        self._rows = np.empty((0, width), np.float32)
+
+    @classmethod
+    def holding(
+        cls,
+        features: Sequence[Feature],
+        rows: NDArray[np.float32],
+        compute: Callable[[Sequence[Feature]], NDArray[np.float32]],
+    ) -> CodeCache:
+        """Return a cache that holds these codes of distinct features already."""
+        cache = cls(compute, rows.shape[1])
+        cache._index, cache._rows = {feature: i for i, feature in enumerate(features)}, rows
+        return cache
+
+    def features(self) -> list[Feature]:
+        """Return the features whose codes are held, in the order of `rows`."""
+        return list(self._index)
+
+    @property
+    def rows(self) -> NDArray[np.float32]:
+        """The codes that are held."""
+        return self._rows[: len(self._index)]
+
+    def get(self, features: Sequence[Feature], *, keep: bool = False) -> NDArray[np.float32]:
+        """Return the codes of distinct features; those that are not held are computed and, if asked, kept.
+
+        Shapes
+        ------
+        features : n of them; returned : (n, width)
+        """
+        index = np.fromiter(map(self._index.get, features, repeat(-1)), np.int64, len(features))
+        held = index >= 0
+        if held.all():
+            return self._rows[index]
+        missing = [feature for feature, known in zip(features, held, strict=True) if not known]
+        codes = np.empty((len(features), self._rows.shape[1]), np.float32)
+        codes[held] = self._rows[index[held]]
+        codes[~held] = self._compute(missing)
+        if keep:
+            self._append(missing, codes[~held])
+        return codes
+
+    def _append(self, features: list[Feature], codes: NDArray[np.float32]) -> None:
+        size = len(self._index)
+        needed = size + len(features)
+        if needed > len(self._rows):  # at least double, so that growing one by one stays linear
+            larger = np.empty((max(needed, 2 * len(self._rows)), self._rows.shape[1]), np.float32)
+            larger[:size] = self.rows
+            self._rows = larger
+        self._rows[size:needed] = codes
+        self._index.update(zip(features, range(size, needed), strict=True))

@@ -1,0 +1,5 @@
+"""The hashed memory: whole-number counts in buckets, with rows of their own for frequent features."""
+
+from hammemo.memories.hashed.memory import Hashed
+
+__all__ = ["Hashed"]

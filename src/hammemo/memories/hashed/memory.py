@@ -1,0 +1,436 @@
+r"""The hashed memory: small tables of integer counts, and answers that can be proven.
+
+At every site a feature (a token, or a tuple of tokens) has a row of label counts: one of its own if it is *reserved*,
+or the row of the bucket it hashes to, which it shares. A collision only adds, so a bucket's row is an upper bound on
+each of its features' counts. Labels have columns of their own: there is no interference between them. The state is the
+tables and the reserved list; there is no codebook and no vocabulary.
+
+With B buckets and :math:`M_c` the sum of label c's column over them, a bucket's count has mean
+:math:`N_c + (M_c - N_c)/B` over the hash, so
+
+.. math:: \widehat N_c = \frac{B\,T_c - M_c}{B - 1}
+
+is unbiased: subtracting one centring row a site undoes the collisions on average. Scores are fixed-point numbers, in
+quarters of a count, so that sums are exact in any order and on any machine.
+
+The layout (sites, seed, key, number of buckets, reserved features) is settled before the first example: by `reserve`,
+or by the first `add`. States of one layout add, subtract and compare to the byte. Forgetting examples does not change
+the layout: which features are reserved stays as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._arrays.integers import narrow, sum_by_key
+from hammemo.memories.base import (
+    LabelCounts,
+    Memory,
+    NotStoredError,
+    SecretKey,
+    check_secret,
+    never_stored,
+    secret_digest,
+)
+from hammemo.memories.hashed.layout import (
+    RowLayout,
+    most_frequent,
+    none_reserved,
+    one_if_equal,
+    per_group,
+    per_site,
+    site_groups,
+    stored_reserved,
+)
+from hammemo.memories.hashed.readers import HashedTables
+from hammemo.memories.hashed.site_table import SiteTable, stored_table
+from hammemo.memories.hashed.stream_counter import StreamCounter, block_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.memories.contributions import SiteScores
+    from hammemo.memories.hashed.layout import Cells
+    from hammemo.memories.hashed.ruled import RuledTables
+    from hammemo.memories.row_rules import RowRule
+    from hammemo.tokens.contexts import Contexts, Examples
+    from hammemo.tokens.streams import Block
+    from hammemo.tokens.vocabulary import Vocabulary
+
+MANY_LABELS = 4096
+"""Above this many labels a dense row for every bucket is no longer small."""
+
+
+class Hashed(Memory):
+    """Counts in hashed buckets, with rows of their own for the most frequent features.
+
+    Parameters
+    ----------
+    buckets : int or sequence of int
+        Shared rows: of every site, or one number for each.
+    reserved : int or sequence of int
+        How many features of a site, the most frequent ones, have a row of their own: for every site, or one number for
+        each. Sites of one position share one list, as long as the largest number among them.
+    key : bytes, optional
+        A secret. Without it whoever chooses the tokens can make them collide; give one when tokens come from strangers.
+
+    Examples
+    --------
+    >>> from hammemo import Hashed, MemoryClassifier
+    >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
+    >>> clf = MemoryClassifier(memory=Hashed(buckets=64, reserved=8)).fit(X, y)
+    >>> clf.class_scores([["a", "c"]]), clf.certify([["a", "c"]])
+    (array([[1.5, 0.5]]), array([ True]))
+    """
+
+    key = SecretKey()
+    secret = "key"
+
+    _rows: RowLayout | None
+    _tables: list[SiteTable]
+    _counts: LabelCounts
+    _reader: HashedTables | None
+
+    def __init__(
+        self, buckets: int | Sequence[int] = 2048, reserved: int | Sequence[int] = 1024, key: bytes | None = None
+    ) -> None:
+        self.buckets = buckets
+        self.reserved = reserved
+        self.key = key
+
+    def reserve(self, examples: Examples) -> None:
+        """Settle the layout: give the most frequent features of these examples rows of their own; ties by hash.
+
+        All sites of one position share one list, of the tokens most frequent at any of them taken together.
+        """
+        if self._rows is not None:
+            raise ValueError("The layout is settled already; open() the memory again to start anew.")
+        self._settle(most_frequent(examples, self.sites, self.seed, self.key, self._reserved_numbers))
+
+    def add(self, examples: Examples) -> None:
+        """Store examples; the first ones settle the layout if `reserve` has not."""
+        if not len(examples):
+            return  # and the layout stays open
+        if self._rows is None:
+            self.reserve(examples)
+        counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()))
+        self._grow(counts.labels)
+        for table, (rows, labels, totals) in zip(self._tables, self._deltas(examples), strict=True):
+            table.add(rows, labels, totals)
+        self._counts, self._reader = counts, None
+
+    def add_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
+        """Store the windows of a stream; the first block settles the layout if nothing else has."""
+        counter: StreamCounter | None = None
+        for block in blocks:
+            if self._rows is None:
+                self.reserve(block.examples())
+            assert self._rows is not None
+            if self._rows.compiled is None:
+                super().add_blocks([block], labels)
+                continue
+            known = block_labels(block) if labels is None else labels
+            if counter is None or counter.is_full or not counter.knows(known):
+                self._store(counter)
+                counter = StreamCounter(self._rows, self._columns.union(known) if labels is None else known)
+            counter.add(block)
+        self._store(counter)
+
+    def _store(self, counter: StreamCounter | None) -> None:
+        """Add what a stream's counter holds."""
+        if counter is None:
+            return
+        counts = self._counts.plus(counter.label_counts())
+        self._grow(counts.labels)
+        columns = self._columns.find(counter.labels)
+        for table, (rows, labels, totals) in zip(self._tables, counter.touched(), strict=True):
+            table.add(rows, columns[labels], totals)
+        self._counts, self._reader = counts, None
+
+    def remove(self, examples: Examples) -> None:
+        """Take examples back, or raise `NotStoredError` where a count would become negative."""
+        counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()), sign=-1)
+        deltas = self._deltas(examples)
+        left = self._counts_left(counts)
+        if not all(table.covers_cells(*cells, left) for table, cells in zip(self._tables, deltas, strict=True)):
+            raise never_stored()
+        for table, (rows, labels, totals) in zip(self._tables, deltas, strict=True):
+            table.add(rows, labels, -totals)
+        self._place(counts.labels)
+        self._counts, self._reader = counts, None
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted sum over sites of the centred counts."""
+        return self._read().scores(contexts, weights)
+
+    def winners(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Return the column of the highest score of each context, the first one among equals."""
+        return self._read().winners(contexts, weights, divisor)
+
+    def leaders(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
+    ) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each context, best first, equals in column order."""
+        return self._read().leaders(contexts, weights, divisor, k)
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of raw counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        return self._read().site_counts(contexts)
+
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns, with hard bounds."""
+        return self._read().site_scores(contexts, weights, columns)
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it: 1, 0, or -1 for one that shares its buckets."""
+        return self._read().seen(tokens)
+
+    def with_rule(self, rule: RowRule) -> RuledTables:
+        """Return what answers with the scores of this rule, applied to raw counts."""
+        return self._read().with_rule(rule)
+
+    def bounds(
+        self, contexts: Contexts, weights: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what the exact weighted counts are at least, and at most.
+
+        Shapes
+        ------
+        returned : (m, L), (m, L)
+        """
+        return self._read().bounds(contexts, weights)
+
+    def proven(
+        self,
+        contexts: Contexts,
+        weights: NDArray[np.float64],
+        divisor: NDArray[np.float64],
+        answers: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
+        """Return for each context whether the column `answers` must be the exact winner."""
+        return self._read().proven(contexts, weights, divisor, answers)
+
+    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> HashedTables:  # noqa: ARG002
+        """Return the ``"table"`` of fixed-point rows; a vocabulary is not needed."""
+        if form not in (None, "table"):
+            raise ValueError(f"form={form!r} is not known: Hashed() compiles to 'table'.")
+        return self._tabulate()
+
+    def declare(self, labels: Vocabulary) -> None:
+        """Keep these labels as candidates, with or without examples."""
+        super().declare(labels)
+        self._reader = None
+
+    def empty_like(self) -> Hashed:
+        """Return a memory of the same layout, reserved features included, with nothing stored."""
+        fresh: Hashed = super().empty_like()
+        if self._rows is not None:
+            fresh._settle(self._rows.reserved)
+        return fresh
+
+    def layout(self) -> dict[str, Any]:
+        """Return what must agree for two states to be added, by name; of a secret key, only a digest."""
+        reserved = hashlib.blake2b(digest_size=16)
+        for words in self._rows.reserved if self._rows else []:
+            reserved.update(len(words).to_bytes(8, "little") + words.astype("<u8").tobytes())
+        return {
+            **super().layout(),
+            "seed": self.seed,
+            "key": secret_digest(self.key),
+            "buckets": one_if_equal(self._bucket_numbers),
+            "reserved": None if self._rows is None else reserved.hexdigest(),
+        }
+
+    def rows(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the row of each site's table that each context reads: reserved ones first, then buckets; -1 for none.
+
+        Shapes
+        ------
+        returned : (m, S)
+        """
+        if self._rows is None:
+            raise ValueError("The layout is still open: store an example or call reserve() first.")
+        return self._rows.rows(contexts)
+
+    @property
+    def row_width(self) -> int:
+        """How many numbers one query needs while it is answered."""
+        return 2 * len(self.labels)
+
+    def _open(self) -> None:
+        _check_numbers("buckets", self.buckets, 1, len(self.sites.positions))
+        _check_numbers("reserved", self.reserved, 0, len(self.sites.positions))
+        check_secret(self.key)
+        self._rows = None
+        self._tables = []
+        self._counts = LabelCounts()
+        self._reader = None
+        if not any(self._reserved_numbers):  # nothing is left to choose
+            self._settle(none_reserved(self.sites))
+
+    def _settle(self, reserved: list[NDArray[np.uint64]]) -> None:
+        self._rows = RowLayout(self.sites, self.seed, self.key, self.buckets, reserved)
+        self._tables = [SiteTable(len(self._rows.own(k)), number) for k, number in enumerate(self._bucket_numbers)]
+
+    def _deltas(self, examples: Examples) -> list[Cells]:
+        """Return for each site the distinct (row, column) pairs that a batch touches, and its counts there."""
+        if self._rows is None:
+            return []
+        columns = self._columns.find(examples.labels)[examples.label_ranks]
+        cells = self._rows.first_rows[-1] * len(self._columns)
+        if len(examples) * len(self._tables) * 8 > cells and int(examples.multiplicity.sum()) < 2**32:
+            counted = self._counted(examples, columns)
+            if counted is not None:
+                return counted
+        rows, width = self._rows.rows(examples.contexts), max(len(self._columns), 1)
+        deltas = []
+        for table, row in zip(self._tables, rows.T, strict=True):
+            held = row >= 0
+            keys, totals = sum_by_key(
+                row[held] * width + columns[held], examples.multiplicity[held], table.n_rows * width
+            )
+            deltas.append((*np.divmod(keys, width), totals))
+        return deltas
+
+    def _counted(self, examples: Examples, columns: NDArray[np.int64]) -> list[Cells] | None:
+        """Return what `_deltas` does by the compiled loops, or None where they are not here."""
+        assert self._rows is not None
+        if self._rows.compiled is None:
+            return None
+        cells = self._rows.cells(len(self._columns))
+        ones = bool((examples.multiplicity == 1).all())
+        tokens, hashes = self._rows.source(examples.contexts)
+        multiplicity = None if ones else examples.multiplicity.astype(np.uint32)
+        self._rows.compiled.count(tokens, hashes, columns.astype(np.int32), multiplicity, cells)
+        return self._rows.touched(cells)
+
+    def _counts_left(self, counts: LabelCounts) -> NDArray[np.int64]:
+        """Return the examples of each column's label in `counts`."""
+        return np.append(counts.counts, 0)[counts.labels.find(self._columns)]  # rank -1, no label, reads the last
+
+    @property
+    def _bucket_numbers(self) -> tuple[int, ...]:
+        return per_site(self.buckets, len(self.sites.positions))
+
+    @property
+    def _reserved_numbers(self) -> list[int]:
+        """How many features each group of sites reserves."""
+        return per_group(per_site(self.reserved, len(self.sites.positions)), site_groups(self.sites))
+
+    @property
+    def _columns(self) -> Vocabulary:
+        return self._counts.labels
+
+    def _grow(self, labels: Vocabulary) -> None:
+        if len(labels) > MANY_LABELS >= len(self._columns):
+            warnings.warn(
+                f"{len(labels)} labels need a column in every bucket. Above {MANY_LABELS} labels, "
+                "memory=Exact() is usually smaller.",
+                stacklevel=4,
+            )
+        self._place(labels)
+
+    def _place(self, labels: Vocabulary) -> None:
+        """Give the tables one column for each of `labels`, the counts of those that stay kept."""
+        if labels == self._columns:
+            return
+        source = self._columns.find(labels)
+        for table in self._tables:
+            table.rearrange(source)
+        self._counts = LabelCounts(labels, np.zeros(len(labels), np.int64))
+
+    def _undecided(self) -> frozenset[str]:
+        return frozenset({"reserved"}) if self._rows is None else frozenset()
+
+    def _merge(self, other: Hashed, sign: int) -> None:
+        counts = self._counts.plus(other._counts, sign)
+        if self._rows is None and other._rows is not None and sign > 0:
+            self._settle(other._rows.reserved)
+        if not self._tables or not other._tables:
+            return  # one of the layouts is still open: nothing is stored there
+        if sign > 0:
+            self._grow(counts.labels)
+        columns = self._columns.find(other._columns)
+        pairs = list(zip(self._tables, other._tables, strict=True))
+        left = self._counts_left(counts)
+        if sign < 0 and not all(mine.covers(theirs, columns, left) for mine, theirs in pairs):
+            raise NotStoredError(
+                "The other memory is no part of this one: a count would become negative. Nothing was changed."
+            )
+        for mine, theirs in pairs:
+            mine.merge(theirs, columns, sign)
+        self._place(counts.labels)
+        self._counts, self._reader = counts, None
+
+    def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        self._open()
+        counts = all_labels.positive()
+        if self._rows is None and "own.0" not in stored and not len(counts.labels):
+            return  # the layout was still open
+        groups = site_groups(self.sites)
+        reserved = stored_reserved(stored, self._reserved_numbers)
+        tables = [
+            stored_table(stored, k, reserved[group], self._bucket_numbers[k], all_labels)
+            for k, group in enumerate(groups)
+        ]
+        self._settle(reserved)
+        for table, (own, shared) in zip(self._tables, tables, strict=True):
+            table.hold(own, shared)
+        self._counts = counts
+
+    def _observed(self) -> LabelCounts:
+        return self._counts
+
+    def _read(self) -> HashedTables:
+        if self._reader is None:
+            self._reader = self._tabulate()
+        return self._reader
+
+    def _tabulate(self) -> HashedTables:
+        layout = self._rows
+        if layout is None:  # nothing is stored: every layout answers the same
+            layout = RowLayout(self.sites, self.seed, self.key, self.buckets, none_reserved(self.sites))
+        columns = self.labels.find(self._columns)
+        counts = []
+        for table in self._tables or [SiteTable(0, number) for number in self._bucket_numbers]:
+            stacked = np.zeros((table.n_rows, len(self.labels)), np.promote_types(table.own.dtype, table.shared.dtype))
+            stacked[: len(table.own), columns] = table.own
+            stacked[len(table.own) :, columns] = table.shared
+            counts.append(stacked)
+        return HashedTables(layout, counts, self.labels, self.label_counts)
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        columns = self.labels.find(self._columns)
+        state: dict[str, NDArray[Any]] = {}
+        for k, table in enumerate(self._tables):
+            for name, part in (("own", table.own), ("shared", table.shared)):
+                placed = np.zeros((len(part), len(self.labels)), part.dtype)
+                placed[:, columns] = part
+                state[f"{name}.{k}"] = narrow(placed)
+        for group, words in enumerate(self._rows.reserved if self._rows else []):
+            state[f"reserved.{group}"] = words
+        return state
+
+
+def _check_numbers(name: str, value: Any, least: int, n_sites: int) -> None:
+    numbers = [value] if isinstance(value, (int, np.integer)) else value
+    if not isinstance(numbers, (Sequence, np.ndarray)) or isinstance(numbers, str):
+        raise ValueError(f"{name}={value!r} is no whole number of at least {least}, nor a list with one for each site.")
+    if any(not isinstance(number, (int, np.integer)) or not least <= number < 2**31 for number in numbers):
+        raise ValueError(
+            f"{name}={value!r} is out of range: use whole numbers of at least {least}, below 2^31, one for each site."
+        )
+    if numbers is value and len(value) != n_sites:
+        raise ValueError(
+            f"{name}={value!r} has {len(value)} entries, but the kernel has {n_sites} sites: give one each."
+        )

@@ -1,0 +1,304 @@
+r"""A ledger beside a memory: forgetting that refuses what was never learnt.
+
+A memory of counts cannot know which examples it holds. Store (a, c) → y and (d, b) → y: then a stands at the first
+position once, b at the second once, and y has two examples, so taking back (a, b) → y makes no count negative, although
+(a, b) was never stored. A sketch knows even less. The ledger closes that gap: it keeps for each stored example
+
+.. math:: \mathrm{BLAKE2b}_{key}(x_1, \dots, x_h, y) \in \{0, 1\}^{128}
+
+and how often it was stored, but no token. An example is removed only if its digest is there often enough; otherwise
+`NotStoredError` is raised and nothing is changed. (Two different examples share a digest with probability 2^-128.)
+
+The whole context is digested, also positions that no site compares, and tokens have one identity: 3 and 3.0 are the
+same. The digest of a string is computed once a batch for each distinct one; then an example costs one call.
+
+The ledger is part of the state: it adds, subtracts and has its canonical form, digests in ascending order.
+
+What a ledger reveals: who holds the key can test whether a guessed example is stored; who does not, learns how many
+distinct examples there are and how often each occurs. Without a key of its own the ledger uses one made from the seed,
+which is no secret: then anyone who has the state and the seed can recompute the digests of guessable examples.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from functools import partial
+from hashlib import blake2b
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+
+from hammemo._arrays.integers import narrow
+from hammemo.memories.base import (
+    CompiledMemory,
+    LabelCounts,
+    Memory,
+    NotStoredError,
+    Ranker,
+    SecretKey,
+    check_secret,
+    leaders_by_scores,
+    secret_digest,
+)
+from hammemo.memories.hashed.memory import Hashed
+from hammemo.memories.row_rules import with_rows
+from hammemo.tokens.contexts import MAX_EXAMPLES
+from hammemo.tokens.hashing import feature_words, key_words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.memories.base import Reader
+    from hammemo.memories.bounds import Bounded
+    from hammemo.memories.contributions import SiteScores
+    from hammemo.memories.row_rules import RowRule, RuledReader
+    from hammemo.tokens.contexts import Contexts, Examples
+    from hammemo.tokens.vocabulary import Vocabulary
+
+DIGEST_BYTES = 16
+_NO_TOKEN_WORDS = (0, 0, 2**64 - 1)  # no feature has this kind
+
+
+class Ledgered(Memory):
+    """Any memory with a ledger of what it holds, so that `forget` refuses whatever was never learnt.
+
+    Parameters
+    ----------
+    memory : Memory, optional
+        The memory that counts and answers; `Hashed()` by default.
+    key : bytes, optional
+        A secret of 16 to 64 bytes. Without it anyone who knows the seed can recompute the digests of examples that can
+        be guessed.
+
+    Attributes
+    ----------
+    memory_ : Memory
+        The inner memory, after `open`.
+
+    Examples
+    --------
+    >>> from hammemo import Hashed, Ledgered, MemoryClassifier
+    >>> clf = MemoryClassifier(memory=Ledgered(Hashed(buckets=64, reserved=8)))
+    >>> clf = clf.fit([["a", "c"], ["d", "b"]], ["y", "y"])
+    >>> clf.forget([["a", "b"]], ["y"])  # its tokens are all there, but this example never was
+    Traceback (most recent call last):
+        ...
+    hammemo.memories.base.NotStoredError: 1 of 1 examples to be removed is not stored (so often): row 0 ...
+    >>> clf.forget([["a", "c"]], ["y"]).memory_.n_examples
+    1
+    """
+
+    key = SecretKey()
+    secret = "key"
+
+    memory_: Memory
+
+    def __init__(self, memory: Memory | None = None, key: bytes | None = None) -> None:
+        self.memory = memory
+        self.key = key
+
+    @property
+    def n_examples(self) -> int:
+        """How many examples are stored, multiplicities counted."""
+        return self._ledger.total()
+
+    def holds(self, examples: Examples) -> NDArray[np.int64]:
+        """Return how often each of these examples is stored.
+
+        Shapes
+        ------
+        returned : (len(examples),)
+        """
+        stored = map(self._ledger.__getitem__, self._digests(examples))
+        return np.fromiter(stored, np.int64, len(examples))
+
+    def add(self, examples: Examples) -> None:
+        """Store examples."""
+        entries = self._entries(examples)
+        self.memory_.add(examples)
+        self._ledger.update(entries)
+
+    def remove(self, examples: Examples) -> None:
+        """Take examples back, or raise `NotStoredError` where one of them is not stored often enough."""
+        entries = self._entries(examples)
+        self._check_held(entries, examples)
+        self.memory_.remove(examples)
+        self._subtract(entries)
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the scores of the inner memory."""
+        return self.memory_.scores(contexts, weights)
+
+    def winners(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Return the column of the highest score of each context, the way the inner memory finds it."""
+        inner: Reader = self.memory_
+        if isinstance(inner, Ranker):
+            return inner.winners(contexts, weights, divisor)
+        return leaders_by_scores(self.memory_, contexts, weights, divisor, 1)[:, 0]
+
+    def leaders(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
+    ) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each context, the way the inner memory finds them."""
+        inner: Reader = self.memory_
+        if isinstance(inner, Ranker):
+            return inner.leaders(contexts, weights, divisor, k)
+        return leaders_by_scores(self.memory_, contexts, weights, divisor, k)
+
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the inner memory."""
+        return self.memory_.site_scores(contexts, weights, columns)
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return what the inner memory can tell: the ledger holds whole examples, not tokens."""
+        return self.memory_.seen(tokens)
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the rows of counts of the inner memory."""
+        return with_rows(self.memory_).site_counts(contexts)
+
+    def with_rule(self, rule: RowRule) -> RuledReader:
+        """Return what answers with the scores of this rule, of the inner memory."""
+        return with_rows(self.memory_).with_rule(rule)
+
+    def bounds(
+        self, contexts: Contexts, weights: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the inner memory's bounds on the exact weighted counts, if it gives any."""
+        bounded = self.certifier()
+        if bounded is None:
+            raise TypeError(f"{self.memory_!r} gives no certificate; Exact() and Hashed() do, in a ledger too.")
+        return bounded.bounds(contexts, weights)
+
+    def certifier(self) -> Bounded | None:
+        """Return the inner memory if it can bound the exact counts, else None."""
+        return self.memory_.certifier()
+
+    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:
+        """Return a compiled form of the inner memory; the ledger is not needed to answer."""
+        return self.memory_.compile(form, vocabulary)
+
+    def declare(self, labels: Vocabulary) -> None:
+        """Keep these labels as candidates, with or without examples."""
+        super().declare(labels)
+        self.memory_.declare(labels)
+
+    def empty_like(self) -> Ledgered:
+        """Return a memory of the same layout, that of the inner memory included, with nothing stored."""
+        fresh: Ledgered = super().empty_like()
+        fresh.memory_ = self.memory_.empty_like()
+        return fresh
+
+    def layout(self) -> dict[str, Any]:
+        """Return what must agree for two states to be added, by name; of a secret key, only a digest."""
+        return {
+            **super().layout(),
+            "key": secret_digest(self.key),
+            "seed": self.seed if self.key is None else None,
+            **{f"memory.{name}": value for name, value in self.memory_.layout().items()},
+        }
+
+    @property
+    def row_width(self) -> int:
+        """How many numbers one query needs while it is answered."""
+        return self.memory_.row_width
+
+    def _open(self) -> None:
+        self._prepare()
+        self.memory_ = clone(self._inner()).open(self.sites, self.seed, self.declared)
+
+    def _prepare(self) -> None:
+        check_secret(self.key)
+        self._secret = struct.pack("<QQ", *key_words(self.seed, "ledger")) if self.key is None else bytes(self.key)
+        self._ledger: Counter[bytes] = Counter()
+
+    def _inner(self) -> Memory:
+        inner = Hashed() if self.memory is None else self.memory
+        if not isinstance(inner, Memory):
+            raise TypeError(f"memory={inner!r} is not a memory: pass an instance such as Hashed() or Exact().")
+        return inner
+
+    def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        self._prepare()
+        self.memory_ = clone(self._inner())
+        self.memory_._restore_inside(self, all_labels, stored.part("memory"))
+        digests = stored.take("ledger.digests", "uint8", (None, DIGEST_BYTES))
+        counts = stored.whole_numbers("ledger.counts", (len(digests),), below=MAX_EXAMPLES, least=1)
+        data = digests.tobytes()
+        keys = [data[start : start + DIGEST_BYTES] for start in range(0, len(data), DIGEST_BYTES)]
+        if any(before >= after for before, after in pairwise(keys)):
+            raise ValueError("the digests of the ledger are not strictly ascending")
+        if int(counts.sum(dtype=np.int64)) != int(all_labels.counts.sum()):
+            raise ValueError("the ledger does not hold as many examples as the labels have")
+        self._ledger = Counter(dict(zip(keys, counts.tolist(), strict=True)))
+
+    def _undecided(self) -> frozenset[str]:
+        return frozenset(f"memory.{name}" for name in self.memory_._undecided())
+
+    def _digests(self, examples: Examples) -> list[bytes]:
+        """Return the digest of each example: one call for each, over fixed-width words of its tokens and label."""
+        tokens, contexts = examples.contexts.vocabulary.tolist(), examples.contexts
+        words = np.array([*map(feature_words, tokens), _NO_TOKEN_WORDS], "<u8")
+        label_words = np.array([*map(feature_words, examples.labels.tolist()), _NO_TOKEN_WORDS], "<u8")
+        rows = np.concatenate(
+            [words[contexts.ranks].reshape(len(contexts), 3 * contexts.h), label_words[examples.label_ranks]], axis=1
+        )
+        data, width = rows.tobytes(), rows.shape[1] * rows.itemsize
+        keyed = partial(blake2b, digest_size=DIGEST_BYTES, key=self._secret, person=b"hammemo ledger")
+        return [keyed(data[start : start + width]).digest() for start in range(0, len(data), width)]
+
+    def _entries(self, examples: Examples) -> Counter[bytes]:
+        digests = self._digests(examples)
+        if (examples.multiplicity == 1).all():
+            return Counter(digests)
+        entries: Counter[bytes] = Counter()
+        for digest, count in zip(digests, examples.multiplicity.tolist(), strict=True):
+            entries[digest] += count
+        return entries
+
+    def _check_held(self, entries: Counter[bytes], examples: Examples) -> None:
+        missing = {digest for digest, count in entries.items() if self._ledger[digest] < count}
+        if missing:
+            rows = [row for row, digest in enumerate(self._digests(examples)) if digest in missing]
+            raise NotStoredError(
+                f"{len(rows)} of {len(examples)} examples to be removed {'is' if len(rows) == 1 else 'are'} not stored "
+                f"(so often): row {rows[0]} is the first of them. Nothing was changed."
+            )
+
+    def _subtract(self, entries: Counter[bytes]) -> None:
+        for digest, count in entries.items():
+            left = self._ledger[digest] - count
+            if left:
+                self._ledger[digest] = left
+            else:
+                del self._ledger[digest]
+
+    def _merge(self, other: Ledgered, sign: int) -> None:
+        if sign < 0 and any(self._ledger[digest] < count for digest, count in other._ledger.items()):
+            raise NotStoredError(
+                "The other memory is no part of this one: its ledger holds an example that is not stored here "
+                "(so often). Nothing was changed."
+            )
+        self.memory_._merge(other.memory_, sign)
+        if sign > 0:
+            self._ledger.update(other._ledger)
+        else:
+            self._subtract(other._ledger.copy())
+
+    def _observed(self) -> LabelCounts:
+        return self.memory_._observed()
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        digests = sorted(self._ledger)
+        counts = np.fromiter(map(self._ledger.__getitem__, digests), np.int64, len(digests))
+        return {
+            **{f"memory.{name}": array for name, array in self.memory_._state().items()},
+            "ledger.digests": np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES),
+            "ledger.counts": narrow(counts),
+        }

@@ -1,0 +1,206 @@
+r"""Scores that are sums over sites of a function of a row of counts.
+
+A memory that keeps rows of counts, :math:`n_{k,c}` for label c in the row that site k of the query reads, can answer
+more than weighted sums: any
+
+.. math:: S_c(q) = \beta_c + \sum_k f_{k,c}(n_{k,1}, \dots, n_{k,L})
+
+costs no more, because f is a function of the row alone: it is applied to every row once, and a query gathers and adds
+the results as it would gather and add counts. Here f is a weighted sum of smoothed log-ratios. With the label's share
+:math:`p_c` of the examples, :math:`n_k = \sum_c n_{k,c}`, amounts of smoothing :math:`a_j` and weights
+:math:`w_{k,j,c}`,
+
+.. math:: f_{k,c} = \sum_j w_{k,j,c} \log \frac{(n_{k,c} + a_j p_c) / (n_k + a_j)}{p_c}
+    = \sum_j w_{k,j,c} \Bigl[ \log \Bigl(1 + \frac{n_{k,c}}{a_j p_c}\Bigr)
+    - \log \Bigl(1 + \frac{n_k}{a_j}\Bigr) \Bigr],
+
+the form on the right being the one computed: its first term is zero where the count is, so a sparse table stays sparse,
+and its second is one number a row. A row without counts says nothing: f is zero.
+
+Where only bounds on the counts are known, f is bounded too. A bracket grows with the label's own count: its derivative
+is :math:`1/(n_{k,c} + a_j p_c) - 1/(n_k + a_j) \ge 0`. And it falls with the sum m of the other labels' counts. So it
+lies between its values at (least count, largest m) and at (largest count, least m); a weight below zero swaps the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from hammemo._arrays.integers import row_pieces
+from hammemo.memories.contributions import SiteScores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.tokens.contexts import Contexts
+
+
+@dataclass(frozen=True, eq=False)
+class RowRule:
+    """The function of a row, and the score where no site says anything.
+
+    Parameters
+    ----------
+    smoothing : tuple of J floats
+    weights : ndarray of shape (S, J, L)
+    prior : ndarray of shape (L,)
+        The labels' shares, all above zero.
+    base : ndarray of shape (L,)
+    """
+
+    smoothing: tuple[float, ...]
+    weights: NDArray[np.float64]
+    prior: NDArray[np.float64]
+    base: NDArray[np.float64]
+
+    @property
+    def signature(self) -> bytes:
+        """Equal for equal rules."""
+        return b"".join(part.tobytes() for part in (np.array(self.smoothing), self.weights, self.prior, self.base))
+
+    def gains(self, site: int, counts: NDArray[Any], labels: Any = slice(None)) -> NDArray[np.float64]:
+        """Return the term of each count of a site; `labels` are their columns. Zero where the count is zero."""
+        ratios, weights = counts / self.prior[labels], self.weights[site][:, labels]
+        total = np.zeros(np.shape(ratios))
+        for j, amount in enumerate(self.smoothing):
+            total += weights[j] * np.log1p(ratios / amount)
+        return total
+
+    def losses(self, totals: NDArray[Any]) -> NDArray[np.float64]:
+        """Return log(1 + n / a) of rows with these sums, for each amount of smoothing.
+
+        Shapes
+        ------
+        totals : (r,); returned : (r, J)
+        """
+        return np.asarray(np.log1p(np.asarray(totals, np.float64)[:, None] / np.array(self.smoothing)))
+
+    def rows(self, site: int, counts: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the function of each row of a site.
+
+        Shapes
+        ------
+        counts : (r, L); returned : (r, L)
+        """
+        lost = self.losses(counts.sum(axis=1, dtype=np.float64))
+        values = self.gains(site, counts)
+        for j in range(len(self.smoothing)):  # term by term: no product of matrices, whose order of sums may vary
+            values -= lost[:, j, None] * self.weights[site, j]
+        return values
+
+    def row_bounds(
+        self, site: int, low: NDArray[Any], high: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what the function of each row is at least, and at most, for counts between `low` and `high`.
+
+        Shapes
+        ------
+        low, high : (r, L); returned : (r, L), (r, L)
+        """
+        least, most = np.zeros(low.shape), np.zeros(low.shape)
+        others_low = low.sum(axis=1, dtype=np.float64, keepdims=True) - low
+        others_high = high.sum(axis=1, dtype=np.float64, keepdims=True) - high
+        for j, amount in enumerate(self.smoothing):
+            ends = [
+                self.weights[site, j] * (np.log1p(own / self.prior / amount) - np.log1p((own + others) / amount))
+                for own, others in ((low, others_high), (high, others_low))
+            ]
+            least += np.minimum(*ends)
+            most += np.maximum(*ends)
+        return least, most
+
+    def scores(self, counts: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the scores of queries that read these rows: the definition, and what all else is tested against.
+
+        Shapes
+        ------
+        counts : (m, S, L); returned : (m, L)
+        """
+        totals = np.tile(self.base, (len(counts), 1))
+        for site in range(len(self.weights)):
+            totals += self.rows(site, counts[:, site])
+        return totals
+
+
+class RuledReader(Protocol):
+    """What answers with the scores of one rule."""
+
+    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the rule's score of each context and label."""
+        ...
+
+    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns."""
+        ...
+
+
+@runtime_checkable
+class RuledRanker(Protocol):
+    """What finds the best labels of one rule, or of another vote, without all scores."""
+
+    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the column of the highest score of each context, the first one among equals."""
+        ...
+
+    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each context, best first, equals in column order."""
+        ...
+
+    def single(self) -> Callable[[Sequence[Any]], int] | None:
+        """Return a function from one context of integers and strings to its winner, or -1: then ask `winners`."""
+        ...
+
+
+@runtime_checkable
+class RowReader(Protocol):
+    """A reader whose answers are rows of counts, so that it can answer by a rule."""
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        ...
+
+    def with_rule(self, rule: RowRule) -> RuledReader:
+        """Return what answers with the scores of this rule."""
+        ...
+
+
+def with_rows(reader: object) -> RowReader:
+    """Return the reader itself if it has rows of counts, and else refuse."""
+    if not isinstance(reader, RowReader):
+        raise TypeError(
+            f"A log-linear vote reads rows of counts, which {type(reader).__name__} does not keep: "
+            "use memory=Exact() or memory=Hashed()."
+        )
+    return reader
+
+
+class PlainRuled:
+    """Answers from the rows of counts of any reader, without a table made for the rule."""
+
+    def __init__(self, reader: RowReader, rule: RowRule) -> None:
+        self._reader = reader
+        self._rule = rule
+
+    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the rule's score of each context and label."""
+        n_sites, _, n_labels = self._rule.weights.shape
+        totals = np.empty((len(contexts), n_labels))
+        for part in row_pieces(len(contexts), n_sites * n_labels):
+            totals[part] = self._rule.scores(self._reader.site_counts(contexts[part]))
+        return totals
+
+    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns: exact counts, exact terms."""
+        return exact_site_scores(self._reader, self._rule, contexts, columns)
+
+
+def exact_site_scores(reader: RowReader, rule: RowRule, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+    """Return what each site adds to the scores of a rule, for a reader whose rows hold exact counts."""
+    counts = reader.site_counts(contexts)
+    values = [rule.rows(site, counts[:, site])[:, columns] for site in range(counts.shape[1])]
+    return SiteScores.exact(np.stack(values, axis=1), rule.base[columns])

@@ -1,0 +1,668 @@
+r"""The estimators: one classifier with three axes (kernel, memory, vote), and the paper's model by name.
+
+A query's label is :math:`\arg\max_c S_c(q)`. Ties go to the label that comes first in `classes_`; a query that shares
+nothing with what is stored ties all labels at zero, so it too gets the first one.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from hammemo.kernels import PositionalHamming, SiteKernel
+from hammemo.memories import Gaussian, Hashed, Memory
+from hammemo.memories.base import LayoutError
+from hammemo.memories.bounds import certified
+from hammemo.models.explanations import one_context
+from hammemo.models.predictor import (
+    Predictor,
+    check_probabilities,
+    class_scores,
+    contexts_for,
+    explain,
+    leaders,
+    winners,
+)
+from hammemo.tokens.contexts import Contexts, Examples, validated_array, validated_contexts
+from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
+from hammemo.tokens.streams import WindowSample, stream_blocks
+from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.votes import resolve_vote, softmax
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from hammemo.models.explanations import Explanation
+    from hammemo.tokens.streams import Block
+    from hammemo.votes import Vote
+
+Self = TypeVar("Self", bound="MemoryClassifier")
+
+
+def _gives_probabilities(model: MemoryClassifier) -> bool:
+    check_probabilities(resolve_vote(model.vote))
+    return True
+
+
+class MemoryClassifier(ClassifierMixin, BaseEstimator):
+    """One-pass classifier of categorical sequences.
+
+    Parameters
+    ----------
+    kernel : SiteKernel, optional
+        Which sites are compared and their weights; the positional Hamming kernel by default.
+    memory : Memory, optional
+        Where the counts are kept; `Hashed()` by default: a size that does not grow, and answers that can be proven.
+    vote : {"sum", "mean", "log-linear"} or Vote
+        How the sites' counts become one score a label.
+    random_state : int, RandomState or None
+        Seeds all that is random. Models with the same seed can be merged; None draws a new one at each fit.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Labels in sorted order: those with stored examples, and those declared through ``classes``.
+    memory_ : Memory
+        The additive state.
+    label_dtype_ : dtype
+        The type that `classes_` and predictions have.
+    kernel_ : SiteKernel
+    vote_ : Vote
+    sites_ : Sites
+        The kernel's sites for this context length.
+    n_features_in_ : int
+        Tokens per context, the paper's h.
+
+    Examples
+    --------
+    >>> from hammemo import MemoryClassifier, windows
+    >>> text = "the cat sat on the mat and the cat ate the rat".split()
+    >>> X, y = windows([text], h=2)
+    >>> clf = MemoryClassifier().fit(X, y)
+    >>> clf.predict([["and", "the"]]).tolist()
+    ['cat']
+    >>> clf.partial_fit([["and", "the"]], ["dog"], sample_weight=[5]).predict([["and", "the"]]).tolist()
+    ['dog']
+    """
+
+    def __init__(
+        self,
+        kernel: SiteKernel | None = None,
+        memory: Memory | None = None,
+        vote: str | Vote = "sum",
+        random_state: Any = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.memory = memory
+        self.vote = vote
+        self.random_state = random_state
+
+    def set_params(self: Self, **params: Any) -> Self:
+        """Set parameters, those of parts too; ``memory__buckets=512`` is for the default memory as well.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> MemoryClassifier().set_params(memory__buckets=512)
+        MemoryClassifier(memory=Hashed(buckets=512))
+        """
+        if getattr(self, "memory", ...) is None and any(name.startswith("memory__") for name in params):
+            params = {"memory": Hashed(), **params}
+        super().set_params(**params)
+        return self
+
+    def fit(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Forget everything and learn the examples (X, y); then fit the vote's weights to them, if it has any.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (m, h)
+            Contexts: integers, strings or anything else that :mod:`hammemo.tokens.vocabulary` takes as a token.
+        y : array-like of shape (m,)
+            Labels.
+        sample_weight : array-like of shape (m,), optional
+            How often each example occurred: non-negative whole numbers.
+        """
+        examples = self._learn(X, y, sample_weight, classes=None, reset=True)
+        self.vote_.fit_to(self.memory_, examples, self.sites_)
+        return self
+
+    def fit_vote(
+        self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, leave_one_out: bool = True
+    ) -> Self:
+        """Fit the weights of a log-linear vote again; what the memory holds is not changed.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`; a sample of what the memory holds will do.
+        leave_one_out : bool
+            Whether these examples are stored, so that each must be left out of the counts it is judged by. Say False
+            for examples that the memory has not learnt.
+
+        Examples
+        --------
+        >>> from hammemo import Exact, LogLinear, MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> clf = MemoryClassifier(memory=Exact(), vote=LogLinear()).partial_fit(X, y)  # weights are equal still
+        >>> even = clf.predict_proba([["a", "b"]])
+        >>> bool((clf.fit_vote(X, y).predict_proba([["a", "b"]]).max() > even.max()))
+        True
+        """
+        check_is_fitted(self)
+        array = validated_array(self, X, reset=False, y=y)
+        examples = Examples.of(array, label_array(y), sample_weight)
+        self.vote_.fit_to(self.memory_, examples, self.sites_, leave_one_out=leave_one_out)
+        return self
+
+    def partial_fit(
+        self: Self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        layout: MemoryClassifier | None = None,
+    ) -> Self:
+        """Learn more examples; new tokens and new labels may come at any time.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+        classes : array-like, optional
+            Labels to keep as candidates even while they have no example. Never required.
+        layout : MemoryClassifier, optional
+            At the first call: a fitted model whose layout, and fitted vote, to use, so that the two can be merged.
+            Without it a hashed memory gives rows of their own to the most frequent tokens of the first batch.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> here = MemoryClassifier().fit([["a", "b"]], ["no"])
+        >>> there = MemoryClassifier().partial_fit([["d", "c"]], ["yes"], layout=here)
+        >>> here.merge(there).predict([["d", "c"]]).tolist()
+        ['yes']
+        """
+        self._learn(X, y, sample_weight, classes, reset=not hasattr(self, "memory_"), layout=layout)
+        return self
+
+    def fit_stream(
+        self: Self,
+        tokens: Any,
+        h: int,
+        *,
+        starts: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        short: Literal["drop", "pad"] = "drop",
+        pad: Any = None,
+        layout: MemoryClassifier | None = None,
+    ) -> Self:
+        """Forget everything and learn to predict every token of a stream from the h tokens before it.
+
+        The same examples as ``fit(*windows(docs, h))``, but the windows are never held all at once: the extra memory
+        does not depend on the length of the stream. A hashed memory takes its layout from the first block of tokens. A
+        log-linear vote fits its weights to a uniform sample of the windows (``LogLinear(sample=…)`` many).
+
+        Parameters
+        ----------
+        tokens : ndarray of shape (n,), or iterable of documents
+            A flat array of tokens, which may be memory-mapped, or documents as `windows` takes them, which may come
+            from a generator.
+        h : int
+            Tokens per context.
+        starts : array-like of int, optional
+            With a flat array: where documents start. No window crosses from one to the next.
+        classes : array-like, optional
+            Learn only the windows whose next token is one of these, and keep them all as candidates.
+        short, pad
+            As in `windows`.
+        layout : MemoryClassifier, optional
+            As in `partial_fit`; its fitted vote, if it has one, is not fitted again.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryClassifier
+        >>> stream = np.array([1, 2, 3, 1, 2, 3, 1, 2, 4])
+        >>> clf = MemoryClassifier().fit_stream(stream, h=2, starts=[0, 6])
+        >>> clf.predict([[1, 2]]).tolist(), clf.memory_.label_counts.tolist()
+        ([3], [1, 1, 2, 1])
+        """
+        if hasattr(self, "memory_"):
+            del self.memory_
+        blocks = stream_blocks(tokens, h, starts, short, pad)
+        sample = self._learn_blocks(blocks, h, classes, layout, sampled=True)
+        if sample:
+            self.vote_.fit_to(self.memory_, sample.examples(), self.sites_)
+        return self
+
+    def partial_fit_stream(
+        self: Self,
+        tokens: Any,
+        h: int,
+        *,
+        starts: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        short: Literal["drop", "pad"] = "drop",
+        pad: Any = None,
+        layout: MemoryClassifier | None = None,
+    ) -> Self:
+        """Learn the windows of one more stream; the parameters are those of `fit_stream`. No vote is fitted."""
+        self._learn_blocks(stream_blocks(tokens, h, starts, short, pad), h, classes, layout)
+        return self
+
+    def _learn_blocks(
+        self, blocks: Iterator[Block], h: int, classes: Any, layout: MemoryClassifier | None, *, sampled: bool = False
+    ) -> WindowSample | None:
+        """Learn the windows of blocks; return a sample of them if one is wanted and the vote has weights to fit."""
+        first = next(blocks, None)
+        if first is None or not len(first.targets()):
+            raise ValueError(f"There is nothing to learn: no document at the start has more than h={h} tokens.")
+        chosen = None if classes is None else label_array(classes)
+        kinds = [first.tokens[first.targets()[:1]] if chosen is None else chosen]
+        if hasattr(self, "memory_"):
+            if h != self.sites_.h:
+                raise ValueError(f"The model was fitted on contexts of {self.sites_.h} tokens; h={h}.")
+            kinds.append(self.classes_)
+        else:
+            self._start(h, layout)
+            self.n_features_in_ = h
+        self.label_dtype_ = common_label_dtype(*kinds)
+        labels = None if chosen is None else Vocabulary.of(chosen)
+        if labels is not None:
+            self.memory_.declare(labels)
+        stream: Iterable[Block] = chain([first], blocks)
+        sample = None
+        if sampled and self.vote_.wanted():  # a layout may bring fitted weights
+            sample = WindowSample(self.vote_.wanted(), self.memory_.seed, labels)
+            stream = sample.through(stream)
+        self.memory_.add_blocks(_labelled(stream) if labels is None else stream, labels)
+        return sample
+
+    def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Take examples back: the exact inverse of `partial_fit`. A label whose last example goes is no longer a class.
+
+        All of them are taken back, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
+        one of them was never stored. What `classes` declared, and the layout of the memory, stay.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
+        >>> clf = MemoryClassifier().fit(X, y).forget([["d", "c"]], ["yes"])
+        >>> fresh = MemoryClassifier().partial_fit(X[:2], y[:2], layout=clf)
+        >>> clf.memory_.state_bytes() == fresh.memory_.state_bytes()
+        True
+        """
+        check_is_fitted(self)
+        array = validated_array(self, X, reset=False, y=y)
+        self.memory_.remove(Examples.of(array, label_array(y), sample_weight))
+        return self
+
+    def merge(self: Self, other: MemoryClassifier) -> Self:
+        """Add all that another classifier has learnt; its memory must have the same layout, seed included.
+
+        Counts are added, and nothing else: kernel weights and fitted vote weights stay those of this model, also where
+        the other's differ. `fit_vote` fits a log-linear vote to what is there now.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> monday = MemoryClassifier().fit([["a", "b"]], ["no"])
+        >>> tuesday = MemoryClassifier().partial_fit([["d", "c"]], ["yes"], layout=monday)
+        >>> monday.merge(tuesday).predict([["d", "b"], ["d", "c"]]).tolist()
+        ['no', 'yes']
+        """
+        self._check_operand(other, "merge")
+        dtype = common_label_dtype(self.classes_, other.classes_)
+        self.memory_.merge(other.memory_)
+        self.label_dtype_ = dtype
+        return self
+
+    def unmerge(self: Self, other: MemoryClassifier) -> Self:
+        """Take back all that another classifier has learnt: the exact inverse of `merge`.
+
+        Raises `NotStoredError`, with nothing changed, where the memory can tell that the other is no part of this one.
+        A label whose last example goes is no longer a class, unless ``classes`` declared it here.
+
+        Examples
+        --------
+        >>> from hammemo import Exact, MemoryClassifier
+        >>> monday = MemoryClassifier(memory=Exact()).fit([["a", "b"]], ["no"])
+        >>> tuesday = MemoryClassifier(memory=Exact()).fit([["d", "c"]], ["yes"])
+        >>> week = monday + tuesday
+        >>> week.unmerge(monday).memory_.state_bytes() == tuesday.memory_.state_bytes()
+        True
+        """
+        self._check_operand(other, "unmerge")
+        self.memory_.unmerge(other.memory_)
+        return self
+
+    def __add__(self: Self, other: Any) -> Self:
+        """Return a new model that has learnt what both have: ``a + b``, or ``sum([a, b, c])``.
+
+        Kernel weights, vote (fitted weights included) and parameters are those of the left one; neither operand is
+        changed. `fit_vote` fits a log-linear vote to the sum.
+        """
+        return copy.deepcopy(self).merge(other) if isinstance(other, MemoryClassifier) else NotImplemented
+
+    def __radd__(self: Self, other: Any) -> Self:
+        """Return a copy for ``0 + model``, which is how `sum` begins."""
+        if not (isinstance(other, int) and other == 0):
+            return NotImplemented
+        check_is_fitted(self)
+        return copy.deepcopy(self)
+
+    def __sub__(self: Self, other: Any) -> Self:
+        """Return a new model without what the right one has learnt; neither operand is changed."""
+        return copy.deepcopy(self).unmerge(other) if isinstance(other, MemoryClassifier) else NotImplemented
+
+    def empty_like(self: Self) -> Self:
+        """Return a model of the same layout that has learnt nothing: a shard for `partial_fit`, then `merge` or ``+``.
+
+        The layout is all that is settled before the first example, such as the seed and which tokens a hashed memory
+        reserves. Declared classes are not carried over.
+
+        Examples
+        --------
+        >>> from hammemo import Hashed, MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
+        >>> whole = MemoryClassifier(memory=Hashed(buckets=4, reserved=2)).fit(X, y)
+        >>> shards = [whole.empty_like().partial_fit([row], [label]) for row, label in zip(X, y, strict=True)]
+        >>> sum(shards).memory_.state_bytes() == whole.memory_.state_bytes()
+        True
+        """
+        check_is_fitted(self)
+        fresh = copy.copy(self)
+        fresh.memory_ = self.memory_.empty_like()
+        return copy.deepcopy(fresh)
+
+    def _check_operand(self, other: Any, name: str) -> None:
+        check_is_fitted(self)
+        if not isinstance(other, MemoryClassifier):
+            raise TypeError(f"{name} takes another MemoryClassifier, not {other!r}.")
+        check_is_fitted(other)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Labels in sorted order, always those of the memory."""
+        if not hasattr(self, "memory_"):
+            raise AttributeError("classes_ is known after fit or partial_fit.")
+        return classes_array(self.memory_.labels, self.label_dtype_)
+
+    def class_scores(self, X: Any) -> NDArray[np.float64]:
+        """Return one score for each context and label, for any number of labels.
+
+        Shapes
+        ------
+        X : (m, h); returned : (m, len(classes_))
+        """
+        contexts = self._queries(X)
+        return class_scores(self.memory_, contexts, self.sites_, self.vote_)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return `class_scores` or, for two labels, how far the second leads, as scikit-learn expects."""
+        scores = self.class_scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each label, in the order of `classes_`; for a log-linear vote only.
+
+        Shapes
+        ------
+        X : (m, h); returned : (m, len(classes_))
+
+        Examples
+        --------
+        >>> from hammemo import Exact, MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]] * 9, ["no", "no", "yes"] * 9
+        >>> MemoryClassifier(memory=Exact(), vote="log-linear").fit(X, y).predict_proba([["d", "b"]]).round(1)
+        array([[0.2, 0.8]])
+        """
+        return softmax(self.class_scores(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label with the highest score; the first one in `classes_` among equals."""
+        contexts = self._queries(X)
+        return self.classes_[winners(self.memory_, contexts, self.sites_, self.vote_)]
+
+    def top_k(self, X: Any, k: int = 5) -> NDArray[Any]:
+        """Return the k labels with the highest scores, best first; equals in the order of `classes_`.
+
+        Shapes
+        ------
+        X : (m, h); returned : (m, min(k, len(classes_)))
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"])
+        >>> clf.top_k([["a", "c"]], k=2).tolist()
+        [['y', 'x']]
+        """
+        contexts = self._queries(X)
+        return self.classes_[leaders(self.memory_, contexts, self.sites_, self.vote_, k)]
+
+    def explain(self, x: Any, k: int = 5) -> Explanation:
+        """Return which sites and tokens of one context voted for the k leading labels, and how much.
+
+        The contributions and the base add up to the scores of `class_scores`. Where the memory is a sketch, each comes
+        with hard bounds or with a standard error. ``print`` shows a table, ``.plot()`` draws it, ``.to_dict()`` is
+        ready for JSON; see `docs/explaining.md`.
+
+        Parameters
+        ----------
+        x : sequence of h tokens
+            One context.
+        k : int
+            How many labels.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"])
+        >>> print(clf.explain(["a", "c"], k=2))
+                          'y'  'x'
+        position -2: 'a'  0.5  0.5
+        position -1: 'c'  1.0  0.0
+        score             1.5  0.5
+        'y' leads 'x' by 1, proven to be the exact classifier's answer; exact counts.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        context = contexts_for(self.sites_, one_context(x, names))
+        prover = self.memory_.certifier()
+        explanation = explain(self.memory_, prover, context, self.sites_, self.vote_, self.classes_, k)
+        return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
+
+    def certify(self, X: Any) -> NDArray[np.bool_]:
+        """Return for each context whether the prediction is proven to be that of the exact classifier.
+
+        True means proven; False means not known. Exact and hashed memories can prove answers; the Gaussian memory
+        bounds its error only in probability (:mod:`hammemo.theory`).
+
+        Shapes
+        ------
+        X : (m, h); returned : (m,)
+
+        Examples
+        --------
+        >>> from hammemo import Hashed, MemoryClassifier
+        >>> X, y = [["a", "b"]] * 5 + [["c", "d"]], ["x"] * 5 + ["y"]
+        >>> clf = MemoryClassifier(memory=Hashed(buckets=1, reserved=2)).fit(X, y)
+        >>> clf.certify([["a", "b"], ["c", "d"]])
+        array([ True, False])
+        """
+        contexts = self._queries(X)
+        memory, sites = self.memory_.certifier(), self.sites_
+        if memory is None:
+            raise TypeError(f"{self.memory_!r} gives no certificate; Exact() and Hashed() do, in a ledger too.")
+        divisor = self.vote_.divisor(self.memory_, sites)
+        answers = winners(self.memory_, contexts, sites, self.vote_)
+        return certified(memory, contexts, sites.weights, divisor, answers)
+
+    def compile(
+        self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
+    ) -> Predictor:
+        """Fold the state into what serving needs: a read-only `Predictor` that learns nothing more.
+
+        Parameters
+        ----------
+        form : str, optional
+            Which form, of those the memory knows: "sparse" or "dense" counts, "fused" or "two-stage" codes.
+        vocabulary : iterable of tokens, optional
+            The tokens that the predictor carries data for; by default those the memory has met.
+        n_jobs : int, optional
+            Threads for large batches, where the compiled form can use them (a hashed memory's can): one by default,
+            -1 for all processors.
+        """
+        check_is_fitted(self)
+        tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
+        compiled = self.memory_.compile(form, tokens)
+        if hasattr(compiled, "threads"):
+            compiled.threads = effective_n_jobs(n_jobs)
+        return Predictor(compiled, self.label_dtype_, self.sites_, self.vote_).prepare()
+
+    def _make_memory(self) -> Memory:
+        memory = Hashed() if self.memory is None else self.memory
+        if not isinstance(memory, Memory):
+            raise TypeError(f"memory={memory!r} is not a memory: pass an instance such as Exact() or Gaussian(d=1024).")
+        return clone(memory)  # type: ignore[no-any-return]
+
+    def _start(self, h: int, layout: MemoryClassifier | None = None) -> None:
+        if self.kernel is not None and not isinstance(self.kernel, SiteKernel):
+            raise TypeError(
+                f"kernel={self.kernel!r} is not a kernel: pass an instance such as PositionalHamming(). "
+                "A memory is passed as memory=…."
+            )
+        self.kernel_ = PositionalHamming() if self.kernel is None else clone(self.kernel)
+        self.vote_ = clone(resolve_vote(self.vote))
+        self.sites_ = self.kernel_.resolve(h)
+        memory = self._make_memory().open(self.sites_, _seed(self.random_state))
+        self.memory_ = memory if layout is None else _shard_of(layout, memory)
+        if layout is not None and repr(layout.vote_) == repr(self.vote_):
+            self.vote_ = copy.deepcopy(layout.vote_)  # fitted weights, if it has any
+
+    def _learn(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        classes: Any,
+        *,
+        reset: bool,
+        layout: MemoryClassifier | None = None,
+    ) -> Examples:
+        """Check everything first, so that what is refused changes nothing, then learn; return what was learnt."""
+        array = validated_array(self, X, reset=reset, y=y)
+        targets = label_array(y)
+        declared = targets[:0] if classes is None else label_array(classes)
+        dtype = common_label_dtype(targets, declared, *([] if reset else [self.classes_]))
+        examples = Examples.of(array, targets, sample_weight)
+        if reset and not len(examples) and not len(declared):
+            raise ValueError("There is nothing to learn: every sample_weight is zero and no class was declared.")
+        if layout is not None and not reset:
+            raise ValueError("layout= is settled at the first call; this model has learnt already.")
+        if reset:
+            self._start(array.shape[1], layout)
+        self.memory_.declare(Vocabulary.of(declared))
+        self.memory_.add(examples)
+        self.label_dtype_ = dtype
+        return examples
+
+    def _queries(self, X: Any) -> Contexts:
+        check_is_fitted(self)
+        return validated_contexts(self, X, reset=False)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        return tags
+
+
+class MeMoClassifier(MemoryClassifier):
+    """The paper's single-layer MeMo: `MemoryClassifier` with a Gaussian memory.
+
+    Parameters
+    ----------
+    d : int
+        Dimension of token and label codes.
+    d_h : int, optional
+        Dimension of a projected token code; d / h by default, which makes the memory square.
+    tied : bool
+        Whether labels use their input codes as output codes.
+    exact : bool
+        Whether codes are rounded to whole steps, so that models learnt in any order, in shards or after forgetting are
+        the same to the byte.
+    kernel, vote, random_state
+        As in `MemoryClassifier`.
+
+    Examples
+    --------
+    >>> from hammemo import MeMoClassifier
+    >>> X, y = [["a", "b"], ["a", "c"], ["d", "e"]], ["x", "x", "y"]
+    >>> MeMoClassifier(d=512).fit(X, y).predict([["a", "e"], ["d", "e"]]).tolist()
+    ['x', 'y']
+    """
+
+    def __init__(
+        self,
+        d: int = 1024,
+        d_h: int | None = None,
+        tied: bool = False,
+        exact: bool = False,
+        kernel: SiteKernel | None = None,
+        vote: str | Vote = "sum",
+        random_state: Any = 0,
+    ) -> None:
+        self.d = d
+        self.d_h = d_h
+        self.tied = tied
+        self.exact = exact
+        self.kernel = kernel
+        self.vote = vote
+        self.random_state = random_state
+
+    def _make_memory(self) -> Memory:
+        return Gaussian(self.d, self.d_h, self.tied, self.exact)
+
+
+def _labelled(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield blocks after the checks that `fit` makes of labels: no measurements, no mixture of numbers and strings."""
+    for block in blocks:
+        if block.tokens.dtype.kind not in "iub":
+            label_array(block.tokens[block.targets()])
+        yield block
+
+
+def _shard_of(model: MemoryClassifier, memory: Memory) -> Memory:
+    """Return an empty memory of the fitted model's layout, if it is of the same kind as `memory`."""
+    if not isinstance(model, MemoryClassifier):
+        raise TypeError(f"layout={model!r} is no fitted model: pass the MemoryClassifier whose layout is to be used.")
+    check_is_fitted(model)
+    shard = model.memory_.empty_like()
+    mine, theirs = memory.layout(), shard.layout()
+    for name in ("memory", "h", "sites"):
+        if mine[name] != theirs[name]:
+            raise LayoutError(f"layout= is of another kind: {name} is {mine[name]!r} here and {theirs[name]!r} there.")
+    return shard
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    return int(check_random_state(random_state).randint(2**31))

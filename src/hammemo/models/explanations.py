@@ -1,0 +1,358 @@
+r"""Why a query got its label: what each site added to the score of each leading label, and how sure that is.
+
+Every score is a sum :math:`S_c = \beta_c + \sum_k s_{k,c}` over the sites k of the query, with a base :math:`\beta_c`
+that is the logarithm of the prior plus an offset for a log-linear vote and zero for the others. So an explanation is no
+approximation beside the model: it is the terms of the model's own sum. What the terms themselves may be off by, because
+a memory is a sketch, is said with them (:mod:`hammemo.memories.contributions`):
+
+- exact counts: nothing;
+- hashed counts: hard bounds. A row of one's own is exact; a bucket's row is at most its raw counts and at least zero.
+  The value itself is the bucket's count after centring, which makes it right on average, and may be below zero;
+- Gaussian codes: standard errors over the draw of the codes (:mod:`hammemo.memories.gaussian.errors`), but none for
+  tied codes, which are biased, or for the fused form, which no longer has what they are made from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from hammemo.models.explanation_plot import draw
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+    from rich.console import Group
+
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.base import Reader
+    from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.vocabulary import Token
+    from hammemo.votes import Vote
+
+Precision: TypeAlias = Literal["exact", "bounds", "standard errors", "unknown"]
+
+_SAYS: dict[Precision, str] = {
+    "exact": "exact counts",
+    "bounds": "estimates, in brackets what the exact figure is at least and at most",
+    "standard errors": "estimates ± one standard error",
+    "unknown": "estimates of unknown error",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Which sites and tokens voted for which labels; what `MemoryClassifier.explain` returns.
+
+    It prints as text, as a table in a terminal with rich (``rich.print(explanation)``), and draws itself with `plot`.
+    With S sites and K labels:
+
+    Parameters
+    ----------
+    tokens : tuple of int, float, str or None
+        The context; None at a position that holds no token.
+    seen : tuple of bool or None
+        For each position whether any stored example holds its token, at whatever compared position; None where the
+        memory cannot tell, or there is no token.
+    sites : tuple of tuples of int
+        The positions that each site compares, 0 to h - 1.
+    labels : tuple
+        The leading labels, best first: those of `top_k`.
+    scores : ndarray of shape (K,)
+        Their scores: those of `class_scores`.
+    base : ndarray of shape (K,)
+        The score where no site says anything.
+    contributions : ndarray of shape (S, K)
+        What each site adds; the base and the sum over the sites are the scores.
+    low, high : ndarray of shape (S, K), or None
+        Hard bounds: what each exact contribution is at least, and at most.
+    errors : ndarray of shape (S, K), or None
+        Standard errors of the contributions.
+    score_errors : ndarray of shape (K,), or None
+        Standard errors of the scores; errors of sites are not independent, so they cannot be had from those.
+    margin : float or None
+        By how much the best label leads the second; None where there is only one.
+    certified : bool or None
+        What `certify` says: True where the best label is proven to be the exact classifier's, False where that is not
+        known; None where the memory or the vote gives no certificates.
+    names : tuple of str, or None
+        What the positions are called: the columns of the data frame that the model learnt.
+
+    Examples
+    --------
+    >>> from hammemo import Exact, MemoryClassifier
+    >>> X, y = [["order", "pay"], ["order", "pay"], ["order", "cancel"]], ["ship", "ship", "refund"]
+    >>> clf = MemoryClassifier(memory=Exact()).fit(X, y)
+    >>> explanation = clf.explain(["gift", "pay"])
+    >>> explanation.labels, explanation.contributions.tolist(), explanation.seen
+    (('ship', 'refund'), [[0.0, 0.0], [1.0, 0.0]], (False, True))
+    >>> print(explanation)
+                           'ship'  'refund'
+    position -2: 'gift' *       0         0
+    position -1: 'pay'          1         0
+    score                       1         0
+    'ship' leads 'refund' by 1, proven to be the exact classifier's answer; exact counts.
+    * never seen: 'gift'
+    """
+
+    tokens: tuple[Token | None, ...]
+    seen: tuple[bool | None, ...]
+    sites: tuple[tuple[int, ...], ...]
+    labels: tuple[Any, ...]
+    scores: NDArray[np.float64]
+    base: NDArray[np.float64]
+    contributions: NDArray[np.float64]
+    low: NDArray[np.float64] | None
+    high: NDArray[np.float64] | None
+    errors: NDArray[np.float64] | None
+    score_errors: NDArray[np.float64] | None
+    margin: float | None
+    certified: bool | None
+    names: tuple[str, ...] | None = None
+
+    @property
+    def precision(self) -> Precision:
+        """What is known of the error: it is "exact" too where a sketch happens to know all counts of this query."""
+        if self.low is not None and self.high is not None:
+            known = (self.low == self.contributions) & (self.contributions == self.high)
+            return "exact" if bool(known.all()) else "bounds"
+        return "unknown" if self.errors is None else "standard errors"
+
+    @property
+    def score_bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """What the exact scores are at least, and at most, or None where no bounds are known."""
+        if self.low is None or self.high is None:
+            return None
+        return self.base + self.low.sum(axis=0), self.base + self.high.sum(axis=0)
+
+    @property
+    def never_seen(self) -> tuple[Token, ...]:
+        """The tokens that no stored example holds, for certain."""
+        pairs = zip(self.tokens, self.seen, strict=True)
+        return tuple(dict.fromkeys(token for token, seen in pairs if token is not None and seen is False))
+
+    def site_name(self, k: int) -> str:
+        """Return what site k compares, such as ``position -1: 'ship'``, counted from the end, or ``colour: 'red'``."""
+        tokens = ["nothing" if self.tokens[r] is None else repr(self.tokens[r]) for r in self.sites[k]]
+        if self.names is not None:
+            return f"{', '.join(self.names[r] for r in self.sites[k])}: {', '.join(tokens)}"
+        positions = [str(r - len(self.tokens)) for r in self.sites[k]]
+        return f"position{'s' if len(positions) > 1 else ''} {', '.join(positions)}: {', '.join(tokens)}"
+
+    def verdict(self) -> str:
+        """Return one sentence: who leads by how much, whether that is proven, and what the figures are."""
+        return f"{self._decision()}; {_SAYS[self.precision]}."
+
+    def _decision(self) -> str:
+        best, rival = repr(self.labels[0]), repr(self.labels[1]) if len(self.labels) > 1 else "the next label"
+        if self.margin is None:
+            lead = f"{best} is the only label"
+        else:
+            lead = f"{best} leads {rival} by {self.margin:,.3g}" if self.margin else f"{best} ties with {rival}"
+        if self.certified is None:
+            return lead
+        return f"{lead}, {'proven' if self.certified else 'not proven'} to be the exact classifier's answer"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as lists, numbers and strings, ready for JSON.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"]], ["x", "y"])
+        >>> clf.explain(["a", "b"]).to_dict()["sites"][1]["contributions"]
+        [0.5, 0.0]
+        """
+        bounds = self.score_bounds
+        return {
+            "tokens": list(self.tokens),
+            "names": None if self.names is None else list(self.names),
+            "seen": list(self.seen),
+            "labels": list(self.labels),
+            "scores": self.scores.tolist(),
+            "score_low": None if bounds is None else bounds[0].tolist(),
+            "score_high": None if bounds is None else bounds[1].tolist(),
+            "score_errors": None if self.score_errors is None else self.score_errors.tolist(),
+            "base": self.base.tolist(),
+            "sites": [self._site_dict(k) for k in range(len(self.sites))],
+            "margin": self.margin,
+            "certified": self.certified,
+            "precision": self.precision,
+        }
+
+    def _site_dict(self, k: int) -> dict[str, Any]:
+        parts = {"contributions": self.contributions, "low": self.low, "high": self.high, "errors": self.errors}
+        return {
+            "positions": list(self.sites[k]),
+            "tokens": [self.tokens[r] for r in self.sites[k]],
+            **{name: None if part is None else part[k].tolist() for name, part in parts.items()},
+        }
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw a bar for each label, stacked and coloured by site, with the error of its score; return the axes.
+
+        It needs Matplotlib, the ``plot`` extra. What speaks against a label is stacked to the left.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        """
+        names = [self.site_name(k) for k in range(len(self.sites))]
+        labels = list(map(repr, self.labels))
+        title = "\n".join([self._decision() + ".", *self._unseen("Never seen: ")])
+        return draw(ax, title, labels, self.base, names, self.contributions, self.scores, self._interval())
+
+    def _interval(self) -> tuple[str, NDArray[np.float64], NDArray[np.float64]] | None:
+        """Return what the exact scores may be, for the figure: a name, from and to."""
+        if self.score_errors is not None:
+            return "± two standard errors", self.scores - 2 * self.score_errors, self.scores + 2 * self.score_errors
+        if self.score_bounds is None or self.precision == "exact":
+            return None
+        return "bounds of the exact score", *self.score_bounds
+
+    def __str__(self) -> str:
+        header, rows = self._cells()
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        lines = []
+        for first, *others in (header, *rows):
+            cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+            lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+        return "\n".join([*lines, *self._notes()])
+
+    def __rich__(self) -> Group:
+        """Return the table for a terminal, and what is to be said of it; rich is the ``cli`` extra."""
+        try:
+            from rich.console import Group
+            from rich.table import Table
+            from rich.text import Text
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError("Tables in the terminal need rich: pip install 'hammemo[cli]'") from error
+        header, rows = self._cells()
+        table = Table()
+        table.add_column(header[0])
+        for place, name in enumerate(header[1:]):  # as they are: no markup from tokens
+            table.add_column(Text(name), justify="right", style="bold" if place == 0 else "")
+        for row in rows[:-1]:
+            table.add_row(*map(Text, row))
+        table.add_section()
+        table.add_row(*map(Text, rows[-1]), style="bold")
+        return Group(table, *map(Text, self._notes()))
+
+    def _notes(self) -> list[str]:
+        return [self.verdict(), *self._unseen("* never seen: ")]
+
+    def _unseen(self, before: str) -> list[str]:
+        return [before + ", ".join(map(repr, self.never_seen))] if self.never_seen else []
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        """Return the header and the rows of the table as text: the base, the sites, the scores."""
+        show = _Numbers(self.scores, self.base, self.contributions, self.low, self.high)
+        rows = [["prior", *show(self.base)]] if self.base.any() else []
+        for k, site in enumerate(self.sites):
+            bounds = None if self.low is None or self.high is None else (self.low[k], self.high[k])
+            unseen = " *" if any(self.seen[r] is False for r in site) else ""
+            errors = None if self.errors is None else self.errors[k]
+            rows.append([self.site_name(k) + unseen, *show(self.contributions[k], bounds, errors)])
+        bounds = None if self.precision == "exact" else self.score_bounds
+        rows.append(["score", *show(self.scores, bounds, self.score_errors)])
+        return ["", *map(repr, self.labels)], rows
+
+
+def explained(
+    reader: Reader,
+    context: Contexts,
+    sites: Sites,
+    vote: Vote,
+    classes: NDArray[Any],
+    columns: NDArray[np.int64],
+    scores: NDArray[np.float64],
+    certified: bool | None,
+    k: int,
+) -> Explanation:
+    """Return the explanation of one context.
+
+    Parameters
+    ----------
+    columns : ndarray
+        The columns of the leading labels, best first: k of them and, for the margin, at least two if there are so many.
+    scores : ndarray of shape (number of labels,)
+    """
+    margin = float(scores[columns[0]] - scores[columns[1]]) if len(columns) > 1 else None
+    columns = columns[:k]
+    terms = vote.site_scores(reader, context, sites, columns)
+    ranks, tokens = context.ranks[0], context.vocabulary.tolist()
+    seen = [*({1: True, 0: False}.get(verdict) for verdict in reader.seen(context.vocabulary).tolist()), None]
+    return Explanation(
+        tokens=tuple(None if rank < 0 else tokens[rank] for rank in ranks),
+        seen=tuple(seen[rank] for rank in ranks),  # rank -1, no token, reads the last entry
+        sites=sites.positions,
+        labels=tuple(classes[columns].tolist()),
+        scores=np.asarray(scores[columns], np.float64),
+        base=np.zeros(len(columns)) if terms.base is None else terms.base,
+        contributions=terms.values[0],
+        low=None if terms.low is None else terms.low[0],
+        high=None if terms.high is None else terms.high[0],
+        errors=None if terms.errors is None else terms.errors[0],
+        score_errors=None if terms.total_errors is None else terms.total_errors[0],
+        margin=margin,
+        certified=certified,
+    )
+
+
+def one_context(tokens: Any, names: NDArray[Any] | None = None) -> list[list[Any]]:
+    """Return the batch of one context, or refuse what is a batch already, or a row of a frame with other columns."""
+    if hasattr(tokens, "columns"):  # to go through a data frame is to go through the names of its columns
+        raise ValueError(
+            "explain takes one context, not a frame: explain(X.iloc[0]) (pandas) or explain(X.row(0)) (polars)."
+        )
+    if names is not None and hasattr(tokens, "iloc") and list(tokens.index) != names.tolist():
+        raise ValueError(
+            f"The row has the columns {list(tokens.index)}, the model {names.tolist()}: take these, in this order."
+        )
+    if isinstance(tokens, (str, Mapping, Set)) or not hasattr(tokens, "__len__"):
+        raise TypeError(f"explain takes one context, a list of its tokens in order, not {tokens!r}.")
+    values = list(tokens)
+    if any(isinstance(value, (list, tuple, np.ndarray)) for value in values):
+        raise ValueError("explain takes one context, not a batch of them: explain(X[0]), or one call for each row.")
+    return [values]
+
+
+class _Numbers:
+    """The numbers of one table as text, all with the same decimals: three digits of the largest, or what it has.
+
+    Parameters
+    ----------
+    parts : ndarrays or None
+        All that the table shows, but for standard errors.
+    """
+
+    def __init__(self, *parts: NDArray[np.float64] | None) -> None:
+        numbers = np.concatenate([part.ravel() for part in parts if part is not None])
+        largest = float(np.abs(numbers).max(initial=0.0)) or 1.0
+        most = max(1 if largest < 1000 else 0, 2 - math.floor(math.log10(largest)))
+        rounded = numbers.round(most)
+        self.decimals = next(n for n in range(most + 1) if n == most or (rounded.round(n) == rounded).all())
+
+    def one(self, value: float) -> str:
+        """Return one number as text; no zero has a sign."""
+        return f"{round(value, self.decimals) + 0.0:,.{self.decimals}f}"
+
+    def __call__(
+        self,
+        values: NDArray[np.float64],
+        bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
+        errors: NDArray[np.float64] | None = None,
+    ) -> list[str]:
+        """Return each value as text with what is known of its error; one that is known has none."""
+        texts = [self.one(value) for value in values.tolist()]
+        if bounds is not None:
+            ends = zip(texts, *(map(self.one, bound.tolist()) for bound in bounds), strict=True)
+            return [text if low == text == high else f"{text} [{low}, {high}]" for text, low, high in ends]
+        if errors is not None:
+            return [f"{text} ± {self.one(error)}" for text, error in zip(texts, errors.tolist(), strict=True)]
+        return texts

@@ -1,0 +1,282 @@
+r"""A model of the recent past: what falls out of the window is forgotten.
+
+The state of a memory is a sum over its examples, so the sum over a moving window is kept by adding what comes in and
+subtracting what falls out, at a cost that does not depend on the length of the window. With a memory of integers the
+state is, to the byte, that of a fresh fit on the examples of the window in the same layout.
+
+To subtract an example one must still have it: a rolling model **stores the examples of its window themselves**, tokens
+and labels, beside the memory, and drops them as they fall out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.tokens.contexts import Examples, token_array, whole_multiplicity
+from hammemo.tokens.labels import label_array
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from hammemo.models.explanations import Explanation
+    from hammemo.models.predictor import Predictor
+
+Self = TypeVar("Self", bound="Rolling")
+
+_PART_ROWS = 1024  # the oldest part is copied when it loses examples, so parts are short
+
+
+class Rolling(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """A classifier of the last examples, or of those of the last seconds.
+
+    With both limits an example stays while it is within both.
+
+    Parameters
+    ----------
+    estimator : MemoryClassifier
+        The model to keep; it is cloned.
+    last : int, optional
+        How many examples to keep. An example with sample_weight 3 is three examples.
+    seconds : float, optional
+        How long to keep an example. One that is this old, or older, is forgotten.
+
+    Attributes
+    ----------
+    estimator_ : MemoryClassifier
+        The model of the window.
+    n_examples_ : int
+        Examples in the window, multiplicities counted.
+    classes_ : ndarray
+        The labels of the window, and the declared ones.
+
+    Examples
+    --------
+    >>> from hammemo import MemoryClassifier, Rolling
+    >>> clf = Rolling(MemoryClassifier(), last=2)
+    >>> clf.partial_fit([["a", "b"], ["a", "c"]], ["old", "new"]).predict([["a", "b"]]).tolist()
+    ['old']
+    >>> clf.partial_fit([["a", "b"]], ["new"]).predict([["a", "b"]]).tolist()
+    ['new']
+    >>> minute = Rolling(MemoryClassifier(), seconds=60)
+    >>> minute = minute.partial_fit([["a"], ["b"]], ["x", "y"], times=[0, 45])
+    >>> minute.expire(now=60).classes_.tolist()
+    ['y']
+    """
+
+    estimator_: MemoryClassifier
+    _parts: deque[_Part]
+    _n_examples: int
+    _newest: float
+    _clock: float
+    _by_the_clock: bool
+
+    def __init__(self, estimator: MemoryClassifier, last: int | None = None, seconds: float | None = None) -> None:
+        self.estimator = estimator
+        self.last = last
+        self.seconds = seconds
+
+    def fit(
+        self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, times: ArrayLike | None = None
+    ) -> Self:
+        """Forget everything, learn (X, y) and keep what is in the window."""
+        return self._learn(X, y, None, sample_weight, times, reset=True)
+
+    def partial_fit(
+        self: Self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        times: ArrayLike | None = None,
+    ) -> Self:
+        """Learn more examples and forget, in one batch, all that falls out of the window.
+
+        Parameters
+        ----------
+        X, y, classes, sample_weight
+            As for `MemoryClassifier.partial_fit`.
+        times : array-like of shape (m,), or one for all, optional
+            When each example occurred, from the oldest to the newest: seconds as numbers, or datetime64. By default
+            now, ``time.time()``.
+        """
+        return self._learn(X, y, classes, sample_weight, times, reset=not hasattr(self, "estimator_"))
+
+    def expire(self: Self, now: Any = None) -> Self:
+        """Forget what is too old now: ``time.time()`` by default, else seconds or a datetime64.
+
+        The clock of the window never goes back: a time before the newest known one changes nothing.
+        """
+        check_is_fitted(self)
+        self._clock = max(self._clock, time.time() if now is None else float(_seconds(now, 1)[0]))
+        self._forget_what_fell_out()
+        return self
+
+    @property
+    def n_examples_(self) -> int:
+        """Examples in the window, multiplicities counted."""
+        check_is_fitted(self)
+        return self._n_examples
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels of the window, and the declared ones."""
+        return self.estimator_.classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        """Tokens per context."""
+        return int(self.estimator_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of the columns of X, where it had any."""
+        return np.asarray(self.estimator_.feature_names_in_)
+
+    def class_scores(self, X: Any) -> NDArray[np.float64]:
+        """Return one score for each context and label."""
+        return self._fitted().class_scores(X)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return `class_scores` or, for two labels, how far the second leads."""
+        return self._fitted().decision_function(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label with the highest score."""
+        return self._fitted().predict(X)
+
+    def top_k(self, X: Any, k: int = 5) -> NDArray[Any]:
+        """Return the k labels with the highest scores, best first."""
+        return self._fitted().top_k(X, k)
+
+    def explain(self, x: Any, k: int = 5) -> Explanation:
+        """Return `MemoryClassifier.explain` of the examples in the window."""
+        return self._fitted().explain(x, k)
+
+    def certify(self, X: Any) -> NDArray[np.bool_]:
+        """Return for each context whether the prediction is proven to be that of the exact classifier of the window."""
+        return self._fitted().certify(X)
+
+    def compile(
+        self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
+    ) -> Predictor:
+        """Return a read-only model of the window as it is now."""
+        return self._fitted().compile(form, vocabulary, n_jobs)
+
+    def _fitted(self) -> MemoryClassifier:
+        check_is_fitted(self)
+        return self.estimator_
+
+    def _learn(self: Self, X: Any, y: Any, classes: Any, sample_weight: Any, times: Any, *, reset: bool) -> Self:
+        """Check everything and learn, so that what is refused changes nothing; then forget what fell out."""
+        self._check_parameters()
+        clock, oldest = (-np.inf, -np.inf) if reset else (self._clock, self._newest)
+        tokens, labels = token_array(X), label_array(y)
+        counts = whole_multiplicity(sample_weight, len(labels))
+        if not reset and self.seconds is not None and times is None and not self._by_the_clock:
+            raise ValueError(
+                "The window was begun with times= and goes on without: give times= in every call, because the system's "
+                "clock may not be the one they were read from."
+            )
+        self._by_the_clock = times is None and (reset or self._by_the_clock)
+        when = np.full(len(labels), max(time.time(), clock)) if times is None else _seconds(times, len(labels))
+        if np.any(np.diff(when, prepend=oldest) < 0):
+            raise ValueError(
+                "times are those of a clock: none is before the one ahead of it, or before what was learnt earlier. "
+                "Sort the examples by time."
+            )
+        model: MemoryClassifier = clone(self.estimator) if reset else self.estimator_
+        model.partial_fit(X, y, classes, sample_weight)
+        if reset:
+            self.estimator_ = model
+            self._parts = deque()
+            self._n_examples = 0
+        kept = np.flatnonzero(counts)
+        for rows in np.split(kept, range(_PART_ROWS, len(kept), _PART_ROWS)):
+            self._parts.append(_Part(tokens[rows], labels[rows], counts[rows], when[rows]))
+        self._n_examples += int(counts.sum())
+        self._newest = max(oldest, float(when[-1]))
+        self._clock = max(clock, self._newest)
+        self._forget_what_fell_out()
+        return self
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self.estimator, MemoryClassifier):
+            raise TypeError(f"estimator={self.estimator!r} is not a MemoryClassifier, which can forget.")
+        if self.last is None and self.seconds is None:
+            raise ValueError("Give the window a limit: last=…, a number of examples, or seconds=….")
+        if self.last is not None and (not isinstance(self.last, (int, np.integer)) or self.last < 1):
+            raise ValueError(f"last={self.last!r} is a whole number of at least 1.")
+        if self.seconds is not None and not 0 < self.seconds < np.inf:
+            raise ValueError(f"seconds={self.seconds!r} is a positive number.")
+
+    def _forget_what_fell_out(self) -> None:
+        surplus = 0 if self.last is None else max(0, self._n_examples - self.last)
+        horizon = -np.inf if self.seconds is None else self._clock - self.seconds
+        fallen: list[_Part] = []
+        while self._parts:
+            gone, rest = self._parts[0].split(surplus, horizon)
+            if len(gone.counts):
+                fallen.append(gone)
+                surplus = max(0, surplus - int(gone.counts.sum()))
+                self._n_examples -= int(gone.counts.sum())
+            if len(rest.counts):
+                self._parts[0] = rest
+                break
+            self._parts.popleft()
+        if fallen:
+            X, y = _joined([part.X for part in fallen]), _joined([part.y for part in fallen])
+            self.estimator_.memory_.remove(Examples.of(X, y, np.concatenate([part.counts for part in fallen])))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        return tags
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Examples that came together, oldest first."""
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    counts: NDArray[np.int64]
+    times: NDArray[np.float64]
+
+    def split(self, surplus: int, horizon: float) -> tuple[_Part, _Part]:
+        """Return what falls out, the first `surplus` examples and all as old as `horizon`, and what stays."""
+        before = np.cumsum(self.counts) - self.counts
+        gone = np.where(self.times <= horizon, self.counts, np.clip(surplus - before, 0, self.counts))
+        return self._with(gone), self._with(self.counts - gone)
+
+    def _with(self, counts: NDArray[np.int64]) -> _Part:
+        held = counts > 0  # a copy, so that what has fallen out is not kept alive by a view
+        return _Part(self.X[held], self.y[held], counts[held], self.times[held])
+
+
+def _seconds(times: Any, m: int) -> NDArray[np.float64]:
+    values = np.asarray(times)
+    if values.dtype.kind == "M":
+        values = np.where(np.isnat(values), np.nan, values.astype("datetime64[us]").astype(np.int64) / 1e6)
+    if values.dtype.kind not in "iuf" or values.shape not in ((), (m,)) or not np.isfinite(values).all():
+        raise ValueError(
+            f"times holds one finite number of seconds or datetime64 for each of the {m} examples, or one for all; "
+            f"it is {values.dtype} of shape {values.shape}."
+        )
+    return np.broadcast_to(values.astype(np.float64), (m,))
+
+
+def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return the arrays as one, tokens as they are: NumPy alone would make strings of numbers that meet strings."""
+    if len({array.dtype.kind for array in arrays}) > 1:
+        arrays = [array.astype(object) for array in arrays]
+    return np.concatenate(arrays)

@@ -1,0 +1,399 @@
+r"""Tables: rows of CSV, TSV, JSON lines or Parquet, from a file or standard input, in batches of bounded size.
+
+A value of a table is a token as the file has it: in CSV a string as it is written (``007`` stays ``"007"``), in JSON
+lines and Parquet a string, a whole number or a truth value. An empty cell, a null and a JSON object without the key are
+*missing*: they are read as None, and whoever makes contexts of them refuses them or leaves the position empty
+(:data:`hammemo.NO_TOKEN`).
+
+Each row knows its place (the line of a CSV or JSON file, the row of a Parquet file), so that whatever is wrong with it
+can be named.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import re
+import sys
+import tempfile
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo._arrays.integers import object_array
+from hammemo.tokens.vocabulary import NO_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+BATCH_ROWS: Final = 2**16
+"""Rows that are read at a time."""
+
+STANDARD_INPUT: Final = "-"
+TABLE_FORMATS: Final = ("csv", "tsv", "jsonl", "parquet")
+FORMATS: Final = (*TABLE_FORMATS, "text")
+
+_ENDINGS: Final = {
+    "csv": (".csv",),
+    "tsv": (".tsv", ".tab"),
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "parquet": (".parquet", ".pq", ".parq"),
+    "text": (".txt", ".text", ".tokens"),
+}
+_DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
+_OPENERS: Final[dict[str, Callable[[str], Any]]] = {".gz": gzip.open, ".bz2": bz2.open}
+_SHOWN_COLUMNS: Final = 20
+_TOKEN_TYPES: Final = {str, int, float, bool, type(None)}
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some rows of a table.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The columns; "1", "2" and so on where the file does not name them.
+    columns : tuple of ndarray
+        The values of each column: integers where all of them are, otherwise objects, None where one is missing.
+    numbers : ndarray of int64
+        The line or the row of the file that each one is.
+    where : str
+        The file.
+    unit : {"line", "row"}
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[NDArray[Any], ...]
+    numbers: NDArray[np.int64]
+    where: str
+    unit: str
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return the values of a column, or refuse a name that the table does not have and say which it has."""
+        if name not in self.names:
+            mark = re.search(r"[;|\t]", self.names[0]) if len(self.names) == 1 else None
+            if mark is not None:
+                raise ValueError(
+                    f"{self.where} has one column only, {self.names[0]!r}: if {mark[0]!r} stands between values, use "
+                    f"--delimiter {mark[0]!r}."
+                )
+            raise ValueError(f"{self.where} has no column {name!r}; its columns are {shown_names(self.names)}.")
+        return self.columns[self.names.index(name)]
+
+    def place(self, row: int) -> str:
+        """Return where a row is found, for an error message."""
+        return f"{self.where}, {self.unit} {self.numbers[row]}"
+
+    def tokens(self, name: str, missing: str = "refuse") -> NDArray[Any]:
+        """Return the tokens of a column; a missing one is refused or, with "empty", `NO_TOKEN`."""
+        values = self.column(name)
+        if values.dtype.kind != "O":
+            return values
+        self._check_types(name, values)
+        lacking = np.array([value is None for value in values.tolist()], bool)
+        if not lacking.any():
+            return values
+        if missing == "refuse":
+            raise ValueError(
+                f"{self.place(int(np.flatnonzero(lacking)[0]))}: column {name!r} has no value. Give it one, drop the "
+                "row, or use --missing empty for a position that matches nothing."
+            )
+        values = values.copy()
+        values[lacking] = NO_TOKEN
+        return values
+
+    def _check_types(self, name: str, values: NDArray[Any]) -> None:
+        if set(map(type, values.tolist())) <= _TOKEN_TYPES:
+            return
+        row = next(row for row, value in enumerate(values.tolist()) if type(value) not in _TOKEN_TYPES)
+        raise ValueError(
+            f"{self.place(row)}: column {name!r} holds a {type(values[row]).__name__}, which is no token: make it a "
+            "string or a whole number, leave the column out with --columns, or use --h where it is a list of tokens."
+        )
+
+
+def shown_names(names: Sequence[str]) -> str:
+    """Return the names of columns for an error message, not too many of them."""
+    more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
+    return ", ".join(names[:_SHOWN_COLUMNS]) + more
+
+
+def format_of(where: str, default: str | None = None) -> str:
+    """Return the format of a file by the ending of its name, one for compression left aside.
+
+    Examples
+    --------
+    >>> from hammemo.sources.tables import format_of
+    >>> format_of("events.csv.gz"), format_of("-", "jsonl")
+    ('csv', 'jsonl')
+    """
+    name = where.lower()
+    for ending in _OPENERS:
+        name = name.removesuffix(ending)
+    found = next((kind for kind, endings in _ENDINGS.items() if name.endswith(endings)), default)
+    if found is None:
+        shown = "Standard input" if where == STANDARD_INPUT else where
+        raise ValueError(f"{shown} does not tell its format by its name: use --format with {', '.join(FORMATS)}.")
+    return found
+
+
+@contextmanager
+def opened(where: str) -> Iterator[IO[bytes]]:
+    """Open a file, decompressed where its name says so, or standard input for ``-``, which is left open."""
+    if where == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    opener = next((opener for ending, opener in _OPENERS.items() if where.lower().endswith(ending)), None)
+    try:
+        stream = open(where, "rb") if opener is None else opener(where)  # noqa: SIM115  (closed below)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{where or 'A file without a name'} does not exist: name a file, or - for standard input."
+        ) from None
+    except IsADirectoryError:
+        raise IsADirectoryError(f"{where} is a folder: name a file in it.") from None
+    with stream:
+        try:
+            yield stream
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(
+                f"{where} is damaged or not compressed as its name says: use another copy of it."
+            ) from error
+
+
+def read_table(
+    where: str,
+    *,
+    format: str | None = None,  # noqa: A002
+    header: bool = True,
+    delimiter: str | None = None,
+    columns: Sequence[str] | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> Iterator[Batch]:
+    r"""Yield the rows of a table, some at a time.
+
+    Parameters
+    ----------
+    where : str
+        A file, or ``-`` for standard input. CSV and JSON files may be compressed (.gz, .bz2).
+    format : {"csv", "tsv", "jsonl", "parquet"}, optional
+        By default what the name ends in; CSV for standard input.
+    header : bool
+        Whether the first row of a CSV or TSV file names the columns; otherwise they are called 1, 2 and so on.
+    delimiter : str, optional
+        One character, where it is no comma (CSV) or tab (TSV).
+    columns : sequence of str, optional
+        With JSON lines and Parquet: the columns to read; by default those of the first object, or all.
+    batch_rows : int
+        Rows a batch.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from hammemo.sources.tables import read_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.csv").write_text("colour,size\nred,007\n")
+    ...     [batch] = read_table(str(Path(folder, "a.csv")))
+    >>> batch.names, [values.tolist() for values in batch.columns], batch.numbers.tolist()
+    (('colour', 'size'), [['red'], ['007']], [2])
+    """
+    shown = "standard input" if where == STANDARD_INPUT else where
+    with opened(where) as stream:
+        kind = format or format_of(where, "csv" if where == STANDARD_INPUT else None)
+        if kind not in TABLE_FORMATS:
+            raise ValueError(
+                f"{shown} is no table: --format is one of {', '.join(TABLE_FORMATS)}, not {kind!r}; a text is learnt "
+                "as sequences, with --h."
+            )
+        if kind == "jsonl":
+            yield from _json_batches(stream, shown, columns, batch_rows)
+        elif kind == "parquet":
+            yield from _parquet_batches(stream, shown, columns, batch_rows)
+        else:
+            yield from _csv_batches(stream, shown, delimiter or _DELIMITERS[kind], header, batch_rows)
+
+
+# ---------------------------------------------------------------- CSV
+
+
+def _csv_batches(stream: IO[bytes], where: str, delimiter: str, header: bool, batch_rows: int) -> Iterator[Batch]:
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        raise ValueError(f"--delimiter {delimiter!r} is not one character that can stand between values.")
+    text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
+    rows = _csv_rows(csv.reader(text, delimiter=delimiter, strict=True), where)
+    try:
+        _, first = next(rows, (0, None))
+        if first is None:
+            raise ValueError(f"{where} is empty: a table has at least one row.")
+        names = tuple(first) if header else tuple(str(number) for number in range(1, len(first) + 1))
+        _check_names(names, where)
+        held = [] if header else [(1, first)]
+        while held := held + list(islice(rows, batch_rows - len(held))):
+            yield _csv_batch(held, names, where)
+            held = []
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{where} is no text in UTF-8 ({error.reason}): convert it (iconv -t UTF-8), or name its --format."
+        ) from error
+    finally:
+        text.detach()
+
+
+def _csv_rows(reader: Any, where: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row that is not blank with the number of the line it ends in."""
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise ValueError(f"{where}, line {reader.line_num}: {error}. Put quotes around the whole value.") from error
+        if row:
+            yield reader.line_num, row
+
+
+def _csv_batch(rows: list[tuple[int, list[str]]], names: tuple[str, ...], where: str) -> Batch:
+    for number, row in rows:
+        if len(row) != len(names):
+            raise ValueError(
+                f"{where}, line {number}: {len(row)} values where there are {len(names)} columns. Mend the line; a "
+                "value that holds the delimiter is put in quotes."
+            )
+    columns = (
+        object_array([value or None for value in column]) for column in zip(*(row for _, row in rows), strict=True)
+    )
+    return Batch(names, tuple(columns), np.array([number for number, _ in rows], np.int64), where, "line")
+
+
+def _check_names(names: Sequence[str], where: str) -> None:
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ValueError(
+            f"{where} has two columns named {twice!r}: rename one, or use --no-header if the first row is no header."
+        )
+
+
+# ---------------------------------------------------------------- JSON lines
+
+
+def json_lines(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the value of each line that is not blank."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                shown = line[:40].decode("utf-8", "replace").strip()
+                raise ValueError(
+                    f"{where}, line {number} is no JSON ({shown!r}): write one JSON value a line (jq -c '.[]' makes "
+                    "lines of an array)."
+                ) from error
+
+
+def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int) -> Iterator[Batch]:
+    rows = json_lines(stream, where)
+    names = None if columns is None else tuple(columns)
+    while held := list(islice(rows, batch_rows)):
+        for number, row in held:
+            if not isinstance(row, dict):
+                raise ValueError(
+                    f"{where}, line {number} is no JSON object: a row is a line {{\"column\": value, …}} (jq -c '.[]' "
+                    "makes lines of an array)."
+                )
+        if names is None:
+            names = tuple(held[0][1])
+        elif columns is not None:
+            absent = next((name for name in names if not any(name in row for _, row in held)), None)
+            if absent is not None:
+                raise ValueError(f"{where} has no column {absent!r}; its columns are {shown_names([*held[0][1]])}.")
+        if columns is None:
+            _refuse_new_keys(held, names, where)
+        values = [_column_array([row.get(name) for _, row in held]) for name in names]
+        yield Batch(names, tuple(values), np.array([number for number, _ in held], np.int64), where, "line")
+
+
+def _refuse_new_keys(rows: list[tuple[int, dict[str, Any]]], names: tuple[str, ...], where: str) -> None:
+    known = set(names)
+    for number, row in rows:
+        new = next((key for key in row if key not in known), None)
+        if new is not None:
+            raise ValueError(
+                f"{where}, line {number} has {new!r}, which the first line has not: name the --columns to read."
+            )
+
+
+def _column_array(values: list[Any]) -> NDArray[Any]:
+    """Return the values of a column: an array of integers if all are whole numbers of 64 bits."""
+    if all(type(value) is int and -NO_TOKEN > value > NO_TOKEN for value in values):
+        return np.array(values, np.int64)
+    return object_array(values)
+
+
+# ---------------------------------------------------------------- Parquet
+
+
+def require_arrow() -> Any:
+    """Return pyarrow, or say how to install it."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Parquet files are read with pyarrow, which is not installed: pip install 'hammemo[text]'", name=error.name
+        ) from error
+    return pyarrow
+
+
+def _parquet_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int) -> Iterator[Batch]:
+    arrow = require_arrow()
+    with _seekable(stream) as file:
+        try:
+            parquet = arrow.parquet.ParquetFile(file)
+        except arrow.ArrowInvalid as error:
+            raise ValueError(f"{where} is no Parquet file: name its --format.") from error
+        names = tuple(parquet.schema_arrow.names)
+        _check_names(names, where)
+        for name in columns or ():
+            if name not in names:
+                raise ValueError(f"{where} has no column {name!r}; its columns are {shown_names(names)}.")
+        first = 1
+        for part in parquet.iter_batches(batch_rows, columns=None if columns is None else list(columns)):
+            arrays = tuple(_arrow_column(part.column(name)) for name in part.schema.names)
+            yield Batch(tuple(part.schema.names), arrays, np.arange(first, first + len(part)), where, "row")
+            first += len(part)
+
+
+@contextmanager
+def _seekable(stream: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Return a stream that can be read from its end: a pipe is copied to a file first."""
+    if stream.seekable():
+        yield stream
+        return
+    with tempfile.TemporaryFile() as copy:
+        while piece := stream.read(2**20):
+            copy.write(piece)
+        copy.seek(0)
+        yield copy
+
+
+def _arrow_column(values: Any) -> NDArray[Any]:
+    kinds = require_arrow().types
+    if kinds.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if kinds.is_integer(values.type) and not values.null_count and not kinds.is_uint64(values.type):
+        return np.asarray(values.to_numpy(zero_copy_only=False)).astype(np.int64)
+    return object_array(values.to_pylist())

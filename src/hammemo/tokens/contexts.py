@@ -1,0 +1,361 @@
+"""From token streams to contexts and labels.
+
+A context is a row of h tokens, oldest first, so the last position is the one nearest to what is predicted. Whatever
+the user holds (integer, string or object arrays, lists, pandas or polars frames) becomes :class:`Contexts`: the
+distinct tokens of the batch and, for each position of each row, the rank of its token, or -1 where there is none.
+:class:`Examples` adds a label and a multiplicity to each context.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_array, validate_data
+
+from hammemo._arrays.integers import object_array
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, as_token, check_token_dtype, checked_integers, factorize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import ArrayLike, NDArray
+
+MAX_EXAMPLES = 2**53
+"""Counts stay below this, so that they are exact in float64 too."""
+
+
+class Contexts:
+    """A batch of contexts.
+
+    Parameters
+    ----------
+    values : ndarray of shape (m, h)
+        The tokens; `NO_TOKEN` where a position holds none.
+
+    Attributes
+    ----------
+    integers : ndarray of int32 or int64, shape (m, h), or None
+        The tokens themselves where all are integers: what needs no numbering of the tokens is spared it.
+    ranks : ndarray of int64, shape (m, h)
+        Rank of each token in `vocabulary`; -1 where a position holds no token.
+    vocabulary : Vocabulary
+        The tokens the ranks refer to.
+
+    Examples
+    --------
+    >>> from hammemo.tokens.contexts import Contexts
+    >>> Contexts.of([["a", 1], ["b", 1.0]]).ranks
+    array([[1, 0],
+           [2, 0]])
+    """
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self.shape = values.shape
+        self.integers: NDArray[Any] | None = None
+        if values.dtype.kind in "iub":
+            self.integers = checked_integers(values)
+        else:
+            self._factorized = factorize(values)  # at once: it checks that these are tokens
+
+    @classmethod
+    def of(cls, X: Any) -> Contexts:
+        """Return the contexts in any two-dimensional array, list of rows or data frame."""
+        array = token_array(X)
+        _check_two_dimensions(array)
+        return cls(array)
+
+    @cached_property
+    def _factorized(self) -> tuple[Vocabulary, NDArray[np.int64]]:
+        assert self.integers is not None
+        return factorize(self.integers)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The distinct tokens."""
+        return self._factorized[0]
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        """The rank of each token in `vocabulary`; -1 where a position holds no token."""
+        return self._factorized[1]
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    @property
+    def h(self) -> int:
+        """The number of positions of a context."""
+        return int(self.shape[1])
+
+    def __getitem__(self, rows: slice | NDArray[Any]) -> Contexts:
+        part = object.__new__(Contexts)
+        part.integers = None if self.integers is None else self.integers[rows]
+        if "_factorized" in vars(self):
+            vocabulary, ranks = self._factorized
+            part._factorized = (vocabulary, ranks[rows])
+        part.shape = part.ranks.shape if part.integers is None else part.integers.shape
+        return part
+
+    def ranks_in(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
+        """Return the ranks of the tokens in another vocabulary, -1 where that does not hold them."""
+        found = np.append(vocabulary.find(self.vocabulary), -1)  # rank -1 reads the last entry
+        return found[self.ranks]
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """A batch of contexts with one label and one multiplicity each.
+
+    Examples that count zero times are left out, so labels are those that really occur.
+
+    Examples
+    --------
+    >>> from hammemo.tokens.contexts import Examples
+    >>> batch = Examples.of([["a", "b"], ["a", "c"], ["b", "b"]], ["x", "y", "x"], [2, 0, 1])
+    >>> len(batch), list(batch.labels), batch.label_counts().tolist()
+    (2, ['x'], [3])
+    """
+
+    contexts: Contexts
+    label_ranks: NDArray[np.int64]
+    labels: Vocabulary
+    multiplicity: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, X: Any, y: Any, multiplicity: ArrayLike | None = None) -> Examples:
+        """Return the examples of contexts X, labels y and, if given, non-negative whole multiplicities."""
+        array, targets = token_array(X), token_array(y)
+        if array.ndim != 2 or targets.shape != array.shape[:1]:
+            raise ValueError(
+                f"X is a table of contexts and y has one label for each; their shapes are {array.shape} and "
+                f"{targets.shape}."
+            )
+        counts = whole_multiplicity(multiplicity, len(array))
+        if not counts.all():
+            array, targets, counts = array[counts > 0], targets[counts > 0], counts[counts > 0]
+        labels, label_ranks = factorize(targets)
+        if len(label_ranks) and label_ranks.min() < 0:
+            raise ValueError("hammemo.NO_TOKEN marks an empty position of a context; it cannot be a label.")
+        return cls(Contexts.of(array), label_ranks, labels, counts)
+
+    def __len__(self) -> int:
+        return len(self.label_ranks)
+
+    def only(self, labels: Vocabulary) -> Examples:
+        """Return the examples that have one of these labels."""
+        held = labels.find(self.labels) >= 0
+        if held.all():
+            return self
+        chosen = held[self.label_ranks]
+        ranks = (np.cumsum(held) - 1)[self.label_ranks[chosen]]
+        return Examples(self.contexts[chosen], ranks, self.labels.keep(held), self.multiplicity[chosen])
+
+    def label_counts(self) -> NDArray[np.int64]:
+        """Return how many examples each label has, multiplicities counted."""
+        totals = np.bincount(self.label_ranks, weights=self.multiplicity, minlength=len(self.labels))
+        return totals.astype(np.int64)  # exact: multiplicities sum below 2^53
+
+
+def whole_multiplicity(multiplicity: ArrayLike | None, m: int) -> NDArray[np.int64]:
+    """Return checked multiplicities of m examples, all one by default."""
+    if multiplicity is None:
+        return np.ones(m, np.int64)
+    values = np.asarray(multiplicity)
+    if values.ndim == 0:
+        values = np.full(m, values)
+    if values.shape != (m,):
+        raise ValueError(f"There are {m} examples, so sample_weight needs {m} entries; it has shape {values.shape}.")
+    if values.dtype.kind not in "iufb":
+        raise ValueError(f"sample_weight counts how often an example occurred: whole numbers, not {values.dtype}.")
+    if values.dtype.kind == "f" and not (np.isfinite(values) & (values == np.floor(values))).all():
+        offender = values[~(np.isfinite(values) & (values == np.floor(values)))][0]
+        raise ValueError(
+            f"sample_weight counts how often an example occurred, so it is a whole number, not {offender}. "
+            "Multiply all weights by a common factor and round them."
+        )
+    if m and (values.min() < 0 or values.sum(dtype=float) >= MAX_EXAMPLES):
+        raise ValueError(
+            f"sample_weight holds {values.min()} to {values.max()}: multiplicities are non-negative "
+            "and sum to less than 2^53."
+        )
+    return values.astype(np.int64)
+
+
+def token_array(X: Any) -> NDArray[Any]:
+    """Return the tokens of an array, a nested list or a data frame, each value as it was.
+
+    NumPy alone would turn ``[[3, "a"]]`` into two strings, and a frame with an integer and a float column into floats
+    only: here values of several types are kept as objects.
+    """
+    if hasattr(X, "columns") and hasattr(X, "shape"):
+        return _frame_array(X)
+    if isinstance(X, (list, tuple)):
+        array = _listed(X)
+        mixed = array.dtype.kind in "US" or (array.dtype.kind == "f" and (np.abs(array) >= 2**53).any())
+        return np.array(X, dtype=object) if mixed else array
+    return np.asarray(X)
+
+
+def _check_two_dimensions(array: NDArray[Any]) -> None:
+    """Refuse a single context; scikit-learn's own advice is for numbers, and its tests look for the first words."""
+    if array.ndim != 2:
+        raise ValueError(
+            f"Reshape your data: contexts are rows of h tokens, so X has two dimensions; this one has {array.ndim}. "
+            "Wrap a single context in a list, or cut a token stream with hammemo.windows(docs, h)."
+        )
+
+
+def _listed(X: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(X)
+    except ValueError as error:
+        lengths = [len(row) for row in X if hasattr(row, "__len__")]
+        other = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
+        if other is None:
+            raise
+        raise ValueError(
+            f"Contexts have one length; row 0 has {lengths[0]} tokens and row {other} has {lengths[other]}. Cut "
+            "sequences with hammemo.windows(docs, h), or fill missing positions with hammemo.NO_TOKEN."
+        ) from error
+
+
+def _frame_array(frame: Any) -> NDArray[Any]:
+    column = (lambda j: frame.iloc[:, j]) if hasattr(frame, "iloc") else frame.to_series
+    columns = [column(j).to_numpy() for j in range(frame.shape[1])]
+    for values in columns:
+        check_token_dtype(values.dtype)  # as objects, dates would pass for integers
+    if len({values.dtype for values in columns}) > 1:
+        columns = [values.astype(object) for values in columns]
+    return np.column_stack(columns) if columns else np.empty(frame.shape, object)
+
+
+def windows(
+    docs: Iterable[Any],
+    h: int,
+    short: Literal["drop", "pad"] = "drop",
+    pad: Any = None,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Cut documents into contexts of h tokens, each with the token that follows it.
+
+    No context crosses the boundary between two documents.
+
+    Parameters
+    ----------
+    docs : iterable of sequences of tokens
+        One sequence per document, sentence, session or case.
+    h : int
+        Tokens per context.
+    short : {"drop", "pad"}
+        What to do with a token that has fewer than h tokens before it in its document: drop it, or keep it with the
+        missing positions empty. With "pad" every token of every document, the first one too, is a target.
+    pad : token, optional
+        With ``short="pad"``: the token that fills the missing positions, so that beginnings can match each other.
+        Without it they hold `NO_TOKEN`: no token, no match, no vote.
+
+    Returns
+    -------
+    X : ndarray of shape (m, h)
+        Contexts, oldest token first; integers where all tokens are, otherwise floats or objects.
+    y : ndarray of shape (m,)
+        The token after each context.
+
+    Examples
+    --------
+    >>> from hammemo import windows
+    >>> X, y = windows([["to", "be", "or", "not"], ["be", "not"]], h=2)
+    >>> X.tolist(), y.tolist()
+    ([['to', 'be'], ['be', 'or']], ['or', 'not'])
+    >>> X, y = windows([[5, 6, 7]], h=2, short="pad", pad=0)
+    >>> X.tolist(), y.tolist()
+    ([[0, 0], [0, 5], [5, 6]], [5, 6, 7])
+    """
+    check_window(h, short, pad)
+    if isinstance(docs, (str, bytes)) or hasattr(docs, "columns"):
+        raise TypeError(
+            f"docs is one {type(docs).__name__}, not a list of documents: pass windows([text.split()], h) for one "
+            "text, or one list of tokens for each case of a table."
+        )
+    documents = [document(doc) for doc in docs]
+    return _cut([window_filler(h, short, pad), *documents], int(h))
+
+
+def window_filler(h: int, short: str, pad: Any) -> NDArray[Any]:
+    """Return what is put before every document: h pad tokens or empty places; nothing where beginnings are dropped."""
+    if short == "drop":
+        return np.empty(0, np.int64)
+    token = NO_TOKEN if pad is None else as_token(pad)
+    return np.asarray([token] * h, object if isinstance(token, str) else None)
+
+
+def check_window(h: Any, short: Any, pad: Any) -> None:
+    """Refuse parameters that no window can have."""
+    if short not in ("drop", "pad"):
+        raise ValueError(f"short={short!r} is not known: use 'drop' or 'pad'.")
+    if pad is not None and short == "drop":
+        raise ValueError("A pad token needs short='pad'; with short='drop' nothing is padded.")
+    if not isinstance(h, (int, np.integer)) or h < 1:
+        raise ValueError(f"h={h!r}: the number of tokens of a context is a positive whole number.")
+
+
+def document(doc: Any) -> NDArray[Any]:
+    """Return one document as a flat array of tokens."""
+    if isinstance(doc, (str, bytes)):
+        raise TypeError(
+            f"The document {doc[:20]!r} is one string. Split it into tokens first: text.split() for words, list(text) "
+            "for characters; and wrap a single document in a list: windows([tokens], h)."
+        )
+    if not hasattr(doc, "__iter__"):
+        raise TypeError(f"The document {doc!r} is no sequence of tokens. Wrap a single document: windows([tokens], h).")
+    array = token_array(doc if isinstance(doc, np.ndarray) else list(doc))
+    if array.ndim != 1:
+        raise ValueError(f"A document is a flat sequence of tokens; this one has {array.ndim} dimensions.")
+    check_token_dtype(array.dtype)
+    if array.dtype.kind in "UT":
+        return object_array(array.tolist())
+    if array.dtype.kind == "u":  # NumPy would make floats of a document of these and one of signed integers
+        return array.astype(object if array.dtype.itemsize == 8 else np.int64)
+    return array
+
+
+def _cut(parts: list[NDArray[Any]], h: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Cut `parts[1:]` into windows, with `parts[0]` (h fillers, or nothing) put before each."""
+    filler, *documents = parts
+    lengths = np.array([len(doc) for doc in documents], np.int64) + len(filler)
+    stream = joined([piece for doc in documents for piece in (filler, doc) if len(piece)])
+    offsets = np.arange(len(stream)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    targets = np.flatnonzero(offsets >= h)
+    return stream[targets[:, None] + np.arange(-h, 0)], stream[targets]
+
+
+def joined(pieces: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return arrays of tokens end to end, each token as it is: as objects where their types differ."""
+    kinds = {piece.dtype.kind for piece in pieces if piece.size}
+    if not (kinds <= {"i", "b"} or kinds == {"f"}):
+        pieces = [piece.astype(object) for piece in pieces]
+    return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+
+
+def validated_contexts(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation") -> Contexts:
+    """Return the contexts of X after scikit-learn's checks of shape, feature names and feature count."""
+    return Contexts.of(validated_array(estimator, X, reset=reset, y=y))
+
+
+def validated_array(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation") -> NDArray[Any]:
+    """Return X as an array of tokens after scikit-learn's checks of shape, feature names and feature count."""
+    values = X
+    if not sparse.issparse(X):
+        values = token_array(X)
+        _check_two_dimensions(values)
+    array: NDArray[Any] = check_array(
+        values,
+        dtype=None,
+        ensure_all_finite=False,  # tokens are checked, with better advice, when they are factorized
+        estimator=estimator,
+        input_name="X",
+    )
+    validate_data(estimator, X if hasattr(X, "columns") else array, y, reset=reset, skip_check_array=True)
+    return array

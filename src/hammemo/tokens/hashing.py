@@ -1,0 +1,208 @@
+"""From a token to fixed-width words: the one place where tokens become numbers for codes.
+
+For Gaussian codes, `feature_words`: integers keep their value, so two of them never collide. Floats keep their bits.
+Strings and tuples of tokens become 128-bit BLAKE2b digests of an encoding that no two of them share; a collision would
+need about 2^64 of them.
+
+For buckets, `token_hashes`: one 64-bit word. Strings by BLAKE2b under the seed, once for each distinct one. Integers by
+an invertible mix of the seed and the value, so that no two of them collide; it is fast but no defence: whoever chooses
+the integers can aim them at one bucket. With a secret key, everything is keyed: BLAKE2b for strings, SipHash-2-4 for
+numbers. Use a key when tokens come from strangers. A tuple's hash folds those of its tokens with the same mix: under a
+key they cannot be known, so tuples cannot be aimed either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.tokens.vocabulary import Token, Vocabulary
+
+Feature: TypeAlias = "Token | tuple[Token, ...]"
+"""What one site holds: a token, or a tuple of them for a site of several positions."""
+
+_INTEGER, _FLOAT, _STRING, _TUPLE = range(4)
+_MASK = 2**64 - 1
+
+
+def feature_words(feature: Feature) -> tuple[int, int, int]:
+    """Return three 64-bit words (value, value, kind) that name a token or a tuple of tokens.
+
+    Examples
+    --------
+    >>> from hammemo.tokens.hashing import feature_words
+    >>> feature_words(7)
+    (7, 0, 0)
+    >>> feature_words(-1) == (2**64 - 1, 0, 0), feature_words("7") == feature_words(7)
+    (True, False)
+    """
+    if isinstance(feature, int):
+        return feature & _MASK, 0, _INTEGER
+    if isinstance(feature, float):
+        return struct.unpack("<Q", struct.pack("<d", feature))[0], 0, _FLOAT
+    kind = _STRING if isinstance(feature, str) else _TUPLE
+    low, high = struct.unpack("<QQ", hashlib.blake2b(_encode(feature), digest_size=16, person=b"hammemo").digest())
+    return low, high, kind
+
+
+def features_of(tokens: Sequence[Token], rows: NDArray[np.int64]) -> list[Feature]:
+    """Return the features that rows of ranks name: the token itself where a row has one entry, else a tuple.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.hashing import features_of
+    >>> features_of(["a", "b"], np.array([[1], [0]])), features_of(["a", "b"], np.array([[1, 0]]))
+    (['b', 'a'], [('b', 'a')])
+    """
+    if rows.shape[1] == 1:
+        return [tokens[rank] for rank in rows[:, 0].tolist()]
+    return [tuple(tokens[rank] for rank in row) for row in rows.tolist()]
+
+
+def key_words(*parts: int | str) -> tuple[int, int]:
+    """Return two 64-bit words that depend on every part: the key of one family of codes."""
+    payload = b"".join(_length_prefixed(str(part).encode()) for part in parts)
+    low, high = struct.unpack("<QQ", hashlib.blake2b(payload, digest_size=16, person=b"hammemo key").digest())
+    return low, high
+
+
+def token_hashes(tokens: Sequence[Token], seed: int, key: bytes | None = None) -> NDArray[np.uint64]:
+    """Return one 64-bit word for each token, a pure function of the seed, the key and the token.
+
+    Examples
+    --------
+    >>> from hammemo.tokens.hashing import token_hashes
+    >>> a, b = token_hashes(["cat", "dog"], seed=0), token_hashes(["dog"], seed=0)
+    >>> bool(a[1] == b[0]), bool(a[0] == a[1])
+    (True, False)
+    """
+    words = np.empty(len(tokens), np.uint64)
+    kinds = np.fromiter(map(_kind, tokens), np.int8, len(tokens))
+    secret, family = _secret(key), _family(seed)
+    for i in np.flatnonzero(kinds == _STRING).tolist():
+        digest = hashlib.blake2b(_encode(tokens[i]), digest_size=8, key=secret, salt=family, person=b"hammemo string")
+        words[i] = int.from_bytes(digest.digest(), "little")
+    for kind, name in ((_INTEGER, "integers"), (_FLOAT, "floats")):
+        chosen = np.flatnonzero(kinds == kind)
+        numbers = np.array([feature_words(tokens[i])[0] for i in chosen.tolist()], np.uint64)
+        words[chosen] = hash_numbers(numbers, seed, key, name)
+    return words
+
+
+def vocabulary_hashes(vocabulary: Vocabulary, seed: int, key: bytes | None = None) -> NDArray[np.uint64]:
+    """Return `token_hashes` of a whole vocabulary, its numbers all at once."""
+    return np.concatenate(
+        [
+            hash_numbers(vocabulary.ints.view(np.uint64), seed, key),
+            hash_numbers(vocabulary.floats.view(np.uint64), seed, key, "floats"),
+            token_hashes(vocabulary.strings.tolist(), seed, key),
+        ]
+    )
+
+
+def hash_numbers(
+    words: NDArray[np.uint64], seed: int, key: bytes | None = None, name: str = "integers"
+) -> NDArray[np.uint64]:
+    """Return the hashes of numbers given as 64-bit words: mixed with the seed, or by SipHash under the key."""
+    first, second = number_key(seed, key, name)
+    if key is None:
+        return mix(words ^ np.uint64(first)) ^ np.uint64(second)
+    return siphash(words, first, second)
+
+
+def number_key(seed: int, key: bytes | None = None, name: str = "integers") -> tuple[int, int]:
+    """Return the two words that `hash_numbers` mixes in or, with a secret key, hashes under."""
+    if key is None:
+        return key_words(seed, name)
+    digest = hashlib.blake2b(_secret(key) + _family(seed), digest_size=16, salt=name.encode()).digest()
+    first, second = struct.unpack("<QQ", digest)
+    return first, second
+
+
+def _secret(key: bytes | None) -> bytes:
+    return hashlib.blake2b(key or b"", digest_size=32, person=b"hammemo secret").digest()
+
+
+def _family(seed: int) -> bytes:
+    return struct.pack("<QQ", *key_words(seed, "buckets"))
+
+
+def fold(columns: Sequence[NDArray[np.uint64]], start: int) -> NDArray[np.uint64]:
+    """Return the hash of tuples whose tokens have the hashes in `columns`, one array a position."""
+    words = np.full(len(columns[0]), np.uint64(start))
+    for column in columns:
+        words = mix(words ^ column)
+    return words
+
+
+def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the words well mixed: an invertible map of 64-bit words (the finaliser of SplitMix64)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(words ^ (words >> np.uint64(31)), np.uint64)
+
+
+def siphash(words: NDArray[np.uint64], k0: int, k1: int) -> NDArray[np.uint64]:
+    """Return SipHash-2-4 of each word as an 8-byte little-endian message under the key (k0, k1).
+
+    By hand because hashlib has no SipHash and a call per integer would be slow; tested on the authors' vector.
+    """
+    first, second = np.uint64(k0), np.uint64(k1)
+    v = [
+        np.full(words.shape, first ^ np.uint64(0x736F6D6570736575)),
+        np.full(words.shape, second ^ np.uint64(0x646F72616E646F6D)),
+        np.full(words.shape, first ^ np.uint64(0x6C7967656E657261)),
+        np.full(words.shape, second ^ np.uint64(0x7465646279746573)),
+    ]
+    for block in (words, np.full(words.shape, np.uint64(8 << 56))):
+        v[3] = v[3] ^ block
+        _sip_rounds(v, 2)
+        v[0] = v[0] ^ block
+    v[2] = v[2] ^ np.uint64(0xFF)
+    _sip_rounds(v, 4)
+    return np.asarray(v[0] ^ v[1] ^ v[2] ^ v[3], np.uint64)
+
+
+def _sip_rounds(v: list[NDArray[np.uint64]], rounds: int) -> None:
+    for _ in range(rounds):
+        v[0] = v[0] + v[1]
+        v[1] = _rotate(v[1], 13) ^ v[0]
+        v[0] = _rotate(v[0], 32)
+        v[2] = v[2] + v[3]
+        v[3] = _rotate(v[3], 16) ^ v[2]
+        v[0] = v[0] + v[3]
+        v[3] = _rotate(v[3], 21) ^ v[0]
+        v[2] = v[2] + v[1]
+        v[1] = _rotate(v[1], 17) ^ v[2]
+        v[2] = _rotate(v[2], 32)
+
+
+def _rotate(words: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+    return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))
+
+
+def _encode(feature: Feature) -> bytes:
+    if isinstance(feature, tuple):
+        return b"".join(_length_prefixed(bytes([_kind(token)]) + _encode(token)) for token in feature)
+    if isinstance(feature, int):
+        return struct.pack("<q", feature)
+    if isinstance(feature, float):
+        return struct.pack("<d", feature)
+    return feature.encode("utf-8", "surrogatepass")
+
+
+def _kind(token: Token) -> int:
+    return _INTEGER if isinstance(token, int) else _FLOAT if isinstance(token, float) else _STRING
+
+
+def _length_prefixed(data: bytes) -> bytes:
+    return struct.pack("<Q", len(data)) + data

@@ -1,0 +1,242 @@
+"""Streams of tokens cut into blocks, so that sliding windows never have to be held all at once.
+
+A *block* is a flat array of tokens in which pieces of documents follow one another. The first h tokens of a piece are
+context only; every later one is the target of the h tokens before it. A document that is longer than a block continues
+in the next one with its last h tokens repeated, so no window is lost, none is counted twice, and none crosses the
+boundary between two documents: the examples are those of :func:`hammemo.windows`, in any cutting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.tokens.contexts import Examples, check_window, document, joined, window_filler
+from hammemo.tokens.vocabulary import NO_TOKEN, factorize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from hammemo.tokens.vocabulary import Vocabulary
+
+BLOCK_TOKENS = 2**18
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Pieces of documents, one after the other.
+
+    Parameters
+    ----------
+    tokens : ndarray of shape (n,)
+    starts : ndarray of int64
+        Where each piece starts, ascending.
+    h : int
+        Tokens per context.
+    """
+
+    tokens: NDArray[Any]
+    starts: NDArray[np.int64]
+    h: int
+
+    def targets(self) -> NDArray[np.int64]:
+        """Return the places of the tokens that have h places of their piece before them."""
+        return self._targets
+
+    @cached_property
+    def _targets(self) -> NDArray[np.int64]:  # asked for when labels are found, checked and counted
+        mask = np.asarray(self.tokens != NO_TOKEN)
+        ends = np.append(self.starts[1:], len(self.tokens))
+        for r in range(self.h):
+            inside = self.starts + r
+            mask[inside[inside < ends]] = False
+        return np.flatnonzero(mask)
+
+    def examples(self) -> Examples:
+        """Return the windows and their targets."""
+        places = self.targets()
+        return Examples.of(self.contexts(places), self.tokens[places])
+
+    def contexts(self, places: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the h tokens before each of these places.
+
+        Shapes
+        ------
+        places : (m,); returned : (m, h)
+        """
+        return np.asarray(self.tokens[places[:, None] + np.arange(-self.h, 0)])
+
+
+class WindowSample:
+    """A uniform sample of the windows of blocks that pass through, in space that does not grow with the stream.
+
+    Every window draws a random number, and those with the smallest are kept, in the order in which they came: so every
+    set of so many windows is equally likely, and a stream of fewer is kept whole.
+
+    Parameters
+    ----------
+    most : int
+        How many windows are kept.
+    seed : int
+    labels : Vocabulary, optional
+        Only windows whose target is one of these count.
+
+    Examples
+    --------
+    >>> from hammemo.tokens.streams import WindowSample, stream_blocks
+    >>> sample = WindowSample(3, seed=0)
+    >>> sum(len(block.targets()) for block in sample.through(stream_blocks([list("abcdefgh")], h=2)))
+    6
+    >>> len(sample.examples())
+    3
+    """
+
+    def __init__(self, most: int, seed: int, labels: Vocabulary | None = None) -> None:
+        self._most = most
+        self._labels = labels
+        self._rng = np.random.Generator(np.random.Philox(seed % 2**64))
+        self._numbers = np.empty(0)
+        self._windows: NDArray[Any] | None = None  # contexts with their targets
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def through(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield the blocks as they are, after a look at each."""
+        for block in blocks:
+            self._look_at(block)
+            yield block
+
+    def examples(self) -> Examples:
+        """Return the windows that were kept and their targets; there must have been one."""
+        assert self._windows is not None
+        return Examples.of(self._windows[:, :-1], self._windows[:, -1])
+
+    def _look_at(self, block: Block) -> None:
+        places = block.targets()
+        numbers = self._rng.random(len(places))
+        if len(self._numbers) == self._most:
+            likely = numbers < self._numbers.max()
+            places, numbers = places[likely], numbers[likely]
+        if self._labels is not None and len(places):
+            tokens, ranks = factorize(block.tokens[places])
+            counted = (self._labels.find(tokens) >= 0)[ranks]
+            places, numbers = places[counted], numbers[counted]
+        if not len(places):
+            return
+        windows = np.concatenate([block.contexts(places), block.tokens[places, None]], axis=1)
+        numbers = np.append(self._numbers, numbers)
+        windows = windows if self._windows is None else joined([self._windows, windows])
+        if len(numbers) > self._most:
+            kept = np.sort(np.argpartition(numbers, self._most)[: self._most])
+            numbers, windows = numbers[kept], windows[kept]
+        self._numbers, self._windows = numbers, windows
+
+
+def stream_blocks(
+    tokens: Any,
+    h: int,
+    starts: ArrayLike | None = None,
+    short: str = "drop",
+    pad: Any = None,
+    block_tokens: int = BLOCK_TOKENS,
+) -> Iterator[Block]:
+    """Yield blocks of a stream.
+
+    Parameters
+    ----------
+    tokens : ndarray of shape (n,), or iterable of documents
+        A flat array of tokens (a memory-mapped one is read block by block), or documents as `windows` takes them, which
+        may come from a generator.
+    h : int
+        Tokens per context.
+    starts : array-like of int, optional
+        With a flat array: where documents start. Without it, it is one document.
+    short, pad
+        As in `windows`.
+    block_tokens : int
+        About how many tokens a block has.
+
+    Examples
+    --------
+    >>> from hammemo.tokens.streams import stream_blocks
+    >>> for block in stream_blocks([["a", "b", "c", "d"], ["e", "f", "g"]], h=2, block_tokens=5):
+    ...     print(block.tokens.tolist(), block.targets().tolist())
+    ['a', 'b', 'c', 'd', 'e', 'f', 'g'] [2, 3, 6]
+    """
+    check_window(h, short, pad)
+    if isinstance(tokens, (str, bytes)) or hasattr(tokens, "columns"):
+        raise TypeError(
+            f"tokens is one {type(tokens).__name__}: pass a flat array of tokens, or an iterable of documents, each a "
+            "sequence of tokens (text.split() for words, list(text) for characters)."
+        )
+    if short == "drop" and _is_flat(tokens):
+        yield from _flat_blocks(tokens, h, _checked_starts(starts, len(tokens)), block_tokens)
+        return
+    filler = window_filler(h, short, pad)
+    pieces: list[NDArray[Any]] = []
+    room = block_tokens
+    for whole in _documents(tokens, starts):
+        for piece in _pieces(whole, h, filler, room, block_tokens):
+            pieces.append(piece)
+            room -= len(piece)
+            if room <= 0:
+                yield _block(pieces, h)
+                pieces, room = [], block_tokens
+    if pieces:
+        yield _block(pieces, h)
+
+
+def _documents(tokens: Any, starts: ArrayLike | None) -> Iterator[NDArray[Any]]:
+    if not _is_flat(tokens):
+        if starts is not None:
+            raise ValueError("starts belongs to a flat array; an iterable of documents has boundaries of its own.")
+        yield from map(document, tokens)
+        return
+    edges = [*_checked_starts(starts, len(tokens)).tolist(), len(tokens)]
+    for first, last in pairwise(edges):
+        yield tokens[first:last]
+
+
+def _is_flat(tokens: Any) -> bool:
+    return isinstance(tokens, np.ndarray) and tokens.ndim == 1 and tokens.dtype.kind != "O"
+
+
+def _checked_starts(starts: ArrayLike | None, n: int) -> NDArray[np.int64]:
+    """Return where documents start, the first at 0, each once."""
+    offsets = np.zeros(0, np.int64) if starts is None else np.asarray(starts)
+    if offsets.ndim != 1 or (offsets.size and offsets.dtype.kind not in "iu"):
+        raise ValueError("starts is a flat array of whole numbers: the place of each document's first token.")
+    if len(offsets) and (int(offsets.min()) < 0 or int(offsets.max()) > n):
+        raise ValueError(f"starts holds {offsets.min()} to {offsets.max()}; the stream has {n} tokens.")
+    return np.unique(np.append(offsets.astype(np.int64), 0))
+
+
+def _flat_blocks(tokens: NDArray[Any], h: int, starts: NDArray[np.int64], block_tokens: int) -> Iterator[Block]:
+    """Yield blocks of an array without looking at each document: there may be millions of short ones."""
+    for first in range(0, len(tokens), block_tokens):
+        begin, end = max(0, first - h), min(len(tokens), first + block_tokens)
+        inside = starts[np.searchsorted(starts, begin, "right") : np.searchsorted(starts, end)]
+        yield Block(document(tokens[begin:end]), np.append(0, inside - begin), h)
+
+
+def _pieces(whole: NDArray[Any], h: int, filler: NDArray[Any], room: int, block_tokens: int) -> Iterator[NDArray[Any]]:
+    """Cut one document so that the first piece fits into what is left of a block."""
+    if len(filler):
+        whole = joined([filler, document(whole)])
+    first = 0
+    while first + h < len(whole):
+        last = min(len(whole), first + max(room, h + 1))
+        yield document(whole[first:last])
+        first, room = last - h, block_tokens
+
+
+def _block(pieces: list[NDArray[Any]], h: int) -> Block:
+    lengths = np.array([len(piece) for piece in pieces], np.int64)
+    return Block(joined(pieces), np.cumsum(lengths) - lengths, h)

@@ -1,0 +1,315 @@
+"""What a token is, settled once for the whole library.
+
+A token is an integer, a finite float or a string, and two tokens are the same when Python calls them equal: ``3``,
+``3.0``, ``np.int32(3)`` and ``True + 2`` are one token, ``"3"`` is another. Missing values (None, NaN) are refused:
+whether "unknown" should match "unknown" is the user's decision, made by naming a token for it.
+
+A :class:`Vocabulary` is a set of distinct tokens in canonical order (integers, other floats, strings; each ascending),
+so that a set of tokens has one form whatever order they arrived in. :func:`factorize` turns an array of tokens into
+their vocabulary and their ranks in it; everything downstream works on ranks.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from hammemo._arrays.checked import StoredArrays, is_ascending
+from hammemo._arrays.integers import narrow, object_array, pieces, sorted_find, unique_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+Token: TypeAlias = int | float | str
+
+NO_TOKEN: Final = -(2**63)
+"""The value that marks a position without a token: it matches nothing and casts no vote.
+
+It is the smallest 64-bit integer, so that integer arrays, float arrays and object arrays can all hold it.
+"""
+
+_INT_LIMIT: Final = 2**63
+_TOKEN_TYPES: Final = {int, float, str, bool}
+_MISSING_ADVICE: Final = (
+    "Replace it by a token of its own (such as 'missing') if missing values should match each other, "
+    "or by hammemo.NO_TOKEN if they should match nothing."
+)
+
+
+def as_token(value: Any) -> Token:
+    """Return the canonical form of one token, or refuse it with the way out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.vocabulary import as_token
+    >>> as_token(3.0), as_token(np.int32(3)), as_token("3")
+    (3, 3, '3')
+    >>> as_token(None)
+    Traceback (most recent call last):
+        ...
+    ValueError: None is not a token. Replace it by a token of its own (such as 'missing') ...
+    """
+    if isinstance(value, str):
+        return str.__str__(value)  # not str(value): an enumeration's member would give its name
+    if isinstance(value, (bool, np.bool_, int, np.integer)):
+        return _integer_token(int(value))
+    if isinstance(value, (float, np.float32, np.float16)):
+        return _float_token(float(value))
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        raise ValueError(f"{value} is not a token. {_MISSING_ADVICE}")
+    raise TypeError(
+        f"A token's argument must be a string or a number, not {value!r} of type {type(value).__name__}. "
+        "Convert it first, for example with str()."
+    )
+
+
+def _integer_token(value: int) -> int:
+    if not -_INT_LIMIT <= value < _INT_LIMIT:
+        raise ValueError(f"The integer token {value} does not fit in 64 bits. Use str() to make it a string token.")
+    return value
+
+
+def _float_token(value: float) -> Token:
+    if value != value:
+        raise ValueError(f"NaN is not a token. {_MISSING_ADVICE}")
+    if value in (float("inf"), float("-inf")):
+        raise ValueError("inf is not a token: tokens are finite. Replace it by a string token such as 'inf'.")
+    return int(value) if value.is_integer() and -_INT_LIMIT <= value < _INT_LIMIT else value
+
+
+class Vocabulary:
+    """An immutable set of distinct tokens in canonical order.
+
+    Parameters
+    ----------
+    ints : ndarray of int64, ascending
+    floats : ndarray of float64, ascending, none of them an integer
+    strings : ndarray of object, str, ascending by code point
+
+    Examples
+    --------
+    >>> from hammemo.tokens.vocabulary import Vocabulary
+    >>> v = Vocabulary.of(["b", 3.0, "a", 0.5, 3])
+    >>> list(v)
+    [3, 0.5, 'a', 'b']
+    >>> v.find(Vocabulary.of(["a", "z"])).tolist()
+    [2, -1]
+    """
+
+    def __init__(
+        self,
+        ints: NDArray[np.int64] | None = None,
+        floats: NDArray[np.float64] | None = None,
+        strings: NDArray[Any] | None = None,
+    ) -> None:
+        self.ints = np.empty(0, np.int64) if ints is None else ints
+        self.floats = np.empty(0, np.float64) if floats is None else floats
+        self.strings = object_array([]) if strings is None else strings
+
+    @classmethod
+    def of(cls, tokens: Iterable[Any]) -> Vocabulary:
+        """Return the vocabulary of any tokens, repeated or not, in any order."""
+        return factorize(object_array(tokens))[0]
+
+    def __len__(self) -> int:
+        return len(self.ints) + len(self.floats) + len(self.strings)
+
+    def __iter__(self) -> Iterator[Token]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[Token]:
+        """Return the tokens in canonical order."""
+        return [*self.ints.tolist(), *self.floats.tolist(), *self.strings.tolist()]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and all(
+            np.array_equal(mine, theirs) for mine, theirs in zip(self._parts(), other._parts(), strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = [repr(token) for token, _ in zip(self, range(5), strict=False)]
+        return f"Vocabulary({len(self)}: {', '.join(shown)}{', …' if len(self) > 5 else ''})"
+
+    def find(self, other: Vocabulary) -> NDArray[np.int64]:
+        """Return the rank here of every token of `other`, -1 where it is not here."""
+        ints = sorted_find(self.ints, other.ints)
+        floats = sorted_find(self.floats, other.floats)
+        floats[floats >= 0] += len(self.ints)
+        rank = self._string_ranks.get
+        strings = np.fromiter((rank(s, -1) for s in other.strings), np.int64, len(other.strings))
+        return np.concatenate([ints, floats, strings])
+
+    def union(self, other: Vocabulary) -> Vocabulary:
+        """Return the vocabulary that holds the tokens of both."""
+        if not len(other):
+            return self
+        if not len(self):
+            return other
+        strings = self.strings
+        if len(other.strings):
+            strings = object_array(sorted({*self.strings.tolist(), *other.strings.tolist()}))
+        return Vocabulary(np.union1d(self.ints, other.ints), np.union1d(self.floats, other.floats), strings)
+
+    def keep(self, mask: NDArray[np.bool_]) -> Vocabulary:
+        """Return the vocabulary of the tokens at which `mask` is true."""
+        ints, floats, strings = np.split(mask, [len(self.ints), len(self.ints) + len(self.floats)])
+        return Vocabulary(self.ints[ints], self.floats[floats], self.strings[strings])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the canonical arrays: numbers as they are, strings as UTF-8 with their lengths in bytes."""
+        encoded = [s.encode("utf-8", "surrogatepass") for s in self.strings]
+        return {
+            "ints": self.ints,
+            "floats": self.floats,
+            "string_bytes": np.frombuffer(b"".join(encoded), np.uint8),
+            "string_lengths": narrow(np.fromiter(map(len, encoded), np.int64, len(encoded))),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]] | StoredArrays) -> Vocabulary:
+        """Return the vocabulary with these canonical arrays, or raise ValueError where they are not: undo `arrays`.
+
+        Examples
+        --------
+        >>> from hammemo.tokens.vocabulary import Vocabulary
+        >>> Vocabulary.from_arrays(Vocabulary.of([2, 0.5, "é"]).arrays())
+        Vocabulary(3: 2, 0.5, 'é')
+        """
+        stored = arrays if isinstance(arrays, StoredArrays) else StoredArrays(arrays)
+        ints, floats = stored.ascending("ints", "int64"), stored.ascending("floats", "float64")
+        text = stored.take("string_bytes", "uint8", (None,))
+        lengths = stored.whole_numbers("string_lengths", (None,), below=len(text) + 1)
+        proper = stored.trusted or all(_are_float_tokens(floats[piece]) for piece in pieces(len(floats)))
+        if not proper or (len(ints) and ints[0] == NO_TOKEN):
+            raise ValueError("a vocabulary holds numbers that are no tokens")
+        return cls(ints, floats, _stored_strings(text, lengths))
+
+    @cached_property
+    def _string_ranks(self) -> dict[str, int]:
+        first = len(self.ints) + len(self.floats)
+        return {s: rank for rank, s in enumerate(self.strings.tolist(), first)}
+
+    def _parts(self) -> tuple[NDArray[Any], ...]:
+        return self.ints, self.floats, self.strings
+
+
+def _are_float_tokens(floats: NDArray[np.float64]) -> bool:
+    """Return whether all are finite and none of them is an integer token in disguise."""
+    return bool((np.isfinite(floats) & ~_whole(floats)).all())
+
+
+def _whole(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+    small = (numbers >= -float(_INT_LIMIT)) & (numbers < float(_INT_LIMIT))
+    with np.errstate(invalid="ignore"):  # a signalling NaN, as a damaged file may have, is no whole number either
+        return np.asarray(small & (numbers == np.floor(numbers)))
+
+
+def _stored_strings(text: NDArray[np.uint8], lengths: NDArray[Any]) -> NDArray[Any]:
+    if int(lengths.sum(dtype=np.uint64)) != len(text):
+        raise ValueError("the lengths of the strings do not sum to the length of their text")
+    whole, strings, start = text.tobytes(), [], 0
+    for length in lengths.tolist():
+        strings.append(whole[start : start + length].decode("utf-8", "surrogatepass"))
+        start += length
+    ordered = object_array(strings)
+    if not is_ascending(ordered):
+        raise ValueError("the strings of a vocabulary are not strictly ascending")
+    return ordered
+
+
+def factorize(values: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
+    """Return the vocabulary of an array of tokens and, in the array's shape, the rank of each.
+
+    `NO_TOKEN` is not part of the vocabulary; its rank is -1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.vocabulary import NO_TOKEN, factorize
+    >>> vocabulary, ranks = factorize(np.array([[7, 5], [NO_TOKEN, 7]]))
+    >>> vocabulary
+    Vocabulary(2: 5, 7)
+    >>> ranks
+    array([[ 1,  0],
+           [-1,  1]])
+    """
+    check_token_dtype(values.dtype)
+    flat = values.ravel()
+    if flat.size == 0:
+        vocabulary, ranks = Vocabulary(), np.empty(0, np.int64)
+    elif values.dtype.kind in "iub":
+        vocabulary, ranks = _factorize_ints(flat)
+    elif values.dtype.kind == "f":
+        vocabulary, ranks = _factorize_floats(flat)
+    else:
+        vocabulary, ranks = _factorize_objects(flat)
+    return vocabulary, ranks.reshape(values.shape)
+
+
+def check_token_dtype(dtype: np.dtype[Any]) -> None:
+    """Refuse arrays whose values are no tokens, such as dates, bytes or extended-precision floats."""
+    if dtype.kind not in "iubfOUT" or (dtype.kind == "f" and dtype.itemsize > 8):
+        raise TypeError(
+            f"A token's argument must be a string or a number, not an array of {dtype}. "
+            "Convert it first, for example with X.astype(str)."
+        )
+
+
+def checked_integers(values: NDArray[Any]) -> NDArray[Any]:
+    """Return integer tokens in 32 or 64 bits, or refuse those that do not fit."""
+    if values.dtype == np.int32:
+        return values
+    if values.dtype.kind == "u" and values.size and int(values.max()) >= _INT_LIMIT:
+        _integer_token(int(values.max()))
+    return values.astype(np.int64, copy=False)
+
+
+def _factorize_ints(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
+    numbers = checked_integers(flat).astype(np.int64, copy=False)
+    present = numbers != NO_TOKEN
+    ranks = np.full(len(numbers), -1, np.int64)
+    kept = numbers if present.all() else numbers[present]
+    if not kept.size:
+        return Vocabulary(), ranks
+    low, span = int(kept.min()), int(kept.max()) - int(kept.min()) + 1
+    if span >= _INT_LIMIT:  # kept - low would overflow
+        distinct, ranks[present] = np.unique(kept, return_inverse=True)
+        return Vocabulary(distinct), ranks
+    distinct, ranks[present] = unique_ranks(kept - low, span)
+    return Vocabulary(distinct + low), ranks
+
+
+def _factorize_floats(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
+    numbers = flat.astype(np.float64, copy=False)
+    if not np.isfinite(numbers).all():
+        _float_token(float(numbers[~np.isfinite(numbers)][0]))
+    whole = _whole(numbers)
+    ranks = np.empty(len(numbers), np.int64)
+    vocabulary, ranks[whole] = factorize(numbers[whole].astype(np.int64))
+    floats, inverse = np.unique(numbers[~whole], return_inverse=True)
+    ranks[~whole] = inverse + len(vocabulary)
+    return Vocabulary(vocabulary.ints, floats), ranks
+
+
+def _factorize_objects(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
+    values = flat.tolist()
+    for kind in set(map(type, values)) - _TOKEN_TYPES:  # refuse what is no token, even where it equals one
+        as_token(next(value for value in values if type(value) is kind))
+    tokens = [as_token(value) for value in dict.fromkeys(values)]
+    ints = np.array([t for t in tokens if isinstance(t, int) and t != NO_TOKEN], np.int64)
+    floats = np.array([t for t in tokens if isinstance(t, float)], np.float64)
+    if (np.abs(floats) >= _INT_LIMIT).any():  # an equal integer, which would be refused, may hide behind such a float
+        for value in values:
+            as_token(value)
+    strings = object_array(sorted(t for t in tokens if isinstance(t, str)))
+    vocabulary = Vocabulary(np.sort(ints), np.sort(floats), strings)
+    ranks: dict[Any, int] = {token: rank for rank, token in enumerate(vocabulary)}
+    ranks[NO_TOKEN] = -1
+    return vocabulary, np.fromiter(map(ranks.__getitem__, values), np.int64, len(values))

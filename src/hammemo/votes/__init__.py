@@ -1,0 +1,11 @@
+"""Votes: from the counts that a query reads to one score a label.
+
+Imports `memories`, `kernels`, `tokens` and `_arrays`; models build on it.
+"""
+
+from hammemo.votes.base import Vote, softmax
+from hammemo.votes.log_linear import LogLinear
+from hammemo.votes.named import resolve_vote
+from hammemo.votes.sums import Mean, Sum
+
+__all__ = ["LogLinear", "Mean", "Sum", "Vote", "resolve_vote", "softmax"]

@@ -1,0 +1,156 @@
+r"""The weights of a log-linear vote, by convex optimisation on what a memory holds.
+
+For example i with label :math:`y_i` let :math:`x_{i,f,c}` be the smoothed log-ratio of label c at feature f, one
+for each site and amount of smoothing (:mod:`hammemo.memories.row_rules`). The weights minimise the log-loss
+
+.. math:: \frac1M \sum_i m_i \Bigl[ \log \sum_c e^{s_{i,c}} - s_{i,y_i} \Bigr]
+    + \frac{\lambda}{M} \Bigl[ \sum_f (w_f - w^0_f)^2 + \sum_{f,c} v_{f,c}^2 + \sum_c b_c^2 \Bigr],
+    \qquad s_{i,c} = \log p_c + b_c + \sum_f (w_f + v_{f,c}) \, x_{i,f,c},
+
+with multiplicities :math:`m_i` and :math:`M = \sum_i m_i`. The scores are linear in the weights, so this is convex; the
+ridge makes the minimum unique and, as M grows, counts for less. Starting weights :math:`w^0` are those of an average of
+the sites. L-BFGS stops after a fixed number of steps: what is left of the loss by then is far below its sampling error.
+
+**Leave one out.** A stored example's own count is in every row it reads: where the row is its own alone, that row would
+seem to know the label. So one count of the example is subtracted from its label in each of its rows before the ratio is
+taken. The result is what the memory would have said had it never seen that example, so no held-out split is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from hammemo._arrays.integers import row_pieces
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.memories.row_rules import RowReader
+    from hammemo.tokens.contexts import Contexts
+
+MOST_NUMBERS = 2**27
+"""Features held at a time, four bytes each: with many labels or sites, fewer examples are used."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedWeights:
+    """Weights of every feature, for all labels and how those of each label differ, and one number a label."""
+
+    shared: NDArray[np.float64]
+    """Shape (F,)."""
+    differences: NDArray[np.float64]
+    """Shape (F, L); zero where weights were not fitted label by label."""
+    offsets: NDArray[np.float64]
+    """Shape (L,)."""
+
+
+def features(
+    reader: RowReader,
+    contexts: Contexts,
+    labels: NDArray[np.int64],
+    prior: NDArray[np.float64],
+    smoothing: tuple[float, ...],
+    *,
+    leave_one_out: bool,
+) -> NDArray[np.float32]:
+    """Return the log-ratios of examples whose labels have the columns `labels`; site by site, then by smoothing.
+
+    Shapes
+    ------
+    labels : (m,); prior : (L,); returned : (L, m, S * J)
+    """
+    n_sites = reader.site_counts(contexts[:1]).shape[1]
+    out = np.empty((len(prior), len(labels), n_sites * len(smoothing)), np.float32)
+    for part in row_pieces(len(labels), n_sites * len(prior)):
+        counts = reader.site_counts(contexts[part])
+        if leave_one_out:
+            own = counts[np.arange(len(counts)), :, labels[part]]
+            counts[np.arange(len(counts)), :, labels[part]] = np.maximum(own - 1, 0)  # an empty site counts nothing
+        totals = counts.sum(axis=2)
+        ratios = (counts / prior).transpose(2, 0, 1)
+        for j, amount in enumerate(smoothing):
+            out[:, part, j :: len(smoothing)] = np.log1p(ratios / amount) - np.log1p(totals / amount)
+    return out
+
+
+def fit_weights(
+    ratios: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    multiplicity: NDArray[np.int64],
+    prior: NDArray[np.float64],
+    *,
+    start: NDArray[np.float64],
+    ridge: float,
+    per_label: bool,
+    steps: int,
+) -> FittedWeights:
+    """Return the weights that minimise the log-loss, as the module's text defines it.
+
+    Shapes
+    ------
+    ratios : (L, m, F); labels, multiplicity : (m,); prior : (L,); start : (F,)
+    """
+    problem = _Problem(ratios, labels, multiplicity, prior, start, ridge, per_label)
+    first = np.concatenate([start, np.zeros(problem.size - len(start))])
+    found = minimize(problem, first, jac=True, method="L-BFGS-B", options={"maxiter": steps})
+    shared, differences, offsets = problem.parts(found.x)
+    return FittedWeights(shared.copy(), np.ascontiguousarray(differences.T), offsets.copy())
+
+
+@dataclass(eq=False)
+class _Problem:
+    """The loss and its gradient, as a function of one vector."""
+
+    ratios: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    multiplicity: NDArray[np.int64]
+    prior: NDArray[np.float64]
+    start: NDArray[np.float64]
+    ridge: float
+    per_label: bool
+
+    def __post_init__(self) -> None:
+        self.shares = self.multiplicity / self.multiplicity.sum()
+        self.strength = self.ridge / float(self.multiplicity.sum())
+        self.places = np.arange(len(self.labels))
+
+    @property
+    def size(self) -> int:
+        n_labels, n_features = len(self.prior), len(self.start)
+        return n_features + (n_features * n_labels + n_labels if self.per_label else 0)
+
+    def parts(self, vector: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+        """Return the shared weights (F,), the differences (L, F) and the offsets (L,)."""
+        n_labels, n_features = len(self.prior), len(self.start)
+        if not self.per_label:
+            return vector, np.zeros((n_labels, n_features)), np.zeros(n_labels)
+        shared, differences, offsets = np.split(vector, [n_features, n_features * (n_labels + 1)])
+        return shared, differences.reshape(n_labels, n_features), offsets
+
+    def __call__(self, vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        shared, differences, offsets = self.parts(vector)
+        weights = (shared + differences).astype(np.float32)
+        scores = np.matmul(self.ratios, weights[:, :, None])[:, :, 0].T.astype(np.float64)
+        scores += np.log(self.prior) + offsets
+        scores -= scores.max(axis=1, keepdims=True)
+        excess = np.exp(scores)  # probabilities, and then what they exceed the observed label by
+        sums = excess.sum(axis=1)
+        losses = np.log(sums) - scores[self.places, self.labels]
+        excess /= sums[:, None]
+        excess[self.places, self.labels] -= 1
+        excess *= self.shares[:, None]
+        by_label = np.matmul(excess.T.astype(np.float32)[:, None, :], self.ratios)[:, 0].astype(np.float64)
+        return self._with_ridge(vector, float(self.shares @ losses), by_label, excess.sum(axis=0))
+
+    def _with_ridge(
+        self, vector: NDArray[np.float64], loss: float, by_label: NDArray[np.float64], by_offset: NDArray[np.float64]
+    ) -> tuple[float, NDArray[np.float64]]:
+        parts: list[Any] = [by_label.sum(axis=0)]
+        if self.per_label:
+            parts += [by_label.ravel(), by_offset]
+        away = vector - np.concatenate([self.start, np.zeros(len(vector) - len(self.start))])
+        return loss + self.strength * float(away @ away), np.concatenate(parts) + 2 * self.strength * away

@@ -1,0 +1,236 @@
+r"""The log-linear vote: smoothed log-ratios of what each site says, weighted by how far each can be trusted.
+
+With the rows of counts themselves, :math:`n_{k,c}` for what site k of the query holds and :math:`n_k = \sum_c n_{k,c}`:
+
+.. math:: S_c(q) = \log p_c + b_c + \sum_{k,j} w_{k,j,c} \log \frac{(n_{k,c} + a_j p_c) / (n_k + a_j)}{p_c},
+
+where :math:`p_c` is the label's share of the examples. Each site contributes how much its label distribution differs
+from the prior, and the weights, fitted on the stored counts (:mod:`hammemo.votes.fitting`), say how far to trust it.
+``softmax(S)`` are probabilities. In memory nothing changes: the counts are those of the other votes, and the weights
+are no part of the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from hammemo.memories.row_rules import RowRule, RuledRanker, with_rows
+from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.votes.base import Vote
+from hammemo.votes.fitting import MOST_NUMBERS, features, fit_weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.base import Reader
+    from hammemo.memories.contributions import SiteScores
+    from hammemo.tokens.contexts import Contexts, Examples
+
+Self = TypeVar("Self", bound="LogLinear")
+
+
+class LogLinear(Vote):
+    """Smoothed log-ratios of each site's label distribution to the prior, weighted by how far each can be trusted.
+
+    `MemoryClassifier.fit` and `fit_stream` fit the weights to the stored counts, leaving each example out of its own
+    rows, so that no held-out split is needed; `MemoryClassifier.fit_vote` fits them again, or to examples of your
+    choice. Until then all sites have the same weight. `partial_fit`, `forget` and `merge` change counts and leave
+    fitted weights alone, and what two models add up to has the weights of the left one: fit them again, which takes
+    seconds, when the data have changed much. The kernel's own weights are not used.
+
+    Parameters
+    ----------
+    smoothing : float or sequence of float
+        Pseudo-examples, spread as the prior is, that every row is given. Several amounts give several log-ratios a
+        site, and the fitted weights choose between them: small amounts suit rows with many counts, large ones rows
+        with few.
+    weights : sequence of float, optional
+        One weight a site: given, nothing is fitted.
+    per_label : bool
+        Whether each label has weights of its own, beside those of all labels, and an offset.
+    ridge : float
+        How strongly the differences between labels are kept small; above zero.
+    sample : int
+        The most examples that weights are fitted to; fewer are used where features would take more than half a GiB.
+    steps : int
+        Steps of the optimisation.
+
+    Attributes
+    ----------
+    site_weights_ : ndarray of shape (S, J)
+        Fitted weights of each site and amount of smoothing, for all labels.
+    label_weights_ : ndarray of shape (S * J, number of labels at that time)
+        What is added to these for each label; a label that came later has zeros.
+    offsets_ : ndarray of shape (number of labels at that time,)
+    labels_ : Vocabulary
+
+    Examples
+    --------
+    >>> from hammemo import Exact, LogLinear, MemoryClassifier, Suffixes, windows
+    >>> text = "the cat sat on the mat and the dog sat on the cat and the cat ate the rat on the mat".split()
+    >>> X, y = windows([text], h=3)
+    >>> clf = MemoryClassifier(Suffixes(3), Exact(), vote=LogLinear()).fit(X, y)
+    >>> clf.predict([["dog", "sat", "on"]]).tolist()
+    ['the']
+    >>> clf.predict_proba([["dog", "sat", "on"]]).shape
+    (1, 9)
+    """
+
+    def __init__(
+        self,
+        smoothing: float | Sequence[float] = (1.0, 10.0, 100.0),
+        weights: Sequence[float] | None = None,
+        per_label: bool = True,
+        ridge: float = 5.0,
+        sample: int = 50_000,
+        steps: int = 50,
+    ) -> None:
+        self.smoothing = smoothing
+        self.weights = weights
+        self.per_label = per_label
+        self.ridge = ridge
+        self.sample = sample
+        self.steps = steps
+
+    certifiable = False
+
+    def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:  # noqa: ARG002
+        """Refuse: what reads weighted sums of counts, such as a certificate, does not cover this vote."""
+        raise TypeError(
+            "A log-linear vote is no weighted sum of counts, so there is no certificate for it: "
+            "use vote='sum' or 'mean' where answers must be proven."
+        )
+
+    def scores(self, reader: Reader, contexts: Contexts, sites: Sites) -> NDArray[np.float64]:
+        """Return one score for each context and label; their softmax is the probability."""
+        return with_rows(reader).with_rule(self.rule(reader, sites)).scores(contexts)
+
+    def ranker(self, reader: Reader, sites: Sites) -> RuledRanker | None:
+        """Return what finds the best labels without all scores, if the reader has a way to do it."""
+        ruled = with_rows(reader).with_rule(self.rule(reader, sites))
+        return ruled if isinstance(ruled, RuledRanker) else None
+
+    def site_scores(self, reader: Reader, contexts: Contexts, sites: Sites, columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns, and the prior and offset as base."""
+        return with_rows(reader).with_rule(self.rule(reader, sites)).site_scores(contexts, columns)
+
+    def rule(self, reader: Reader, sites: Sites) -> RowRule:
+        """Return the function of a row that the weights and the reader's labels make."""
+        n_sites, smoothing = len(sites.positions), self._smoothing()
+        prior = shares(reader.label_counts)
+        weights = np.repeat(self._shared(n_sites).reshape(-1, 1), len(prior), axis=1)
+        offsets = np.zeros(len(prior))
+        if hasattr(self, "labels_"):
+            place = self.labels_.find(reader.labels)
+            known = place >= 0
+            weights[:, known] += self.label_weights_[:, place[known]]
+            offsets[known] = self.offsets_[place[known]]
+        return RowRule(smoothing, weights.reshape(n_sites, len(smoothing), -1), prior, np.log(prior) + offsets)
+
+    def fit_to(self, memory: Reader, examples: Examples, sites: Sites, *, leave_one_out: bool = True) -> None:
+        """Fit the weights to examples that the memory holds or, without leaving one out, to others."""
+        rows = with_rows(memory)
+        smoothing = self._smoothing()
+        self._check_numbers()
+        self._shared(len(sites.positions))  # refuses weights that do not fit
+        columns = memory.labels.find(examples.labels)[examples.label_ranks]
+        chosen = self._chosen(columns, len(sites.positions) * len(smoothing) * len(memory.labels), memory)
+        if self.weights is not None or not len(chosen) or len(memory.labels) < 2:
+            return  # there is nothing to fit, or nothing to fit it to
+        prior = shares(memory.label_counts)
+        fitted = fit_weights(
+            features(rows, examples.contexts[chosen], columns[chosen], prior, smoothing, leave_one_out=leave_one_out),
+            columns[chosen],
+            examples.multiplicity[chosen],
+            prior,
+            start=self._even(len(sites.positions)).ravel(),
+            ridge=float(self.ridge),
+            per_label=bool(self.per_label),
+            steps=int(self.steps),
+        )
+        self.site_weights_ = fitted.shared.reshape(len(sites.positions), len(smoothing))
+        self.label_weights_, self.offsets_ = fitted.differences, fitted.offsets
+        self.labels_ = memory.labels
+
+    def wanted(self) -> int:
+        """Return the most examples that weights are fitted to; 0 where they are given, or fitted already."""
+        self._check_numbers()
+        return 0 if self.weights is not None or hasattr(self, "labels_") else int(self.sample)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the fitted weights and the labels they are for; empty where nothing was fitted."""
+        if not hasattr(self, "labels_"):
+            return {}
+        labels = {f"labels.{name}": array for name, array in self.labels_.arrays().items()}
+        weights = {"site_weights": self.site_weights_, "label_weights": self.label_weights_, "offsets": self.offsets_}
+        return {**labels, **weights}
+
+    def restore(self, stored: StoredArrays, sites: Sites) -> None:
+        """Take the fitted weights from a file, checked: undo `state`."""
+        n_features = len(sites.positions), len(self._smoothing())
+        self._check_numbers()
+        self._shared(len(sites.positions))
+        if "site_weights" not in stored:
+            return
+        labels = Vocabulary.from_arrays(stored.part("labels"))
+        self.site_weights_ = stored.finite("site_weights", "float64", n_features)
+        self.label_weights_ = stored.finite("label_weights", "float64", (n_features[0] * n_features[1], len(labels)))
+        self.offsets_ = stored.finite("offsets", "float64", (len(labels),))
+        self.labels_ = labels
+
+    def _chosen(self, columns: NDArray[np.int64], n_numbers: int, memory: Reader) -> NDArray[np.int64]:
+        """Return which examples to fit to: those with a label of the memory, at most as many as are to be held."""
+        known = np.flatnonzero(columns >= 0)
+        most = min(int(self.sample), max(1, MOST_NUMBERS // max(n_numbers, 1)))
+        if len(known) <= most:
+            return known
+        rng = np.random.Generator(np.random.Philox(getattr(memory, "seed", 0) % 2**64))
+        return np.sort(rng.choice(known, most, replace=False))
+
+    def _smoothing(self) -> tuple[float, ...]:
+        amounts = self.smoothing if isinstance(self.smoothing, (Sequence, np.ndarray)) else (self.smoothing,)
+        if not len(amounts) or not all(_is_number(amount) and 0 < amount < 2.0**53 for amount in amounts):
+            raise ValueError(
+                f"smoothing={self.smoothing!r} is a number above zero, or a list of them, such as (1, 10)."
+            )
+        return tuple(float(amount) for amount in amounts)
+
+    def _check_numbers(self) -> None:
+        if not _is_number(self.ridge) or not 0 < self.ridge < np.inf:
+            raise ValueError(f"ridge={self.ridge!r} is a number above zero, for example 5.")
+        for name in ("sample", "steps"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name}={value!r} is a whole number of at least 1.")
+
+    def _even(self, n_sites: int) -> NDArray[np.float64]:
+        """Return equal weights with sum one: the scores are then an average of the sites' log-distributions."""
+        n_amounts = len(self._smoothing())
+        return np.full((n_sites, n_amounts), 1.0 / (n_sites * n_amounts))
+
+    def _shared(self, n_sites: int) -> NDArray[np.float64]:
+        """Return the weights of all labels: given, fitted, or equal ones; shape (S, J)."""
+        if self.weights is None:
+            return self.site_weights_ if hasattr(self, "labels_") else self._even(n_sites)
+        values = np.asarray(self.weights, np.float64)
+        if values.shape != (n_sites,) or not np.isfinite(values).all():
+            raise ValueError(
+                f"The kernel has {n_sites} sites, so it needs {n_sites} finite weights; weights={self.weights!r}."
+            )
+        n_amounts = len(self._smoothing())
+        return np.repeat(values[:, None] / n_amounts, n_amounts, axis=1)
+
+
+def shares(label_counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return each label's share of the examples, half an example added to each: a declared label has a share too."""
+    counts = label_counts + 0.5
+    return np.asarray(counts / counts.sum())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

@@ -1,0 +1,38 @@
+r"""Votes that are weighted sums of counts.
+
+With the weighted sums :math:`\sum_k w_k N_{k,c}(q_k)` of a memory, and :math:`M_c` stored examples of label c:
+
+- sum, the paper's rule: :math:`S_c(q) = \sum_k w_k N_{k,c}(q_k) / \sum_k w_k`, the kernel summed over the label's
+  examples, so that frequent labels weigh more;
+- mean: :math:`S_c(q) / M_c`, the average similarity to the label's examples.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hammemo.votes.base import Vote
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.base import Reader
+
+
+class Sum(Vote):
+    """The paper's vote: every stored example votes for its label with its similarity to the query."""
+
+    def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
+        """Return the sum of the site weights, for every label."""
+        return np.full(len(reader.labels), sites.total_weight)
+
+
+class Mean(Vote):
+    """The average similarity to the examples of each label; zero for a declared label that has none."""
+
+    def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
+        """Return the sum of the site weights times the label's examples."""
+        return np.asarray(sites.total_weight * np.maximum(reader.label_counts, 1), np.float64)
