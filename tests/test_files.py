@@ -27,10 +27,10 @@ from hammemo import (
     PositionalHamming,
     Predictor,
     SiteKernel,
-    archives,
     load,
     save,
 )
+from hammemo.files import archive
 from hammemo.files import models as files_module
 from hammemo.files.models import FORMAT, inspect
 from hammemo.votes import Mean
@@ -239,7 +239,7 @@ def test_a_failed_save_leaves_the_old_file(path: Path, monkeypatch: pytest.Monke
         assert [left.name for left in path.parent.iterdir()] == [path.name]
         assert path.read_bytes() == before
     with monkeypatch.context() as patch:
-        patch.setattr(archives, "OPENING", b"x" * len(archives.OPENING))
+        patch.setattr(archive, "OPENING", b"x" * len(archive.OPENING))
         with pytest.raises(FileError, match="cannot seal"):
             save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
     with pytest.raises(FileNotFoundError, match="nowhere is no folder"):
@@ -422,7 +422,7 @@ def assert_forged_is_refused(
 def test_json_that_is_no_description_is_refused(path: Path) -> None:
     save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
     good = path.read_bytes()
-    start = good[: 8 + len(archives.OPENING) + 64]
+    start = good[: 8 + len(archive.OPENING) + 64]
 
     def with_text(rest: bytes) -> bytes:
         raw = start[8:] + rest

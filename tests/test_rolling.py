@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from hammemo import Exact, Gaussian, Hashed, Ledgered, MemoryClassifier, Rolling, rolling
+from hammemo import Exact, Gaussian, Hashed, Ledgered, MemoryClassifier, Rolling
+from hammemo.models import rolling
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory

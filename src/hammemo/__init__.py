@@ -1,12 +1,14 @@
 """One-pass, editable, mergeable classification of categorical sequences.
 
-Names are imported when they are first used: scikit-learn takes more than a second to load, and a command's help or the
-Tab key of a shell need not wait for it.
+Every name is imported when it is first used (:mod:`hammemo._lazy`).
 """
 
-from importlib import import_module
+import sys
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from hammemo._lazy import lazy_names
+from hammemo._moved import MOVED, MovedModules
 
 if TYPE_CHECKING:
     from hammemo.files.archive import FileError as FileError
@@ -54,21 +56,8 @@ _HOMES = {
     "tokens.contexts": ("windows",),
     "votes": ("LogLinear",),
 }
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
 _PACKAGES = ("engines", "experiments", "files", "kernels", "memories", "models", "sources", "theory", "tokens", "votes")
 
-__all__ = sorted(_HOME)
+__all__, __getattr__, __dir__ = lazy_names(__name__, _HOMES, {*_PACKAGES, *MOVED})
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(f"hammemo.{_HOME[name]}"), name)
-        globals()[name] = value  # the next time it is here
-        return value
-    if name in _PACKAGES:
-        return import_module(f"hammemo.{name}")
-    raise AttributeError(f"module 'hammemo' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_PACKAGES})
+sys.meta_path.append(MovedModules())

@@ -3,6 +3,12 @@
 Imports `tokens` and `_arrays`; engines, experiments and the command line build on it.
 """
 
-from hammemo.sources.documents import open_source
+from typing import TYPE_CHECKING
 
-__all__ = ["open_source"]
+from hammemo._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from hammemo.sources.documents import Source as Source
+    from hammemo.sources.documents import open_source as open_source
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, {"documents": ("Source", "open_source")})

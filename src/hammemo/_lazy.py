@@ -1,0 +1,44 @@
+"""Names that a package offers and imports only when they are first used.
+
+scikit-learn takes more than a second to load, and a command's help or the Tab key of a shell need not wait for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, Sequence[str]], modules: Collection[str] = ()
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's ``__all__``, ``__getattr__`` and ``__dir__``.
+
+    Parameters
+    ----------
+    package : str
+        Its name.
+    homes : mapping from modules to names
+        Which module of the package defines which of the offered names.
+    modules : collection of str
+        Modules of the package that are attributes of it without an import of their own.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name in home_of:
+            value = getattr(import_module(f"{package}.{home_of[name]}"), name)
+            setattr(sys.modules[package], name, value)  # the next time it is there
+            return value
+        if name in modules:
+            return import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *home_of, *modules})
+
+    return sorted(home_of), get, names
