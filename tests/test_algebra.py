@@ -85,7 +85,7 @@ def assert_same(entry: Entry, memory: Memory, expected: Memory) -> None:
             np.testing.assert_array_equal(state[name], array)
     if len(memory.labels) < 2:
         return
-    scores, wanted = (m.scores(QUERIES, m.sites.weights) for m in (memory, expected))
+    scores, wanted = (m.reader().scores(QUERIES, m.sites.weights) for m in (memory, expected))
     error = FLOAT_ERROR * np.abs(wanted).max()
     assert np.abs(scores - wanted).max() <= error
     best = np.sort(wanted, axis=1)[:, -2:]
@@ -265,7 +265,7 @@ def test_unmerge_keeps_the_declared_labels_of_the_left_only(entry: Entry) -> Non
     right.add(examples([([0, 1, 2], "yes", 1)]))
     left.unmerge(right)
     assert list(left.labels) == ["kept", "no"]
-    assert left.scores(QUERIES, POSITIONS.weights).shape == (len(QUERIES), 2)
+    assert left.reader().scores(QUERIES, POSITIONS.weights).shape == (len(QUERIES), 2)
 
 
 @every_memory

@@ -342,7 +342,7 @@ def test_a_log_linear_vote_is_fitted_to_the_sample_with_the_counts_of_everything
     assert block is not None
     examples = block.examples().only(model.memory_.labels)
     again = LogLinear(sample=2_000)
-    again.fit_to(model.memory_, examples, model.sites_)
+    again.fit_to(model.memory_.reader(), examples, model.sites_, seed=model.memory_.seed)
     assert model.vote_.site_weights_.tolist() == again.site_weights_.tolist()
     other = fit(estimator, words, 3, classes=10, engine="threads", workers=1)
     assert other.vote_.site_weights_.tolist() == again.site_weights_.tolist()

@@ -89,7 +89,7 @@ def test_counts_take_the_narrowest_width_and_widen_before_they_overflow() -> Non
     for total, width in ((255, np.uint8), (256, np.uint16), (2**16, np.uint32), (2**32, np.uint64)):
         memory.add(examples([([0, 1, 2], "yes", total - int(memory.label_counts.sum()))]))
         assert memory.state()["entry_counts"].dtype == width
-        assert memory.scores(Contexts.of([[0, 1, 2]]), POSITIONS.weights).item() == 3 * total
+        assert memory.reader().scores(Contexts.of([[0, 1, 2]]), POSITIONS.weights).item() == 3 * total
 
 
 def test_a_dense_table_needs_single_positions_and_32_bit_counts() -> None:
@@ -109,10 +109,10 @@ def test_many_small_batches_keep_a_short_stack(sites: Sites) -> None:
     memory, whole = Exact().open(sites), Exact().open(sites)
     for start in range(0, 600, 5):
         memory.add(Examples.of(X[start : start + 5], y[start : start + 5]))
-        assert len(memory._added) <= 12
+        assert len(memory._stored.added) <= 12
     whole.add(Examples.of(X, y))
     assert memory.label_counts.tolist() == whole.label_counts.tolist()
-    assert len(memory._added) > 1  # asking for the labels has not added up the stack
+    assert len(memory._stored.added) > 1  # asking for the labels has not added up the stack
     assert memory.state_bytes() == whole.state_bytes()
 
 
@@ -124,8 +124,8 @@ def test_many_small_removals_keep_short_stacks_and_the_state(sites: Sites) -> No
     memory.add(Examples.of(X, y))
     for start in range(0, 300, 5):
         memory.remove(Examples.of(X[start : start + 5], y[start : start + 5]))
-        assert len(memory._added) + len(memory._removed) <= 12
-    assert memory._removed  # a removal looks at the counts it touches, and does not add up the stacks
+        assert len(memory._stored.added) + len(memory._stored.removed) <= 12
+    assert memory._stored.removed  # a removal looks at the counts it touches, and does not add up the stacks
     rest.add(Examples.of(X[300:], y[300:]))
     with pytest.raises(NotStoredError):
         memory.remove(Examples.of(X[:1], y[:1] + 5))

@@ -91,7 +91,7 @@ def test_contributions_add_up_to_the_scores_of_the_leading_labels(
     in_float32 = not keeps_rows(entry)
     check_explanation(served, served.explain(x, k), objects(query[:1]), k, rounding=2e-4 if in_float32 else 1e-11)
     explanation = clf.explain(x, k)
-    if vote == "log-linear" or clf.memory_.certifier() is None:
+    if vote == "log-linear" or not clf.memory_.reader().has_bounds:
         assert explanation.certified is None
     else:
         assert explanation.certified is bool(clf.certify(objects(query[:1]))[0])
@@ -195,12 +195,12 @@ def test_standard_errors_have_the_size_and_the_coverage_of_the_true_errors() -> 
     sites, query, columns = PositionalHamming().resolve(3), Contexts.of(np.array([[1, 1, 2]])), np.arange(5)
     exact = Exact().open(sites)
     exact.add(stored)
-    truth = exact.site_scores(query, sites.weights, columns)
+    truth = exact.reader().site_scores(query, sites.weights, columns)
     errors, said = [], []
     for seed in range(10_000, 11_000):
         memory = Gaussian(d=96, d_h=32).open(sites, seed)
         memory.add(stored)
-        terms = memory.site_scores(query, sites.weights, columns)
+        terms = memory.reader().site_scores(query, sites.weights, columns)
         assert terms.errors is not None
         assert terms.total_errors is not None
         errors.append(np.vstack([(terms.values - truth.values)[0], terms.totals() - truth.totals()]))

@@ -218,7 +218,7 @@ def test_what_has_no_format_is_refused_and_leaves_nothing(path: Path) -> None:
         with pytest.raises(FileError, match=message):
             save(model, path)
     predictor = MemoryClassifier(memory=Exact()).fit(X, Y).compile()
-    predictor._compiled = object()  # type: ignore[assignment]
+    predictor.compiled = object()  # type: ignore[assignment]
     with pytest.raises(FileError, match="predictor of object"):
         save(predictor, path)
     assert not list(path.parent.iterdir())
@@ -484,15 +484,15 @@ def test_a_mapped_exact_model_answers_without_the_whole_matrix(path: Path) -> No
         save(model, path)
         mapped: Any = load(path, verify=False)
         np.testing.assert_array_equal(mapped.class_scores(queries), expected)
-        reader: Any = mapped._compiled if isinstance(mapped, Predictor) else mapped.memory_._reader
-        assert "_counts" not in vars(reader)
-        table = reader._table
+        reader: Any = mapped.compiled if isinstance(mapped, Predictor) else mapped.memory_.reader()
+        assert "matrix" not in vars(reader._rows)
+        table = reader._rows.table
         for array in (table.row_lengths, table.entry_labels, table.entry_counts, table.tuples[0].levels[0]):
             assert not array.flags.owndata
             assert array.dtype.itemsize < 8
         assert reader.tensors()["entry_counts"].dtype == table.entry_counts.dtype
     mapped = load(path, verify=False)
-    mapped._compiled._table.entry_labels[:] = 200
+    mapped.compiled._rows.table.entry_labels[:] = 200
     with pytest.raises(ValueError, match="Load the file with verify=True"):
         mapped.class_scores(queries)
     np.testing.assert_array_equal(load(path).class_scores(queries), expected)  # copy-on-write: the file is as it was

@@ -9,7 +9,7 @@ import pytest
 
 from hammemo import Exact, Gaussian, MeMoClassifier, PositionalHamming, SiteKernel
 from hammemo.memories.gaussian.codes import GaussianCodes
-from hammemo.memories.gaussian.memory import encode
+from hammemo.memories.gaussian.encoding import encode
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -57,7 +57,7 @@ def score_draws(X: Any, y: Any, queries: Any, memory: Gaussian, declared: Any = 
     for seed in range(DRAWS):
         memory.open(sites, seed, Vocabulary.of(declared))
         memory.add(stored)
-        draws.append(memory.scores(contexts, sites.weights) / sites.total_weight)
+        draws.append(memory.reader().scores(contexts, sites.weights) / sites.total_weight)
     return np.stack(draws)
 
 
@@ -70,7 +70,7 @@ QUERIES = [["a", "b"], ["c", "c"], ["d", "e"]]
 def test_lemma_2_the_untied_score_is_unbiased(d_h: int | None) -> None:
     ideal = Exact().open(PositionalHamming().resolve(2))
     ideal.add(Examples.of(STORED, LABELS))
-    expected = ideal.scores(Contexts.of(QUERIES), np.ones(2)) / 2
+    expected = ideal.reader().scores(Contexts.of(QUERIES), np.ones(2)) / 2
     z = z_scores(score_draws(STORED, LABELS, QUERIES, Gaussian(d=16, d_h=d_h)), expected)
     assert z.shape == (3, 3)
     assert np.abs(z).max() < LARGEST_Z
@@ -116,7 +116,7 @@ def test_fused_and_two_stage_scores_are_equal_up_to_rounding() -> None:
     memory = Gaussian(d=256).open(sites)
     memory.add(examples)
     queries = Contexts.of(np.random.default_rng(0).integers(0, 80, (200, 4)))
-    reference = memory.scores(queries, sites.weights)
+    reference = memory.reader().scores(queries, sites.weights)
     for form in ("fused", "two-stage"):
         scores = memory.compile(form).scores(queries, sites.weights)
         assert scores.dtype == np.float32

@@ -54,8 +54,8 @@ def test_scores_are_those_of_rows_in_a_dictionary(
                 cell = counts.setdefault((k, row), {})
                 cell[label] = cell.get(label, 0) + count
     queries = examples(asked).contexts
-    scores = memory.scores(queries, sites.weights)
-    low, high = memory.bounds(queries, sites.weights)
+    scores = memory.reader().scores(queries, sites.weights)
+    low, high = memory.reader().bounds(queries, sites.weights)
     for i, rows in enumerate(memory.rows(queries).tolist()):
         for c, label in enumerate(labels):
             expected = least = most = 0.0
@@ -84,8 +84,8 @@ def test_scores_are_unbiased_over_the_hash() -> None:
     for seed in range(DRAWS):
         memory = Hashed(buckets=5, reserved=0).open(sites, seed)
         memory.add(stored)
-        draws.append(memory.scores(Contexts.of(Q), sites.weights))
-    errors = np.stack(draws) - exact.scores(Contexts.of(Q), sites.weights)
+        draws.append(memory.reader().scores(Contexts.of(Q), sites.weights))
+    errors = np.stack(draws) - exact.reader().scores(Contexts.of(Q), sites.weights)
     z = errors.mean(axis=0) / (errors.std(axis=0, ddof=1) / np.sqrt(DRAWS))
     assert np.abs(z).max() < LARGEST_Z
     uncentred = np.abs(errors).mean()
@@ -243,7 +243,7 @@ def test_impossible_parameters_are_refused(parameters: dict[str, Any]) -> None:
 
 def test_an_empty_memory_answers_nothing() -> None:
     memory = Hashed().open(POSITIONS)
-    assert memory.scores(examples([(TOKENS[:3], LABELS[0], 1)]).contexts, POSITIONS.weights).shape == (1, 0)
+    assert memory.reader().scores(examples([(TOKENS[:3], LABELS[0], 1)]).contexts, POSITIONS.weights).shape == (1, 0)
 
 
 def test_more_threads_give_the_same_answers() -> None:
@@ -262,9 +262,9 @@ def test_a_few_queries_need_no_compiled_tables_and_get_the_same_answers() -> Non
     tables: Any = MemoryClassifier(memory=Hashed(16, 8)).fit(X, y).memory_.compile()
     contexts, weights, divisor = Contexts.of(X[:40]), np.ones(3), np.full(9, 3.0)
     few = tables.winners(contexts, weights, divisor), tables.leaders(contexts[:9], weights, divisor, 3)
-    assert not tables._compiled
+    assert not tables._score_table
     scores = tables.scores(Contexts.of(X), weights)
-    assert "scores" in tables._compiled
+    assert vars(tables)["_score_table"]
     np.testing.assert_array_equal(few[0], tables.winners(contexts, weights, divisor))
     np.testing.assert_array_equal(few[1], tables.leaders(contexts[:9], weights, divisor, 3))
     np.testing.assert_array_equal(scores, tables.plain_scores(Contexts.of(X), weights))

@@ -59,7 +59,7 @@ def test_the_inner_memory_is_the_one_without_a_ledger(inner: Memory, batch: Any,
         memory.add(examples(batch))
     assert ledgered.memory_.state_bytes() == plain.state_bytes()
     np.testing.assert_array_equal(
-        ledgered.scores(contexts, POSITIONS.weights), plain.scores(contexts, POSITIONS.weights)
+        ledgered.reader().scores(contexts, POSITIONS.weights), plain.reader().scores(contexts, POSITIONS.weights)
     )
     stored: dict[Any, int] = {}
     for context, label, count in batch:
@@ -139,14 +139,16 @@ def test_certificates_pass_through_where_the_inner_memory_gives_them() -> None:
     weights = ledgered.sites_.weights
     contexts = Examples.of(X, y).contexts
     for mine, theirs in zip(
-        ledgered.memory_.bounds(contexts, weights), plain.memory_.bounds(contexts, weights), strict=True
+        ledgered.memory_.reader().bounds(contexts, weights),
+        plain.memory_.reader().bounds(contexts, weights),
+        strict=True,
     ):
         np.testing.assert_array_equal(mine, theirs)
     gaussian = MemoryClassifier(memory=Ledgered(Gaussian(16))).fit(X, y)
     with pytest.raises(TypeError, match=r"Ledgered\(memory=Gaussian\(d=16\)\) gives no certificate; Exact"):
         gaussian.certify(X)
     with pytest.raises(TypeError, match="gives no certificate"):
-        gaussian.memory_.bounds(contexts, weights)
+        gaussian.memory_.reader().bounds(contexts, weights)
 
 
 def test_nested_parameters_clones_and_searches() -> None:

@@ -17,6 +17,7 @@ from hammemo._arrays.integers import sorted_find
 from hammemo.memories import Hashed
 from hammemo.memories.hashed.layout import RowLayout
 from hammemo.memories.hashed.readers import FRACTION_BITS, HashedTables
+from hammemo.memories.label_counts import Frame
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import hash_numbers, number_key
 from hammemo.tokens.labels import top_columns
@@ -177,7 +178,8 @@ def random_tables(case: Case, n_labels: int, size: str) -> HashedTables:
     low, high = {"16": (-99, 99), "16+": (-(2**15) + 1, 2**15 - 1), "32": (-most, most), "ties": (0, 1), "-": (-9, -1)}[
         size
     ]
-    tables = HashedTables(case.layout, [], Vocabulary(np.arange(n_labels)), np.ones(n_labels, np.int64))
+    frame = Frame(case.layout.sites, Vocabulary(np.arange(n_labels)), np.ones(n_labels, np.int64))
+    tables = HashedTables(case.layout, [], frame)
     sizes = np.diff(case.layout.first_rows)
     tables._centred = [case.rng.integers(low, high, (rows, n_labels), np.int64, endpoint=True) for rows in sizes]
     return tables
@@ -351,9 +353,9 @@ def test_where_sums_are_too_wide_numpy_answers(weights: list[float], count: int)
     X, y = rng.integers(0, 9, (60, 2)), rng.integers(0, 5, 60)
     clf = MemoryClassifier(SiteKernel([0, 1], weights), Hashed(buckets=3, reserved=2), random_state=1)
     clf.fit(X, y, np.where(np.arange(60) < 20, count, 1))
-    tables = clf.memory_._read()
+    tables: Any = clf.memory_.reader()
     plain = tables.plain_scores(Contexts.of(X), clf.sites_.weights) / sum(weights)
-    assert (tables._table(clf.sites_.weights, None) is None) == (weights[0] != 0.5)
+    assert (not tables._table(clf.sites_.weights, None).is_compiled) == (weights[0] != 0.5)
     np.testing.assert_array_equal(clf.predict(X), plain.argmax(axis=1))
     np.testing.assert_array_equal(clf.top_k(X, 3), top_columns(plain, 3))
     np.testing.assert_array_equal(clf.class_scores(X), plain)

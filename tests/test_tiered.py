@@ -26,13 +26,15 @@ def test_every_answer_is_the_exact_one(
         learner.add(examples(stored))
     contexts = examples(asked).contexts
     divisor = np.maximum(memory.label_counts, 1) * sites.total_weight if mean else np.full(len(exact.labels), 2.0)
-    expected = exact.scores(contexts, sites.weights) / divisor
-    for reader in (memory, memory.compile()):
+    expected = exact.reader().scores(contexts, sites.weights) / divisor
+    for reader in (memory.reader(), memory.compile()):
         np.testing.assert_array_equal(
             reader.winners(contexts, sites.weights, divisor),
             expected.argmax(axis=1),
         )
-        np.testing.assert_array_equal(reader.scores(contexts, sites.weights), exact.scores(contexts, sites.weights))
+        np.testing.assert_array_equal(
+            reader.scores(contexts, sites.weights), exact.reader().scores(contexts, sites.weights)
+        )
 
 
 def test_the_estimator_works_with_two_tiers() -> None:
@@ -67,5 +69,6 @@ def test_compiled_certificates_are_those_of_the_bounds(
     for column in range(len(memory.labels)):
         answers = np.full(len(contexts), column)
         np.testing.assert_array_equal(
-            memory.proven(contexts, sites.weights, divisor, answers), proven(low / divisor, high / divisor, answers)
+            memory.reader().proven(contexts, sites.weights, divisor, answers),
+            proven(low / divisor, high / divisor, answers),
         )

@@ -33,8 +33,8 @@ from hammemo import (
     windows,
 )
 from hammemo._arrays.integers import object_array
-from hammemo.memories.hashed.ruled import RULE_BITS
-from hammemo.memories.row_rules import PlainRuled
+from hammemo.memories.hashed.readers import RULE_BITS
+from hammemo.memories.row_rules import RowRanker
 from hammemo.tokens.contexts import Contexts
 from hammemo.votes import resolve_vote, softmax
 from hammemo.votes.fitting import _Problem
@@ -105,7 +105,7 @@ def test_a_log_linear_vote_is_its_definition(batch: Rows, asked: list[list[Any]]
         np.testing.assert_allclose(clf.class_scores(objects(asked)), expected, rtol=0, atol=1e-10)
         np.testing.assert_allclose(clf.compile().class_scores(objects(asked)), expected, rtol=0, atol=1e-10)
         if isinstance(memory, Exact):
-            plain = PlainRuled(clf.memory_, clf.vote_.rule(clf.memory_, clf.sites_))
+            plain = RowRanker(clf.memory_.reader().site_counts, clf.vote_.rule(clf.memory_.reader(), clf.sites_))
             np.testing.assert_allclose(plain.scores(Contexts.of(objects(asked))), expected, rtol=0, atol=1e-10)
 
 
@@ -129,7 +129,8 @@ def test_compiled_loops_and_numpy_agree_to_the_bit(
     rng = np.random.default_rng(seed)
     vote = LogLinear((1, 10), rng.normal(size=4).tolist())
     clf = learnt(MemoryClassifier(KERNEL, Hashed(buckets, reserved), vote, random_state=seed), batch)
-    contexts, ruled = Contexts.of(objects(asked)), clf.memory_.with_rule(clf.vote_.rule(clf.memory_, clf.sites_))
+    contexts = Contexts.of(objects(asked))
+    ruled: Any = clf.vote_.ranker(clf.memory_.reader(), clf.sites_)
     scores = ruled.plain_scores(contexts)
     assert ruled.scores(contexts).tolist() == scores.tolist()
     assert ruled.winners(contexts).tolist() == scores.argmax(axis=1).tolist()
@@ -146,7 +147,7 @@ def test_integers_without_a_first_token_have_the_prior_too(kind: str) -> None:
     y = np.array([0, 0, 1, 1] * 5)
     clf = MemoryClassifier(memory=Hashed(8, 4), vote=LogLinear()).fit(X, y)
     asked = np.array([[NO_TOKEN, 2], [1, 2]])
-    ruled = clf.memory_.with_rule(clf.vote_.rule(clf.memory_, clf.sites_))
+    ruled: Any = clf.vote_.ranker(clf.memory_.reader(), clf.sites_)
     assert ruled.scores(Contexts.of(asked)).tolist() == ruled.plain_scores(Contexts.of(asked)).tolist()
     assert clf.compile()([NO_TOKEN, 2]) == clf.predict(asked).tolist()[0]
 
@@ -162,10 +163,10 @@ def planted(m: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, An
 
 def plain_features(X: Any, y: Any, clf: MemoryClassifier, smoothing: tuple[float, ...]) -> np.ndarray[Any, Any]:
     """Return log-ratios with each example left out: by forgetting it, asking, and learning it again."""
-    prior = clf.vote_.rule(clf.memory_, clf.sites_).prior
+    prior = clf.vote_.rule(clf.memory_.reader(), clf.sites_).prior
     features = np.empty((len(prior), len(y), len(clf.sites_.positions) * len(smoothing)))
     for i, (context, label) in enumerate(zip(X, y, strict=True)):
-        counts = clf.memory_.site_counts(Contexts.of([context]))[0]
+        counts = clf.memory_.reader().site_counts(Contexts.of([context]))[0]
         column = int(np.searchsorted(clf.classes_, label))
         counts[:, column] -= 1
         ratios = [np.log((counts / prior + a) / (counts.sum(axis=1, keepdims=True) + a)) for a in smoothing]
@@ -178,11 +179,11 @@ def test_features_leave_each_example_out() -> None:
 
     X, y = planted(60, 1)
     clf = MemoryClassifier(Suffixes(3), Exact(), LogLinear()).fit(X, y)
-    prior = clf.vote_.rule(clf.memory_, clf.sites_).prior
+    prior = clf.vote_.rule(clf.memory_.reader(), clf.sites_).prior
     columns = np.searchsorted(clf.classes_, y)
-    made = features(clf.memory_, Contexts.of(X), columns, prior, (1.0, 7.0), leave_one_out=True)
+    made = features(clf.memory_.reader(), Contexts.of(X), columns, prior, (1.0, 7.0), leave_one_out=True)
     np.testing.assert_allclose(made, plain_features(X, y, clf, (1.0, 7.0)), rtol=0, atol=1e-5)
-    at_once = features(clf.memory_, Contexts.of(X), columns, prior, (1.0, 7.0), leave_one_out=False)
+    at_once = features(clf.memory_.reader(), Contexts.of(X), columns, prior, (1.0, 7.0), leave_one_out=False)
     assert not np.allclose(made, at_once, atol=1e-2)
 
 
@@ -307,7 +308,7 @@ def test_a_label_that_comes_after_the_fit_has_the_shared_weights() -> None:
     clf = MemoryClassifier(memory=Exact(), vote=LogLinear()).fit(X, y)
     clf.partial_fit([[3, 3, 3, 99]] * 200, [77] * 200)
     assert clf.predict([[3, 3, 3, 99]]).tolist() == [77]
-    rule = clf.vote_.rule(clf.memory_, clf.sites_)
+    rule = clf.vote_.rule(clf.memory_.reader(), clf.sites_)
     assert rule.weights[:, :, -1].tolist() == clf.vote_.site_weights_.tolist()
 
 

@@ -110,7 +110,9 @@ def test_a_restored_state_is_the_state_and_goes_on_the_same(
         assert restored.declared == memory.declared
         assert restored.fingerprint() == memory.fingerprint()
         contexts = examples(after).contexts
-        np.testing.assert_array_equal(restored.scores(contexts, sites.weights), memory.scores(contexts, sites.weights))
+        np.testing.assert_array_equal(
+            restored.reader().scores(contexts, sites.weights), memory.reader().scores(contexts, sites.weights)
+        )
         twin = memory.empty_like()
         twin.merge(memory)
         for either in (restored, twin):
@@ -162,9 +164,9 @@ def test_reads_change_nothing(entry: Entry, sites: Sites, batch: Batch, queries:
     memory = learnt(entry, sites, batch)
     before = memory.state_bytes()
     contexts = examples(queries).contexts
-    first = memory.scores(contexts, sites.weights)
+    first = memory.reader().scores(contexts, sites.weights)
     memory.compile().scores(contexts, sites.weights)
-    np.testing.assert_array_equal(memory.scores(contexts, sites.weights), first)
+    np.testing.assert_array_equal(memory.reader().scores(contexts, sites.weights), first)
     assert memory.state_bytes() == before
 
 
@@ -174,7 +176,7 @@ def test_reads_change_nothing(entry: Entry, sites: Sites, batch: Batch, queries:
 def test_every_compiled_form_gives_the_memory_s_scores(entry: Entry, batch: Batch, queries: Batch) -> None:
     memory = learnt(entry, POSITIONS, batch)
     contexts = examples(queries).contexts
-    expected = memory.scores(contexts, POSITIONS.weights)
+    expected = memory.reader().scores(contexts, POSITIONS.weights)
     for form in entry.forms:
         compiled = memory.compile(form)
         assert compiled.labels == memory.labels
@@ -189,8 +191,10 @@ def test_every_compiled_form_gives_the_memory_s_scores(entry: Entry, batch: Batc
 def test_scores_are_linear_in_the_site_weights(entry: Entry, batch: Batch, queries: Batch) -> None:
     memory = learnt(entry, TUPLES, batch)
     contexts = examples(queries).contexts
-    by_site = [weight * memory.scores(contexts, one) for weight, one in zip(TUPLES.weights, np.eye(4), strict=True)]
-    np.testing.assert_allclose(memory.scores(contexts, TUPLES.weights), sum(by_site), rtol=0, atol=1e-10)
+    by_site = [
+        weight * memory.reader().scores(contexts, one) for weight, one in zip(TUPLES.weights, np.eye(4), strict=True)
+    ]
+    np.testing.assert_allclose(memory.reader().scores(contexts, TUPLES.weights), sum(by_site), rtol=0, atol=1e-10)
 
 
 @every_memory
@@ -203,7 +207,7 @@ def test_site_scores_are_the_terms_of_the_scores(
     memory, contexts = learnt(entry, sites, batch), examples(queries).contexts
     columns = np.array(random.sample(range(len(memory.labels)), random.randint(1, len(memory.labels))))
     forms = [form for form in entry.forms if not (form == "dense" and sites is TUPLES)]
-    for reader in (memory, *map(memory.compile, forms)):
+    for reader in (memory.reader(), *map(memory.compile, forms)):
         terms = reader.site_scores(contexts, sites.weights, columns)
         assert terms.values.shape == (len(contexts), len(sites.positions), len(columns))
         scores = reader.scores(contexts, sites.weights)[:, columns]
@@ -222,14 +226,14 @@ def test_bounds_of_site_scores_hold_the_exact_terms(entry: Entry, sites: Sites, 
     exact = clone(MEMORIES[0].memory).open(sites)
     exact.add(examples(batch))
     columns = np.arange(len(memory.labels))
-    terms = memory.site_scores(contexts, sites.weights, columns)
-    expected = exact.site_scores(contexts, sites.weights, columns).values
-    assert (terms.low is None) == (terms.high is None) == (memory.certifier() is None)
+    terms = memory.reader().site_scores(contexts, sites.weights, columns)
+    expected = exact.reader().site_scores(contexts, sites.weights, columns).values
+    assert (terms.low is None) == (terms.high is None) == (not memory.reader().has_bounds)
     if terms.low is not None and terms.high is not None:
         assert (terms.low <= expected).all()
         assert (expected <= terms.high).all()
         known = terms.low == terms.high
-        np.testing.assert_array_equal(terms.high.sum(axis=1), memory.certifier().bounds(contexts, sites.weights)[1])  # type: ignore[union-attr]
+        np.testing.assert_array_equal(terms.high.sum(axis=1), memory.reader().bounds(contexts, sites.weights)[1])
         np.testing.assert_array_equal(expected[known], terms.high[known])
     if terms.errors is not None and terms.total_errors is not None:
         assert (terms.errors >= 0).all()
@@ -248,10 +252,10 @@ def test_what_is_said_to_be_seen_was_and_what_is_said_to_be_unseen_was_not(
     exact = clone(MEMORIES[0].memory).open(sites)
     exact.add(examples(batch))
     tokens = Vocabulary.of([*TOKENS, "never", 99])
-    truth = exact.seen(tokens)
+    truth = exact.reader().seen(tokens)
     held = {token for context, _, _ in batch for token in context}
     assert all(token in held for token, seen in zip(tokens, truth, strict=True) if seen)
-    for reader in (memory, memory.compile()):
+    for reader in (memory.reader(), memory.compile()):
         said = reader.seen(tokens)
         np.testing.assert_array_equal(said[said >= 0], truth[said >= 0])
         if isinstance(memory, Exact):
@@ -262,7 +266,7 @@ def test_what_is_said_to_be_seen_was_and_what_is_said_to_be_unseen_was_not(
 @every_kernel
 def test_an_unseen_token_is_no_error(entry: Entry, sites: Sites) -> None:
     memory = learnt(entry, sites, [([0, 1, 2], "yes", 1)])
-    assert memory.scores(Contexts.of([["never", 99, 0.25]]), sites.weights).shape == (1, 1)
+    assert memory.reader().scores(Contexts.of([["never", 99, 0.25]]), sites.weights).shape == (1, 1)
 
 
 @every_memory
@@ -282,7 +286,7 @@ def test_a_label_without_examples_is_dropped_unless_declared(entry: Entry) -> No
     memory.declare(Vocabulary.of(["maybe"]))
     assert list(memory.labels) == ["maybe", "no"]
     assert memory.label_counts.tolist() == [0, 1]
-    scores = memory.scores(Contexts.of([[0, 1, 2]]), POSITIONS.weights)
+    scores = memory.reader().scores(Contexts.of([[0, 1, 2]]), POSITIONS.weights)
     assert scores.shape == (1, 2)
     assert memory.compile().scores(Contexts.of([[0, 1, 2]]), POSITIONS.weights) == pytest.approx(scores, abs=1e-4)
     assert b"maybe" in memory.state_bytes()

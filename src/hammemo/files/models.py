@@ -29,10 +29,11 @@ from hammemo._arrays.integers import narrow
 from hammemo.files.archive import Archive, FileError, explained, sealed, whole_lengths, write
 from hammemo.kernels import Decaying, Joined, PositionalHamming, SiteKernel, SkipPairs, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Memory, Tiered
-from hammemo.memories.base import Frame, secret_digest
-from hammemo.memories.exact.memory import DenseCounts, SparseCounts
-from hammemo.memories.gaussian.memory import FusedGaussian, TwoStageGaussian
+from hammemo.memories.exact.readers import DenseCounts, SparseCounts
+from hammemo.memories.gaussian.readers import FusedGaussian, TwoStageGaussian
 from hammemo.memories.hashed.readers import HashedTables
+from hammemo.memories.label_counts import Frame
+from hammemo.memories.secret_keys import secret_digest
 from hammemo.memories.tiered import TieredTables
 from hammemo.models.classifiers import MeMoClassifier, MemoryClassifier
 from hammemo.models.predictor import Predictor
@@ -252,7 +253,7 @@ def _classifier_parts(model: MemoryClassifier) -> tuple[dict[str, NDArray[Any]],
 
 
 def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    compiled = model._compiled
+    compiled = model.compiled
     if _COMPILED.get(type(compiled).__name__) is not type(compiled):
         raise FileError(f"A predictor of {type(compiled).__name__} cannot be saved: only {', '.join(_COMPILED)}.")
     arrays, description = compiled.stored()
@@ -260,11 +261,11 @@ def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[st
         "kind": "predictor",
         "class": type(compiled).__name__,
         "description": description,
-        "vote": _part_description("vote", model._vote),
-        **_common(model._sites, model.label_dtype_),
+        "vote": _part_description("vote", model.vote),
+        **_common(model.sites, model.label_dtype_),
     }
-    frame = Frame(model._sites, compiled.labels, compiled.label_counts)
-    return {**frame.arrays(), **arrays, **_vote_arrays(model._vote)}, about
+    frame = Frame(model.sites, compiled.labels, compiled.label_counts)
+    return {**frame.arrays(), **arrays, **_vote_arrays(model.vote)}, about
 
 
 def _vote_arrays(vote: Vote) -> dict[str, NDArray[Any]]:
