@@ -1,4 +1,4 @@
-"""Damaged and forged model files in large numbers: ``python tests/mutated_files.py COUNT SEED`` prints what happened.
+"""Damaged and forged model files in large numbers, tried by ``python tests/support/mutated_files.py COUNT SEED``.
 
 Every file is a small valid one after one to three mutations: flipped bits, overwritten words, truncation, headers of
 other files, other types, shapes and places, swapped, renamed and missing arrays, and any value of the description

@@ -1,20 +1,20 @@
 """The golden files: small models of every format so far, which must stay loadable and answer as they did.
 
-``python tests/golden_files.py`` adds those of the current format; it never touches what is there already.
+``python tests/support/golden_files.py`` adds those of the current format; it never touches what is there already.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
 from file_catalogue import KERNELS, QUERIES, X, Y
 from hammemo import Exact, Gaussian, Hashed, Ledgered, LogLinear, MemoryClassifier, Predictor, Suffixes, Tiered, save
 from hammemo.files.models import FORMAT
+from places import TESTS
 
-FOLDER = Path(__file__).parent / "golden"
+FOLDER = TESTS / "files" / "golden"
 EXPECTED = FOLDER / "expected.json"
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
@@ -12,9 +11,13 @@ from typer.testing import CliRunner
 pytest.importorskip("pyarrow")
 
 from hammemo.cli.app import app
+from places import SHARED
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 runner = CliRunner()
-WIKITEXT = Path(__file__).parents[2] / "shared" / "wikitext-2"
+WIKITEXT = SHARED / "wikitext-2"
 
 RHYME = """Twinkle, twinkle, little star,
 How I wonder what you are!

@@ -34,9 +34,10 @@ from hammemo import (
 from hammemo.cli.app import app
 from hammemo.cli.batches import Sample
 from hammemo.files.models import read_notes
+from places import SHARED
 
 runner = CliRunner()
-LOGS = Path(__file__).parents[2] / "shared" / "event-logs"
+LOGS = SHARED / "event-logs"
 
 # Anything that CSV can hold in one cell and that is no empty cell; line ends are tried too.
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=4)

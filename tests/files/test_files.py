@@ -35,6 +35,7 @@ from hammemo.files import models as files_module
 from hammemo.files.models import FORMAT, inspect
 from hammemo.votes import Mean
 from mutated_files import joined, sealed, split
+from places import SUPPORT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -550,7 +551,7 @@ def test_every_flipped_bit_is_refused(path: Path) -> None:
 
 
 def script(name: str, *arguments: int) -> dict[str, Any]:
-    command = [sys.executable, os.path.join(os.path.dirname(__file__), f"{name}.py"), *map(str, arguments)]
+    command = [sys.executable, str(SUPPORT / f"{name}.py"), *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     result: dict[str, Any] = json.loads(done.stdout)
@@ -599,7 +600,7 @@ def test_golden_files_stay_loadable(name: str, verify: bool) -> None:
 
 
 def test_every_format_has_golden_files() -> None:
-    """A new format number needs new golden files (python tests/golden_files.py); the old ones stay."""
+    """A new format number needs new golden files (python tests/support/golden_files.py); the old ones stay."""
     on_disk = {file.name for file in FOLDER.glob("*.safetensors")}
     assert on_disk == set(GOLDEN)
     for number in range(1, FORMAT + 1):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,8 +14,12 @@ from hammemo import Exact, MemoryClassifier, SuffixBackoff
 from hammemo.cli.app import app
 from hammemo.experiments import throughput, vocabulary, wikitext
 from hammemo.experiments.report import reproduction
+from places import SHARED
 
-DATA = Path(__file__).parents[2] / "shared" / "wikitext-2"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DATA = SHARED / "wikitext-2"
 with_data = pytest.mark.skipif(not DATA.is_dir(), reason="WikiText-2 is not beside the project (../shared/wikitext-2)")
 
 

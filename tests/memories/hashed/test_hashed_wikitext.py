@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from hammemo import Exact, Hashed, MemoryClassifier, Tiered
 from hammemo.experiments import wikitext
+from places import SHARED
 
-DATA = Path(__file__).parents[2] / "shared" / "wikitext-2"
+DATA = SHARED / "wikitext-2"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="WikiText-2 is not beside the project (../shared/wikitext-2)")
 H = 8
 

@@ -1,4 +1,4 @@
-"""Processes that are killed while they save: ``python tests/killed_saves.py KILLS SEED`` prints what was left behind.
+"""Processes that are killed while they save: ``python tests/support/killed_saves.py KILLS SEED`` prints what was left.
 
 A child saves two models in turn over one file and is killed at a random moment; then the file must hold one of the two.
 The child is a fork, so that a kill costs milliseconds and not the time to import everything.

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from places import ROOT
+
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # also without an activated environment
-TESTS = ["tests/test_native.py", "tests/test_native_bindings.py"]
+TESTS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py"]
 SMOKE = """
 import warnings
 from hammemo import Hashed, MemoryClassifier

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import plans
 from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, MemoryClassifier, Suffixes, plan
 from hammemo.kernels import PositionalHamming
 from hammemo.memories.hashed.layout import RowLayout
@@ -21,8 +20,8 @@ from hammemo.theory.planning.sizes import Sizes, width
 from hammemo.theory.planning.trials import Grower, Sample
 from hammemo.tokens.contexts import Examples
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-import plans
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SMALL = plans.Shape(30_000, 4, 1_500, 1.2, 12, 0.6, 0.6)
 

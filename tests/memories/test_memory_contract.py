@@ -18,6 +18,7 @@ from hammemo._arrays.checked import StoredArrays
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.vocabulary import Vocabulary
 from memory_catalogue import KERNELS, MEMORIES, POSITIONS, TOKENS, TUPLES, Entry, batches, examples
+from places import SUPPORT
 
 if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
@@ -334,7 +335,7 @@ def test_the_accounting_counts_every_array(entry: Entry) -> None:
 
 _OTHER_PROCESS = """
 import hashlib, sys
-sys.path.insert(0, {tests!r})
+sys.path.insert(0, {support!r})
 from memory_catalogue import MEMORIES, POSITIONS, TOKENS, TUPLES, examples
 for entry in MEMORIES:
     for sites in (POSITIONS, TUPLES):
@@ -344,12 +345,12 @@ for entry in MEMORIES:
 """
 
 
-def test_processes_agree_without_exchanging_a_codebook(request: pytest.FixtureRequest) -> None:
+def test_processes_agree_without_exchanging_a_codebook() -> None:
     here = []
     for entry in MEMORIES:
         for sites in (POSITIONS, TUPLES):
             batch: Batch = [([token, TOKENS[-2], TOKENS[0]], "yes", 1) for token in reversed(TOKENS)]
             here.append(hashlib.sha256(learnt(entry, sites, batch).state_bytes()).hexdigest())
-    script = _OTHER_PROCESS.format(tests=str(request.config.rootpath / "tests"))
+    script = _OTHER_PROCESS.format(support=str(SUPPORT))
     there = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert there.stdout.split() == here
