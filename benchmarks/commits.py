@@ -11,8 +11,8 @@ both. Only public names that both versions have are used.
 The figure is a rate (rows, tokens or calls a second), and the ratio is that of the version after to the version before:
 1 is equal, below 1 is slower. "median" is the median of the rounds' ratios, "best" the ratio of the best rates. A
 median below 0.95 is marked. One thread; the time is the processor's, which other work on the machine disturbs least
-(`--clock wall` takes the clock on the wall). Two processes of one version differ by 10 % on a busy machine and by 2 % on
-a quiet one: compare a version with itself before you believe a mark.
+(`--clock wall` takes the clock on the wall). On a busy machine two processes of one version differ by a tenth and more
+even so: compare a version with itself, and take more rounds, before you believe a mark.
 
 The data are Zipf tokens (33,278 types, contexts of 8) with a fixed seed, or the text of WikiText-2 with `--data`. Both
 versions must also give the same states and answers for them; the last line says whether they do.
