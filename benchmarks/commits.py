@@ -1,0 +1,392 @@
+"""Is a commit slower than another? Two installed versions of hammemo, measured in turns in one run.
+
+    python benchmarks/commits.py --before old/bin/python --after new/bin/python
+    python benchmarks/commits.py --before … --after … --data ../shared/wikitext-2 --rounds 9
+    python benchmarks/commits.py --before … --after … --only "Hashed.*predict"
+
+Each interpreter belongs to an environment with one version installed. One process of each stays alive and measures when
+it is asked to: before, after, after, before, … for every measurement, so that whatever else the machine does falls on
+both. Only public names that both versions have are used.
+
+The figure is a rate (rows, tokens or calls a second), and the ratio is that of the version after to the version before:
+1 is equal, below 1 is slower. "median" is the median of the rounds' ratios, "best" the ratio of the best rates. A
+median below 0.95 is marked. One thread; the time is the processor's, which other work on the machine disturbs least
+(`--clock wall` takes the clock on the wall). On a busy machine two processes of one version differ by a tenth and more
+even so: compare a version with itself, and take more rounds, before you believe a mark.
+
+The data are Zipf tokens (33,278 types, contexts of 8) with a fixed seed, or the text of WikiText-2 with `--data`. Both
+versions must also give the same states and answers for them; the last line says whether they do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from hammemo import MemoryClassifier, Predictor
+
+H: Final = 8
+N_TOKENS: Final = 33_278
+N_EXAMPLES: Final = 20_000
+N_QUERIES: Final = 5_000
+N_SINGLE: Final = 500
+N_STREAM: Final = 60_000
+MARKED_BELOW: Final = 0.95
+CLOCKS: Final = {"cpu": time.process_time, "wall": time.perf_counter}
+
+MODELS: Final = [
+    (memory, vote, n_labels)
+    for n_labels in (64, 1024)
+    for memory, vote in (
+        ("Exact", "sum"),
+        ("Hashed", "sum"),
+        ("Gaussian", "sum"),
+        ("Gaussian exact", "sum"),
+        ("Ledgered Exact", "sum"),
+        ("Ledgered Hashed", "sum"),
+        ("Tiered", "sum"),
+        ("Exact", "log-linear"),
+        ("Hashed", "log-linear"),
+    )
+]
+QUESTIONS: Final = (
+    "predict, ints",
+    "predict, strings",
+    "one query, ints",
+    "one query, strings",
+    "fit",
+    "fit_stream",
+    "edits",
+)
+"""What a process can be asked to measure; "edits" gives three figures."""
+
+
+# The process of one version.
+
+
+def new_model(memory: str, vote: str) -> MemoryClassifier:
+    """Return an empty model of the installed version."""
+    import hammemo as hm
+
+    hashed = hm.Hashed(buckets=2048, reserved=1024)
+    memories = {
+        "Exact": hm.Exact(),
+        "Hashed": hashed,
+        "Gaussian": hm.Gaussian(d=128),
+        "Gaussian exact": hm.Gaussian(d=128, exact=True),
+        "Ledgered Exact": hm.Ledgered(hm.Exact()),
+        "Ledgered Hashed": hm.Ledgered(hashed),
+        "Tiered": hm.Tiered(hashed),
+    }
+    weighed = hm.LogLinear(sample=1000, steps=10)  # else almost all of `fit` would be its optimizer
+    return hm.MemoryClassifier(memory=memories[memory], vote=weighed if vote == "log-linear" else vote)
+
+
+@dataclass
+class Task:
+    """Contexts as ints and as strings, labels, and a stream; the first `N_QUERIES` rows are the queries."""
+
+    X: NDArray[np.int64]
+    words: NDArray[Any]
+    y: NDArray[np.int64]
+    stream: NDArray[np.int64]
+    classes: NDArray[np.int64]
+
+
+@cache
+def task_of(n_labels: int, data: str | None) -> Task:
+    """Return a task whose labels are the `n_labels` most frequent tokens; token 0 is the most frequent one."""
+    rng = np.random.default_rng(n_labels)
+    if data is None:
+        mass = np.cumsum(1 / np.arange(1, N_TOKENS + 1))
+        tokens = np.searchsorted(mass, rng.random(10 * N_EXAMPLES) * mass[-1]).astype(np.int64)
+        words = np.array([f"word{token}" for token in range(N_TOKENS)])
+    else:
+        text = Path(data, "wiki.train.tokens").read_text(encoding="utf-8").split()
+        ranked = [word for word, _ in Counter(text).most_common()]
+        rank = {word: number for number, word in enumerate(ranked)}
+        tokens = np.array([rank[word] for word in text], np.int64)
+        words = np.array(ranked)
+    places = np.flatnonzero(tokens[H:] < n_labels)
+    places = rng.choice(places, N_EXAMPLES, replace=False)
+    X, y = np.lib.stride_tricks.sliding_window_view(tokens, H)[places], tokens[places + H]
+    return Task(X, words[X], y, tokens[:N_STREAM], np.arange(n_labels))
+
+
+class Measured:
+    """One model of one version, ready to be measured."""
+
+    def __init__(self, memory: str, vote: str, n_labels: int, data: str | None, clock: str) -> None:
+        self.axes = memory, vote
+        self.task = task_of(n_labels, data)
+        self.clock = CLOCKS[clock]
+        self.model = new_model(*self.axes).fit(self.task.X, self.task.y)
+        self.predictor = self.model.compile()
+        self.strings_model = new_model(*self.axes).fit(self.task.words, self.task.y)
+        self.strings_predictor = self.strings_model.compile()
+        self.cycle = 0
+
+    def facts(self) -> dict[str, str]:
+        """Return digests of the states and of the answers, which no version may change."""
+        answers = [self.predictor.predict(self.task.X[:N_QUERIES])]
+        answers += [self.strings_predictor.predict(self.task.words[:N_QUERIES])]
+        return {
+            "state": _digest(self.model.memory_.state_bytes() + self.strings_model.memory_.state_bytes()),
+            "answers": _digest(np.concatenate(answers).astype("<i8").tobytes()),
+        }
+
+    def rates(self, question: str, seconds: float) -> dict[str, float]:
+        """Measure for about so many seconds."""
+        task = self.task
+        if question == "edits":
+            return self._edits(seconds)
+        predictor, contexts = self.predictor, task.X
+        if question.endswith("strings"):
+            predictor, contexts = self.strings_predictor, task.words
+        if question.startswith("predict"):
+            queries = contexts[:N_QUERIES]
+            rate = self._rate(lambda: predictor.predict(queries), N_QUERIES, seconds)
+        elif question.startswith("one query"):
+            singles = contexts[:N_SINGLE].tolist()
+            rate = self._rate(lambda: _answer_each(predictor, singles), N_SINGLE, seconds)
+        elif question == "fit":
+            rate = self._rate(lambda: new_model(*self.axes).fit(task.X, task.y), N_EXAMPLES, seconds)
+        else:
+            fresh = new_model(*self.axes)  # fit_stream starts it anew each time
+            rate = self._rate(lambda: fresh.fit_stream(task.stream, H, classes=task.classes), N_STREAM, seconds)
+        return {question: rate}
+
+    def _rate(self, action: Callable[[], Any], units: int, seconds: float) -> float:
+        """Return units a second of the fastest call."""
+        best, spent = float("inf"), 0.0
+        while spent < seconds:
+            start = self.clock()
+            action()
+            taken = self.clock() - start
+            best, spent = min(best, taken), spent + max(taken, 1e-6)
+        return units / best
+
+    def _edits(self, seconds: float) -> dict[str, float]:
+        """Learn a row, predict one, forget the row, predict one: typical rates of the three. The state stays."""
+        times: dict[str, list[float]] = {"partial_fit": [], "forget": [], "predict after an edit": []}
+        model, task, spent = self.model, self.task, 0.0
+        while spent < seconds or len(times["forget"]) < 3:
+            at = self.cycle % N_EXAMPLES
+            self.cycle += 1
+            X, y = task.X[at : at + 1], np.roll(task.y, 1)[at : at + 1]
+            marks = [self.clock()]
+            for action in (model.partial_fit, None, model.forget, None):
+                if action is None:
+                    model.predict(X)
+                else:
+                    action(X, y)
+                marks.append(self.clock())
+            learn, after_learning, forget, after_forgetting = np.diff(marks).tolist()
+            times["partial_fit"].append(learn)
+            times["forget"].append(forget)
+            times["predict after an edit"] += [after_learning, after_forgetting]
+            spent += marks[-1] - marks[0]
+        return {name: 1 / median(values) for name, values in times.items()}
+
+
+def _answer_each(predictor: Predictor, contexts: list[list[Any]]) -> None:
+    for context in contexts:
+        predictor(context)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def serve(data: str | None, clock: str) -> None:
+    """Answer requests, one JSON object a line, until the pipe is closed."""
+    import hammemo
+
+    print(json.dumps({"from": os.path.dirname(hammemo.__file__)}), flush=True)
+    measured: Measured | None = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if "model" in request:
+                measured = None  # the memory of the last one is freed first
+                memory, vote, n_labels = request["model"]
+                measured = Measured(memory, vote, n_labels, data, clock)
+                answer: dict[str, Any] = measured.facts()
+            else:
+                assert measured is not None
+                answer = measured.rates(request["question"], request["seconds"])
+        except Exception as error:  # the other measurements are still worth having
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
+
+
+# The process that asks.
+
+
+class Version:
+    """One version's process."""
+
+    def __init__(self, name: str, python: str, data: str | None, clock: str) -> None:
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        for limit in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+            environment[limit] = "1"
+        command = [python, os.path.abspath(__file__), "--serve", "--clock", clock]
+        command += [] if data is None else ["--data", os.path.abspath(data)]
+        self.name = name
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        self.place = str(self._line()["from"])
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Return the answer to one request."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        return self._line()
+
+    def _line(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"The process of the version {self.name} ended; its own message is above.")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """Let the process end."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def compare(
+    before: Version, after: Version, rounds: int, seconds: float, only: re.Pattern[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield one row a figure; a row with "equal" for each model; a row with "error" where a version failed."""
+    for memory, vote, n_labels in MODELS:
+        name = f"{memory}, {vote}, {n_labels:,} labels"
+        questions = [question for question in QUESTIONS if only.search(f"{name}: {question}")]
+        if not questions:
+            continue
+        facts = [version.ask(model=(memory, vote, n_labels)) for version in (before, after)]
+        failed = _errors(name, (before, after), facts)
+        if failed:
+            yield from failed
+            continue
+        yield {"model": name, "equal": {key: facts[0][key] == facts[1][key] for key in facts[0]}}
+        for question in questions:
+            yield from _one_question(before, after, name, question, rounds, seconds)
+
+
+def _one_question(
+    before: Version, after: Version, name: str, question: str, rounds: int, seconds: float
+) -> Iterator[dict[str, Any]]:
+    pairs: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for number in range(-1, rounds):  # the first round warms both up and is not counted
+        order = (before, after) if number % 2 == 0 else (after, before)
+        answers = {version.name: version.ask(question=question, seconds=seconds) for version in order}
+        pair = answers[before.name], answers[after.name]
+        failed = _errors(f"{name}: {question}", (before, after), pair)
+        if failed:
+            yield from failed
+            return
+        if number >= 0:
+            pairs.append(pair)
+    for figure in pairs[0][0]:
+        rates = [(old[figure], new[figure]) for old, new in pairs]
+        yield {
+            "model": name,
+            "figure": figure,
+            "before": median(old for old, _ in rates),
+            "after": median(new for _, new in rates),
+            "median": median(new / old for old, new in rates),
+            "best": max(new for _, new in rates) / max(old for old, _ in rates),
+        }
+
+
+def _errors(what: str, versions: tuple[Version, Version], answers: Any) -> list[dict[str, Any]]:
+    return [
+        {"model": what, "error": f"{version.name}: {answer['error']}"}
+        for version, answer in zip(versions, answers, strict=True)
+        if "error" in answer
+    ]
+
+
+def print_table(rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Print rows as they come and return them."""
+    kept, heading = [], ""
+    for row in rows:
+        kept.append(row)
+        if "error" in row:
+            print(f"{row['model']}\n  failed, {row['error']}", flush=True)
+            continue
+        if row["model"] != heading:
+            heading = row["model"]
+            print(f"{heading:40}{'before/s':>14}{'after/s':>14}{'median':>9}{'best':>7}")
+        if "equal" in row:
+            different = [what for what, equal in row["equal"].items() if not equal]
+            print(f"  DIFFERENT: {', '.join(different)}\n" if different else "", end="", flush=True)
+            continue
+        mark = "  slower" if row["median"] < MARKED_BELOW else ""
+        rates = f"{row['before']:14,.0f}{row['after']:14,.0f}{row['median']:9.2f}{row['best']:7.2f}"
+        print(f"  {row['figure']:38}{rates}{mark}", flush=True)
+    return kept
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", help="interpreter of the environment with the one version")
+    parser.add_argument("--after", help="interpreter of the environment with the other version")
+    parser.add_argument("--data", help="folder with wiki.train.tokens; by default Zipf tokens")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.05, help="the least time of one measurement")
+    parser.add_argument("--only", default="", help='pattern of "model: question", such as "Exact, sum, 64.*predict"')
+    parser.add_argument("--clock", choices=CLOCKS, default="cpu", help="processor time, or the clock on the wall")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.serve:
+        serve(args.data, args.clock)
+        return
+    if not args.before or not args.after or args.rounds < 1:
+        parser.error("--before and --after name two interpreters, and there must be at least one round.")
+    before, after = (Version(name, getattr(args, name), args.data, args.clock) for name in ("before", "after"))
+    rows = compare(before, after, args.rounds, args.seconds, re.compile(args.only))
+    if args.json:
+        kept = list(rows)
+        print(json.dumps({"before": before.place, "after": after.place, "rows": kept}, indent=2, ensure_ascii=False))
+    else:
+        print(f"before: {before.place}\nafter:  {after.place}")
+        kept = print_table(rows)
+        models = [row["equal"] for row in kept if "equal" in row]
+        slower = sum(row.get("median", 1) < MARKED_BELOW for row in kept)
+        equal = sum(all(found.values()) for found in models)
+        print(f"{slower} figures are marked. States and answers are equal in {equal} of {len(models)} models.")
+    for version in (before, after):
+        version.close()
+    if any("error" in row for row in kept):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
