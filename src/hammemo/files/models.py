@@ -35,7 +35,8 @@ from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.label_counts import Frame
 from hammemo.memories.secret_keys import secret_digest
 from hammemo.memories.tiered import TieredTables
-from hammemo.models.classifiers import MeMoClassifier, MemoryClassifier
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.memo import MeMoClassifier
 from hammemo.models.predictor import Predictor
 from hammemo.votes import LogLinear, Mean, Sum
 
