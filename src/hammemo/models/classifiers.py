@@ -152,7 +152,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         return self
 
     def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
-        if self.vote_.is_fitted:  # else no reader is made
+        if self.vote_.has_weights:  # else no reader is made
             memory = self.memory_
             self.vote_.fit_to(memory.reader(), examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
 

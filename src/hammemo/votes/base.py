@@ -35,8 +35,8 @@ class Vote(BaseEstimator, ABC):
     has_probabilities: ClassVar[bool] = False
     """Whether the softmax of the scores are probabilities."""
 
-    is_fitted: ClassVar[bool] = False
-    """Whether `fit_to` fits something."""
+    has_weights: ClassVar[bool] = False
+    """Whether `fit_to` has something to fit."""
 
     @abstractmethod
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:

@@ -98,7 +98,7 @@ class LogLinear(Vote):
         self.steps = steps
 
     has_probabilities = True
-    is_fitted = True
+    has_weights = True
 
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
         """Return what ranks by the rule that the weights and the reader's labels make."""
