@@ -9,7 +9,7 @@ import pytest
 
 import object_store
 
-pytest.importorskip("moto", reason="moto is not installed: pip install 'hammemo[ray-tests]'")
+pytest.importorskip("moto", reason="moto is not installed: pip install --group ray-tests")
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [
+    pytest.mark.xdist_group("cluster"),  # with the tests of Ray: both start servers
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
