@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 pytest.importorskip("pyarrow")
 
-from hammemo.cli.app import app
+from typing import TYPE_CHECKING
 
-PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
+from hammemo.cli.app import app
+from places import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = ROOT / "docs" / "cli.md"
 runner = CliRunner()
 
 

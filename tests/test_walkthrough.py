@@ -18,8 +18,8 @@ import pytest
 import hammemo
 import walkthrough
 from hammemo import theory
+from places import ROOT
 
-ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", "docs/tour.md"]
 ALL_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 

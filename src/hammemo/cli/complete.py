@@ -149,14 +149,12 @@ class _Scored:
 
     def _scores(self, context: list[Any]) -> NDArray[np.float64]:
         """Return the scores of all labels as logarithms; how frequent each is where the context matches nothing."""
-        from hammemo.votes import LogLinear
-
         scores: NDArray[np.float64] = self.model.class_scores([context])[0]
-        vote = self.model.vote_ if hasattr(self.model, "vote_") else self.model._vote
-        if isinstance(vote, LogLinear):
+        vote = self.model.vote_ if hasattr(self.model, "vote_") else self.model.vote
+        if vote.has_probabilities:
             return scores
         if not (scores > 0).any():
-            memory = self.model.memory_ if hasattr(self.model, "memory_") else self.model._compiled
+            memory = self.model.memory_ if hasattr(self.model, "memory_") else self.model.compiled
             scores = np.asarray(memory.label_counts, np.float64)
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(scores, 0))

@@ -140,7 +140,8 @@ def fit(
     model.memory_ = memory
     if model.vote_.wanted():  # the sample is part of the source, so all of it is stored
         examples = block.examples()
-        model.vote_.fit_to(memory, examples if labels is None else examples.only(labels), model.sites_)
+        sample = examples if labels is None else examples.only(labels)
+        model.vote_.fit_to(memory.reader(), sample, model.sites_, seed=memory.seed)
     return model
 
 

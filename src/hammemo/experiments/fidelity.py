@@ -135,7 +135,7 @@ def _compared(data: Draw, n: int, memories: list[tuple[str, str, Memory]], n_tok
 def _measured(model: MemoryClassifier, judge: Judge, queries: NDArray[Any], n_tokens: int) -> Row:
     predictor = model.compile(vocabulary=range(n_tokens))
     same = predictor.predict(queries) == judge.winners
-    proven = None if model.memory_.certifier() is None else model.certify(queries)
+    proven = model.certify(queries) if model.memory_.reader().has_bounds else None
     state = predictor.nbytes if isinstance(model.memory_, Gaussian) else model.memory_.nbytes
     return {
         "state_mebibytes": state / 2**20,

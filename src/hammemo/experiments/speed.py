@@ -81,8 +81,8 @@ def predict(
     loops = _require_native()
     model = MemoryClassifier(memory=Hashed(BUCKETS, RESERVED)).fit(X, y)
     predictor = model.compile()
-    tables: Any = predictor._compiled
-    table = tables._table(model.sites_.weights, None)
+    tables: Any = predictor.compiled
+    table = tables._table(model.sites_.weights, None).loops
     ids = np.ascontiguousarray(queries, np.int64)
     answers, bare_answers = np.empty(len(ids), np.int32), np.empty(len(ids), np.int32)
     contenders = [Contender("hammemo: compiled loop", len(ids), lambda: table.winners(ids, None, answers, 1))]

@@ -17,7 +17,7 @@ import numpy as np
 from hammemo.files.archive import FileError, whole_lengths
 from hammemo.files.registry import INNER_MEMORIES, PARTS, Registry, is_built_in, kind_of_part, name_in_file
 from hammemo.kernels import Joined, SiteKernel
-from hammemo.memories.base import secret_digest
+from hammemo.memories.secret_keys import secret_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -28,7 +28,7 @@ from hammemo.files.archive import Archive, FileError, refusing, sealed
 from hammemo.files.atomic import write_file
 from hammemo.files.descriptions import Restorer, exactly, field
 from hammemo.files.registry import BUILT_IN, PARTS, Registry, is_built_in, name_in_file
-from hammemo.memories.base import Frame
+from hammemo.memories.label_counts import Frame
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor
 
@@ -234,7 +234,7 @@ def _classifier_parts(model: MemoryClassifier) -> tuple[dict[str, NDArray[Any]],
 
 
 def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    compiled = model._compiled
+    compiled = model.compiled
     try:
         name = name_in_file("compiled", type(compiled))
     except TypeError:
@@ -247,11 +247,11 @@ def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[st
         "kind": "predictor",
         "class": name,
         "description": description,
-        "vote": descriptions.part_description("vote", model._vote),
-        **descriptions.common_entries(model._sites, model.label_dtype_),
+        "vote": descriptions.part_description("vote", model.vote),
+        **descriptions.common_entries(model.sites, model.label_dtype_),
     }
-    frame = Frame(model._sites, compiled.labels, compiled.label_counts)
-    return {**frame.arrays(), **arrays, **_vote_arrays(model._vote)}, about
+    frame = Frame(model.sites, compiled.labels, compiled.label_counts)
+    return {**frame.arrays(), **arrays, **_vote_arrays(model.vote)}, about
 
 
 def _vote_arrays(vote: Vote) -> dict[str, NDArray[Any]]:

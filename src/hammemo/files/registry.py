@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from hammemo.files.archive import FileError
 from hammemo.kernels import Decaying, Joined, PositionalHamming, SiteKernel, SkipPairs, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Memory, Tiered
-from hammemo.memories.exact.memory import DenseCounts, SparseCounts
-from hammemo.memories.gaussian.memory import FusedGaussian, TwoStageGaussian
+from hammemo.memories.exact.readers import DenseCounts, SparseCounts
+from hammemo.memories.gaussian.readers import FusedGaussian, TwoStageGaussian
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.tiered import TieredTables
 from hammemo.models.classifiers import MeMoClassifier, MemoryClassifier

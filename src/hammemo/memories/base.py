@@ -1,33 +1,39 @@
 r"""The contract that every memory keeps.
 
 A memory is an additive state. For site k and label c it estimates :math:`N_{k,c}(x)`, how many stored examples of label
-c hold x at site k, and it answers with weighted sums of these counts over the sites of a query q:
-
-.. math:: \texttt{scores}(q, w)_c \approx \sum_k w_k \, N_{k,c}(q_k).
+c hold x at site k. `reader` returns what it holds now, for answering (:mod:`hammemo.memories.reader`).
 
 `add` and `remove` are inverse, so are `merge` and `unmerge` (the sum and the difference of two states), and no order
 matters: to the byte where the state is made of integers, to rounding where it is made of floats. What must agree for
 two states to be added is the *layout*. The state has one canonical form, returned by `state`; `state_bytes` is what
 "the same state" means everywhere in this library.
+
+A new memory is a subclass with these hooks; `hammemo.checks.check_memory` tries it against the contract:
+
+- `clear`: hold nothing; parameters are checked here;
+- `update`: add a batch of examples, or take it back;
+- `add_state`: add the state of another memory of the same layout, or subtract it;
+- `observed`: how many examples each label has;
+- `make_reader` and, for serving, `compile`;
+- `state_arrays` and `restore_arrays`: what is stored, as named arrays, and the way back;
+- `layout`, extended by all that must agree, and `undecided`, where the first examples settle a part of it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import safetensors.numpy
 from sklearn.base import BaseEstimator, clone
 
 from hammemo._arrays.checked import StoredArrays
-from hammemo._arrays.integers import narrow, row_pieces
-from hammemo.memories.bounds import Bounded
-from hammemo.tokens.contexts import MAX_EXAMPLES
-from hammemo.tokens.labels import top_columns
+from hammemo.memories.errors import LayoutError, NotStoredError
+from hammemo.memories.label_counts import Frame, LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -37,191 +43,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.contributions import SiteScores
-    from hammemo.tokens.contexts import Contexts, Examples
+    from hammemo.memories.reader import Compiled, Reader
+    from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 
+__all__ = ["LayoutError", "Memory", "NotStoredError"]
+
 Self = TypeVar("Self", bound="Memory")
-
-
-class NotStoredError(ValueError):
-    """Raised when an example is to be removed that the memory cannot hold; the state is unchanged."""
-
-
-def never_stored() -> NotStoredError:
-    """Return the error for examples that the counts show were never stored, all of them."""
-    return NotStoredError(
-        "At least one example to be removed was never stored: a count would become negative. Nothing was changed."
-    )
-
-
-class LayoutError(ValueError):
-    """Raised when two memories differ in what must agree before their states can be added."""
-
-
-class Reader(Protocol):
-    """What answers queries: a memory, or what it compiles to."""
-
-    @property
-    def labels(self) -> Vocabulary:
-        """The labels, in the order of the columns of `scores`."""
-        ...
-
-    @property
-    def label_counts(self) -> NDArray[np.int64]:
-        """How many stored examples each label has."""
-        ...
-
-    @property
-    def row_width(self) -> int:
-        """How many numbers one query needs while it is answered; batches are cut to bound their memory."""
-        ...
-
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[Any]:
-        """Return, for each query and label, the weighted sum over sites of the (estimated) counts."""
-        ...
-
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
-        """Return the terms of these sums for the labels in some columns, and what is known of their error."""
-        ...
-
-    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
-        """Return for each token whether a stored example holds it: 1, 0, or -1 where that cannot be told."""
-        ...
-
-
-@runtime_checkable
-class Ranker(Protocol):
-    """A reader that finds the best labels itself, faster than by way of all scores."""
-
-    def winners(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
-        """Return the column of the highest score of each context, the first one among equals."""
-        ...
-
-    def leaders(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
-    ) -> NDArray[np.int64]:
-        """Return the columns of the k highest scores of each context, best first, equals in column order."""
-        ...
-
-
-def leaders_by_scores(
-    reader: Reader, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
-) -> NDArray[np.int64]:
-    """Return what `Ranker.leaders` does, for any reader: by way of all scores, in parts that bound the memory taken."""
-    parts = [
-        top_columns(reader.scores(contexts[part], weights) / divisor, k)
-        for part in row_pieces(len(contexts), len(divisor))
-    ]
-    return np.concatenate(parts) if parts else np.empty((0, min(k, len(divisor))), np.int64)
-
-
-class CompiledMemory(Reader, Protocol):
-    """A read-only form of a memory, made for answering only."""
-
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that prediction needs, the numbering of the tokens not counted."""
-        ...
-
-    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return what `restored` needs besides the frame: named arrays and a small description, fit for JSON."""
-        ...
-
-    @classmethod
-    def restored(
-        cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
-    ) -> CompiledMemory:
-        """Return the compiled form that `stored` described, or raise ValueError: all of it is checked first."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class Frame:
-    """What every compiled form has: the sites it compares, its labels, and how many examples each label has."""
-
-    sites: Sites
-    labels: Vocabulary
-    label_counts: NDArray[np.int64]
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the labels and their counts as canonical arrays."""
-        labels = {f"labels.{name}": array for name, array in self.labels.arrays().items()}
-        return {**labels, "label_counts": narrow(self.label_counts)}
-
-    @classmethod
-    def from_arrays(cls, sites: Sites, stored: StoredArrays) -> Frame:
-        """Return the frame with these arrays, checked: undo `arrays`."""
-        labels = Vocabulary.from_arrays(stored.part("labels"))
-        counts = stored.whole_numbers("label_counts", (len(labels),), below=MAX_EXAMPLES)
-        if counts.sum(dtype=np.float64) >= MAX_EXAMPLES:
-            raise ValueError("the labels have more than 2^53 examples together")
-        return cls(sites, labels, counts.astype(np.int64))
-
-
-class SecretKey:
-    """A parameter that holds a secret of 16 to 64 bytes, or None, and is never shown.
-
-    The bytes are kept with a repr of their own, because scikit-learn prints the parameters of nested estimators without
-    asking those estimators.
-
-    Examples
-    --------
-    >>> from hammemo import Hashed, MemoryClassifier
-    >>> MemoryClassifier(memory=Hashed(key=b"sixteen bytes or more"))
-    MemoryClassifier(memory=Hashed(key=<secret>))
-    """
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else instance.__dict__[self.name]
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        instance.__dict__[self.name] = _Hidden(value) if type(value) is bytes else value  # the same object for `clone`
-
-
-class _Hidden(bytes):
-    def __repr__(self) -> str:
-        return "<secret>"
-
-
-def check_secret(key: Any) -> None:
-    """Refuse what is no secret key, without showing it."""
-    if key is not None and not (isinstance(key, bytes) and 16 <= len(key) <= 64):
-        raise ValueError("key is a secret of 16 to 64 bytes, for example secrets.token_bytes(32).")
-
-
-def secret_digest(key: bytes | None) -> str | None:
-    """Return what a layout may say of a secret key: a digest that two holders of it can compare."""
-    return None if key is None else hashlib.blake2b(key, digest_size=16, person=b"layout").hexdigest()
-
-
-@dataclass(frozen=True, eq=False)
-class LabelCounts:
-    """How many examples each label has; labels with none are not held."""
-
-    labels: Vocabulary = field(default_factory=Vocabulary)
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-
-    def plus(self, other: LabelCounts, sign: int = 1) -> LabelCounts:
-        """Return the sum, or with sign -1 the difference, or refuse to go below zero."""
-        labels = self.labels.union(other.labels)
-        totals = np.zeros(len(labels), np.int64)
-        totals[labels.find(self.labels)] += self.counts
-        totals[labels.find(other.labels)] += sign * other.counts
-        if (totals < 0).any():
-            label = list(labels)[int(np.flatnonzero(totals < 0)[0])]
-            raise NotStoredError(
-                f"Label {label!r} has fewer stored examples than are to be removed. Nothing was changed."
-            )
-        return LabelCounts(labels, totals).positive()
-
-    def positive(self) -> LabelCounts:
-        """Return the labels that have examples."""
-        return LabelCounts(self.labels.keep(self.counts > 0), self.counts[self.counts > 0])
 
 
 class Memory(BaseEstimator, ABC):
@@ -234,6 +62,10 @@ class Memory(BaseEstimator, ABC):
     sites: Sites
     seed: int
     declared: Vocabulary
+    _reader: Reader | None = None
+
+    inner: ClassVar[tuple[str, ...]] = ()
+    """The names of parameters that are memories themselves."""
 
     secret: ClassVar[str | None] = None
     """The name of a parameter that must not be written to a file, if there is one."""
@@ -253,7 +85,8 @@ class Memory(BaseEstimator, ABC):
         self.sites = sites
         self.seed = seed
         self.declared = Vocabulary() if declared is None else declared
-        self._open()
+        self.clear()
+        self._reader = None
         return self
 
     def restore(
@@ -293,27 +126,39 @@ class Memory(BaseEstimator, ABC):
         if (~mask & (frame.label_counts == 0)).any():
             raise ValueError("a label has no example and was not declared")
         self.sites, self.seed, self.declared = sites, seed, frame.labels.keep(mask)
-        self._restore(LabelCounts(frame.labels, frame.label_counts), stored)
+        self.restore_arrays(LabelCounts(frame.labels, frame.label_counts), stored)
+        self._reader = None
         stored.finish()
         return self
 
-    def _restore_inside(self, whole: Memory, all_labels: LabelCounts, stored: StoredArrays) -> None:
+    def restore_inside(self, whole: Memory, all_labels: LabelCounts, stored: StoredArrays) -> None:
         """Take the part of a state that is kept for this memory inside another one."""
         self.sites, self.seed, self.declared = whole.sites, whole.seed, whole.declared
-        self._restore(all_labels, stored)
+        self.restore_arrays(all_labels, stored)
 
     def declare(self, labels: Vocabulary) -> None:
         """Keep these labels as candidates, with or without examples."""
         self.declared = self.declared.union(labels)
+        self._reader = None
 
     def empty_like(self: Self) -> Self:
         """Return a memory of the same layout with nothing stored: a shard that can be merged back."""
         fresh: Self = clone(self)
         return fresh.open(self.sites, self.seed)
 
-    @abstractmethod
     def add(self, examples: Examples) -> None:
         """Store examples."""
+        try:
+            self.update(examples, 1)
+        finally:
+            self._reader = None
+
+    def remove(self, examples: Examples) -> None:
+        """Take examples back: all of them, or none and an error where that is known to be impossible."""
+        try:
+            self.update(examples, -1)
+        finally:
+            self._reader = None
 
     def add_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Store the windows of a stream, block by block; with `labels`, only those that have one of them."""
@@ -321,17 +166,12 @@ class Memory(BaseEstimator, ABC):
             examples = block.examples()
             self.add(examples if labels is None else examples.only(labels))
 
-    @abstractmethod
-    def remove(self, examples: Examples) -> None:
-        """Take examples back: all of them, or none and an error where that is known to be impossible."""
-
     def merge(self, other: Memory) -> None:
         """Add the state of another memory of the same layout; what is still open in a layout is taken from the other's.
 
         Declared labels are taken over. A memory that refuses is unchanged.
         """
-        self._check_layout(other)
-        self._merge(other, 1)
+        self._add_state(other, 1)
         self.declare(other.declared)
 
     def unmerge(self, other: Memory) -> None:
@@ -340,67 +180,61 @@ class Memory(BaseEstimator, ABC):
         Raises `NotStoredError`, with nothing changed, where a count would become negative: the other is then no part of
         this one. Labels that lose their last example are no longer labels, except those declared here.
         """
+        self._add_state(other, -1)
+
+    def _add_state(self, other: Memory, sign: int) -> None:
         self._check_layout(other)
-        self._merge(other, -1)
+        try:
+            self.add_state(other, sign)
+        finally:
+            self._reader = None
 
     def _check_layout(self, other: Memory) -> None:
         theirs = other.layout() if isinstance(other, Memory) else {"memory": type(other).__name__}
         mine = self.layout()
-        settled = [name for name in mine if name not in self._undecided()]
+        settled = [name for name in mine if name not in self.undecided()]
         for name in settled:
-            if theirs.get(name) != mine[name] and not (isinstance(other, Memory) and name in other._undecided()):
+            if theirs.get(name) != mine[name] and not (isinstance(other, Memory) and name in other.undecided()):
                 raise LayoutError(
                     f"States can be added and subtracted when their layouts agree; {name} is {mine[name]!r} here and "
                     f"{theirs.get(name)!r} there. Learn every shard from the layout of one model: "
                     "start it with empty_like() of that model, or with partial_fit(X, y, layout=that_model)."
                 )
 
-    def _undecided(self) -> AbstractSet[str]:
+    def undecided(self) -> AbstractSet[str]:
         """Return the names of the parts of the layout that the first examples will settle."""
         return frozenset()
 
-    def certifier(self) -> Bounded | None:
-        """Return what bounds the exact counts: this memory, or the one it wraps; None where nothing does."""
-        return self if isinstance(self, Bounded) else None
+    def reader(self) -> Reader:
+        """Return what is stored now, for answering: a version that later edits do not change."""
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = self.make_reader()
+        return reader
 
     @abstractmethod
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weighted sum over sites of the (estimated) counts.
+    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None, threads: int = 1) -> Compiled:
+        """Return a read-only form made for serving.
 
-        Shapes
-        ------
-        contexts : m of them; weights : (S,); returned : (m, number of labels)
+        Parameters
+        ----------
+        form : str, optional
+            Which one, of those that this memory knows.
+        vocabulary : Vocabulary, optional
+            The tokens that it carries data for, where that has to be said.
+        threads : int
+            How many it may use for a large batch.
         """
-
-    @abstractmethod
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
-        """Return the terms of the sums that `scores` returns, and what is known of their error.
-
-        Shapes
-        ------
-        contexts : m of them; weights : (S,); columns : (K,), which labels; returned values : (m, S, K)
-        """
-
-    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
-        """Return for each token whether a stored example holds it at a compared position.
-
-        1 means seen and 0 never, for certain; -1 that the memory cannot tell, as a sketch in general cannot.
-        """
-        return np.full(len(tokens), -1, np.int8)
-
-    @abstractmethod
-    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:
-        """Return a read-only form made for answering; `vocabulary` names the tokens it carries data for."""
 
     @property
     def labels(self) -> Vocabulary:
         """Observed and declared labels, in canonical order."""
-        return self._observed().labels.union(self.declared)
+        return self.observed().labels.union(self.declared)
 
     @property
     def label_counts(self) -> NDArray[np.int64]:
         """How many stored examples each of `labels` has."""
-        observed, labels = self._observed(), self.labels
+        observed, labels = self.observed(), self.labels
         counts = np.zeros(len(labels), np.int64)
         counts[labels.find(observed.labels)] = observed.counts
         return counts
@@ -423,7 +257,7 @@ class Memory(BaseEstimator, ABC):
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the canonical form of all that is stored, as named arrays."""
-        return {**self.frame().arrays(), **self._state()}
+        return {**self.frame().arrays(), **self.state_arrays()}
 
     def state_bytes(self) -> bytes:
         """Return the canonical form as bytes: equal bytes, equal states."""
@@ -435,27 +269,48 @@ class Memory(BaseEstimator, ABC):
         """Size of the canonical form in bytes, without the names."""
         return sum(array.nbytes for array in self.state().values())
 
-    @property
     @abstractmethod
-    def row_width(self) -> int:
-        """How many numbers one query needs while it is answered."""
+    def clear(self) -> None:
+        """Check the parameters and hold nothing; `sites`, `seed` and `declared` are set."""
 
     @abstractmethod
-    def _open(self) -> None: ...
+    def update(self, examples: Examples, sign: int) -> None:
+        """Add examples or, with sign -1, take them back: all of them, or none and an error."""
 
     @abstractmethod
-    def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+    def add_state(self, other: Any, sign: int) -> None:
+        """Add the state of a memory of this layout or, with sign -1, subtract it: all of it, or none and an error."""
+
+    @abstractmethod
+    def observed(self) -> LabelCounts:
+        """Return the labels that have examples, and how many."""
+
+    @abstractmethod
+    def make_reader(self) -> Reader:
+        """Return a reader of what is stored now; `reader` keeps it until the next edit."""
+
+    @abstractmethod
+    def state_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the canonical form of what is stored, the labels and their counts left out."""
+
+    @abstractmethod
+    def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
         """Take a state; `all_labels` has the declared labels too, with their counts, zero for those without examples.
 
         Shapes are compared with the parameters before anything of a declared size is allocated.
         """
 
-    @abstractmethod
-    def _merge(self, other: Any, sign: int) -> None:
-        """Add the state of a memory of this layout or, with sign -1, subtract it: all of it, or none and an error."""
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_reader": None}  # made again when needed
 
-    @abstractmethod
-    def _observed(self) -> LabelCounts: ...
+    def __getattr__(self, name: str) -> Any:
+        if name in _READER_NAMES:
+            warnings.warn(
+                f"Memory.{name} has moved to what answers: memory.reader().{name}.", DeprecationWarning, stacklevel=2
+            )
+            return getattr(self.reader(), name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    @abstractmethod
-    def _state(self) -> dict[str, NDArray[Any]]: ...
+
+_READER_NAMES = ("bounds", "leaders", "proven", "row_width", "scores", "seen", "site_counts", "site_scores", "winners")
+"""What memories answered themselves in version 0.1."""

@@ -19,75 +19,12 @@ probability 2^-64.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo._arrays.integers import row_pieces
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from hammemo.tokens.contexts import Contexts
-
-
-@runtime_checkable
-class Bounded(Protocol):
-    """A memory that bounds the exact weighted counts."""
-
-    def bounds(
-        self, contexts: Contexts, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what the exact weighted counts are at least, and at most, each of shape (m, L)."""
-        ...
-
-
-@runtime_checkable
-class Prover(Protocol):
-    """A memory that checks certificates itself, faster than by way of all bounds."""
-
-    def proven(
-        self,
-        contexts: Contexts,
-        weights: NDArray[np.float64],
-        divisor: NDArray[np.float64],
-        answers: NDArray[np.int64],
-    ) -> NDArray[np.bool_]:
-        """Return for each context whether the column `answers` must be the exact winner, shape (m,)."""
-        ...
-
-
-def certified(
-    memory: Bounded,
-    contexts: Contexts,
-    weights: NDArray[np.float64],
-    divisor: NDArray[np.float64],
-    answers: NDArray[np.int64],
-) -> NDArray[np.bool_]:
-    """Return for each context whether the column `answers` must be the exact winner of the scores over `divisor`.
-
-    Shapes
-    ------
-    contexts : m of them; weights : (S,); divisor : (L,); answers : (m,); returned : (m,)
-    """
-    if isinstance(memory, Prover):
-        return memory.proven(contexts, weights, divisor, answers)
-    return proven_in_batches(memory, contexts, weights, divisor, answers)
-
-
-def proven_in_batches(
-    memory: Bounded,
-    contexts: Contexts,
-    weights: NDArray[np.float64],
-    divisor: NDArray[np.float64],
-    answers: NDArray[np.int64],
-) -> NDArray[np.bool_]:
-    """Return what `certified` does from the bounds themselves, in batches that bound the memory needed."""
-    verdicts = np.empty(len(contexts), bool)
-    for part in row_pieces(len(contexts), len(divisor)):
-        low, high = memory.bounds(contexts[part], weights)
-        verdicts[part] = proven(low / divisor, high / divisor, answers[part])
-    return verdicts
 
 
 def proven(low: NDArray[np.float64], high: NDArray[np.float64], answers: NDArray[np.int64]) -> NDArray[np.bool_]:

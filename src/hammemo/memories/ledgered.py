@@ -32,19 +32,10 @@ import numpy as np
 from sklearn.base import clone
 
 from hammemo._arrays.integers import narrow
-from hammemo.memories.base import (
-    CompiledMemory,
-    LabelCounts,
-    Memory,
-    NotStoredError,
-    Ranker,
-    SecretKey,
-    check_secret,
-    leaders_by_scores,
-    secret_digest,
-)
-from hammemo.memories.hashed.memory import Hashed
-from hammemo.memories.row_rules import with_rows
+from hammemo.memories.base import Memory
+from hammemo.memories.errors import NotStoredError
+from hammemo.memories.hashed import Hashed
+from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
 from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.hashing import feature_words, key_words
 
@@ -52,11 +43,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.memories.base import Reader
-    from hammemo.memories.bounds import Bounded
-    from hammemo.memories.contributions import SiteScores
-    from hammemo.memories.row_rules import RowRule, RuledReader
-    from hammemo.tokens.contexts import Contexts, Examples
+    from hammemo.memories.label_counts import LabelCounts
+    from hammemo.memories.reader import Compiled, Reader
+    from hammemo.tokens.contexts import Examples
     from hammemo.tokens.vocabulary import Vocabulary
 
 DIGEST_BYTES = 16
@@ -87,13 +76,14 @@ class Ledgered(Memory):
     >>> clf.forget([["a", "b"]], ["y"])  # its tokens are all there, but this example never was
     Traceback (most recent call last):
         ...
-    hammemo.memories.base.NotStoredError: 1 of 1 examples to be removed is not stored (so often): row 0 ...
+    hammemo.memories.errors.NotStoredError: 1 of 1 examples to be removed is not stored (so often): row 0 ...
     >>> clf.forget([["a", "c"]], ["y"]).memory_.n_examples
     1
     """
 
     key = SecretKey()
     secret = "key"
+    inner = ("memory",)
 
     memory_: Memory
 
@@ -116,73 +106,24 @@ class Ledgered(Memory):
         stored = map(self._ledger.__getitem__, self._digests(examples))
         return np.fromiter(stored, np.int64, len(examples))
 
-    def add(self, examples: Examples) -> None:
-        """Store examples."""
+    def update(self, examples: Examples, sign: int) -> None:
+        """Add examples; or take them back, or raise `NotStoredError` where one of them is not stored often enough."""
         entries = self._entries(examples)
-        self.memory_.add(examples)
-        self._ledger.update(entries)
+        if sign > 0:
+            self.memory_.add(examples)
+            self._ledger.update(entries)
+        else:
+            self._check_held(entries, examples)
+            self.memory_.remove(examples)
+            self._subtract(entries)
 
-    def remove(self, examples: Examples) -> None:
-        """Take examples back, or raise `NotStoredError` where one of them is not stored often enough."""
-        entries = self._entries(examples)
-        self._check_held(entries, examples)
-        self.memory_.remove(examples)
-        self._subtract(entries)
+    def make_reader(self) -> Reader:
+        """Return the reader of the inner memory: the ledger is not needed to answer."""
+        return self.memory_.reader()
 
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the scores of the inner memory."""
-        return self.memory_.scores(contexts, weights)
-
-    def winners(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
-        """Return the column of the highest score of each context, the way the inner memory finds it."""
-        inner: Reader = self.memory_
-        if isinstance(inner, Ranker):
-            return inner.winners(contexts, weights, divisor)
-        return leaders_by_scores(self.memory_, contexts, weights, divisor, 1)[:, 0]
-
-    def leaders(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
-    ) -> NDArray[np.int64]:
-        """Return the columns of the k highest scores of each context, the way the inner memory finds them."""
-        inner: Reader = self.memory_
-        if isinstance(inner, Ranker):
-            return inner.leaders(contexts, weights, divisor, k)
-        return leaders_by_scores(self.memory_, contexts, weights, divisor, k)
-
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the inner memory."""
-        return self.memory_.site_scores(contexts, weights, columns)
-
-    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
-        """Return what the inner memory can tell: the ledger holds whole examples, not tokens."""
-        return self.memory_.seen(tokens)
-
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the rows of counts of the inner memory."""
-        return with_rows(self.memory_).site_counts(contexts)
-
-    def with_rule(self, rule: RowRule) -> RuledReader:
-        """Return what answers with the scores of this rule, of the inner memory."""
-        return with_rows(self.memory_).with_rule(rule)
-
-    def bounds(
-        self, contexts: Contexts, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the inner memory's bounds on the exact weighted counts, if it gives any."""
-        bounded = self.certifier()
-        if bounded is None:
-            raise TypeError(f"{self.memory_!r} gives no certificate; Exact() and Hashed() do, in a ledger too.")
-        return bounded.bounds(contexts, weights)
-
-    def certifier(self) -> Bounded | None:
-        """Return the inner memory if it can bound the exact counts, else None."""
-        return self.memory_.certifier()
-
-    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:
+    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None, threads: int = 1) -> Compiled:
         """Return a compiled form of the inner memory; the ledger is not needed to answer."""
-        return self.memory_.compile(form, vocabulary)
+        return self.memory_.compile(form, vocabulary, threads)
 
     def declare(self, labels: Vocabulary) -> None:
         """Keep these labels as candidates, with or without examples."""
@@ -204,12 +145,8 @@ class Ledgered(Memory):
             **{f"memory.{name}": value for name, value in self.memory_.layout().items()},
         }
 
-    @property
-    def row_width(self) -> int:
-        """How many numbers one query needs while it is answered."""
-        return self.memory_.row_width
-
-    def _open(self) -> None:
+    def clear(self) -> None:
+        """Start an empty ledger and an empty inner memory."""
         self._prepare()
         self.memory_ = clone(self._inner()).open(self.sites, self.seed, self.declared)
 
@@ -224,10 +161,11 @@ class Ledgered(Memory):
             raise TypeError(f"memory={inner!r} is not a memory: pass an instance such as Hashed() or Exact().")
         return inner
 
-    def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+    def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        """Take the inner memory's state and the digests."""
         self._prepare()
         self.memory_ = clone(self._inner())
-        self.memory_._restore_inside(self, all_labels, stored.part("memory"))
+        self.memory_.restore_inside(self, all_labels, stored.part("memory"))
         digests = stored.take("ledger.digests", "uint8", (None, DIGEST_BYTES))
         counts = stored.whole_numbers("ledger.counts", (len(digests),), below=MAX_EXAMPLES, least=1)
         data = digests.tobytes()
@@ -238,8 +176,9 @@ class Ledgered(Memory):
             raise ValueError("the ledger does not hold as many examples as the labels have")
         self._ledger = Counter(dict(zip(keys, counts.tolist(), strict=True)))
 
-    def _undecided(self) -> frozenset[str]:
-        return frozenset(f"memory.{name}" for name in self.memory_._undecided())
+    def undecided(self) -> frozenset[str]:
+        """Return what the inner memory has still to settle."""
+        return frozenset(f"memory.{name}" for name in self.memory_.undecided())
 
     def _digests(self, examples: Examples) -> list[bytes]:
         """Return the digest of each example: one call for each, over fixed-width words of its tokens and label."""
@@ -279,26 +218,29 @@ class Ledgered(Memory):
             else:
                 del self._ledger[digest]
 
-    def _merge(self, other: Ledgered, sign: int) -> None:
+    def add_state(self, other: Ledgered, sign: int) -> None:
+        """Add the other's ledger and inner memory, or subtract them."""
         if sign < 0 and any(self._ledger[digest] < count for digest, count in other._ledger.items()):
             raise NotStoredError(
                 "The other memory is no part of this one: its ledger holds an example that is not stored here "
                 "(so often). Nothing was changed."
             )
-        self.memory_._merge(other.memory_, sign)
+        (self.memory_.merge if sign > 0 else self.memory_.unmerge)(other.memory_)
         if sign > 0:
             self._ledger.update(other._ledger)
         else:
             self._subtract(other._ledger.copy())
 
-    def _observed(self) -> LabelCounts:
-        return self.memory_._observed()
+    def observed(self) -> LabelCounts:
+        """Return the labels that have examples, and how many."""
+        return self.memory_.observed()
 
-    def _state(self) -> dict[str, NDArray[Any]]:
+    def state_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the inner memory's arrays, and the digests in ascending order with their counts."""
         digests = sorted(self._ledger)
         counts = np.fromiter(map(self._ledger.__getitem__, digests), np.int64, len(digests))
         return {
-            **{f"memory.{name}": array for name, array in self.memory_._state().items()},
+            **{f"memory.{name}": array for name, array in self.memory_.state_arrays().items()},
             "ledger.digests": np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES),
             "ledger.counts": narrow(counts),
         }

@@ -25,15 +25,16 @@ lies between its values at (least count, largest m) and at (largest count, least
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo._arrays.integers import row_pieces
 from hammemo.memories.contributions import SiteScores
+from hammemo.memories.ranker import Ranker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -127,80 +128,31 @@ class RowRule:
         return totals
 
 
-class RuledReader(Protocol):
-    """What answers with the scores of one rule."""
+class RowRanker(Ranker):
+    """Ranks labels by a rule, from exact rows of counts.
 
-    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the rule's score of each context and label."""
-        ...
+    Parameters
+    ----------
+    site_counts : callable
+        From contexts to the rows of counts that their sites read, shape (m, S, L): `Reader.site_counts`.
+    rule : RowRule
+    """
 
-    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns."""
-        ...
-
-
-@runtime_checkable
-class RuledRanker(Protocol):
-    """What finds the best labels of one rule, or of another vote, without all scores."""
-
-    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
-        """Return the column of the highest score of each context, the first one among equals."""
-        ...
-
-    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
-        """Return the columns of the k highest scores of each context, best first, equals in column order."""
-        ...
-
-    def single(self) -> Callable[[Sequence[Any]], int] | None:
-        """Return a function from one context of integers and strings to its winner, or -1: then ask `winners`."""
-        ...
-
-
-@runtime_checkable
-class RowReader(Protocol):
-    """A reader whose answers are rows of counts, so that it can answer by a rule."""
-
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
-        ...
-
-    def with_rule(self, rule: RowRule) -> RuledReader:
-        """Return what answers with the scores of this rule."""
-        ...
-
-
-def with_rows(reader: object) -> RowReader:
-    """Return the reader itself if it has rows of counts, and else refuse."""
-    if not isinstance(reader, RowReader):
-        raise TypeError(
-            f"A log-linear vote reads rows of counts, which {type(reader).__name__} does not keep: "
-            "use memory=Exact() or memory=Hashed()."
-        )
-    return reader
-
-
-class PlainRuled:
-    """Answers from the rows of counts of any reader, without a table made for the rule."""
-
-    def __init__(self, reader: RowReader, rule: RowRule) -> None:
-        self._reader = reader
+    def __init__(self, site_counts: Callable[[Contexts], NDArray[np.float64]], rule: RowRule) -> None:
+        n_sites, _, n_labels = rule.weights.shape
+        super().__init__(n_labels, n_sites * n_labels)
+        self._site_counts = site_counts
         self._rule = rule
 
     def scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the rule's score of each context and label."""
-        n_sites, _, n_labels = self._rule.weights.shape
-        totals = np.empty((len(contexts), n_labels))
-        for part in row_pieces(len(contexts), n_sites * n_labels):
-            totals[part] = self._rule.scores(self._reader.site_counts(contexts[part]))
+        totals = np.empty((len(contexts), self.n_labels))
+        for part in row_pieces(len(contexts), self.row_width):
+            totals[part] = self._rule.scores(self._site_counts(contexts[part]))
         return totals
 
     def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
         """Return what each site adds to the scores of the labels in these columns: exact counts, exact terms."""
-        return exact_site_scores(self._reader, self._rule, contexts, columns)
-
-
-def exact_site_scores(reader: RowReader, rule: RowRule, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
-    """Return what each site adds to the scores of a rule, for a reader whose rows hold exact counts."""
-    counts = reader.site_counts(contexts)
-    values = [rule.rows(site, counts[:, site])[:, columns] for site in range(counts.shape[1])]
-    return SiteScores.exact(np.stack(values, axis=1), rule.base[columns])
+        counts = self._site_counts(contexts)
+        values = [self._rule.rows(site, counts[:, site])[:, columns] for site in range(counts.shape[1])]
+        return SiteScores.exact(np.stack(values, axis=1), self._rule.base[columns])

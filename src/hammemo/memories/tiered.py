@@ -15,19 +15,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from hammemo._arrays.integers import row_pieces
-from hammemo.memories.base import LabelCounts, Memory, leaders_by_scores
-from hammemo.memories.exact.memory import Exact, SparseCounts
-from hammemo.memories.hashed.memory import Hashed
+from hammemo.memories.base import Memory
+from hammemo.memories.exact import Exact
+from hammemo.memories.exact.readers import SparseCounts
+from hammemo.memories.hashed import Hashed
 from hammemo.memories.hashed.readers import HashedTables
+from hammemo.memories.reader import Compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.memories.base import Frame, Reader
     from hammemo.memories.contributions import SiteScores
-    from hammemo.memories.row_rules import RowRule, RuledReader
+    from hammemo.memories.label_counts import Frame, LabelCounts
+    from hammemo.memories.ranker import Ranker
+    from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -51,6 +53,8 @@ class Tiered(Memory):
     ['x', 'y']
     """
 
+    inner = ("sketch", "exact")
+
     sketch_: Hashed
     exact_: Exact
 
@@ -58,63 +62,33 @@ class Tiered(Memory):
         self.sketch = sketch
         self.exact = exact
 
-    def add(self, examples: Examples) -> None:
-        """Store examples in both tiers."""
-        self.sketch_.add(examples)
-        self.exact_.add(examples)
-
-    def remove(self, examples: Examples) -> None:
-        """Take examples back from both tiers, or raise `NotStoredError` and change neither."""
-        self.exact_.remove(examples)  # what the exact table holds, the buckets hold too
-        self.sketch_.remove(examples)
+    def update(self, examples: Examples, sign: int) -> None:
+        """Add examples to both tiers; or take them back, or raise `NotStoredError` and change neither."""
+        if sign > 0:
+            self.sketch_.add(examples)
+            self.exact_.add(examples)
+        else:
+            self.exact_.remove(examples)  # what the exact table holds, the buckets hold too
+            self.sketch_.remove(examples)
 
     def reserve(self, examples: Examples) -> None:
         """Settle the layout of the sketch, see `Hashed.reserve`."""
         self.sketch_.reserve(examples)
 
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the exact weighted counts."""
-        return self.exact_.scores(contexts, weights)
+    def make_reader(self) -> TieredTables:
+        """Return the readers of both tiers as one."""
+        return TieredTables(self.sketch_.make_reader(), self.exact_.make_reader())
 
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the exact rows of counts."""
-        return self.exact_.site_counts(contexts)
-
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns, from the exact table."""
-        return self.exact_.site_scores(contexts, weights, columns)
-
-    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
-        """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
-        return self.exact_.seen(tokens)
-
-    def with_rule(self, rule: RowRule) -> RuledReader:
-        """Return what answers with the scores of this rule, from the exact table: a sketch cannot prove them."""
-        return self.exact_.with_rule(rule)
-
-    def bounds(
-        self, contexts: Contexts, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what the exact weighted counts are at least, and at most: here, the counts themselves."""
-        return self.exact_.bounds(contexts, weights)
-
-    def winners(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
-        """Return the exact winner of each context, from the sketch where it can prove it."""
-        return tiered_winners(self.sketch_, self.exact_, contexts, weights, divisor)
-
-    def leaders(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
-    ) -> NDArray[np.int64]:
-        """Return the columns of the k highest exact scores of each context."""
-        return leaders_by_scores(self.exact_, contexts, weights, divisor, k)
-
-    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> TieredTables:  # noqa: ARG002
+    def compile(
+        self,
+        form: str | None = None,
+        vocabulary: Vocabulary | None = None,  # noqa: ARG002
+        threads: int = 1,
+    ) -> TieredTables:
         """Return both tiers compiled: ``"tiered"``; a vocabulary is not needed."""
         if form not in (None, "tiered"):
             raise ValueError(f"form={form!r} is not known: Tiered() compiles to 'tiered'.")
-        return TieredTables(self.sketch_.compile(), self.exact_.sparse())
+        return TieredTables(self.sketch_.compile(threads=threads), self.exact_.make_reader())
 
     def declare(self, labels: Vocabulary) -> None:
         """Keep these labels as candidates, with or without examples."""
@@ -132,49 +106,51 @@ class Tiered(Memory):
         """Return what must agree for two states to be added, by name."""
         return {**self.sketch_.layout(), "memory": type(self).__name__}  # the exact tier has nothing of its own
 
-    @property
-    def row_width(self) -> int:
-        """How many numbers one query needs while it is answered."""
-        return self.sketch_.row_width
+    def clear(self) -> None:
+        """Start two empty tiers."""
+        self.sketch_, self.exact_ = self._cloned_tiers()
+        for tier in (self.sketch_, self.exact_):
+            tier.open(self.sites, self.seed, self.declared)
 
-    def _open(self) -> None:
-        self._check_tiers()
-        self.sketch_ = clone(self.sketch or Hashed()).open(self.sites, self.seed, self.declared)
-        self.exact_ = clone(self.exact or Exact()).open(self.sites, self.seed, self.declared)
-
-    def _check_tiers(self) -> None:
+    def _cloned_tiers(self) -> tuple[Hashed, Exact]:
         for name, tier, kind in (("sketch", self.sketch, Hashed), ("exact", self.exact, Exact)):
             if tier is not None and not isinstance(tier, kind):
                 raise TypeError(f"{name}={tier!r} is not a {kind.__name__} memory: Tiered(Hashed(…), Exact()).")
+        return clone(self.sketch or Hashed()), clone(self.exact or Exact())
 
-    def _undecided(self) -> frozenset[str]:
-        return self.sketch_._undecided()
+    def undecided(self) -> frozenset[str]:
+        """Return what the sketch has still to settle."""
+        return self.sketch_.undecided()
 
-    def _merge(self, other: Tiered, sign: int) -> None:
+    def add_state(self, other: Tiered, sign: int) -> None:
+        """Add both tiers of another memory, or subtract them."""
         for mine, theirs in ((self.exact_, other.exact_), (self.sketch_, other.sketch_)):
-            mine._merge(theirs, sign)  # the exact one first: what it can subtract, the buckets can too
+            (mine.merge if sign > 0 else mine.unmerge)(theirs)  # the exact one first: what it can take, buckets can
 
-    def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
-        self._check_tiers()
-        self.sketch_, self.exact_ = clone(self.sketch or Hashed()), clone(self.exact or Exact())
+    def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        """Take the state of both tiers."""
+        self.sketch_, self.exact_ = self._cloned_tiers()
         for name, tier in (("sketch", self.sketch_), ("exact", self.exact_)):
-            tier._restore_inside(self, all_labels, stored.part(name))
+            tier.restore_inside(self, all_labels, stored.part(name))
 
-    def _observed(self) -> LabelCounts:
-        return self.exact_._observed()
+    def observed(self) -> LabelCounts:
+        """Return the labels that have examples, and how many."""
+        return self.exact_.observed()
 
-    def _state(self) -> dict[str, NDArray[Any]]:
+    def state_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of both tiers."""
         tiers = (("sketch", self.sketch_), ("exact", self.exact_))
-        return {f"{name}.{part}": array for name, tier in tiers for part, array in tier._state().items()}
+        return {f"{name}.{part}": array for name, tier in tiers for part, array in tier.state_arrays().items()}
 
 
-class TieredTables:
-    """Both tiers, read-only."""
+class TieredTables(Compiled):
+    """Both tiers, read-only: the sketch where it can prove the winner, the exact table for everything else."""
+
+    has_bounds = True
+    has_rows = True
 
     def __init__(self, sketch: HashedTables, exact: SparseCounts) -> None:
-        self.labels = exact.labels
-        self.label_counts = exact.label_counts
-        self.row_width = sketch.row_width
+        super().__init__(exact.frame, sketch.row_width)
         self._sketch = sketch
         self._exact = exact
 
@@ -200,21 +176,18 @@ class TieredTables:
         """Return what the exact weighted counts are at least, and at most: here, the counts themselves."""
         return self._exact.bounds(contexts, weights)
 
-    def with_rule(self, rule: RowRule) -> RuledReader:
-        """Return what answers with the scores of this rule, from the exact table."""
+    def with_rule(self, rule: RowRule) -> Ranker:
+        """Return what ranks labels by this rule, from the exact table: a sketch cannot prove them."""
         return self._exact.with_rule(rule)
 
     def winners(
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
     ) -> NDArray[np.int64]:
-        """Return the exact winner of each context, from the sketch where it can prove it."""
-        return tiered_winners(self._sketch, self._exact, contexts, weights, divisor)
-
-    def leaders(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
-    ) -> NDArray[np.int64]:
-        """Return the columns of the k highest exact scores of each context."""
-        return leaders_by_scores(self._exact, contexts, weights, divisor, k)
+        """Return the exact winner of each context, asking the exact table only where the sketch has no proof."""
+        answers = self._sketch.winners(contexts, weights, divisor)
+        unproven = np.flatnonzero(~self._sketch.proven(contexts, weights, divisor, answers))
+        answers[unproven] = self._exact.winners(contexts[unproven], weights, divisor)
+        return answers
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""
@@ -240,19 +213,3 @@ class TieredTables:
             HashedTables.restored(frame, stored.part("sketch"), sketch, key),
             SparseCounts.restored(frame, stored.part("exact"), exact),
         )
-
-
-def tiered_winners(
-    sketch: Hashed | HashedTables,
-    exact: Reader,
-    contexts: Contexts,
-    weights: NDArray[np.float64],
-    divisor: NDArray[np.float64],
-) -> NDArray[np.int64]:
-    """Return the exact winner of each context, asking the exact table only where the sketch has no proof."""
-    answers = sketch.winners(contexts, weights, divisor)
-    open_ones = np.flatnonzero(~sketch.proven(contexts, weights, divisor, answers))
-    for part in row_pieces(len(open_ones), len(divisor)):
-        rows = open_ones[part]
-        answers[rows] = (exact.scores(contexts[rows], weights) / divisor).argmax(axis=1)
-    return answers

@@ -20,23 +20,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.kernels import PositionalHamming, SiteKernel
 from hammemo.memories import Gaussian, Hashed, Memory
-from hammemo.memories.base import LayoutError
-from hammemo.memories.bounds import certified
+from hammemo.memories.errors import LayoutError
 from hammemo.models.explanations import one_context
-from hammemo.models.predictor import (
-    Predictor,
-    check_probabilities,
-    class_scores,
-    contexts_for,
-    explain,
-    leaders,
-    winners,
-)
+from hammemo.models.predictor import Predictor
+from hammemo.models.scorer import Scorer, check_probabilities
 from hammemo.tokens.contexts import Contexts, Examples, validated_array, validated_contexts
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
 from hammemo.tokens.streams import WindowSample, stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo.votes import resolve_vote, softmax
+from hammemo.votes import resolve_vote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -135,7 +127,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
             How often each example occurred: non-negative whole numbers.
         """
         examples = self._learn(X, y, sample_weight, classes=None, reset=True)
-        self.vote_.fit_to(self.memory_, examples, self.sites_)
+        self._fit_vote_to(examples)
         return self
 
     def fit_vote(
@@ -163,8 +155,12 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         array = validated_array(self, X, reset=False, y=y)
         examples = Examples.of(array, label_array(y), sample_weight)
-        self.vote_.fit_to(self.memory_, examples, self.sites_, leave_one_out=leave_one_out)
+        self._fit_vote_to(examples, leave_one_out=leave_one_out)
         return self
+
+    def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
+        reader, seed = self.memory_.reader(), self.memory_.seed
+        self.vote_.fit_to(reader, examples, self.sites_, seed=seed, leave_one_out=leave_one_out)
 
     def partial_fit(
         self: Self,
@@ -244,7 +240,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         blocks = stream_blocks(tokens, h, starts, short, pad)
         sample = self._learn_blocks(blocks, h, classes, layout, sampled=True)
         if sample:
-            self.vote_.fit_to(self.memory_, sample.examples(), self.sites_)
+            self._fit_vote_to(sample.examples())
         return self
 
     def partial_fit_stream(
@@ -409,7 +405,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         X : (m, h); returned : (m, len(classes_))
         """
         contexts = self._queries(X)
-        return class_scores(self.memory_, contexts, self.sites_, self.vote_)
+        return self._scorer().scores(contexts)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return `class_scores` or, for two labels, how far the second leads, as scikit-learn expects."""
@@ -431,12 +427,13 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         >>> MemoryClassifier(memory=Exact(), vote="log-linear").fit(X, y).predict_proba([["d", "b"]]).round(1)
         array([[0.2, 0.8]])
         """
-        return softmax(self.class_scores(X))
+        contexts = self._queries(X)
+        return self._scorer().probabilities(contexts)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label with the highest score; the first one in `classes_` among equals."""
-        contexts = self._queries(X)
-        return self.classes_[winners(self.memory_, contexts, self.sites_, self.vote_)]
+        contexts, scorer = self._queries(X), self._scorer()
+        return self._classes_of(scorer)[scorer.winners(contexts)]
 
     def top_k(self, X: Any, k: int = 5) -> NDArray[Any]:
         """Return the k labels with the highest scores, best first; equals in the order of `classes_`.
@@ -452,8 +449,8 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         >>> clf.top_k([["a", "c"]], k=2).tolist()
         [['y', 'x']]
         """
-        contexts = self._queries(X)
-        return self.classes_[leaders(self.memory_, contexts, self.sites_, self.vote_, k)]
+        contexts, scorer = self._queries(X), self._scorer()
+        return self._classes_of(scorer)[scorer.leaders(contexts, k)]
 
     def explain(self, x: Any, k: int = 5) -> Explanation:
         """Return which sites and tokens of one context voted for the k leading labels, and how much.
@@ -482,9 +479,9 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
-        context = contexts_for(self.sites_, one_context(x, names))
-        prover = self.memory_.certifier()
-        explanation = explain(self.memory_, prover, context, self.sites_, self.vote_, self.classes_, k)
+        scorer = self._scorer()
+        context = scorer.contexts(one_context(x, names))
+        explanation = scorer.explanation(context, self._classes_of(scorer), k)
         return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
 
     def certify(self, X: Any) -> NDArray[np.bool_]:
@@ -505,13 +502,10 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         >>> clf.certify([["a", "b"], ["c", "d"]])
         array([ True, False])
         """
-        contexts = self._queries(X)
-        memory, sites = self.memory_.certifier(), self.sites_
-        if memory is None:
+        contexts, scorer = self._queries(X), self._scorer()
+        if not scorer.reader.has_bounds:
             raise TypeError(f"{self.memory_!r} gives no certificate; Exact() and Hashed() do, in a ledger too.")
-        divisor = self.vote_.divisor(self.memory_, sites)
-        answers = winners(self.memory_, contexts, sites, self.vote_)
-        return certified(memory, contexts, sites.weights, divisor, answers)
+        return scorer.certified(contexts)
 
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
@@ -530,9 +524,7 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
-        compiled = self.memory_.compile(form, tokens)
-        if hasattr(compiled, "threads"):
-            compiled.threads = effective_n_jobs(n_jobs)
+        compiled = self.memory_.compile(form, tokens, effective_n_jobs(n_jobs))
         return Predictor(compiled, self.label_dtype_, self.sites_, self.vote_).prepare()
 
     def _make_memory(self) -> Memory:
@@ -581,6 +573,13 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         self.memory_.add(examples)
         self.label_dtype_ = dtype
         return examples
+
+    def _scorer(self) -> Scorer:
+        """Return what answers for all that is stored now."""
+        return Scorer(self.memory_.reader(), self.sites_, self.vote_)
+
+    def _classes_of(self, scorer: Scorer) -> NDArray[Any]:
+        return classes_array(scorer.labels, self.label_dtype_)
 
     def _queries(self, X: Any) -> Contexts:
         check_is_fitted(self)

@@ -28,11 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Group
 
-    from hammemo.kernels.sites import Sites
-    from hammemo.memories.base import Reader
-    from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Token
-    from hammemo.votes import Vote
 
 Precision: TypeAlias = Literal["exact", "bounds", "standard errors", "unknown"]
 
@@ -261,47 +257,6 @@ class Explanation:
         bounds = None if self.precision == "exact" else self.score_bounds
         rows.append(["score", *show(self.scores, bounds, self.score_errors)])
         return ["", *map(repr, self.labels)], rows
-
-
-def explained(
-    reader: Reader,
-    context: Contexts,
-    sites: Sites,
-    vote: Vote,
-    classes: NDArray[Any],
-    columns: NDArray[np.int64],
-    scores: NDArray[np.float64],
-    certified: bool | None,
-    k: int,
-) -> Explanation:
-    """Return the explanation of one context.
-
-    Parameters
-    ----------
-    columns : ndarray
-        The columns of the leading labels, best first: k of them and, for the margin, at least two if there are so many.
-    scores : ndarray of shape (number of labels,)
-    """
-    margin = float(scores[columns[0]] - scores[columns[1]]) if len(columns) > 1 else None
-    columns = columns[:k]
-    terms = vote.site_scores(reader, context, sites, columns)
-    ranks, tokens = context.ranks[0], context.vocabulary.tolist()
-    seen = [*({1: True, 0: False}.get(verdict) for verdict in reader.seen(context.vocabulary).tolist()), None]
-    return Explanation(
-        tokens=tuple(None if rank < 0 else tokens[rank] for rank in ranks),
-        seen=tuple(seen[rank] for rank in ranks),  # rank -1, no token, reads the last entry
-        sites=sites.positions,
-        labels=tuple(classes[columns].tolist()),
-        scores=np.asarray(scores[columns], np.float64),
-        base=np.zeros(len(columns)) if terms.base is None else terms.base,
-        contributions=terms.values[0],
-        low=None if terms.low is None else terms.low[0],
-        high=None if terms.high is None else terms.high[0],
-        errors=None if terms.errors is None else terms.errors[0],
-        score_errors=None if terms.total_errors is None else terms.total_errors[0],
-        margin=margin,
-        certified=certified,
-    )
 
 
 def one_context(tokens: Any, names: NDArray[Any] | None = None) -> list[list[Any]]:

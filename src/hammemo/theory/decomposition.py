@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.kernels.sites import collect_sites
 from hammemo.memories import Exact, Gaussian
-from hammemo.memories.gaussian.memory import encode
+from hammemo.memories.gaussian.encoding import encode
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import Feature, features_of
 from hammemo.votes import Sum
@@ -152,9 +152,9 @@ def decompose(sketch: MemoryClassifier, twin: MemoryClassifier, X: Any) -> Decom
     squared_norms = np.square(outputs).sum(axis=1)
     retrieved = before_decoding @ outputs
     return Decomposition(
-        ideal=counts.scores(contexts, sites.weights) / sites.total_weight,
+        ideal=counts.reader().scores(contexts, sites.weights) / sites.total_weight,
         before_decoding=before_decoding,
-        decoded=memory.scores(contexts, sites.weights) / sites.total_weight,
+        decoded=memory.reader().scores(contexts, sites.weights) / sites.total_weight,
         norm_error=before_decoding * (squared_norms - 1),
         cross_talk=retrieved @ outputs.T - before_decoding * squared_norms,
         label_counts=memory.label_counts,

@@ -1,4 +1,11 @@
-"""What every vote is: a way from the counts that a query reads to one score a label."""
+"""What every vote is: a way from the counts that a query reads to one score a label.
+
+A vote makes a :class:`~hammemo.memories.ranker.Ranker` of a reader and the sites. Most need no ranker of their own:
+
+- a `WeightedSum` says by what each label's weighted sum of counts is divided;
+- a sum over sites of a function of a row of counts is a :class:`~hammemo.memories.row_rules.RowRule`, and
+  ``reader.with_rule(rule)`` ranks by it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from hammemo.memories.base import Ranker
+from hammemo.memories.ranker import Ranker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,46 +24,37 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.base import Reader
     from hammemo.memories.contributions import SiteScores
-    from hammemo.memories.row_rules import RuledRanker
+    from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
 
 
 class Vote(BaseEstimator, ABC):
     """How the sites' counts become one score a label."""
 
-    certifiable: ClassVar[bool] = True
-    """Whether scores are weighted sums of counts over a divisor: what certificates speak of."""
+    has_probabilities: ClassVar[bool] = False
+    """Whether the softmax of the scores are probabilities."""
 
     @abstractmethod
-    def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
-        """Return what the weighted sums of each label are divided by, shape (number of labels,)."""
+    def ranker(self, reader: Reader, sites: Sites) -> Ranker:
+        """Return what gives scores, and the best labels, of what a reader holds."""
 
-    def scores(self, reader: Reader, contexts: Contexts, sites: Sites) -> NDArray[np.float64]:
-        """Return one score for each context and label.
+    def fit_to(
+        self, reader: Reader, examples: Examples, sites: Sites, *, seed: int = 0, leave_one_out: bool = True
+    ) -> None:
+        """Fit what the vote has to fit.
 
-        Shapes
-        ------
-        contexts : m of them; returned : (m, number of labels)
+        Parameters
+        ----------
+        reader : Reader
+        examples : Examples
+            Some that the reader holds or, without leaving one out, others.
+        sites : Sites
+        seed : int
+            Decides which examples are taken where there are too many.
+        leave_one_out : bool
+            Whether each example is left out of the counts that it is judged by.
         """
-        return reader.scores(contexts, sites.weights) / self.divisor(reader, sites)
-
-    def site_scores(self, reader: Reader, contexts: Contexts, sites: Sites, columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns: the terms of `scores`.
-
-        Shapes
-        ------
-        contexts : m of them; columns : (K,); returned values : (m, S, K)
-        """
-        return reader.site_scores(contexts, sites.weights, columns).divided(self.divisor(reader, sites)[columns])
-
-    def ranker(self, reader: Reader, sites: Sites) -> RuledRanker | None:
-        """Return what finds the best labels without all scores, if the reader has a way to do it."""
-        return _Divided(reader, sites, self.divisor(reader, sites)) if isinstance(reader, Ranker) else None
-
-    def fit_to(self, memory: Reader, examples: Examples, sites: Sites, *, leave_one_out: bool = True) -> None:
-        """Fit what the vote has to fit, to examples that the memory holds or, without leaving one out, to others."""
 
     def wanted(self) -> int:
         """Return the most examples that a first `fit_to` makes use of; 0 for a vote that has nothing to fit."""
@@ -70,28 +68,41 @@ class Vote(BaseEstimator, ABC):
         """Take what was fitted from a file, checked: undo `state`."""
 
 
-class _Divided:
-    """A reader that ranks by itself, with the weights and the divisor of one vote."""
+class WeightedSum(Vote):
+    """A vote whose scores are weighted sums of counts over a divisor: what certificates speak of."""
 
-    def __init__(self, reader: Any, sites: Sites, divisor: NDArray[np.float64]) -> None:
+    @abstractmethod
+    def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
+        """Return what the weighted sums of each label are divided by, shape (number of labels,)."""
+
+    def ranker(self, reader: Reader, sites: Sites) -> Ranker:
+        """Return what ranks by the weighted sums over the divisor."""
+        return _SumRanker(reader, sites.weights, self.divisor(reader, sites))
+
+
+class _SumRanker(Ranker):
+    """Ranks by weighted sums of counts over a divisor, the way the reader finds the best."""
+
+    def __init__(self, reader: Reader, weights: NDArray[np.float64], divisor: NDArray[np.float64]) -> None:
+        super().__init__(len(divisor), reader.row_width)
         self._reader = reader
-        self._weights = sites.weights
+        self._weights = weights
         self._divisor = divisor
 
+    def scores(self, contexts: Contexts) -> NDArray[Any]:
+        return self._reader.scores(contexts, self._weights) / self._divisor
+
+    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+        return self._reader.site_scores(contexts, self._weights, columns).divided(self._divisor[columns])
+
     def winners(self, contexts: Contexts) -> NDArray[np.int64]:
-        """Return the column of the highest score of each context, the first one among equals."""
-        winners: NDArray[np.int64] = self._reader.winners(contexts, self._weights, self._divisor)
-        return winners
+        return self._reader.winners(contexts, self._weights, self._divisor)
 
     def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
-        """Return the columns of the k highest scores of each context, best first, equals in column order."""
-        leaders: NDArray[np.int64] = self._reader.leaders(contexts, self._weights, self._divisor, k)
-        return leaders
+        return self._reader.leaders(contexts, self._weights, self._divisor, k)
 
     def single(self) -> Callable[[Sequence[Any]], int] | None:
-        """Return the reader's own way to answer one context, if it has one."""
-        find = getattr(self._reader, "single", None)
-        return None if find is None else find(self._weights, self._divisor)
+        return self._reader.single(self._weights, self._divisor)
 
 
 def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -29,7 +29,7 @@ from hammemo._arrays.integers import row_pieces
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.memories.row_rules import RowReader
+    from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts
 
 MOST_NUMBERS = 2**27
@@ -49,7 +49,7 @@ class FittedWeights:
 
 
 def features(
-    reader: RowReader,
+    reader: Reader,
     contexts: Contexts,
     labels: NDArray[np.int64],
     prior: NDArray[np.float64],
@@ -63,7 +63,7 @@ def features(
     ------
     labels : (m,); prior : (L,); returned : (L, m, S * J)
     """
-    n_sites = reader.site_counts(contexts[:1]).shape[1]
+    n_sites = len(reader.sites.positions)
     out = np.empty((len(prior), len(labels), n_sites * len(smoothing)), np.float32)
     for part in row_pieces(len(labels), n_sites * len(prior)):
         counts = reader.site_counts(contexts[part])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hammemo.memories.row_rules import RowRule, RuledRanker, with_rows
+from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import Vote
 from hammemo.votes.fitting import MOST_NUMBERS, features, fit_weights
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.base import Reader
-    from hammemo.memories.contributions import SiteScores
-    from hammemo.tokens.contexts import Contexts, Examples
+    from hammemo.memories.ranker import Ranker
+    from hammemo.memories.reader import Reader
+    from hammemo.tokens.contexts import Examples
 
 Self = TypeVar("Self", bound="LogLinear")
 
@@ -97,27 +97,11 @@ class LogLinear(Vote):
         self.sample = sample
         self.steps = steps
 
-    certifiable = False
+    has_probabilities = True
 
-    def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:  # noqa: ARG002
-        """Refuse: what reads weighted sums of counts, such as a certificate, does not cover this vote."""
-        raise TypeError(
-            "A log-linear vote is no weighted sum of counts, so there is no certificate for it: "
-            "use vote='sum' or 'mean' where answers must be proven."
-        )
-
-    def scores(self, reader: Reader, contexts: Contexts, sites: Sites) -> NDArray[np.float64]:
-        """Return one score for each context and label; their softmax is the probability."""
-        return with_rows(reader).with_rule(self.rule(reader, sites)).scores(contexts)
-
-    def ranker(self, reader: Reader, sites: Sites) -> RuledRanker | None:
-        """Return what finds the best labels without all scores, if the reader has a way to do it."""
-        ruled = with_rows(reader).with_rule(self.rule(reader, sites))
-        return ruled if isinstance(ruled, RuledRanker) else None
-
-    def site_scores(self, reader: Reader, contexts: Contexts, sites: Sites, columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns, and the prior and offset as base."""
-        return with_rows(reader).with_rule(self.rule(reader, sites)).site_scores(contexts, columns)
+    def ranker(self, reader: Reader, sites: Sites) -> Ranker:
+        """Return what ranks by the rule that the weights and the reader's labels make."""
+        return reader.with_rule(self.rule(reader, sites))
 
     def rule(self, reader: Reader, sites: Sites) -> RowRule:
         """Return the function of a row that the weights and the reader's labels make."""
@@ -132,19 +116,21 @@ class LogLinear(Vote):
             offsets[known] = self.offsets_[place[known]]
         return RowRule(smoothing, weights.reshape(n_sites, len(smoothing), -1), prior, np.log(prior) + offsets)
 
-    def fit_to(self, memory: Reader, examples: Examples, sites: Sites, *, leave_one_out: bool = True) -> None:
-        """Fit the weights to examples that the memory holds or, without leaving one out, to others."""
-        rows = with_rows(memory)
+    def fit_to(
+        self, reader: Reader, examples: Examples, sites: Sites, *, seed: int = 0, leave_one_out: bool = True
+    ) -> None:
+        """Fit the weights to examples that the reader holds or, without leaving one out, to others."""
         smoothing = self._smoothing()
         self._check_numbers()
         self._shared(len(sites.positions))  # refuses weights that do not fit
-        columns = memory.labels.find(examples.labels)[examples.label_ranks]
-        chosen = self._chosen(columns, len(sites.positions) * len(smoothing) * len(memory.labels), memory)
-        if self.weights is not None or not len(chosen) or len(memory.labels) < 2:
+        columns = reader.labels.find(examples.labels)[examples.label_ranks]
+        chosen = self._chosen(columns, len(sites.positions) * len(smoothing) * len(reader.labels), seed)
+        if self.weights is not None or not len(chosen) or len(reader.labels) < 2:
+            reader.site_counts(examples.contexts[:0])  # refuses a reader without rows
             return  # there is nothing to fit, or nothing to fit it to
-        prior = shares(memory.label_counts)
+        prior = shares(reader.label_counts)
         fitted = fit_weights(
-            features(rows, examples.contexts[chosen], columns[chosen], prior, smoothing, leave_one_out=leave_one_out),
+            features(reader, examples.contexts[chosen], columns[chosen], prior, smoothing, leave_one_out=leave_one_out),
             columns[chosen],
             examples.multiplicity[chosen],
             prior,
@@ -155,7 +141,7 @@ class LogLinear(Vote):
         )
         self.site_weights_ = fitted.shared.reshape(len(sites.positions), len(smoothing))
         self.label_weights_, self.offsets_ = fitted.differences, fitted.offsets
-        self.labels_ = memory.labels
+        self.labels_ = reader.labels
 
     def wanted(self) -> int:
         """Return the most examples that weights are fitted to; 0 where they are given, or fitted already."""
@@ -183,13 +169,13 @@ class LogLinear(Vote):
         self.offsets_ = stored.finite("offsets", "float64", (len(labels),))
         self.labels_ = labels
 
-    def _chosen(self, columns: NDArray[np.int64], n_numbers: int, memory: Reader) -> NDArray[np.int64]:
+    def _chosen(self, columns: NDArray[np.int64], n_numbers: int, seed: int) -> NDArray[np.int64]:
         """Return which examples to fit to: those with a label of the memory, at most as many as are to be held."""
         known = np.flatnonzero(columns >= 0)
         most = min(int(self.sample), max(1, MOST_NUMBERS // max(n_numbers, 1)))
         if len(known) <= most:
             return known
-        rng = np.random.Generator(np.random.Philox(getattr(memory, "seed", 0) % 2**64))
+        rng = np.random.Generator(np.random.Philox(seed % 2**64))
         return np.sort(rng.choice(known, most, replace=False))
 
     def _smoothing(self) -> tuple[float, ...]:

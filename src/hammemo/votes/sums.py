@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo.votes.base import Vote
+from hammemo.votes.base import WeightedSum
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.base import Reader
+    from hammemo.memories.reader import Reader
 
 
-class Sum(Vote):
+class Sum(WeightedSum):
     """The paper's vote: every stored example votes for its label with its similarity to the query."""
 
     def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
@@ -30,7 +30,7 @@ class Sum(Vote):
         return np.full(len(reader.labels), sites.total_weight)
 
 
-class Mean(Vote):
+class Mean(WeightedSum):
     """The average similarity to the examples of each label; zero for a declared label that has none."""
 
     def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:

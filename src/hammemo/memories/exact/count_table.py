@@ -19,7 +19,8 @@ from scipy import sparse
 from hammemo._arrays.integers import narrow, pieces, sorted_find, sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo.kernels.sites import Sites, collect_sites
-from hammemo.memories.base import LabelCounts, never_stored
+from hammemo.memories.errors import never_stored
+from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary
 

@@ -41,24 +41,19 @@ import numpy as np
 from scipy import sparse
 
 from hammemo._arrays.integers import sum_by_key
-from hammemo._arrays.tuple_sets import TupleSet
-from hammemo.memories.base import CompiledMemory, LabelCounts, Memory
-from hammemo.memories.contributions import SiteScores
+from hammemo.memories.base import Memory
 from hammemo.memories.gaussian.codes import CODE_BITS, CodeCache, GaussianCodes
-from hammemo.memories.gaussian.errors import standard_errors
-from hammemo.tokens.hashing import features_of
-from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.memories.gaussian.encoding import site_codes
+from hammemo.memories.gaussian.readers import FusedGaussian, GaussianReader, TwoStageGaussian
+from hammemo.memories.label_counts import LabelCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.kernels.sites import Sites
-    from hammemo.memories.base import Frame
-    from hammemo.tokens.contexts import Contexts, Examples
-
+    from hammemo.memories.reader import Compiled
+    from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.vocabulary import Vocabulary
 
 EXACT_EXAMPLES = 2 ** (53 - 2 * CODE_BITS)
 """Fewer examples than this are added without rounding where codes are exact."""
@@ -104,27 +99,16 @@ class Gaussian(Memory):
         """The memory matrix, of shape (p, d)."""
         return self._C.reshape(-1, self.codes.d)
 
-    def add(self, examples: Examples) -> None:
-        """Store examples."""
-        self._update(examples, sign=1)
+    def make_reader(self) -> GaussianReader:
+        """Return the matrix as it is now: edits make a new one."""
+        return GaussianReader(self.frame(), self.codes, self._C, self.input_codes, self.output_codes)
 
-    def remove(self, examples: Examples) -> None:
-        """Take examples back, or raise `NotStoredError` where a label has fewer; a sketch cannot know more."""
-        self._update(examples, sign=-1)
-
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the decoded scores by two-stage retrieval."""
-        keys = encode(contexts, self.sites, self.input_codes, weights, np.float64)
-        return (keys @ self.C) @ self.output_codes.get(self.labels.tolist(), keep=True).astype(np.float64).T
-
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns, with standard errors."""
-        labels = self.labels.tolist()
-        decoder = self.output_codes.get([labels[column] for column in columns]).astype(np.float64)
-        keys = _site_keys(contexts, self.sites, self.input_codes)
-        return _two_stage_site_scores(self._C, keys, decoder, weights, tied=self.codes.tied)
-
-    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> CompiledMemory:
+    def compile(
+        self,
+        form: str | None = None,
+        vocabulary: Vocabulary | None = None,
+        threads: int = 1,  # noqa: ARG002  (BLAS has its own)
+    ) -> Compiled:
         """Return the ``"fused"`` or the ``"two-stage"`` form; it carries the codes of `vocabulary`.
 
         By default these are the codes of the tokens met so far. A code that is not carried is computed when asked for.
@@ -134,11 +118,6 @@ class Gaussian(Memory):
         if form == "two-stage":
             return TwoStageGaussian.of(self, vocabulary)
         raise ValueError(f"form={form!r} is not known: Gaussian() compiles to 'fused' or 'two-stage'.")
-
-    @property
-    def row_width(self) -> int:
-        """How many numbers one query needs while it is answered."""
-        return self._C.shape[0] * self._C.shape[1] + self.codes.d + len(self.labels)
 
     def layout(self) -> dict[str, Any]:
         """Return what must agree for two states to be added, by name."""
@@ -152,7 +131,8 @@ class Gaussian(Memory):
             "exact": codes.exact,
         }
 
-    def _open(self) -> None:
+    def clear(self) -> None:
+        """Check the dimensions and hold a matrix of zeros."""
         self._open_codes()
         self._C = np.zeros((len(self.sites.positions), self.codes.d_h, self.codes.d))
         self._counts = LabelCounts()
@@ -171,33 +151,37 @@ class Gaussian(Memory):
         self.input_codes = CodeCache(self.codes.projected, d_h)
         self.output_codes = CodeCache(self.codes.outputs, self.codes.d)
 
-    def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+    def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        """Take the matrix of a state."""
         self._open_codes()
         n_sites, d, d_h = len(self.sites.positions), self.codes.d, self.codes.d_h
         self._C = stored.finite("C", "float64", (n_sites * d_h, d)).reshape(n_sites, d_h, d)
         self._counts = all_labels.positive()
 
-    def _update(self, examples: Examples, sign: int) -> None:
+    def update(self, examples: Examples, sign: int) -> None:
+        """Add examples or take them back, or raise `NotStoredError` where a label has fewer: a sketch knows no more."""
         counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()), sign)
         self.input_codes.get(examples.contexts.vocabulary.tolist(), keep=True)
         outputs = self.output_codes.get(examples.labels.tolist(), keep=True).astype(np.float64)
         bound = self._raised_bound(int(examples.multiplicity.sum()))
-        for block, (codes, index) in zip(
-            self._C, site_codes(examples.contexts, self.sites, self.input_codes, np.float64), strict=True
-        ):
-            block += sign * (_counts_by_label(examples, index, len(codes)) @ codes).T @ outputs
-        self._conclude(counts, bound)
+        changed = np.empty_like(self._C)  # a new one: readers keep the old
+        sites = site_codes(examples.contexts, self.sites, self.input_codes, np.float64)
+        for block, before, (codes, index) in zip(changed, self._C, sites, strict=True):
+            sums = sign * (_counts_by_label(examples, index, len(codes)) @ codes)
+            np.matmul(sums.T, outputs, out=block)
+            block += before
+        self._conclude(changed, counts, bound)
 
-    def _merge(self, other: Gaussian, sign: int) -> None:
+    def add_state(self, other: Gaussian, sign: int) -> None:
+        """Add the matrix of another memory, or subtract it."""
         counts = self._counts.plus(other._counts, sign)
         bound = self._raised_bound(other._worth() if other._bound is None else other._bound)
-        self._C += sign * other._C
-        self._conclude(counts, bound)
+        self._conclude(self._C + sign * other._C, counts, bound)
 
-    def _conclude(self, counts: LabelCounts, bound: int) -> None:
-        self._counts, self._bound = counts, bound
+    def _conclude(self, matrix: NDArray[np.float64], counts: LabelCounts, bound: int) -> None:
         if not len(counts.labels) and not self.exact:
-            self._C[:] = 0.0  # nothing is stored: what is left is rounding
+            matrix[:] = 0.0  # nothing is stored: what is left is rounding
+        self._C, self._counts, self._bound = matrix, counts, bound
 
     def _raised_bound(self, n_examples: int) -> int:
         """Return the running bound after a change by so many examples, or refuse where sums may no longer be exact."""
@@ -218,77 +202,13 @@ class Gaussian(Memory):
         """Return how many examples the entries of C could stand for at least."""
         return math.ceil(max(self._C.max(), -self._C.min()) / self.codes.largest_product) if self.exact else 0
 
-    def _observed(self) -> LabelCounts:
+    def observed(self) -> LabelCounts:
+        """Return the labels that have examples, and how many."""
         return self._counts
 
-    def _state(self) -> dict[str, NDArray[Any]]:
+    def state_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the matrix."""
         return {"C": self.C}
-
-
-def site_codes(
-    contexts: Contexts, sites: Sites, cache: CodeCache, dtype: type[np.floating[Any]]
-) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
-    """Yield for each site the projected codes of what it holds and, for each context, which of them; -1 for none.
-
-    Shapes
-    ------
-    yielded codes : (distinct values, d_h); yielded index : (m,)
-    """
-    tokens = contexts.vocabulary.tolist()
-    token_codes = None  # shared by all sites of one position
-    for site in sites.positions:
-        if len(site) == 1:
-            if token_codes is None:
-                token_codes = cache.get(tokens).astype(dtype, copy=False)
-            yield token_codes, contexts.ranks[:, site[0]]
-        else:
-            known, index = TupleSet.collect(contexts.ranks[:, list(site)], max(len(tokens), 1))
-            yield cache.get(features_of(tokens, known.rows())).astype(dtype, copy=False), index
-
-
-def encode(
-    contexts: Contexts, sites: Sites, cache: CodeCache, weights: NDArray[np.float64], dtype: type[np.floating[Any]]
-) -> NDArray[Any]:
-    """Return the code of each context, block k weighed by S times the k-th weight; an empty site's block is zero.
-
-    Shapes
-    ------
-    returned : (m, p)
-    """
-    blocks = []
-    for weight, (codes, index) in zip(weights, site_codes(contexts, sites, cache, dtype), strict=True):
-        block = codes[index] if len(codes) else np.zeros((len(index), codes.shape[1]), dtype)
-        block[index < 0] = 0.0
-        blocks.append(block * dtype(weight * len(weights)))
-    return np.concatenate(blocks, axis=1)
-
-
-def _site_keys(contexts: Contexts, sites: Sites, cache: CodeCache) -> NDArray[np.float64]:
-    """Return the projected code of what each site of each context holds, zeros where it holds nothing: (m, S, d_h)."""
-    ones = np.full(len(sites.positions), 1 / len(sites.positions))  # undoes what `encode` multiplies by
-    return np.asarray(encode(contexts, sites, cache, ones, np.float64)).reshape(len(contexts), len(ones), -1)
-
-
-def _two_stage_site_scores(
-    blocks: NDArray[np.float64],
-    keys: NDArray[np.float64],
-    decoder: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    *,
-    tied: bool,
-) -> SiteScores:
-    """Return the decoded score of each site with its standard error; tied codes are biased, so they have none.
-
-    Shapes
-    ------
-    blocks : (S, d_h, d); keys : (m, S, d_h); decoder : (K, d); weights : (S,)
-    """
-    retrieved = np.einsum("mki,kij->mkj", keys, blocks) * (len(weights) * weights[:, None])
-    values = retrieved @ decoder.T
-    if tied or not len(keys):
-        return SiteScores(values)
-    errors, totals = zip(*(standard_errors(blocks, key, decoder, weights) for key in keys), strict=True)
-    return SiteScores(values, errors=np.stack(errors), total_errors=np.stack(totals))
 
 
 def _counts_by_label(examples: Examples, index: NDArray[np.int64], n_values: int) -> sparse.csr_array:
@@ -302,156 +222,3 @@ def _counts_by_label(examples: Examples, index: NDArray[np.int64], n_values: int
     starts = np.searchsorted(keys, first_keys)
     columns = keys - np.repeat(first_keys[:-1], np.diff(starts))
     return sparse.csr_array((counts.astype(np.float64), columns, starts), shape=(n_labels, n_values))
-
-
-class _CompiledGaussian:
-    """What the two compiled forms share: the labels and the projected codes they carry."""
-
-    def __init__(self, frame: Frame, codes: GaussianCodes, input_codes: CodeCache) -> None:
-        self.sites = frame.sites
-        self.labels = frame.labels
-        self.label_counts = frame.label_counts
-        self.row_width = codes.n_sites * codes.d_h + codes.d + len(self.labels)
-        self.codes = codes
-        self.input_codes = input_codes
-
-    def _encode(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
-        keys: NDArray[np.float32] = encode(contexts, self.sites, self.input_codes, weights, np.float32)
-        return keys
-
-    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
-        """Return -1 for each token: codes do not tell what was stored."""
-        return np.full(len(tokens), -1, np.int8)
-
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that prediction needs."""
-        raise NotImplementedError
-
-    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return what `restored` needs: the arrays, the tokens whose codes they hold, and what makes other codes."""
-        tokens = self.input_codes.features()
-        vocabulary = Vocabulary.of(tokens)
-        arrays = {
-            **self.tensors(),
-            "projected_codes": self.input_codes.get(vocabulary.tolist()),
-            **{f"vocabulary.{name}": array for name, array in vocabulary.arrays().items()},
-        }
-        return arrays, {name: getattr(self.codes, name) for name in ("seed", "d", "d_h", "tied", "exact")}
-
-
-def _restored_codes(frame: Frame, stored: StoredArrays, description: dict[str, Any]) -> tuple[GaussianCodes, CodeCache]:
-    """Return the codes that a description names and those that a file carries."""
-    kinds = {"seed": int, "d": int, "d_h": int, "tied": bool, "exact": bool}
-    if {name: type(value) for name, value in description.items()} != kinds:
-        raise ValueError("the Gaussian codes are not described by seed, d, d_h, tied and exact")
-    d, d_h = description["d"], description["d_h"]
-    if not (1 <= d < 2**31 and 1 <= d_h < 2**31):
-        raise ValueError(f"Gaussian codes cannot have the dimensions {d} and {d_h}")
-    codes = GaussianCodes(
-        description["seed"], d, d_h, len(frame.sites.positions), description["tied"], description["exact"]
-    )
-    vocabulary = Vocabulary.from_arrays(stored.part("vocabulary"))
-    rows = stored.finite("projected_codes", "float32", (len(vocabulary), d_h))
-    return codes, CodeCache.holding(vocabulary.tolist(), rows, codes.projected)
-
-
-def _carried(memory: Gaussian, vocabulary: Vocabulary | None) -> CodeCache:
-    """Return the codes of `vocabulary`, by default of the tokens met so far."""
-    cache = CodeCache(memory.codes.projected, memory.codes.d_h)
-    cache.get(memory.input_codes.features() if vocabulary is None else vocabulary.tolist(), keep=True)
-    return cache
-
-
-class FusedGaussian(_CompiledGaussian):
-    """Projected codes and the product CZ: one matrix product a query."""
-
-    def __init__(
-        self, frame: Frame, codes: GaussianCodes, input_codes: CodeCache, decoded: NDArray[np.float32]
-    ) -> None:
-        super().__init__(frame, codes, input_codes)
-        self._decoded = decoded
-
-    @classmethod
-    def of(cls, memory: Gaussian, vocabulary: Vocabulary | None) -> FusedGaussian:
-        """Return the fused form of a memory, with the codes of `vocabulary`."""
-        outputs = memory.output_codes.get(memory.labels.tolist()).astype(np.float64)
-        decoded = (memory.C @ outputs.T).astype(np.float32)
-        return cls(memory.frame(), memory.codes, _carried(memory, vocabulary), decoded)
-
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Return the decoded scores."""
-        return np.asarray(self._encode(contexts, weights) @ self._decoded, np.float32)
-
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns; the error needs C, which is gone."""
-        keys = _site_keys(contexts, self.sites, self.input_codes)
-        blocks = self._decoded[:, columns].astype(np.float64).reshape(len(weights), -1, len(columns))
-        return SiteScores(np.einsum("mki,kic->mkc", keys, blocks) * (len(weights) * weights[:, None]))
-
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that prediction needs."""
-        return {"projected_codes": self.input_codes.rows, "CZ": self._decoded}
-
-    @classmethod
-    def restored(
-        cls,
-        frame: Frame,
-        stored: StoredArrays,
-        description: dict[str, Any],
-        key: bytes | None = None,  # noqa: ARG003
-    ) -> FusedGaussian:
-        """Return the compiled form with these arrays, checked: undo `stored`."""
-        codes, input_codes = _restored_codes(frame, stored, description)
-        shape = (codes.n_sites * codes.d_h, len(frame.labels))
-        return cls(frame, codes, input_codes, stored.finite("CZ", "float32", shape))
-
-
-class TwoStageGaussian(_CompiledGaussian):
-    """Projected codes, the memory matrix and the output codes: retrieve, then decode."""
-
-    def __init__(
-        self,
-        frame: Frame,
-        codes: GaussianCodes,
-        input_codes: CodeCache,
-        matrix: NDArray[np.float32],
-        decoder: NDArray[np.float32],
-    ) -> None:
-        super().__init__(frame, codes, input_codes)
-        self._matrix = matrix
-        self._decoder = decoder
-
-    @classmethod
-    def of(cls, memory: Gaussian, vocabulary: Vocabulary | None) -> TwoStageGaussian:
-        """Return the two-stage form of a memory, with the codes of `vocabulary`."""
-        decoder = memory.output_codes.get(memory.labels.tolist())
-        return cls(memory.frame(), memory.codes, _carried(memory, vocabulary), memory.C.astype(np.float32), decoder)
-
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Return the decoded scores."""
-        return np.asarray((self._encode(contexts, weights) @ self._matrix) @ self._decoder.T, np.float32)
-
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns, with standard errors."""
-        keys = _site_keys(contexts, self.sites, self.input_codes)
-        blocks = self._matrix.astype(np.float64).reshape(len(weights), -1, self.codes.d)
-        decoder = self._decoder[columns].astype(np.float64)
-        return _two_stage_site_scores(blocks, keys, decoder, weights, tied=self.codes.tied)
-
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that prediction needs."""
-        return {"projected_codes": self.input_codes.rows, "C": self._matrix, "Z": self._decoder}
-
-    @classmethod
-    def restored(
-        cls,
-        frame: Frame,
-        stored: StoredArrays,
-        description: dict[str, Any],
-        key: bytes | None = None,  # noqa: ARG003
-    ) -> TwoStageGaussian:
-        """Return the compiled form with these arrays, checked: undo `stored`."""
-        codes, input_codes = _restored_codes(frame, stored, description)
-        matrix = stored.finite("C", "float32", (codes.n_sites * codes.d_h, codes.d))
-        decoder = stored.finite("Z", "float32", (len(frame.labels), codes.d))
-        return cls(frame, codes, input_codes, matrix, decoder)

@@ -28,15 +28,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._arrays.integers import narrow, sum_by_key
-from hammemo.memories.base import (
-    LabelCounts,
-    Memory,
-    NotStoredError,
-    SecretKey,
-    check_secret,
-    never_stored,
-    secret_digest,
-)
+from hammemo.memories.base import Memory
+from hammemo.memories.errors import NotStoredError, never_stored
 from hammemo.memories.hashed.layout import (
     RowLayout,
     most_frequent,
@@ -50,6 +43,8 @@ from hammemo.memories.hashed.layout import (
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.hashed.site_table import SiteTable, stored_table
 from hammemo.memories.hashed.stream_counter import StreamCounter, block_labels
+from hammemo.memories.label_counts import LabelCounts
+from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,10 +52,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.memories.contributions import SiteScores
     from hammemo.memories.hashed.layout import Cells
-    from hammemo.memories.hashed.ruled import RuledTables
-    from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
@@ -97,7 +89,6 @@ class Hashed(Memory):
     _rows: RowLayout | None
     _tables: list[SiteTable]
     _counts: LabelCounts
-    _reader: HashedTables | None
 
     def __init__(
         self, buckets: int | Sequence[int] = 2048, reserved: int | Sequence[int] = 1024, key: bytes | None = None
@@ -115,17 +106,32 @@ class Hashed(Memory):
             raise ValueError("The layout is settled already; open() the memory again to start anew.")
         self._settle(most_frequent(examples, self.sites, self.seed, self.key, self._reserved_numbers))
 
-    def add(self, examples: Examples) -> None:
-        """Store examples; the first ones settle the layout if `reserve` has not."""
-        if not len(examples):
-            return  # and the layout stays open
-        if self._rows is None:
-            self.reserve(examples)
-        counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()))
-        self._grow(counts.labels)
-        for table, (rows, labels, totals) in zip(self._tables, self._deltas(examples), strict=True):
-            table.add(rows, labels, totals)
-        self._counts, self._reader = counts, None
+    def update(self, examples: Examples, sign: int) -> None:
+        """Add examples, the first of which settle the layout if `reserve` has not; or take them back.
+
+        Raises `NotStoredError` where a count would become negative.
+        """
+        if sign < 0:
+            self._take_back(examples)
+        elif len(examples):  # else the layout stays open
+            if self._rows is None:
+                self.reserve(examples)
+            counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()))
+            self._grow(counts.labels)
+            for table, (rows, labels, totals) in zip(self._tables, self._deltas(examples), strict=True):
+                table.add(rows, labels, totals)
+            self._counts = counts
+
+    def _take_back(self, examples: Examples) -> None:
+        counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()), sign=-1)
+        deltas = self._deltas(examples)
+        left = self._counts_left(counts)
+        if not all(table.covers_cells(*cells, left) for table, cells in zip(self._tables, deltas, strict=True)):
+            raise never_stored()
+        for table, (rows, labels, totals) in zip(self._tables, deltas, strict=True):
+            table.add(rows, labels, -totals)
+        self._place(counts.labels)
+        self._counts = counts
 
     def add_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Store the windows of a stream; the first block settles the layout if nothing else has."""
@@ -155,81 +161,20 @@ class Hashed(Memory):
             table.add(rows, columns[labels], totals)
         self._counts, self._reader = counts, None
 
-    def remove(self, examples: Examples) -> None:
-        """Take examples back, or raise `NotStoredError` where a count would become negative."""
-        counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()), sign=-1)
-        deltas = self._deltas(examples)
-        left = self._counts_left(counts)
-        if not all(table.covers_cells(*cells, left) for table, cells in zip(self._tables, deltas, strict=True)):
-            raise never_stored()
-        for table, (rows, labels, totals) in zip(self._tables, deltas, strict=True):
-            table.add(rows, labels, -totals)
-        self._place(counts.labels)
-        self._counts, self._reader = counts, None
-
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weighted sum over sites of the centred counts."""
-        return self._read().scores(contexts, weights)
-
-    def winners(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
-        """Return the column of the highest score of each context, the first one among equals."""
-        return self._read().winners(contexts, weights, divisor)
-
-    def leaders(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
-    ) -> NDArray[np.int64]:
-        """Return the columns of the k highest scores of each context, best first, equals in column order."""
-        return self._read().leaders(contexts, weights, divisor, k)
-
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the row of raw counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
-        return self._read().site_counts(contexts)
-
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns, with hard bounds."""
-        return self._read().site_scores(contexts, weights, columns)
-
-    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
-        """Return for each token whether a stored example holds it: 1, 0, or -1 for one that shares its buckets."""
-        return self._read().seen(tokens)
-
-    def with_rule(self, rule: RowRule) -> RuledTables:
-        """Return what answers with the scores of this rule, applied to raw counts."""
-        return self._read().with_rule(rule)
-
-    def bounds(
-        self, contexts: Contexts, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what the exact weighted counts are at least, and at most.
-
-        Shapes
-        ------
-        returned : (m, L), (m, L)
-        """
-        return self._read().bounds(contexts, weights)
-
-    def proven(
+    def compile(
         self,
-        contexts: Contexts,
-        weights: NDArray[np.float64],
-        divisor: NDArray[np.float64],
-        answers: NDArray[np.int64],
-    ) -> NDArray[np.bool_]:
-        """Return for each context whether the column `answers` must be the exact winner."""
-        return self._read().proven(contexts, weights, divisor, answers)
-
-    def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None) -> HashedTables:  # noqa: ARG002
+        form: str | None = None,
+        vocabulary: Vocabulary | None = None,  # noqa: ARG002
+        threads: int = 1,
+    ) -> HashedTables:
         """Return the ``"table"`` of fixed-point rows; a vocabulary is not needed."""
         if form not in (None, "table"):
             raise ValueError(f"form={form!r} is not known: Hashed() compiles to 'table'.")
-        return self._tabulate()
+        return self._tables_now(threads)
 
-    def declare(self, labels: Vocabulary) -> None:
-        """Keep these labels as candidates, with or without examples."""
-        super().declare(labels)
-        self._reader = None
+    def make_reader(self) -> HashedTables:
+        """Return the tables as they are now."""
+        return self._tables_now()
 
     def empty_like(self) -> Hashed:
         """Return a memory of the same layout, reserved features included, with nothing stored."""
@@ -262,19 +207,14 @@ class Hashed(Memory):
             raise ValueError("The layout is still open: store an example or call reserve() first.")
         return self._rows.rows(contexts)
 
-    @property
-    def row_width(self) -> int:
-        """How many numbers one query needs while it is answered."""
-        return 2 * len(self.labels)
-
-    def _open(self) -> None:
+    def clear(self) -> None:
+        """Check the numbers and hold nothing; the layout is open where rows are to be reserved."""
         _check_numbers("buckets", self.buckets, 1, len(self.sites.positions))
         _check_numbers("reserved", self.reserved, 0, len(self.sites.positions))
         check_secret(self.key)
         self._rows = None
         self._tables = []
         self._counts = LabelCounts()
-        self._reader = None
         if not any(self._reserved_numbers):  # nothing is left to choose
             self._settle(none_reserved(self.sites))
 
@@ -349,10 +289,12 @@ class Hashed(Memory):
             table.rearrange(source)
         self._counts = LabelCounts(labels, np.zeros(len(labels), np.int64))
 
-    def _undecided(self) -> frozenset[str]:
+    def undecided(self) -> frozenset[str]:
+        """Return ``reserved`` while no example has settled which features have rows of their own."""
         return frozenset({"reserved"}) if self._rows is None else frozenset()
 
-    def _merge(self, other: Hashed, sign: int) -> None:
+    def add_state(self, other: Hashed, sign: int) -> None:
+        """Add the tables of another memory, or subtract them."""
         counts = self._counts.plus(other._counts, sign)
         if self._rows is None and other._rows is not None and sign > 0:
             self._settle(other._rows.reserved)
@@ -370,10 +312,11 @@ class Hashed(Memory):
         for mine, theirs in pairs:
             mine.merge(theirs, columns, sign)
         self._place(counts.labels)
-        self._counts, self._reader = counts, None
+        self._counts = counts
 
-    def _restore(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
-        self._open()
+    def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        """Take the tables and the reserved features of a state."""
+        self.clear()
         counts = all_labels.positive()
         if self._rows is None and "own.0" not in stored and not len(counts.labels):
             return  # the layout was still open
@@ -388,15 +331,11 @@ class Hashed(Memory):
             table.hold(own, shared)
         self._counts = counts
 
-    def _observed(self) -> LabelCounts:
+    def observed(self) -> LabelCounts:
+        """Return the labels that have examples, and how many."""
         return self._counts
 
-    def _read(self) -> HashedTables:
-        if self._reader is None:
-            self._reader = self._tabulate()
-        return self._reader
-
-    def _tabulate(self) -> HashedTables:
+    def _tables_now(self, threads: int = 1) -> HashedTables:
         layout = self._rows
         if layout is None:  # nothing is stored: every layout answers the same
             layout = RowLayout(self.sites, self.seed, self.key, self.buckets, none_reserved(self.sites))
@@ -407,9 +346,10 @@ class Hashed(Memory):
             stacked[: len(table.own), columns] = table.own
             stacked[len(table.own) :, columns] = table.shared
             counts.append(stacked)
-        return HashedTables(layout, counts, self.labels, self.label_counts)
+        return HashedTables(layout, counts, self.frame(), threads)
 
-    def _state(self) -> dict[str, NDArray[Any]]:
+    def state_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the tables and the reserved features."""
         columns = self.labels.find(self._columns)
         state: dict[str, NDArray[Any]] = {}
         for k, table in enumerate(self._tables):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.memories.base import LabelCounts
+    from hammemo.memories.label_counts import LabelCounts
 
 
 class SiteTable:

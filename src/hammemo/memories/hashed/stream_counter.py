@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._arrays.native import native
-from hammemo.memories.base import LabelCounts
+from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.hashing import hash_numbers, number_key, vocabulary_hashes
 from hammemo.tokens.vocabulary import Vocabulary, checked_integers, factorize
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo.memories.base import LabelCounts
+from hammemo.memories.label_counts import LabelCounts
 from hammemo.theory.planning.growth import expected_features
 
 if TYPE_CHECKING:

@@ -1,0 +1,18 @@
+"""What a memory raises when it refuses: it is unchanged then."""
+
+from __future__ import annotations
+
+
+class NotStoredError(ValueError):
+    """Raised when an example is to be removed that the memory cannot hold; the state is unchanged."""
+
+
+def never_stored() -> NotStoredError:
+    """Return the error for examples that the counts show were never stored, all of them."""
+    return NotStoredError(
+        "At least one example to be removed was never stored: a count would become negative. Nothing was changed."
+    )
+
+
+class LayoutError(ValueError):
+    """Raised when two memories differ in what must agree before their states can be added."""

@@ -1,0 +1,236 @@
+r"""What answers queries for a Gaussian memory: two-stage retrieval, or one product with what was decoded before.
+
+Two-stage retrieval reads :math:`r = C^\top \phi(q)` and decodes :math:`\widetilde S_c = \langle z_c, r \rangle`; fused,
+:math:`CZ` is formed once. The memory itself is read in float64; the compiled forms are float32.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.memories.contributions import SiteScores
+from hammemo.memories.gaussian.codes import CodeCache, GaussianCodes
+from hammemo.memories.gaussian.encoding import encode, site_keys
+from hammemo.memories.gaussian.errors import standard_errors
+from hammemo.memories.reader import Compiled, Reader
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.memories.gaussian.memory import Gaussian
+    from hammemo.memories.label_counts import Frame
+    from hammemo.tokens.contexts import Contexts
+
+
+class GaussianReader(Reader):
+    """The matrix as the memory has it, in float64, and codes that are computed when asked for.
+
+    Parameters
+    ----------
+    frame : Frame
+    codes : GaussianCodes
+    blocks : ndarray of shape (S, d_h, d)
+        The memory matrix, site by site.
+    input_codes, output_codes : CodeCache
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        codes: GaussianCodes,
+        blocks: NDArray[np.float64],
+        input_codes: CodeCache,
+        output_codes: CodeCache,
+    ) -> None:
+        super().__init__(frame, _row_width(codes, frame))
+        self._codes = codes
+        self._blocks = blocks
+        self._input_codes = input_codes
+        self._output_codes = output_codes
+
+    @cached_property
+    def _decoder(self) -> NDArray[np.float64]:
+        return self._output_codes.get(self.labels.tolist()).astype(np.float64)
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the decoded scores by two-stage retrieval."""
+        keys = encode(contexts, self.sites, self._input_codes, weights, np.float64)
+        return np.asarray((keys @ self._blocks.reshape(-1, self._codes.d)) @ self._decoder.T)
+
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns, with standard errors."""
+        keys = site_keys(contexts, self.sites, self._input_codes)
+        return two_stage_site_scores(self._blocks, keys, self._decoder[columns], weights, tied=self._codes.tied)
+
+
+def _row_width(codes: GaussianCodes, frame: Frame) -> int:
+    return codes.n_sites * codes.d_h + codes.d + len(frame.labels)
+
+
+def two_stage_site_scores(
+    blocks: NDArray[np.float64],
+    keys: NDArray[np.float64],
+    decoder: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    *,
+    tied: bool,
+) -> SiteScores:
+    """Return the decoded score of each site with its standard error; tied codes are biased, so they have none.
+
+    Shapes
+    ------
+    blocks : (S, d_h, d); keys : (m, S, d_h); decoder : (K, d); weights : (S,)
+    """
+    retrieved = np.einsum("mki,kij->mkj", keys, blocks) * (len(weights) * weights[:, None])
+    values = retrieved @ decoder.T
+    if tied or not len(keys):
+        return SiteScores(values)
+    errors, totals = zip(*(standard_errors(blocks, key, decoder, weights) for key in keys), strict=True)
+    return SiteScores(values, errors=np.stack(errors), total_errors=np.stack(totals))
+
+
+class _CompiledGaussian(Compiled):
+    """What the two compiled forms share: the labels and the projected codes they carry."""
+
+    def __init__(self, frame: Frame, codes: GaussianCodes, input_codes: CodeCache) -> None:
+        super().__init__(frame, _row_width(codes, frame))
+        self.codes = codes
+        self.input_codes = input_codes
+
+    def _encode(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
+        keys: NDArray[np.float32] = encode(contexts, self.sites, self.input_codes, weights, np.float32)
+        return keys
+
+    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what `restored` needs: the arrays, the tokens whose codes they hold, and what makes other codes."""
+        tokens = self.input_codes.features()
+        vocabulary = Vocabulary.of(tokens)
+        arrays = {
+            **self.tensors(),
+            "projected_codes": self.input_codes.get(vocabulary.tolist()),
+            **{f"vocabulary.{name}": array for name, array in vocabulary.arrays().items()},
+        }
+        return arrays, {name: getattr(self.codes, name) for name in ("seed", "d", "d_h", "tied", "exact")}
+
+
+def _restored_codes(frame: Frame, stored: StoredArrays, description: dict[str, Any]) -> tuple[GaussianCodes, CodeCache]:
+    """Return the codes that a description names and those that a file carries."""
+    kinds = {"seed": int, "d": int, "d_h": int, "tied": bool, "exact": bool}
+    if {name: type(value) for name, value in description.items()} != kinds:
+        raise ValueError("the Gaussian codes are not described by seed, d, d_h, tied and exact")
+    d, d_h = description["d"], description["d_h"]
+    if not (1 <= d < 2**31 and 1 <= d_h < 2**31):
+        raise ValueError(f"Gaussian codes cannot have the dimensions {d} and {d_h}")
+    codes = GaussianCodes(
+        description["seed"], d, d_h, len(frame.sites.positions), description["tied"], description["exact"]
+    )
+    vocabulary = Vocabulary.from_arrays(stored.part("vocabulary"))
+    rows = stored.finite("projected_codes", "float32", (len(vocabulary), d_h))
+    return codes, CodeCache.holding(vocabulary.tolist(), rows, codes.projected)
+
+
+def _carried(memory: Gaussian, vocabulary: Vocabulary | None) -> CodeCache:
+    """Return the codes of `vocabulary`, by default of the tokens met so far."""
+    cache = CodeCache(memory.codes.projected, memory.codes.d_h)
+    cache.get(memory.input_codes.features() if vocabulary is None else vocabulary.tolist(), keep=True)
+    return cache
+
+
+class FusedGaussian(_CompiledGaussian):
+    """Projected codes and the product CZ: one matrix product a query."""
+
+    def __init__(
+        self, frame: Frame, codes: GaussianCodes, input_codes: CodeCache, decoded: NDArray[np.float32]
+    ) -> None:
+        super().__init__(frame, codes, input_codes)
+        self._decoded = decoded
+
+    @classmethod
+    def of(cls, memory: Gaussian, vocabulary: Vocabulary | None) -> FusedGaussian:
+        """Return the fused form of a memory, with the codes of `vocabulary`."""
+        outputs = memory.output_codes.get(memory.labels.tolist()).astype(np.float64)
+        decoded = (memory.C @ outputs.T).astype(np.float32)
+        return cls(memory.frame(), memory.codes, _carried(memory, vocabulary), decoded)
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Return the decoded scores."""
+        return np.asarray(self._encode(contexts, weights) @ self._decoded, np.float32)
+
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns; the error needs C, which is gone."""
+        keys = site_keys(contexts, self.sites, self.input_codes)
+        blocks = self._decoded[:, columns].astype(np.float64).reshape(len(weights), -1, len(columns))
+        return SiteScores(np.einsum("mki,kic->mkc", keys, blocks) * (len(weights) * weights[:, None]))
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that prediction needs."""
+        return {"projected_codes": self.input_codes.rows, "CZ": self._decoded}
+
+    @classmethod
+    def restored(
+        cls,
+        frame: Frame,
+        stored: StoredArrays,
+        description: dict[str, Any],
+        key: bytes | None = None,  # noqa: ARG003
+    ) -> FusedGaussian:
+        """Return the compiled form with these arrays, checked: undo `stored`."""
+        codes, input_codes = _restored_codes(frame, stored, description)
+        shape = (codes.n_sites * codes.d_h, len(frame.labels))
+        return cls(frame, codes, input_codes, stored.finite("CZ", "float32", shape))
+
+
+class TwoStageGaussian(_CompiledGaussian):
+    """Projected codes, the memory matrix and the output codes: retrieve, then decode."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        codes: GaussianCodes,
+        input_codes: CodeCache,
+        matrix: NDArray[np.float32],
+        decoder: NDArray[np.float32],
+    ) -> None:
+        super().__init__(frame, codes, input_codes)
+        self._matrix = matrix
+        self._decoder = decoder
+
+    @classmethod
+    def of(cls, memory: Gaussian, vocabulary: Vocabulary | None) -> TwoStageGaussian:
+        """Return the two-stage form of a memory, with the codes of `vocabulary`."""
+        decoder = memory.output_codes.get(memory.labels.tolist())
+        return cls(memory.frame(), memory.codes, _carried(memory, vocabulary), memory.C.astype(np.float32), decoder)
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Return the decoded scores."""
+        return np.asarray((self._encode(contexts, weights) @ self._matrix) @ self._decoder.T, np.float32)
+
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns, with standard errors."""
+        keys = site_keys(contexts, self.sites, self.input_codes)
+        blocks = self._matrix.astype(np.float64).reshape(len(weights), -1, self.codes.d)
+        decoder = self._decoder[columns].astype(np.float64)
+        return two_stage_site_scores(blocks, keys, decoder, weights, tied=self.codes.tied)
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that prediction needs."""
+        return {"projected_codes": self.input_codes.rows, "C": self._matrix, "Z": self._decoder}
+
+    @classmethod
+    def restored(
+        cls,
+        frame: Frame,
+        stored: StoredArrays,
+        description: dict[str, Any],
+        key: bytes | None = None,  # noqa: ARG003
+    ) -> TwoStageGaussian:
+        """Return the compiled form with these arrays, checked: undo `stored`."""
+        codes, input_codes = _restored_codes(frame, stored, description)
+        matrix = stored.finite("C", "float32", (codes.n_sites * codes.d_h, codes.d))
+        decoder = stored.finite("Z", "float32", (len(frame.labels), codes.d))
+        return cls(frame, codes, input_codes, matrix, decoder)

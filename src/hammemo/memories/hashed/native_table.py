@@ -1,0 +1,200 @@
+r"""Rows of whole numbers for every site, gathered, weighed, added and compared: by the compiled loops, or by NumPy.
+
+With integer rows :math:`T_k`, weights :math:`w_k`, a base b, a divisor v and a step of :math:`2^{-f}`, the score of
+label c is
+
+.. math:: S_c(q) = 2^{-f} \Bigl( b_c + \sum_k w_k \, T_{k,c}[\mathrm{row}_k(q)] \Bigr),
+
+and labels are ranked by :math:`S_c / v_c`. Sums of whole numbers are exact in any order and in any width that does not
+overflow, so both ways give the same scores to the bit. With weights that are no whole numbers the products are floats,
+multiplied once and added site by site in the same order by both. The compiled loops are not used where they are not
+installed, or where a sum could overflow them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._arrays.native import native
+from hammemo.tokens.hashing import token_hashes
+from hammemo.tokens.labels import top_columns
+from hammemo.tokens.vocabulary import NO_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.memories.hashed.layout import RowLayout
+    from hammemo.tokens.contexts import Contexts
+
+_MOST_KNOWN = 2**18  # strings whose hashes are kept for single queries
+
+
+class NativeTable:
+    """The rows of every site, as one table.
+
+    Parameters
+    ----------
+    layout : RowLayout
+        Which row each site of a context reads.
+    rows : list of integer ndarrays of shape (rows of the site, L)
+    weights : ndarray of shape (S,)
+    step : float
+        What one unit of a row is worth in a score.
+    base : ndarray of shape (L,), optional
+        The score where no site says anything, in steps.
+    divisor : ndarray of shape (L,), optional
+        What scores are divided by before they are compared.
+    threads : int
+        How many a large batch may use.
+    """
+
+    def __init__(
+        self,
+        layout: RowLayout,
+        rows: list[NDArray[Any]],
+        weights: NDArray[np.float64],
+        step: float,
+        *,
+        base: NDArray[Any] | None = None,
+        divisor: NDArray[np.float64] | None = None,
+        threads: int = 1,
+    ) -> None:
+        self._layout = layout
+        self._weights = weights
+        self._step = step
+        self._base = base
+        self._divisor = divisor
+        self._threads = threads
+        self._n_labels = rows[0].shape[1]
+        self.loops = self._compiled(rows)  # None where NumPy answers
+        self._rows = rows if self.loops is None or base is not None else None  # what NumPy needs
+        self._known: dict[str, int] = {}
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the compiled loops answer."""
+        return self.loops is not None
+
+    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the scores, not divided: shape (m, L)."""
+        if self.loops is None:
+            return self.plain_scores(contexts)
+        out = np.empty((len(contexts), self._n_labels))
+        self.loops.scores(*self._layout.source(contexts), out, self._threads)
+        missed = self._without_base(contexts)
+        if len(missed):
+            out[missed] = self.plain_scores(contexts[missed])
+        return out
+
+    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the column of the highest score of each context, the first one among equals."""
+        if self.loops is None:
+            return np.asarray(self._plain_divided(contexts).argmax(axis=1))
+        out = np.empty(len(contexts), np.int32)
+        self.loops.winners(*self._layout.source(contexts), out, self._threads)
+        missed = self._without_base(contexts)
+        if len(missed):
+            out[missed] = self._plain_divided(contexts[missed]).argmax(axis=1)
+        return out.astype(np.int64)
+
+    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each context, best first, equals in column order."""
+        if self.loops is None:
+            return top_columns(self._plain_divided(contexts), k)
+        out = np.empty((len(contexts), min(k, self._n_labels)), np.int32)
+        self.loops.leaders(*self._layout.source(contexts), out, self._threads)
+        missed = self._without_base(contexts)
+        if len(missed):
+            out[missed] = top_columns(self._plain_divided(contexts[missed]), k)
+        return out.astype(np.int64)
+
+    def single(self) -> Callable[[Sequence[Any]], int] | None:
+        """Return a function from one context of integers and strings to its winner, or -1: then ask `winners`.
+
+        None where the compiled loops do not answer.
+        """
+        if self.loops is None:
+            return None
+        one, known, layout = self.loops.one, self._known, self._layout
+
+        def winner(tokens: Sequence[Any]) -> int:
+            column: int = one(tokens, known)
+            if column < 0 and all(type(token) in (int, str) for token in tokens):
+                if len(known) > _MOST_KNOWN:
+                    known.clear()
+                new = [token for token in tokens if type(token) is str and token not in known]
+                known.update(zip(new, token_hashes(new, layout.seed, layout.key).tolist(), strict=True))
+                column = one(tokens, known)
+            return column
+
+        if self._base is None:
+            return winner
+        first_site = layout.sites.positions[0]
+
+        def winner_with_base(tokens: Sequence[Any]) -> int:
+            column = winner(tokens)
+            return -1 if column >= 0 and any(tokens[r] == NO_TOKEN for r in first_site) else column
+
+        return winner_with_base
+
+    def proves(self, upper: NativeTable, contexts: Contexts, answers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether the answers' scores here are above all rivals' scores in `upper`; both are compiled."""
+        out = np.empty(len(contexts), np.uint8)
+        source = self._layout.source(contexts)
+        self.loops.prove(upper.loops, *source, answers.astype(np.int32), out, self._threads)
+        return out.astype(bool)
+
+    def plain_scores(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the scores by NumPy alone: what the compiled loops are tested against."""
+        assert self._rows is not None
+        totals = np.zeros((len(contexts), self._n_labels))
+        if self._base is not None:
+            totals += self._base
+        reads = zip(self._rows, self._layout.rows(contexts).T, self._weights, strict=True)
+        for rows, row, weight in reads:
+            held = row >= 0
+            totals[held] += weight * rows[row[held]]
+        return totals * self._step
+
+    def _plain_divided(self, contexts: Contexts) -> NDArray[np.float64]:
+        scores = self.plain_scores(contexts)
+        return scores if self._divisor is None else scores / self._divisor
+
+    def _without_base(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the contexts whose first site holds no token: there the compiled loops cannot add the base."""
+        tokens, empty = (contexts.ranks, -1) if contexts.integers is None else (contexts.integers, NO_TOKEN)
+        if self._base is None or (contexts.integers is not None and tokens.dtype.itemsize < 8):
+            return np.empty(0, np.int64)  # narrow integers cannot hold the number that stands for no token
+        return np.flatnonzero((tokens[:, list(self._layout.sites.positions[0])] == empty).any(axis=1))
+
+    def _compiled(self, rows: list[NDArray[Any]]) -> Any:
+        """Return the compiled table, or None: there are no compiled loops, or they would overflow."""
+        loops = native()
+        if loops is None or self._layout.compiled is None or not self._n_labels:
+            return None
+        weights: NDArray[Any] = self._weights
+        if whole(weights):
+            if any(largest(part) * weight >= 2**31 for weight, part in zip(weights, rows, strict=True)):
+                return None  # before a product wraps around
+            weights = weights.astype(np.int64)
+        weighted = [weight * part for weight, part in zip(weights, rows, strict=True)]
+        if self._base is not None:
+            weighted[0] = weighted[0] + self._base
+        try:
+            return loops.Table(self._layout.compiled, np.concatenate(weighted), self._divisor, self._step)
+        except OverflowError:
+            return None
+
+
+def whole(weights: NDArray[np.float64]) -> bool:
+    """Return whether all weights are whole numbers, and not too large for sums of whole numbers."""
+    return bool((weights == np.floor(weights)).all() and weights.max() < 2**20)
+
+
+def largest(values: NDArray[Any]) -> int:
+    """Return the largest absolute value."""
+    return max(int(values.max()), -int(values.min())) if values.size else 0

@@ -1,0 +1,67 @@
+"""How many examples each label has, and with it what every reader knows: sites, labels and their counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._arrays.integers import narrow
+from hammemo.memories.errors import NotStoredError
+from hammemo.tokens.contexts import MAX_EXAMPLES
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.kernels.sites import Sites
+
+
+@dataclass(frozen=True, eq=False)
+class LabelCounts:
+    """How many examples each label has; labels with none are not held."""
+
+    labels: Vocabulary = field(default_factory=Vocabulary)
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def plus(self, other: LabelCounts, sign: int = 1) -> LabelCounts:
+        """Return the sum, or with sign -1 the difference, or refuse to go below zero."""
+        labels = self.labels.union(other.labels)
+        totals = np.zeros(len(labels), np.int64)
+        totals[labels.find(self.labels)] += self.counts
+        totals[labels.find(other.labels)] += sign * other.counts
+        if (totals < 0).any():
+            label = list(labels)[int(np.flatnonzero(totals < 0)[0])]
+            raise NotStoredError(
+                f"Label {label!r} has fewer stored examples than are to be removed. Nothing was changed."
+            )
+        return LabelCounts(labels, totals).positive()
+
+    def positive(self) -> LabelCounts:
+        """Return the labels that have examples."""
+        return LabelCounts(self.labels.keep(self.counts > 0), self.counts[self.counts > 0])
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """What every reader has: the sites it compares, its labels, and how many examples each label has."""
+
+    sites: Sites
+    labels: Vocabulary
+    label_counts: NDArray[np.int64]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the labels and their counts as canonical arrays."""
+        labels = {f"labels.{name}": array for name, array in self.labels.arrays().items()}
+        return {**labels, "label_counts": narrow(self.label_counts)}
+
+    @classmethod
+    def from_arrays(cls, sites: Sites, stored: StoredArrays) -> Frame:
+        """Return the frame with these arrays, checked: undo `arrays`."""
+        labels = Vocabulary.from_arrays(stored.part("labels"))
+        counts = stored.whole_numbers("label_counts", (len(labels),), below=MAX_EXAMPLES)
+        if counts.sum(dtype=np.float64) >= MAX_EXAMPLES:
+            raise ValueError("the labels have more than 2^53 examples together")
+        return cls(sites, labels, counts.astype(np.int64))

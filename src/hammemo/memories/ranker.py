@@ -1,0 +1,85 @@
+"""One score a label for any context, and the labels in the order of their scores.
+
+A vote makes a ranker of a reader. Whoever has a faster way to the best labels than all scores overrides `winners` and
+`leaders`; both give the order of the scores, equals in column order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._arrays.integers import row_pieces
+from hammemo.tokens.labels import top_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.memories.contributions import SiteScores
+    from hammemo.tokens.contexts import Contexts
+
+
+class Ranker(ABC):
+    """What gives each context one score a label.
+
+    Parameters
+    ----------
+    n_labels : int
+    row_width : int
+        How many numbers one context needs while its scores are made; batches are cut to bound their memory.
+    """
+
+    def __init__(self, n_labels: int, row_width: int) -> None:
+        self.n_labels = n_labels
+        self.row_width = row_width
+
+    @abstractmethod
+    def scores(self, contexts: Contexts) -> NDArray[Any]:
+        """Return one score for each context and label.
+
+        Shapes
+        ------
+        contexts : m of them; returned : (m, number of labels)
+        """
+
+    @abstractmethod
+    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns: the terms of `scores`.
+
+        Shapes
+        ------
+        contexts : m of them; columns : (K,); returned values : (m, S, K)
+        """
+
+    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the column of the highest score of each context, the first one among equals.
+
+        Shapes
+        ------
+        contexts : m of them; returned : (m,)
+        """
+        parts = row_pieces(len(contexts), self.row_width)
+        found = [self.scores(contexts[part]).argmax(axis=1) for part in parts]
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each context, best first, equals in column order.
+
+        Shapes
+        ------
+        contexts : m of them; returned : (m, min(k, number of labels))
+        """
+        parts = row_pieces(len(contexts), self.row_width)
+        found = [top_columns(self.scores(contexts[part]), k) for part in parts]
+        return np.concatenate(found) if found else np.empty((0, min(k, self.n_labels)), np.int64)
+
+    def single(self) -> Callable[[Sequence[Any]], int] | None:
+        """Return a fast way to answer one context, or None.
+
+        It is a function from a list of integers and strings to the winner's column, or -1: then ask `winners`.
+        """
+        return None

@@ -1,0 +1,192 @@
+r"""What a memory holds at one moment, for answering.
+
+A reader is a version that never changes: edits of its memory make new readers. It writes nothing but caches, which are
+the same whoever fills them, each published by one assignment. It answers with weighted sums of (estimated) counts,
+
+.. math:: \texttt{scores}(q, w)_c \approx \sum_k w_k \, N_{k,c}(q_k),
+
+and says what else it can do:
+
+- ``has_bounds``: it bounds the exact weighted counts from both sides, so that answers can be proven
+  (:mod:`hammemo.memories.bounds`);
+- ``has_rows``: it has the row of counts that each site reads, so that it can apply a function to every row
+  (:mod:`hammemo.memories.row_rules`).
+
+A compiled form is a reader that can be written to a file and read back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from hammemo._arrays.integers import row_pieces
+from hammemo.memories.bounds import proven
+from hammemo.memories.row_rules import RowRanker
+from hammemo.tokens.labels import top_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.memories.contributions import SiteScores
+    from hammemo.memories.label_counts import Frame
+    from hammemo.memories.ranker import Ranker
+    from hammemo.memories.row_rules import RowRule
+    from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.vocabulary import Vocabulary
+
+
+class Reader(ABC):
+    """What answers queries: a version of a memory, or what that was compiled to.
+
+    Parameters
+    ----------
+    frame : Frame
+        The sites it compares, its labels in the order of the columns, and how many examples each label has.
+    row_width : int
+        How many numbers one query needs while it is answered; batches are cut to bound their memory.
+    """
+
+    has_bounds: ClassVar[bool] = False
+    """Whether `bounds` and `proven` are there."""
+
+    has_rows: ClassVar[bool] = False
+    """Whether `site_counts` and `with_rule` are there."""
+
+    def __init__(self, frame: Frame, row_width: int) -> None:
+        self.frame = frame
+        self.sites = frame.sites
+        self.labels = frame.labels
+        self.label_counts = frame.label_counts
+        self.row_width = row_width
+
+    @abstractmethod
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the weighted sum over sites of the (estimated) counts.
+
+        Shapes
+        ------
+        contexts : m of them; weights : (S,); returned : (m, number of labels)
+        """
+
+    @abstractmethod
+    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
+        """Return the terms of the sums that `scores` returns, and what is known of their error.
+
+        Shapes
+        ------
+        contexts : m of them; weights : (S,); columns : (K,), which labels; returned values : (m, S, K)
+        """
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it at a compared position.
+
+        1 means seen and 0 never, for certain; -1 that the reader cannot tell, as a sketch in general cannot.
+        """
+        return np.full(len(tokens), -1, np.int8)
+
+    def winners(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Return the column of the highest score over `divisor` of each context, the first one among equals.
+
+        Shapes
+        ------
+        weights : (S,); divisor : (L,); returned : (m,)
+        """
+        parts = row_pieces(len(contexts), self.row_width)
+        found = [(self.scores(contexts[part], weights) / divisor).argmax(axis=1) for part in parts]
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def leaders(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
+    ) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores over `divisor`, best first, equals in column order.
+
+        Shapes
+        ------
+        weights : (S,); divisor : (L,); returned : (m, min(k, L))
+        """
+        parts = row_pieces(len(contexts), self.row_width)
+        found = [top_columns(self.scores(contexts[part], weights) / divisor, k) for part in parts]
+        return np.concatenate(found) if found else np.empty((0, min(k, len(self.labels))), np.int64)
+
+    def single(
+        self,
+        weights: NDArray[np.float64],  # noqa: ARG002
+        divisor: NDArray[np.float64],  # noqa: ARG002
+    ) -> Callable[[Sequence[Any]], int] | None:
+        """Return a fast way to answer one context with these weights, or None; see `Ranker.single`."""
+        return None
+
+    def bounds(
+        self,
+        contexts: Contexts,  # noqa: ARG002
+        weights: NDArray[np.float64],  # noqa: ARG002
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what the exact weighted counts are at least, and at most.
+
+        Shapes
+        ------
+        weights : (S,); returned : (m, L), (m, L)
+        """
+        raise TypeError(f"{type(self).__name__} gives no certificate; what reads Exact() and Hashed() does.")
+
+    def proven(
+        self,
+        contexts: Contexts,
+        weights: NDArray[np.float64],
+        divisor: NDArray[np.float64],
+        answers: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
+        """Return for each context whether the column `answers` must be the exact winner of the scores over `divisor`.
+
+        Shapes
+        ------
+        weights : (S,); divisor : (L,); answers : (m,); returned : (m,)
+        """
+        verdicts = np.empty(len(contexts), bool)
+        for part in row_pieces(len(contexts), len(divisor)):
+            low, high = self.bounds(contexts[part], weights)
+            verdicts[part] = proven(low / divisor, high / divisor, answers[part])
+        return verdicts
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:  # noqa: ARG002
+        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        raise self._without_rows()
+
+    def with_rule(self, rule: RowRule) -> Ranker:
+        """Return what ranks labels by this function of the rows."""
+        if not self.has_rows:
+            raise self._without_rows()
+        return RowRanker(self.site_counts, rule)
+
+    def _without_rows(self) -> TypeError:
+        return TypeError(
+            f"A log-linear vote reads rows of counts, which {type(self).__name__} does not keep: "
+            "use memory=Exact() or memory=Hashed()."
+        )
+
+
+class Compiled(Reader):
+    """A reader that can be written to a file: what `Memory.compile` returns."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that prediction needs, the numbering of the tokens not counted."""
+
+    @abstractmethod
+    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what `restored` needs besides the frame: named arrays and a small description, fit for JSON."""
+
+    @classmethod
+    @abstractmethod
+    def restored(
+        cls, frame: Frame, stored: StoredArrays, description: dict[str, Any], key: bytes | None = None
+    ) -> Compiled:
+        """Return the compiled form that `stored` described, or raise ValueError: all of it is checked first."""

@@ -1,0 +1,140 @@
+"""The one place where questions are answered: a reader, the sites and a vote.
+
+Whoever asks makes a scorer of what a memory holds at that moment and gets every answer from it: scores, labels,
+leading labels, probabilities, certificates and explanations, all of one version.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._arrays.integers import row_pieces
+from hammemo.models.explanations import Explanation
+from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.labels import checked_k
+from hammemo.votes import softmax
+from hammemo.votes.base import WeightedSum
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.ranker import Ranker
+    from hammemo.memories.reader import Reader
+    from hammemo.tokens.vocabulary import Vocabulary
+    from hammemo.votes import Vote
+
+
+class Scorer:
+    """Answers of one version of a memory.
+
+    Parameters
+    ----------
+    reader : Reader
+        What is stored.
+    sites : Sites
+        What is compared, with the weights that apply now.
+    vote : Vote
+    """
+
+    def __init__(self, reader: Reader, sites: Sites, vote: Vote) -> None:
+        self.reader = reader
+        self.sites = sites
+        self.vote = vote
+
+    @property
+    def labels(self) -> Vocabulary:
+        """The labels, in the order of the columns."""
+        return self.reader.labels
+
+    @cached_property
+    def ranker(self) -> Ranker:
+        """What gives the scores."""
+        return self.vote.ranker(self.reader, self.sites)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "ranker"}  # made again when needed
+
+    def contexts(self, X: Any) -> Contexts:
+        """Return contexts of as many tokens as the sites compare, or refuse others."""
+        contexts = Contexts.of(X)
+        if contexts.h != self.sites.h:
+            raise ValueError(f"The model was fitted on contexts of {self.sites.h} tokens; X has {contexts.h}.")
+        return contexts
+
+    def scores(self, contexts: Contexts) -> NDArray[Any]:
+        """Return one score for each context and label, made in batches that bound the memory needed.
+
+        Shapes
+        ------
+        contexts : m of them; returned : (m, number of labels)
+        """
+        parts = [self.ranker.scores(contexts[part]) for part in row_pieces(len(contexts), self.reader.row_width)]
+        return np.concatenate(parts) if parts else np.empty((0, len(self.labels)))
+
+    def probabilities(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the probability of each label, where the vote gives probabilities."""
+        check_probabilities(self.vote)
+        return softmax(self.scores(contexts))
+
+    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the column of the highest score of each context, the first one among equals."""
+        if not len(self.labels):
+            raise ValueError("The memory is empty, so there is no label to predict: learn at least one example first.")
+        return self.ranker.winners(contexts)
+
+    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each context, best first, equals in column order."""
+        return self.ranker.leaders(contexts, checked_k(k))
+
+    def certified(self, contexts: Contexts) -> NDArray[np.bool_]:
+        """Return for each context whether the winner is proven to be that of the exact classifier."""
+        if not isinstance(self.vote, WeightedSum):
+            raise TypeError(
+                f"The scores of vote={self.vote!r} are not weighted sums of counts, so there is no certificate for "
+                "them: use vote='sum' or 'mean' where answers must be proven."
+            )
+        divisor = self.vote.divisor(self.reader, self.sites)
+        return self.reader.proven(contexts, self.sites.weights, divisor, self.winners(contexts))
+
+    def explanation(self, context: Contexts, classes: NDArray[Any], k: int) -> Explanation:
+        """Return why one context got its label; `classes` are the labels as the user has them."""
+        if not len(self.labels):
+            self.winners(context)  # refuses, and says what to do
+        columns = self.leaders(context, max(checked_k(k), 2))[0]
+        scores = self.scores(context)[0]
+        margin = float(scores[columns[0]] - scores[columns[1]]) if len(columns) > 1 else None
+        certified = None
+        if self.reader.has_bounds and isinstance(self.vote, WeightedSum):
+            certified = bool(self.certified(context)[0])
+        columns = columns[:k]
+        terms = self.ranker.site_scores(context, columns)
+        ranks, tokens = context.ranks[0], context.vocabulary.tolist()
+        verdicts = self.reader.seen(context.vocabulary).tolist()
+        seen = [*({1: True, 0: False}.get(verdict) for verdict in verdicts), None]
+        return Explanation(
+            tokens=tuple(None if rank < 0 else tokens[rank] for rank in ranks),
+            seen=tuple(seen[rank] for rank in ranks),  # rank -1, no token, reads the last entry
+            sites=self.sites.positions,
+            labels=tuple(classes[columns].tolist()),
+            scores=np.asarray(scores[columns], np.float64),
+            base=np.zeros(len(columns)) if terms.base is None else terms.base,
+            contributions=terms.values[0],
+            low=None if terms.low is None else terms.low[0],
+            high=None if terms.high is None else terms.high[0],
+            errors=None if terms.errors is None else terms.errors[0],
+            score_errors=None if terms.total_errors is None else terms.total_errors[0],
+            margin=margin,
+            certified=certified,
+        )
+
+
+def check_probabilities(vote: Vote) -> None:
+    """Refuse a vote whose scores are not logarithms of probabilities."""
+    if not vote.has_probabilities:
+        raise AttributeError(
+            f"The scores of vote={vote!r} are no probabilities: use vote=LogLinear(), or top_k for a ranking."
+        )

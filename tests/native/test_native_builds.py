@@ -1,0 +1,119 @@
+"""Other builds of the compiled loops: with sanitizers, from the source distribution, and without a compiler."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from places import ROOT
+
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # also without an activated environment
+TESTS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py"]
+SMOKE = """
+import warnings
+from hammemo import Hashed, MemoryClassifier
+from hammemo._arrays.native import native
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for seed in range(3):
+        clf = MemoryClassifier(memory=Hashed(), random_state=seed).fit([[1, 2], [3, 4]], ["a", "b"])
+        assert clf.predict([[3, 4]]).tolist() == ["b"]
+    paths = native() and native().paths()
+print(paths, [str(warning.message) for warning in caught])
+"""
+
+pytestmark = pytest.mark.skipif("HAMMEMO_TEST_BUILD" in os.environ, reason="a build is being tested already")
+
+
+def run(*command: str | Path, cwd: Path = ROOT, environment: dict[str, str] | None = None) -> str:
+    """Return what a command prints; where it fails, fail with it."""
+    whole = {**os.environ, "PATH": PATH, **(environment or {})}
+    done = subprocess.run([str(part) for part in command], cwd=cwd, env=whole, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command} gave {done.returncode}:\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
+    return done.stdout
+
+
+def runtime_libraries() -> list[str]:
+    """Return the libraries that a sanitized module needs to be loaded before everything else."""
+    if sys.platform != "linux" or not all(shutil.which(tool, path=PATH) for tool in ("cmake", "ninja", "g++")):
+        pytest.skip("needs Linux, cmake, ninja and g++")
+    if importlib.util.find_spec("nanobind") is None:
+        pytest.skip("needs nanobind: pip install nanobind")
+    names = ["libasan.so", "libubsan.so", "libstdc++.so"]  # the last one, or exceptions are not understood
+    found = [run("g++", f"-print-file-name={name}").strip() for name in names]
+    for name, file in zip(names, found, strict=True):
+        if file == name:  # as the compiler says that it has none
+            pytest.skip(f"the compiler has no {name}")
+    return found
+
+
+def build(folder: Path, *options: str) -> Path:
+    """Return a build of the compiled loops."""
+    nanobind = run(sys.executable, "-m", "nanobind", "--cmake_dir").strip()
+    configuration = [f"-Dnanobind_DIR={nanobind}", f"-DPython_EXECUTABLE={sys.executable}", "-DCMAKE_CXX_COMPILER=g++"]
+    run("cmake", "-G", "Ninja", "-S", ROOT, "-B", folder, "-DCMAKE_BUILD_TYPE=Debug", *configuration, *options)
+    output = run("ninja", "-C", folder)
+    ours = [line for line in output.splitlines() if "warning:" in line]
+    assert not ours, "\n".join(ours)
+    return next(folder.glob("_native*.so"))
+
+
+def test_sanitizers_find_nothing(tmp_path: Path) -> None:
+    libraries = runtime_libraries()
+    module = build(tmp_path, "-DHAMMEMO_SANITIZE=ON")
+    for name in ("loops_avx2", "loops_avx512"):
+        for compiled in tmp_path.rglob(f"{name}.cpp.o"):
+            shared = [line for line in run("nm", "-C", compiled).splitlines() if " W " in line and "hammemo::" in line]
+            assert not shared, f"other files may end up with a function for {name}: {shared}"
+    environment = {
+        "HAMMEMO_TEST_BUILD": str(module),
+        "LD_PRELOAD": " ".join(libraries),
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python itself never frees everything
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
+    where = "import conftest, hammemo._native as loops; print(loops.__file__)"
+    assert run(sys.executable, "-c", where, environment=environment).strip() == str(module)
+    options = ["-q", "-p", "no:cacheprovider", "-s"]  # -s: or a report dies with the process
+    run(sys.executable, "-m", "pytest", *options, *TESTS, environment=environment)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution."""
+    pytest.importorskip("build", reason="needs build: pip install build")
+    folder = tmp_path_factory.mktemp("sdist")
+    run(sys.executable, "-m", "build", "--sdist", "--outdir", folder, ROOT)
+    return next(folder.glob("*.tar.gz"))
+
+
+def installed(source: Path, folder: Path, environment: dict[str, str] | None = None) -> str:
+    """Install the source distribution into a fresh environment and return what a first model does there."""
+    run(sys.executable, "-m", "venv", folder / "venv")
+    python = folder / "venv" / "bin" / "python"
+    run(python, "-m", "pip", "install", "-q", "--no-cache-dir", source, environment=environment)
+    return run(python, "-W", "error", "-c", SMOKE, cwd=folder).strip()
+
+
+@pytest.mark.slow
+def test_the_source_distribution_has_the_loops_and_builds_them(source: Path, tmp_path: Path) -> None:
+    with tarfile.open(source) as archive:
+        files = {name.split("/", 1)[-1] for name in archive.getnames()}
+    native = {str(path.relative_to(ROOT)) for path in (ROOT / "src" / "native").iterdir()}
+    assert {"CMakeLists.txt", "pyproject.toml", "src/hammemo/_native.pyi", *native} <= files
+    paths, caught = installed(source, tmp_path).split("] ")
+    assert "portable" in paths
+    assert caught == "[]"
+
+
+@pytest.mark.slow
+def test_without_a_compiler_hammemo_installs_and_says_so_once(source: Path, tmp_path: Path) -> None:
+    answer = installed(source, tmp_path, {"CXX": "/bin/false"})
+    assert answer.startswith("None [")
+    assert answer.count("compiled loops are not installed") == 1

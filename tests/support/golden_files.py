@@ -1,0 +1,56 @@
+"""The golden files: small models of every format so far, which must stay loadable and answer as they did.
+
+``python tests/support/golden_files.py`` adds those of the current format; it never touches what is there already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from file_catalogue import KERNELS, QUERIES, X, Y
+from hammemo import Exact, Gaussian, Hashed, Ledgered, LogLinear, MemoryClassifier, Predictor, Suffixes, Tiered, save
+from hammemo.files.models import FORMAT
+from places import TESTS
+
+FOLDER = TESTS / "files" / "golden"
+EXPECTED = FOLDER / "expected.json"
+
+
+def models() -> dict[str, MemoryClassifier | Predictor]:
+    """Return the models whose files are kept."""
+    hashed = MemoryClassifier(memory=Hashed(4, 2), vote="mean").fit(X, Y)
+    return {
+        "exact": MemoryClassifier(KERNELS["tuples"], Exact()).fit(X, Y).partial_fit(X[:1], ["no"], classes=["maybe"]),
+        "hashed": hashed,
+        "gaussian": MemoryClassifier(memory=Gaussian(d=6), random_state=5).fit(X, Y),
+        "exact-gaussian": MemoryClassifier(memory=Gaussian(d=6, exact=True), random_state=5).fit(X, Y),
+        "tiered": MemoryClassifier(memory=Tiered(Hashed(3, 1))).fit(X, Y),
+        "ledgered": MemoryClassifier(memory=Ledgered(Hashed(3, 1))).fit(X, Y),
+        "log-linear": MemoryClassifier(Suffixes(3), Hashed([3, 4, 5], 1), LogLinear()).fit(X, Y),
+        "hashed-predictor": hashed.compile(),
+        "log-linear-predictor": MemoryClassifier(memory=Exact(), vote=LogLinear()).fit(X, Y).compile(),
+        "tiered-predictor": MemoryClassifier(memory=Tiered(Hashed(3, 1))).fit(X, Y).compile(),
+        "sparse-predictor": MemoryClassifier(memory=Exact()).fit(X, Y).compile(),
+        "fused-predictor": MemoryClassifier(memory=Gaussian(d=6), random_state=5).fit(X, Y).compile(),
+    }
+
+
+def facts(model: Any) -> dict[str, Any]:
+    """Return what must stay: the answers and, of a classifier, the state."""
+    answers = {"predictions": model.predict(QUERIES).tolist(), "top": model.top_k(QUERIES, 2).tolist()}
+    if isinstance(model, Predictor):
+        return answers
+    return {**answers, "state": hashlib.sha256(model.memory_.state_bytes()).hexdigest()}
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    expected = json.loads(EXPECTED.read_text("utf-8")) if EXPECTED.exists() else {}
+    for kind, model in models().items():
+        name = f"format-{FORMAT}-{kind}.safetensors"
+        if name not in expected:
+            save(model, FOLDER / name)
+            expected[name] = facts(model)
+    EXPECTED.write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n", "utf-8")

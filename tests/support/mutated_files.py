@@ -1,0 +1,283 @@
+"""Damaged and forged model files in large numbers, tried by ``python tests/support/mutated_files.py COUNT SEED``.
+
+Every file is a small valid one after one to three mutations: flipped bits, overwritten words, truncation, headers of
+other files, other types, shapes and places, swapped, renamed and missing arrays, and any value of the description
+replaced by another one. Most get their checksum recomputed, so that what is behind it is tried. `load` must return a
+model or raise `FileError`, in less than a second, in bounded memory, and without importing, compiling, executing or
+writing anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from file_catalogue import QUERIES, classifiers, key_of, predictors
+from hammemo import FileError, MemoryClassifier, Predictor, load, save
+from hammemo.files.archive import DIGITS
+
+NUMBERS: list[Any] = [
+    0,
+    1,
+    2,
+    3,
+    4,
+    7,
+    8,
+    -1,
+    255,
+    256,
+    2**16,
+    2**30,
+    2**31,
+    2**32,
+    2**40,
+    2**53,
+    2**63 - 1,
+    2**63,
+    10**30,
+]
+VALUES: list[Any] = [
+    *NUMBERS,
+    0.5,
+    1e308,
+    -0.0,
+    None,
+    True,
+    False,
+    "",
+    "a",
+    "Exact",
+    "Hashed",
+    [],
+    [0],
+    [[]],
+    {},
+    {"secret": True},
+]
+FORBIDDEN = (
+    "import",
+    "exec",
+    "compile",
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.fork",
+    "subprocess.Popen",
+    "pickle",
+)
+
+
+def sealed(data: bytes) -> bytes:
+    """Return the file with a right checksum, as a forger would make it."""
+    zeroed = data[: DIGITS.start] + b"0" * 64 + data[DIGITS.stop :]
+    return data[: DIGITS.start] + hashlib.blake2b(zeroed, digest_size=32).hexdigest().encode() + data[DIGITS.stop :]
+
+
+def split(data: bytes) -> tuple[dict[str, Any], dict[str, Any], bytes]:
+    """Return header, description and tensor bytes."""
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    about = json.loads(header["__metadata__"]["hammemo"])
+    return header, about, data[8 + length :]
+
+
+def joined(header: dict[str, Any], about: dict[str, Any], body: bytes) -> bytes:
+    """Return a file with these parts."""
+    text = json.dumps(about, separators=(",", ":"))
+    rest = {name: entry for name, entry in header.items() if name != "__metadata__"}
+    raw = json.dumps({"__metadata__": {"hammemo": text}, **rest}, separators=(",", ":")).encode()
+    raw += b" " * (-len(raw) % 8)
+    return len(raw).to_bytes(8, "little") + raw + body
+
+
+def flip_bits(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
+    changed = bytearray(data)
+    start = 0 if rng.random() < 0.5 else 8 + int.from_bytes(data[:8], "little") % (len(data) or 1)
+    for _n in range(rng.choice([1, 1, 1, 2, 5])):
+        changed[rng.randrange(min(start, len(data) - 1), len(data))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def overwrite(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
+    width = rng.choice([1, 2, 4, 8])
+    place = rng.randrange(len(data))
+    value: int = rng.choice([0, 1, 2 ** (8 * width) - 1, 2 ** (8 * width - 1), rng.randrange(2 ** (8 * width))])
+    return data[:place] + value.to_bytes(width, "little") + data[place + width :]
+
+
+def truncate(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
+    return data[: rng.randrange(len(data))] if rng.random() < 0.7 else data + rng.randbytes(rng.randrange(1, 20))
+
+
+def other_body(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
+    header, about, body = split(data)
+    header2, about2, body2 = split(rng.choice(others))
+    return joined(
+        rng.choice([header, header2]), rng.choice([about, about2]), rng.choice([body, body2, body2[: len(body)]])
+    )
+
+
+def edit_tensor(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
+    header, about, body = split(data)
+    names = [name for name in header if name != "__metadata__"]
+    name, other = rng.choice(names), rng.choice(names)
+    what = rng.randrange(6)
+    if what == 0:
+        header[name], header[other] = header[other], header[name]
+    elif what == 1:
+        del header[name]
+    elif what == 2:
+        header[rng.choice(["x", name + "0", "__metadata", "own.0"])] = header.pop(name)
+    elif what == 3:
+        header[name]["dtype"] = rng.choice(["U8", "I8", "U16", "U32", "U64", "I64", "F32", "F64", "BOOL", "F8", 3])
+    elif what == 4:
+        values = header[name][rng.choice(["shape", "data_offsets"])]
+        values[rng.randrange(len(values))] = rng.choice([*NUMBERS, len(body), "1", None, 1.0])
+    else:
+        shape = [rng.choice(NUMBERS) for _n in range(rng.randrange(4))]
+        header[name]["shape"] = shape
+        if rng.random() < 0.5 and 0 in shape:
+            start = header[name]["data_offsets"][0]
+            header[name]["data_offsets"] = [start, start]
+    return joined(header, about, body)
+
+
+def edit_description(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
+    header, about, body = split(data)
+    place: Any = about
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        if place is about:
+            keys.remove("checksum") if "checksum" in keys else None
+        if not keys:
+            break
+        key = rng.choice(keys)
+        if isinstance(place[key], (dict, list)) and len(place[key]) and rng.random() < 0.8:
+            place = place[key]
+            continue
+        what = rng.random()
+        if what < 0.7:
+            place[key] = rng.choice(VALUES)
+        elif what < 0.85:
+            place[key] = split(rng.choice(others))[1].get(rng.choice(["params", "class", "sites", "fitted", "layout"]))
+        elif isinstance(place, dict):
+            place["extra"] = place.pop(key)
+        else:
+            place.append(place[key])
+        break
+    return joined(header, about, body)
+
+
+def swap_data(data: bytes, rng: random.Random, _: list[bytes]) -> bytes:
+    header, about, body = split(data)
+    spans = [entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"]
+    (a, b), (c, d) = rng.choice(spans), rng.choice(spans)
+    changed = bytearray(body)
+    size = min(b - a, d - c)
+    changed[a : a + size], changed[c : c + size] = body[c : c + size], body[a : a + size]
+    return joined(header, about, bytes(changed))
+
+
+MUTATIONS = [flip_bits, flip_bits, overwrite, overwrite, truncate, other_body, edit_tensor, edit_tensor]
+MUTATIONS += [edit_description, edit_description, edit_description, swap_data]
+
+
+def mutated(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
+    """Return the file after one to three random mutations, in most cases with a right checksum."""
+    original = data
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        try:
+            data = rng.choice(MUTATIONS)(data, rng, others)
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError):  # too broken already for this mutation
+            data = flip_bits(original, rng, others)
+        data = data or b"\0"
+    return sealed(data) if rng.random() < 0.9 and len(data) > DIGITS.stop else data
+
+
+class Watch:
+    """An audit hook that notes forbidden events while it is armed."""
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.seen: list[str] = []
+        sys.addaudithook(self)
+
+    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self.armed:
+            return
+        writes = event == "open" and len(args) > 2 and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR)
+        if writes or event.startswith(FORBIDDEN):
+            self.seen.append(f"{event} {args!r}"[:200])
+
+
+def catalogue(folder: Path) -> tuple[list[str], list[bytes]]:
+    """Return the names and the bytes of the valid files that are mutated."""
+    names, files = [], []
+    models: dict[str, MemoryClassifier | Predictor] = {**classifiers(), **predictors()}
+    for number, (name, model) in enumerate(models.items()):
+        save(model, folder / "valid", notes={"source": "a.csv", "label": "ß"} if number % 2 else None)
+        load(folder / "valid", key=key_of(name))  # what is imported at the first use is imported now
+        load(folder / "valid", key=key_of(name), verify=False)
+        names.append(name)
+        files.append((folder / "valid").read_bytes())
+    return names, files
+
+
+def use(model: Any) -> None:
+    """Ask a model that was accepted; a predictor may declare codes of any dimension, which are made when asked for."""
+    h = model.sites.h if isinstance(model, Predictor) else model.n_features_in_
+    if h == 3 and not (isinstance(model, Predictor) and type(model.compiled).__name__ == "FusedGaussian"):
+        with np.errstate(over="ignore", invalid="ignore"):  # finite numbers, but as large as they can be
+            model.class_scores(QUERIES)
+
+
+def run(count: int, seed: int, folder: Path) -> dict[str, Any]:
+    """Load `count` mutated files and return what happened."""
+    rng, path = random.Random(seed), folder / "mutated"
+    names, files = catalogue(folder)
+    watch = Watch()
+    result: dict[str, Any] = {"count": count, "accepted": 0, "refused": 0, "unverified": 0, "slowest": 0.0}
+    wrong: list[str] = []
+    kept = 0
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for number in range(count):
+        which = rng.randrange(len(files))
+        data = mutated(files[which], rng, files)
+        path.write_bytes(data)
+        verify = rng.random() < 0.9
+        result["unverified"] += not verify
+        watch.armed, started, model = True, time.perf_counter(), None
+        try:
+            model = load(path, key=key_of(names[which]), verify=verify)
+            result["accepted"] += 1
+        except FileError as error:
+            result["refused"] += 1
+            if not isinstance(error.__cause__, (ValueError, RecursionError, type(None))):
+                wrong.append(f"{number}: {error.__cause__!r} was not foreseen")
+        except Exception as error:
+            wrong.append(f"{number}: {error!r}")
+        watch.armed = False
+        result["slowest"] = max(result["slowest"], time.perf_counter() - started)
+        if model is not None and verify:
+            use(model)
+        if len(wrong) > kept and len(wrong) < 20:
+            (folder / f"wrong{len(wrong)}").write_bytes(data)
+        kept = len(wrong)
+    result["mebibytes"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return {**result, "wrong": wrong[:20], "n_wrong": len(wrong), "events": watch.seen[:20]}
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        print(json.dumps(run(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3] if len(sys.argv) > 3 else scratch))))
