@@ -39,7 +39,7 @@ def replacement(path: str | os.PathLike[str]) -> Iterator[str]:
     if os.path.isdir(target):
         raise IsADirectoryError(f"{target} is a folder: name a file in it.")
     if not os.path.isdir(folder):
-        raise FileNotFoundError(f"{folder} is no folder: make it before a file is written into it.")
+        raise FileNotFoundError(f"The folder {folder} does not exist: make it before a file is written into it.")
     temporary = f"{target}.{secrets.token_hex(8)}.tmp"
     try:
         with open(temporary, "xb"), suppress(FileNotFoundError):
