@@ -1,8 +1,8 @@
 """Files that are there whole or not at all.
 
 A file is written under a temporary name beside its destination, flushed to the disk and renamed over it: at every
-moment, also after a crash, the destination is the old file or the new one. All files that hammemo leaves on the disk of
-this machine are written this way.
+moment, also after a crash, the destination is the old file or the new one. Models, checkpoints, the records of
+experiments and tables of answers are written this way.
 """
 
 from __future__ import annotations
