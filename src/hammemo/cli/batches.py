@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from hammemo.cli.console import progress_bar
 from hammemo.memories import NotStoredError
 from hammemo.sources.schemas import SequenceReading, TableReading, merged_kinds
-from hammemo.tokens.contexts import joined
+from hammemo.tokens.labels import most_frequent_labels
+from hammemo.tokens.sampling import UniformSample
 from hammemo.votes import resolve_vote
 
 if TYPE_CHECKING:
@@ -25,30 +26,25 @@ VOTE_EXAMPLES = 2**16
 """Examples that the weights of a log-linear vote are fitted to; a random sample where there are more."""
 
 
-@dataclass
 class Sample:
-    """A random sample of examples that come batch by batch; all of them, in their order, while they are few.
+    """A random sample of examples that come batch by batch; all of them, in their order, while they are few."""
 
-    Each example draws a number, and those with the smallest numbers stay: all sets of that size are equally likely.
-    """
+    def __init__(self, size: int, seed: int) -> None:
+        self._sample = UniformSample(size, seed)
 
-    size: int
-    seed: int
-    X: NDArray[Any] | None = None
-    y: NDArray[Any] = field(default_factory=lambda: np.empty(0, np.int64))
+    @property
+    def X(self) -> NDArray[Any] | None:  # noqa: N802  (the field's own name)
+        """The contexts; None before the first batch."""
+        return self._sample.columns[0] if self._sample.columns else None
 
-    def __post_init__(self) -> None:
-        self._generator = np.random.Generator(np.random.Philox(self.seed))
-        self._drawn = np.empty(0)
+    @property
+    def y(self) -> NDArray[Any]:
+        """The labels."""
+        return self._sample.columns[1] if self._sample.columns else np.empty(0, np.int64)
 
     def add(self, X: NDArray[Any], y: NDArray[Any]) -> None:
         """Take note of more examples."""
-        held = X if self.X is None else joined([self.X.ravel(), X.ravel()]).reshape(-1, X.shape[1])
-        labels, drawn = joined([self.y, y]), np.append(self._drawn, self._generator.random(len(y)))
-        if len(labels) > self.size:
-            kept = np.sort(np.argpartition(drawn, self.size)[: self.size])
-            held, labels, drawn = held[kept], labels[kept], drawn[kept]
-        self.X, self.y, self._drawn = held, labels, drawn
+        self._sample.add(self._sample.draw(len(y)), X, y)
 
     def fit_vote(self, model: MemoryClassifier) -> None:
         """Fit the weights of the model's vote to the sample."""
@@ -81,7 +77,7 @@ def learn_batches(
     with progress_bar("Learning") as tell:
         for batch in reading.examples(files, file_format):
             if isinstance(classes, int) and chosen is None:
-                chosen = _frequent(batch.y, classes)
+                chosen = most_frequent_labels(batch.y, classes)
             X, y = (batch.X, batch.y) if chosen is None else _with_labels(batch.X, batch.y, set(chosen))
             seen += len(batch.y)
             if not len(y):
@@ -145,15 +141,6 @@ def _first_refused(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) ->
 def _with_labels(X: NDArray[Any], y: NDArray[Any], labels: set[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     kept = np.array([label in labels for label in y.tolist()], bool)
     return X[kept], y[kept]
-
-
-def _frequent(y: NDArray[Any], number: int) -> list[Any]:
-    """Return the most frequent labels of a batch; among equals the ones that come first in canonical order."""
-    from hammemo.tokens.vocabulary import factorize
-
-    vocabulary, ranks = factorize(y)
-    best = np.argsort(-np.bincount(ranks, minlength=len(vocabulary)), kind="stable")[:number]
-    return [vocabulary.tolist()[rank] for rank in np.sort(best)]
 
 
 def _nothing(reading: Reading, seen: int, verb: str) -> str:
