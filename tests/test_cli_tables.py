@@ -34,6 +34,7 @@ from hammemo import (
 from hammemo.cli.app import app
 from hammemo.cli.batches import Sample
 from hammemo.files.models import read_notes
+from hammemo.sources.tables import read_table
 
 runner = CliRunner()
 LOGS = Path(__file__).parents[2] / "shared" / "event-logs"
@@ -217,9 +218,8 @@ def test_options_are_the_parameters_of_the_model(options: list[Any], expected: A
 
 
 def test_a_large_table_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hammemo.sources.tables.read_table.__kwdefaults__", {
-        **__import__("hammemo.sources.tables").tables.read_table.__kwdefaults__, "batch_rows": 7,
-    })  # fmt: skip
+    defaults: Any = read_table.__kwdefaults__
+    monkeypatch.setitem(defaults, "batch_rows", 7)
     rows = [[f"{i % 3}", f"{i % 5}", f"{i % 4}"] for i in range(50)]
     clf = MemoryClassifier(memory=Exact()).fit(array(rows), [row[2] for row in rows])
     for ending in (".csv", ".jsonl", ".parquet"):
@@ -422,14 +422,17 @@ def test_csv_and_text_need_no_extra_package(tmp_path: Path, monkeypatch: pytest.
     rows.write_text("a,y\nx,yes\nz,no\n")
     run("fit", rows, "--label", "y", "--out", model)
     assert run("predict", model, rows).stdout == "yes\nno\n"
+    (tmp_path / "a.txt").write_text("to be or not\n")
     run("fit", "-", "--h", 1, "--tokens", "words", "--out", model, input="to be or not\n")
+    run("fit", tmp_path / "a.txt", "--h", 1, "--tokens", "words", "--engine", "threads", "--out", model)
     for arguments in (
         ["fit", tmp_path / "a.parquet", "--label", "y", "--out", model],
-        ["fit", tmp_path / "a.txt", "--h", 1, "--out", model],
+        ["fit", tmp_path / "a.txt.zst", "--h", 1, "--out", model],
+        ["fit", "s3://bucket/a.txt", "--h", 1, "--out", model],
         ["predict", model, rows, "--format", "text", "--out", tmp_path / "a.parquet"],
     ):
         (tmp_path / "a.parquet").touch()
-        (tmp_path / "a.txt").touch()
+        (tmp_path / "a.txt.zst").touch()
         assert "pip install 'hammemo[text]'" in run(*arguments, code=1).stderr
 
 

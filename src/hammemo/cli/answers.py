@@ -11,13 +11,13 @@ from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from hammemo.cli.console import UsageError, check_writable
-from hammemo.sources.tables import format_of, require_arrow
+from hammemo.sources.formats import FORMATS, compression_of, format_of, require_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hammemo.sources.schemas import Queries
+    from hammemo.sources.examples import Queries
 
 Answers = dict[str, list[Any]]
 """Columns of answers, by name."""
@@ -31,7 +31,7 @@ def answer_writer(out: Path | None, *, as_json: bool) -> Iterator[Callable[[Quer
         return
     check_writable(out)
     kind = format_of(str(out), "?")
-    if kind not in ("csv", "tsv", "jsonl", "parquet", "text") or out.suffix.lower() in (".gz", ".bz2"):
+    if kind not in FORMATS or compression_of(out.name):
         raise UsageError(f"--out {out}: the name of a table of answers ends in .csv, .tsv, .jsonl, .parquet or .txt.")
     temporary = out.with_name(f"{out.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -139,7 +139,7 @@ def _delimited_file(delimiter: str) -> Callable[[Path], Any]:
 
 @contextmanager
 def _parquet_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
-    arrow = require_arrow()
+    arrow = require_arrow("Parquet", "parquet")
     writers: list[Any] = []
 
     def write(queries: Queries, answers: Answers) -> None:

@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from hammemo.cli.parameters import as_options
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -60,16 +62,16 @@ def one_line_errors() -> Iterator[None]:
     except (BrokenPipeError, typer.Exit):
         raise  # whoever reads has seen enough, or all is said: the command ends in silence
     except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError, OverflowError, MemoryError) as error:
-        print_error(_explained(error))
+        print_error(_one_line(error))
         raise typer.Exit(2 if isinstance(error, UsageError) else 1) from error
 
 
-def _explained(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
     if isinstance(error, MemoryError):
         return f"There is not enough memory ({str(error).rstrip('.') or 'no more was given'}): make the model smaller."
-    return " ".join(str(error).split())
+    return as_options(" ".join(str(error).split()))
 
 
 def counted(number: int, what: str) -> str:

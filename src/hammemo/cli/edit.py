@@ -90,12 +90,12 @@ def _change(
     opened = open_model(path, opt.read_key(key_file))
     learner = opened.learner(path)
     check_writable(target)
-    reading = opt.overridden(opened.reading, **given)
+    schema = opt.overridden(opened.schema, **given)
     say_where_from(files)
     if verb == "added":
-        changed = learn_batches(learner, reading, files, file_format)[1]["examples"]
+        changed = learn_batches(learner, schema, files, file_format)[1]["examples"]
     else:
-        changed = forget_batches(learner, reading, files, file_format)
+        changed = forget_batches(learner, schema, files, file_format)
     opened.write(target)
     facts: dict[str, Any] = {
         verb: changed,

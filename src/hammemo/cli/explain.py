@@ -62,11 +62,11 @@ def explain_contexts(
             if plot.suffix.lower() not in _FIGURES:
                 raise ValueError(f"--plot {plot} has no ending of a figure: use one of {', '.join(_FIGURES)}.")
         opened = open_model(model, opt.read_key(key_file))
-        opened.reading = opt.overridden(opened.reading, **given)
+        opened.schema = opt.overridden(opened.schema, **given)
         contexts = iter([_typed(opened, words)] if words else _read(opened, file, file_format))
         explained = 0
         for context in islice(contexts, first):
-            explanation = replace(opened.model.explain(context, k), names=getattr(opened.reading, "columns", None))
+            explanation = replace(opened.model.explain(context, k), names=getattr(opened.schema, "columns", None))
             if as_json:
                 typer.echo(json.dumps(explanation.to_dict()))
             else:
@@ -82,12 +82,12 @@ def explain_contexts(
 
 def _read(opened: OpenModel, file: str, file_format: str | None) -> Iterator[list[Any]]:
     say_where_from([file])
-    for queries in opened.reading.queries([file], opened.h, file_format):
+    for queries in opened.schema.queries([file], opened.h, file_format):
         yield from queries.X.tolist()
 
 
 def _typed(opened: OpenModel, words: list[str]) -> list[Any]:
-    context: list[Any] = opened.reading.context(words, opened.h)[0].tolist()
+    context: list[Any] = opened.schema.context(words, opened.h)[0].tolist()
     return context if opened.notes else as_known(context, opened.model)
 
 

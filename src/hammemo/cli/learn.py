@@ -13,12 +13,12 @@ import typer
 
 from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, progress_bar, say_where_from
-from hammemo.sources.tables import format_of
+from hammemo.sources.formats import format_of
 
 if TYPE_CHECKING:
     from hammemo.engines import GroupReport
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.sources.schemas import SequenceReading
+    from hammemo.sources.schemas import SequenceSchema
 
 _SEQUENCES, _MODEL, _ENGINE = "Sequences", "The model", "Large files of sequences"
 
@@ -146,7 +146,7 @@ def fit_files(
     from hammemo.cli.batches import learn_batches
     from hammemo.cli.models import OpenModel, open_model
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.sources.schemas import SequenceReading
+    from hammemo.sources.schemas import SequenceSchema
 
     started = time.perf_counter()
     with one_line_errors():
@@ -160,36 +160,36 @@ def fit_files(
         model = MemoryClassifier(*parts, vote=opt.vote_of(vote), random_state=seed)
         like = None if layout is None else open_model(layout, key).learner(layout)
         for_sequences = {"tokens": tokens, "column": column, "case": case, "event": event, "end": end}
-        reading = opt.new_reading(
+        schema = opt.new_schema(
             h, label, {"columns": columns, "missing": missing}, for_sequences, header=not no_header, delimiter=delimiter
         )
         classes: Any = None
-        if isinstance(reading, SequenceReading):
+        if isinstance(schema, SequenceSchema):
             chosen = classes_top is not None or classes_file is not None
-            reading = replace(reading, short=short, chosen=chosen)
-            classes = classes_top if classes_file is None else _labels_in(classes_file, reading)
+            schema = replace(schema, short=short, chosen=chosen)
+            classes = classes_top if classes_file is None else _labels_in(classes_file, schema)
         else:
             wrong = {"classes-top": classes_top, "classes-file": classes_file, "address": address, "workers": workers}
             opt.refuse({**wrong, "resume": resume}, opt.NOT_FOR_TABLES)
-        if isinstance(reading, SequenceReading) and not reading.is_log and end is None and "-" not in source:
+        if isinstance(schema, SequenceSchema) and not schema.is_log and end is None and "-" not in source:
             if any(format_of(name, "text") in ("csv", "tsv") for name in source) and file_format is None:
                 raise UsageError("A CSV file of sequences is an event log: name its columns with --case and --event.")
             machines = {"engine": engine, "workers": workers, "address": address, "resume": resume}
-            model, facts = _learn_with_engine(model, reading, source, file_format, classes, like, machines)
+            model, facts = _learn_with_engine(model, schema, source, file_format, classes, like, machines)
         else:
             opt.refuse(
                 {"resume": resume, "address": address}, "needs plain files of sequences, without -, --case and --end"
             )
             say_where_from(source)
-            reading, facts = learn_batches(model, reading, source, file_format, layout=like, classes=classes)
-        OpenModel(model, reading, {}).write(out)
+            schema, facts = learn_batches(model, schema, source, file_format, layout=like, classes=classes)
+        OpenModel(model, schema, {}).write(out)
     facts |= {"labels": len(model.classes_), "seconds": time.perf_counter() - started}
     _report_learnt({**facts, "fingerprint": model.memory_.fingerprint(), "out": str(out)}, as_json=as_json)
 
 
 def _learn_with_engine(
     model: MemoryClassifier,
-    reading: SequenceReading,
+    schema: SequenceSchema,
     files: list[str],
     file_format: Any,
     classes: Any,
@@ -201,12 +201,12 @@ def _learn_with_engine(
     from hammemo.sources.documents import open_source
 
     reports: list[GroupReport] = []
-    source = open_source(files, tokens=reading.tokens, column=reading.column, format=file_format)
-    short: Any = reading.short
+    source = open_source(files, tokens=schema.tokens, column=schema.column, format=file_format)
+    short: Any = schema.short
     told: dict[str, Any] = {"on_report": reports.append}
     with progress_bar("Learning") as tell:
         model = fit(
-            model, source, reading.h, classes=classes, short=short, layout=layout, on_progress=tell, **told, **machines
+            model, source, schema.h, classes=classes, short=short, layout=layout, on_progress=tell, **told, **machines
         )
     facts = {
         "tokens": sum(report.tokens for report in reports),
@@ -232,10 +232,10 @@ def _report_learnt(facts: dict[str, Any], *, as_json: bool) -> None:
     typer.echo(f"{what}. Written to {facts['out']}")
 
 
-def _labels_in(path: Path, reading: SequenceReading) -> list[Any]:
+def _labels_in(path: Path, schema: SequenceSchema) -> list[Any]:
     """Return the labels in a file, one a line: whole numbers, unless the source's tokens are strings."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line]
-    if reading.is_log or reading.tokens in ("words", "characters"):
+    if schema.is_log or schema.tokens in ("words", "characters"):
         return lines
     try:
         return [int(line) for line in lines]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hammemo.kernels import SiteKernel
     from hammemo.memories import Memory
-    from hammemo.sources.schemas import Reading
+    from hammemo.sources.schemas import Schema
 
 _INPUT = "How the input is read (a model file remembers it)"
 
@@ -90,7 +90,7 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the resul
 NOT_FOR_TABLES = "is for sequences: leave it out, or use --h instead of --label"
 
 
-def new_reading(
+def new_schema(
     h: int | None,
     label: str | None,
     for_tables: dict[str, str | None],
@@ -98,9 +98,9 @@ def new_reading(
     *,
     header: bool,
     delimiter: str | None,
-) -> Reading:
+) -> Schema:
     """Return how input is to be read that no model knows yet: rows of a table with --label, sequences with --h."""
-    from hammemo.sources.schemas import SequenceReading, TableReading
+    from hammemo.sources.schemas import SequenceSchema, TableSchema
 
     if h is None and label is None:
         raise UsageError("Name the column that is to be predicted with --label, or learn sequences with --h.")
@@ -109,11 +109,11 @@ def new_reading(
     if h is not None:
         refuse(for_tables, "is for tables: leave it out, or use --label instead of --h")
         given = {name: value for name, value in for_sequences.items() if value is not None}
-        return SequenceReading(h, header=header, delimiter=delimiter, **given)
+        return SequenceSchema(h, header=header, delimiter=delimiter, **given)
     refuse(for_sequences, NOT_FOR_TABLES)
     columns, missing = for_tables["columns"], for_tables["missing"]
     names = None if columns is None else column_list(columns)
-    return TableReading(label, names, header, delimiter, missing or "refuse")
+    return TableSchema(label, names, header, delimiter, missing or "refuse")
 
 
 def refuse(given: dict[str, Any], reason: str) -> None:
@@ -123,23 +123,23 @@ def refuse(given: dict[str, Any], reason: str) -> None:
             raise UsageError(f"--{name} {reason}.")
 
 
-def overridden(reading: Reading, **options: Any) -> Reading:
-    """Return a reading with what the command line says otherwise; None says nothing."""
-    from hammemo.sources.schemas import TableReading
+def overridden(schema: Schema, **options: Any) -> Schema:
+    """Return a schema with what the command line says otherwise; None says nothing."""
+    from hammemo.sources.schemas import TableSchema
 
     given = {name: value for name, value in options.items() if value not in (None, False)}
     if given.pop("no_header", False):
         given["header"] = False
     if "columns" in given:
         given["columns"] = column_list(given["columns"])
-    if not isinstance(reading, TableReading) and {"label", "columns"} & set(given):
+    if not isinstance(schema, TableSchema) and {"label", "columns"} & set(given):
         raise UsageError("This model learnt sequences: --label and --columns are for tables. Leave them out.")
-    if isinstance(reading, TableReading) and {"tokens", "column", "case", "event"} & set(given):
+    if isinstance(schema, TableSchema) and {"tokens", "column", "case", "event"} & set(given):
         wrong = next(name for name in ("tokens", "column", "case", "event") if name in given)
         raise UsageError(f"This model learnt rows of a table: --{wrong} is for sequences. Leave it out.")
-    if not isinstance(reading, TableReading):
+    if not isinstance(schema, TableSchema):
         given.pop("missing", None)
-    return replace(reading, **given)
+    return replace(schema, **given)
 
 
 def column_list(text: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,11 +11,12 @@ import typer
 from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, console, one_line_errors, progress_bar, say_where_from
 from hammemo.cli.learn import Kernel, SequenceLength, TableLabel  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.parameters import as_options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.sources.schemas import Reading
+    from hammemo.sources.schemas import Schema
     from hammemo.theory import Plan
 
 _HELD = 2**17
@@ -59,10 +61,10 @@ def plan_files(
             raise UsageError("Say what is wanted: either --budget '2 MiB' or --agreement 0.99.")
         for_sequences = {"tokens": tokens, "column": column, "case": case, "event": event}
         for_tables = {"columns": columns, "missing": missing}
-        reading = opt.new_reading(h, label, for_tables, for_sequences, header=not no_header, delimiter=delimiter)
+        schema = opt.new_schema(h, label, for_tables, for_sequences, header=not no_header, delimiter=delimiter)
         compared = opt.kernel_of(kernel)
         say_where_from(files)
-        X, y, found = _sample(reading, files, file_format)
+        X, y, found = _sample(schema, files, file_format)
         from hammemo import plan
 
         planned = plan(
@@ -76,6 +78,7 @@ def plan_files(
             n_labels=n_labels,
             random_state=seed,
         )
+        planned = replace(planned, notes=[*map(as_options, planned.notes)])
     if as_json:
         typer.echo(json.dumps({**planned.to_dict(), "fit_options": fit_options(planned)}, indent=2))
         return
@@ -83,13 +86,13 @@ def plan_files(
     typer.echo(f"hammemo fit with: {fit_options(planned)}")
 
 
-def _sample(reading: Reading, files: list[str], file_format: str | None) -> tuple[NDArray[Any], NDArray[Any], int]:
+def _sample(schema: Schema, files: list[str], file_format: str | None) -> tuple[NDArray[Any], NDArray[Any], int]:
     """Return at most so many examples of the files, drawn at random, and how many there are."""
     from hammemo.cli.batches import Sample
 
     sample, found = Sample(_HELD, seed=0), 0
     with progress_bar("Reading") as tell:
-        for batch in reading.examples(files, file_format):
+        for batch in schema.examples(files, file_format):
             sample.add(batch.X, batch.y)
             found += len(batch.y)
             tell(found, None)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hammemo.cli.answers import Answers
-    from hammemo.sources.schemas import Queries
+    from hammemo.sources.examples import Queries
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")]
 Files = Annotated[
@@ -94,11 +94,11 @@ def answer_files(
     from hammemo.cli.models import open_model
 
     opened = open_model(path, opt.read_key(key_file))
-    reading = opt.overridden(opened.reading, **given)
+    schema = opt.overridden(opened.schema, **given)
     say_where_from(files)
     answered = 0
     with answer_writer(out, as_json=as_json) as write, progress_bar("Answering") as tell:
-        batches: Iterable[Queries] = reading.queries(files, opened.h, file_format, whole=out is not None)
+        batches: Iterable[Queries] = schema.queries(files, opened.h, file_format, whole=out is not None)
         for queries in batches:
             write(queries, answer(opened.model, queries))
             answered += len(queries.X)

@@ -13,7 +13,7 @@ from hammemo.cli.predict import Files, Model, Out, answer_files
 
 if TYPE_CHECKING:
     from hammemo.cli.answers import Answers
-    from hammemo.sources.schemas import Queries
+    from hammemo.sources.examples import Queries
 
 
 def top_k_rows(

@@ -11,16 +11,9 @@ can be named.
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
 import io
-import json
 import re
-import sys
-import tempfile
-import zlib
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -28,29 +21,27 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.integers import object_array
+from hammemo.sources.formats import (
+    STANDARD_INPUT,
+    TABLE_FORMATS,
+    format_of,
+    json_lines,
+    not_utf8,
+    opened,
+    parquet_file,
+    require_arrow,
+)
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
 BATCH_ROWS: Final = 2**16
 """Rows that are read at a time."""
 
-STANDARD_INPUT: Final = "-"
-TABLE_FORMATS: Final = ("csv", "tsv", "jsonl", "parquet")
-FORMATS: Final = (*TABLE_FORMATS, "text")
-
-_ENDINGS: Final = {
-    "csv": (".csv",),
-    "tsv": (".tsv", ".tab"),
-    "jsonl": (".jsonl", ".ndjson", ".json"),
-    "parquet": (".parquet", ".pq", ".parq"),
-    "text": (".txt", ".text", ".tokens"),
-}
 _DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
-_OPENERS: Final[dict[str, Callable[[str], Any]]] = {".gz": gzip.open, ".bz2": bz2.open}
 _SHOWN_COLUMNS: Final = 20
 _TOKEN_TYPES: Final = {str, int, float, bool, type(None)}
 
@@ -88,7 +79,7 @@ class Batch:
             if mark is not None:
                 raise ValueError(
                     f"{self.where} has one column only, {self.names[0]!r}: if {mark[0]!r} stands between values, use "
-                    f"--delimiter {mark[0]!r}."
+                    f"delimiter={mark[0]!r}."
                 )
             raise ValueError(f"{self.where} has no column {name!r}; its columns are {shown_names(self.names)}.")
         return self.columns[self.names.index(name)]
@@ -109,7 +100,7 @@ class Batch:
         if missing == "refuse":
             raise ValueError(
                 f"{self.place(int(np.flatnonzero(lacking)[0]))}: column {name!r} has no value. Give it one, drop the "
-                "row, or use --missing empty for a position that matches nothing."
+                "row, or use missing='empty' for a position that matches nothing."
             )
         values = values.copy()
         values[lacking] = NO_TOKEN
@@ -121,7 +112,7 @@ class Batch:
         row = next(row for row, value in enumerate(values.tolist()) if type(value) not in _TOKEN_TYPES)
         raise ValueError(
             f"{self.place(row)}: column {name!r} holds a {type(values[row]).__name__}, which is no token: make it a "
-            "string or a whole number, leave the column out with --columns, or use --h where it is a list of tokens."
+            "string or a whole number, leave the column out with columns=, or use h= where it is a list of tokens."
         )
 
 
@@ -129,49 +120,6 @@ def shown_names(names: Sequence[str]) -> str:
     """Return the names of columns for an error message, not too many of them."""
     more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
     return ", ".join(names[:_SHOWN_COLUMNS]) + more
-
-
-def format_of(where: str, default: str | None = None) -> str:
-    """Return the format of a file by the ending of its name, one for compression left aside.
-
-    Examples
-    --------
-    >>> from hammemo.sources.tables import format_of
-    >>> format_of("events.csv.gz"), format_of("-", "jsonl")
-    ('csv', 'jsonl')
-    """
-    name = where.lower()
-    for ending in _OPENERS:
-        name = name.removesuffix(ending)
-    found = next((kind for kind, endings in _ENDINGS.items() if name.endswith(endings)), default)
-    if found is None:
-        shown = "Standard input" if where == STANDARD_INPUT else where
-        raise ValueError(f"{shown} does not tell its format by its name: use --format with {', '.join(FORMATS)}.")
-    return found
-
-
-@contextmanager
-def opened(where: str) -> Iterator[IO[bytes]]:
-    """Open a file, decompressed where its name says so, or standard input for ``-``, which is left open."""
-    if where == STANDARD_INPUT:
-        yield sys.stdin.buffer
-        return
-    opener = next((opener for ending, opener in _OPENERS.items() if where.lower().endswith(ending)), None)
-    try:
-        stream = open(where, "rb") if opener is None else opener(where)  # noqa: SIM115  (closed below)
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{where or 'A file without a name'} does not exist: name a file, or - for standard input."
-        ) from None
-    except IsADirectoryError:
-        raise IsADirectoryError(f"{where} is a folder: name a file in it.") from None
-    with stream:
-        try:
-            yield stream
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(
-                f"{where} is damaged or not compressed as its name says: use another copy of it."
-            ) from error
 
 
 def read_table(
@@ -188,7 +136,8 @@ def read_table(
     Parameters
     ----------
     where : str
-        A file, or ``-`` for standard input. CSV and JSON files may be compressed (.gz, .bz2).
+        A file, an address such as ``s3://bucket/a.csv``, or ``-`` for standard input. Files may be compressed (.gz,
+        .bz2, .zst, .lz4).
     format : {"csv", "tsv", "jsonl", "parquet"}, optional
         By default what the name ends in; CSV for standard input.
     header : bool
@@ -216,8 +165,8 @@ def read_table(
         kind = format or format_of(where, "csv" if where == STANDARD_INPUT else None)
         if kind not in TABLE_FORMATS:
             raise ValueError(
-                f"{shown} is no table: --format is one of {', '.join(TABLE_FORMATS)}, not {kind!r}; a text is learnt "
-                "as sequences, with --h."
+                f"{shown} is no table: format= is one of {', '.join(TABLE_FORMATS)}, not {kind!r}; a text is learnt "
+                "as sequences, with h=."
             )
         if kind == "jsonl":
             yield from _json_batches(stream, shown, columns, batch_rows)
@@ -232,7 +181,7 @@ def read_table(
 
 def _csv_batches(stream: IO[bytes], where: str, delimiter: str, header: bool, batch_rows: int) -> Iterator[Batch]:
     if len(delimiter) != 1 or delimiter in '"\r\n':
-        raise ValueError(f"--delimiter {delimiter!r} is not one character that can stand between values.")
+        raise ValueError(f"delimiter={delimiter!r} is not one character that can stand between values.")
     text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
     rows = _csv_rows(csv.reader(text, delimiter=delimiter, strict=True), where)
     try:
@@ -246,9 +195,7 @@ def _csv_batches(stream: IO[bytes], where: str, delimiter: str, header: bool, ba
             yield _csv_batch(held, names, where)
             held = []
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{where} is no text in UTF-8 ({error.reason}): convert it (iconv -t UTF-8), or name its --format."
-        ) from error
+        raise not_utf8(where, error) from error
     finally:
         text.detach()
 
@@ -283,25 +230,11 @@ def _check_names(names: Sequence[str], where: str) -> None:
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise ValueError(
-            f"{where} has two columns named {twice!r}: rename one, or use --no-header if the first row is no header."
+            f"{where} has two columns named {twice!r}: rename one, or use header=False if the first row is no header."
         )
 
 
 # ---------------------------------------------------------------- JSON lines
-
-
-def json_lines(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the value of each line that is not blank."""
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError) as error:
-                shown = line[:40].decode("utf-8", "replace").strip()
-                raise ValueError(
-                    f"{where}, line {number} is no JSON ({shown!r}): write one JSON value a line (jq -c '.[]' makes "
-                    "lines of an array)."
-                ) from error
 
 
 def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int) -> Iterator[Batch]:
@@ -332,7 +265,7 @@ def _refuse_new_keys(rows: list[tuple[int, dict[str, Any]]], names: tuple[str, .
         new = next((key for key in row if key not in known), None)
         if new is not None:
             raise ValueError(
-                f"{where}, line {number} has {new!r}, which the first line has not: name the --columns to read."
+                f"{where}, line {number} has {new!r}, which the first line has not: name what is read with columns=."
             )
 
 
@@ -346,25 +279,8 @@ def _column_array(values: list[Any]) -> NDArray[Any]:
 # ---------------------------------------------------------------- Parquet
 
 
-def require_arrow() -> Any:
-    """Return pyarrow, or say how to install it."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "Parquet files are read with pyarrow, which is not installed: pip install 'hammemo[text]'", name=error.name
-        ) from error
-    return pyarrow
-
-
 def _parquet_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int) -> Iterator[Batch]:
-    arrow = require_arrow()
-    with _seekable(stream) as file:
-        try:
-            parquet = arrow.parquet.ParquetFile(file)
-        except arrow.ArrowInvalid as error:
-            raise ValueError(f"{where} is no Parquet file: name its --format.") from error
+    with parquet_file(stream, where) as parquet:
         names = tuple(parquet.schema_arrow.names)
         _check_names(names, where)
         for name in columns or ():
@@ -377,21 +293,8 @@ def _parquet_batches(stream: IO[bytes], where: str, columns: Sequence[str] | Non
             first += len(part)
 
 
-@contextmanager
-def _seekable(stream: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Return a stream that can be read from its end: a pipe is copied to a file first."""
-    if stream.seekable():
-        yield stream
-        return
-    with tempfile.TemporaryFile() as copy:
-        while piece := stream.read(2**20):
-            copy.write(piece)
-        copy.seek(0)
-        yield copy
-
-
 def _arrow_column(values: Any) -> NDArray[Any]:
-    kinds = require_arrow().types
+    kinds = require_arrow("Parquet").types
     if kinds.is_dictionary(values.type):
         values = values.dictionary_decode()
     if kinds.is_integer(values.type) and not values.null_count and not kinds.is_uint64(values.type):
