@@ -32,7 +32,7 @@ from hammemo import (
     windows,
 )
 from hammemo.cli.app import app
-from hammemo.cli.batches import Sample
+from hammemo.cli.batches import HeldExamples
 from hammemo.files.models import read_notes
 from hammemo.sources.tables import read_table
 
@@ -233,7 +233,7 @@ def test_a_large_table_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_sample_is_all_while_it_is_small_and_a_fair_draw_after() -> None:
-    sample = Sample(10, seed=0)
+    sample = HeldExamples(10, seed=0)
     sample.add(np.arange(8).reshape(4, 2), np.arange(4))
     sample.add(np.arange(8, 12).reshape(2, 2), np.arange(4, 6))
     assert sample.y.tolist() == [0, 1, 2, 3, 4, 5]
@@ -241,7 +241,7 @@ def test_a_sample_is_all_while_it_is_small_and_a_fair_draw_after() -> None:
     # deviation 8.7. Five of them either way: a false alarm in 40 with probability below 3e-5; the seeds are fixed.
     kept = np.zeros(40)
     for seed in range(400):
-        sample = Sample(10, seed)
+        sample = HeldExamples(10, seed)
         for first in range(0, 40, 8):
             part = np.arange(first, first + 8)
             sample.add(part[:, None], part)

@@ -27,7 +27,7 @@ VOTE_EXAMPLES = 2**16
 
 
 @dataclass
-class Sample:
+class HeldExamples:
     """A random sample of examples that come batch by batch; all of them, in their order, while they are few.
 
     Each example draws a number, and those with the smallest numbers stay: all sets of that size are equally likely.
@@ -44,12 +44,12 @@ class Sample:
 
     def add(self, X: NDArray[Any], y: NDArray[Any]) -> None:
         """Take note of more examples."""
-        held = X if self.X is None else joined([self.X.ravel(), X.ravel()]).reshape(-1, X.shape[1])
+        contexts = X if self.X is None else joined([self.X.ravel(), X.ravel()]).reshape(-1, X.shape[1])
         labels, drawn = joined([self.y, y]), np.append(self._drawn, self._generator.random(len(y)))
         if len(labels) > self.size:
             kept = np.sort(np.argpartition(drawn, self.size)[: self.size])
-            held, labels, drawn = held[kept], labels[kept], drawn[kept]
-        self.X, self.y, self._drawn = held, labels, drawn
+            contexts, labels, drawn = contexts[kept], labels[kept], drawn[kept]
+        self.X, self.y, self._drawn = contexts, labels, drawn
 
     def fit_vote(self, model: MemoryClassifier) -> None:
         """Fit the weights of the model's vote to the sample."""
@@ -73,7 +73,7 @@ def learn_batches(
 ) -> tuple[Schema, dict[str, Any]]:
     """Learn files in batches, then fit the vote if it has weights; return how they were read and what was learnt."""
     fresh = not hasattr(model, "memory_")
-    sample = Sample(VOTE_EXAMPLES, seed=0) if fresh and resolve_vote(model.vote).wanted() else None
+    held = HeldExamples(VOTE_EXAMPLES, seed=0) if fresh and resolve_vote(model.vote).wanted() else None
     chosen = classes if isinstance(classes, list) else None
     if not fresh and isinstance(schema, SequenceSchema) and schema.chosen:
         chosen = sorted(declared(model))
@@ -91,13 +91,13 @@ def learn_batches(
             model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout if first else None)
             columns, kinds = batch.columns, merged_kinds(kinds, batch.kinds)
             learnt += len(y)
-            if sample is not None:
-                sample.add(X, y)
+            if held is not None:
+                held.add(X, y)
             tell(learnt, None)
     if not learnt:
         raise ValueError(_nothing(schema, seen, "learn"))
-    if sample is not None:
-        sample.fit_vote(model)
+    if held is not None:
+        held.fit_vote(model)
     if fresh and isinstance(schema, TableSchema):
         schema = replace(schema, columns=columns, kinds=kinds)
     elif fresh:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import check_writable, counted, one_line_errors, say_where_from
-from hammemo.cli.predict import Model  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.console import check_writable, counted, one_line_errors, print_json, say_where_from
+from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.sources.formats import STANDARD_INPUT
 
 Files = Annotated[
     list[str] | None,
@@ -22,43 +22,27 @@ Target = Annotated[
 
 
 def add_files(
-    model: Model,
+    model: opt.Model,
     files: Files = None,
     out: Target = None,
-    label: opt.Label = None,
-    columns: opt.Columns = None,
-    no_header: opt.NoHeader = False,
-    delimiter: opt.Delimiter = None,
-    missing: opt.Missing = None,
-    file_format: opt.Format = None,
-    tokens: opt.Tokens = None,
-    column: opt.Column = None,
-    case: opt.Case = None,
-    event: opt.Event = None,
+    label: KnownLabel = None,
+    *,
+    given: InputOptions,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Learn more examples; MODEL is replaced when all of them are learnt, or stays as it was."""
-    given = {"label": label, "columns": columns, "no_header": no_header, "delimiter": delimiter, "missing": missing}
-    given |= {"tokens": tokens, "column": column, "case": case, "event": event}
     with one_line_errors():
-        _change(model, files or ["-"], file_format, given, key_file, out, "added", as_json=as_json)
+        _change(model, files, given, label, key_file, out, "added", as_json=as_json)
 
 
 def forget_files(
-    model: Model,
+    model: opt.Model,
     files: Files = None,
     out: Target = None,
-    label: opt.Label = None,
-    columns: opt.Columns = None,
-    no_header: opt.NoHeader = False,
-    delimiter: opt.Delimiter = None,
-    missing: opt.Missing = None,
-    file_format: opt.Format = None,
-    tokens: opt.Tokens = None,
-    column: opt.Column = None,
-    case: opt.Case = None,
-    event: opt.Event = None,
+    label: KnownLabel = None,
+    *,
+    given: InputOptions,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -66,17 +50,15 @@ def forget_files(
 
     A model fitted with --ledger refuses every example it has not learnt; others refuse what they can tell.
     """
-    given = {"label": label, "columns": columns, "no_header": no_header, "delimiter": delimiter, "missing": missing}
-    given |= {"tokens": tokens, "column": column, "case": case, "event": event}
     with one_line_errors():
-        _change(model, files or ["-"], file_format, given, key_file, out, "forgotten", as_json=as_json)
+        _change(model, files, given, label, key_file, out, "forgotten", as_json=as_json)
 
 
 def _change(
     path: Path,
-    files: list[str],
-    file_format: str | None,
-    given: dict[str, Any],
+    files: list[str] | None,
+    given: InputOptions,
+    label: str | None,
     key_file: Path | None,
     out: Path | None,
     verb: str,
@@ -90,12 +72,13 @@ def _change(
     opened = open_model(path, opt.read_key(key_file))
     learner = opened.learner(path)
     check_writable(target)
-    schema = opt.overridden(opened.schema, **given)
+    schema = given.changed(opened.schema, label)
+    files = files or [STANDARD_INPUT]
     say_where_from(files)
     if verb == "added":
-        changed = learn_batches(learner, schema, files, file_format)[1]["examples"]
+        changed = learn_batches(learner, schema, files, given.file_format)[1]["examples"]
     else:
-        changed = forget_batches(learner, schema, files, file_format)
+        changed = forget_batches(learner, schema, files, given.file_format)
     opened.write(target)
     facts: dict[str, Any] = {
         verb: changed,
@@ -104,7 +87,7 @@ def _change(
         "out": str(target),
     }
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        print_json(facts)
         return
     typer.echo(
         f"{counted(changed, 'example')} {verb}; the model holds {counted(facts['examples'], 'example')} of "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.cli.options import NAME_A_MODEL
 from hammemo.files.archive import FileError
 from hammemo.files.models import load, read_notes, save
 from hammemo.models.classifiers import MemoryClassifier
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hammemo.sources.schemas import Schema
-
-NAME_A_MODEL = "Name a file that hammemo fit or hammemo.save wrote."
 
 
 @dataclass
