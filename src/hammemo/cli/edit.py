@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import Annotated, Any
 
 import typer
@@ -12,68 +13,47 @@ from hammemo.cli.console import check_writable, counted, one_line_errors, print_
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.sources.formats import STANDARD_INPUT
 
-Files = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="FILE", help="Examples: rows or documents.", show_default="standard input"),
-]
-Target = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
-]
+
+@dataclass(frozen=True)
+class Edit:
+    """Which model file changes, by which examples."""
+
+    model: opt.Model
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="Examples: rows or documents.", show_default="standard input"),
+    ] = None
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
+    ] = None
+    label: KnownLabel = None
 
 
-def add_files(
-    model: opt.Model,
-    files: Files = None,
-    out: Target = None,
-    label: KnownLabel = None,
-    *,
-    given: InputOptions,
-    key_file: opt.KeyFile = None,
-    as_json: opt.AsJson = False,
-) -> None:
+def add_files(edit: Edit, given: InputOptions, key_file: opt.KeyFile = None, as_json: opt.AsJson = False) -> None:
     """Learn more examples; MODEL is replaced when all of them are learnt, or stays as it was."""
     with one_line_errors():
-        _change(model, files, given, label, key_file, out, "added", as_json=as_json)
+        _change(edit, given, key_file, "added", as_json=as_json)
 
 
-def forget_files(
-    model: opt.Model,
-    files: Files = None,
-    out: Target = None,
-    label: KnownLabel = None,
-    *,
-    given: InputOptions,
-    key_file: opt.KeyFile = None,
-    as_json: opt.AsJson = False,
-) -> None:
+def forget_files(edit: Edit, given: InputOptions, key_file: opt.KeyFile = None, as_json: opt.AsJson = False) -> None:
     """Take examples back, as if they had never been learnt; what was never learnt is refused, and nothing changes.
 
     A model fitted with --ledger refuses every example it has not learnt; others refuse what they can tell.
     """
     with one_line_errors():
-        _change(model, files, given, label, key_file, out, "forgotten", as_json=as_json)
+        _change(edit, given, key_file, "forgotten", as_json=as_json)
 
 
-def _change(
-    path: Path,
-    files: list[str] | None,
-    given: InputOptions,
-    label: str | None,
-    key_file: Path | None,
-    out: Path | None,
-    verb: str,
-    *,
-    as_json: bool,
-) -> None:
+def _change(edit: Edit, given: InputOptions, key_file: Path | None, verb: str, *, as_json: bool) -> None:
     from hammemo.cli.batches import example_count, forget_batches, learn_batches
     from hammemo.cli.models import open_model
 
-    target = path if out is None else out
-    opened = open_model(path, opt.read_key(key_file))
-    learner = opened.learner(path)
+    target = edit.model if edit.out is None else edit.out
+    opened = open_model(edit.model, opt.read_key(key_file))
+    learner = opened.learner(edit.model)
     check_writable(target)
-    schema = given.changed(opened.schema, label)
-    files = files or [STANDARD_INPUT]
+    schema = given.changed(opened.schema, edit.label)
+    files = edit.files or [STANDARD_INPUT]
     say_where_from(files)
     if verb == "added":
         changed = learn_batches(learner, schema, files, given.file_format)[1]["examples"]

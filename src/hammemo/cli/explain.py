@@ -56,17 +56,17 @@ def explain_contexts(
         opened = open_model(model, opt.read_key(key_file))
         opened.schema = given.changed(opened.schema)
         contexts = iter([_typed(opened, words)] if words else _read(opened, file, given.file_format))
-        explained = 0
+        shown = 0
         for context in islice(contexts, first):
             explanation = replace(opened.model.explain(context, k), names=getattr(opened.schema, "columns", None))
             if as_json:
                 typer.echo(json.dumps(explanation.to_dict()))
             else:
                 console().print(explanation)
-            if plot is not None and not explained:
+            if plot is not None and not shown:
                 explanation.plot().figure.savefig(plot, dpi=150)
-            explained += 1
-        if not explained:
+            shown += 1
+        if not shown:
             raise ValueError("There is nothing to explain: the input has no row or document.")
         if next(contexts, None) is not None:
             typer.echo(f"There are more than {counted(first, 'context')}: use --first to see more.", err=True)

@@ -105,8 +105,8 @@ def fit_files(
         list[str],
         typer.Argument(
             metavar="FILE",
-            help="Tables or sequences: files, - for standard input; for sequences also folders, globs, or addresses "
-            "such as s3://bucket/folder.",
+            help="Tables or sequences: files, addresses such as s3://bucket/a.csv, - for standard input; for sequences "
+            "also folders and globs.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write.")],
