@@ -46,7 +46,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work(command: str
     (tmp_path / "file").write_text("")
     result = runner.invoke(app, ["reproduce", command, "--quick", "--out", str(tmp_path / "file")])
     assert result.exit_code == 2
-    assert "no folder to write to" in " ".join(result.output.replace("│", " ").split())
+    assert "not a folder to write to" in " ".join(result.output.replace("│", " ").split())
 
 
 def test_wrong_usage_exits_with_two() -> None:

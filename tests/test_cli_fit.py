@@ -67,7 +67,7 @@ def test_labels_are_the_most_frequent_or_those_in_a_file(text: Path, tmp_path: P
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere does not exist."),
-        (["text", "--tokens", "ids"], "'the' is no token id"),
+        (["text", "--tokens", "ids"], "'the' is not a token id"),
         (["text", "--out", "."], "--out . cannot be written"),
         (["text", "--h", 50], "more than h=50 tokens"),
         (["text", "--engine", "spark"], "--engine 'spark' is not known"),

@@ -166,9 +166,9 @@ def _bad_value(error: Any) -> str:
     if "greater than" in message or "not in the range" in message:
         return f"{name} is too small: use {least} or more."
     if "valid int" in message:
-        return f"{name} is no whole number."
+        return f"{name} is not a whole number."
     if "valid number" in message or "valid float" in message:
-        return f"{name} is no number."
+        return f"{name} is not a number."
     return f"{name}: {message}."
 
 

@@ -70,7 +70,7 @@ class Results:
             (self.out / "results.json").touch()
         except OSError as error:
             raise UsageError(
-                f"--out {self.out} is no folder to write to ({error.strerror}): name another one."
+                f"--out {self.out} is not a folder to write to ({error.strerror}): name another one."
             ) from error
 
     def write(self, results: dict[str, Any], tables: Sequence[str], page: tuple[str, str] | None = None) -> None:

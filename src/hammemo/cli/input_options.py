@@ -44,7 +44,7 @@ class InputOptions:
         ),
     ] = None
     no_header: Annotated[
-        bool, typer.Option("--no-header", help="The first row of a CSV file is no header.", rich_help_panel=_PANEL)
+        bool, typer.Option("--no-header", help="The first row of a CSV file is not a header.", rich_help_panel=_PANEL)
     ] = False
     delimiter: Annotated[
         str | None,

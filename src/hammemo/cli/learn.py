@@ -221,5 +221,5 @@ def _labels_in(path: Path, schema: SequenceSchema) -> list[Any]:
         return [int(line) for line in lines]
     except ValueError as error:
         raise ValueError(
-            f"{path} holds {str(error).split(': ')[-1]}, which is no token id: use --tokens words."
+            f"{path} holds {str(error).split(': ')[-1]}, which is not a token id: use --tokens words."
         ) from error

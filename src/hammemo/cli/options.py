@@ -17,5 +17,5 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the resul
 
 
 def read_key(file: Path | None) -> bytes | None:
-    """Return the bytes of a key file; a line end that an editor put there is no part of the key."""
+    """Return the bytes of a key file; a line end that an editor put there is not part of the key."""
     return None if file is None else file.read_bytes().rstrip(b"\r\n")

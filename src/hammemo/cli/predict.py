@@ -66,7 +66,7 @@ def _probabilities(model: Any, queries: Queries) -> list[float]:
         highest: list[float] = model.predict_proba(queries.X).max(axis=1).tolist()
     except AttributeError as error:
         raise ValueError(
-            "The scores of this model's vote are no probabilities: fit with --vote log-linear, or use top-k --scores."
+            "The scores of this model's vote are not probabilities: fit with --vote log-linear, or use top-k --scores."
         ) from error
     return highest
 

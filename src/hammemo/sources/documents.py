@@ -205,7 +205,7 @@ class Source:
         if isinstance(value, str):
             return _encoded(value, encode, name)
         if not isinstance(value, list):
-            raise ValueError(f"{name} cannot be read: {str(value)[:40]!r} is no list of tokens and no text.")
+            raise ValueError(f"{name} cannot be read: {str(value)[:40]!r} is neither a list of tokens nor a text.")
         return _encoded(value, token_document, name) if value else np.empty(0, np.int64)
 
     def _parquet_pieces(self, stream: Any, name: str, start: int, stop: int | None) -> Iterator[Pieces]:

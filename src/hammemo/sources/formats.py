@@ -146,7 +146,7 @@ def parquet_file(stream: Any, where: str) -> Iterator[Any]:
         try:
             opened_file = arrow.parquet.ParquetFile(file)
         except arrow.ArrowInvalid as error:
-            raise ValueError(f"{where} is no Parquet file ({error}): name its format with format=.") from error
+            raise ValueError(f"{where} is not a Parquet file ({error}): name its format with format=.") from error
         yield opened_file
 
 
@@ -250,7 +250,7 @@ def seekable(stream: Any) -> Iterator[Any]:
 def not_utf8(where: str, error: UnicodeDecodeError) -> ValueError:
     """Return the error of a file that is not text as it should be."""
     return ValueError(
-        f"{where} is no text in UTF-8 ({error.reason}): convert it (iconv -t UTF-8), or name its format with format=."
+        f"{where} is not text in UTF-8 ({error.reason}): convert it (iconv -t UTF-8), or name its format with format=."
     )
 
 
@@ -263,8 +263,8 @@ def json_value(line: bytes, place: str) -> Any:
     except (ValueError, RecursionError) as error:
         shown = line[:40].decode("utf-8", "replace").strip()
         raise ValueError(
-            f"{place} cannot be read: {shown!r} is no JSON. Write one JSON value a line (jq -c '.[]' makes lines of an "
-            "array)."
+            f"{place} cannot be read: {shown!r} is not JSON. Write one JSON value a line (jq -c '.[]' makes lines of "
+            "an array)."
         ) from error
 
 

@@ -47,7 +47,7 @@ def line_batches(stream: Any, start: int, stop: int | None) -> Iterator[list[byt
             return
 
 
-def _beginning_before(lines: list[bytes], room: int) -> list[bytes]:
-    """Return the lines of a piece that begin within its first `room` bytes."""
+def _beginning_before(lines: list[bytes], reach: int) -> list[bytes]:
+    """Return the lines of a piece that begin within its first `reach` bytes."""
     first = np.cumsum([0, *(len(line) + 1 for line in lines)])[:-1]
-    return lines[: int(np.searchsorted(first, room))]
+    return lines[: int(np.searchsorted(first, reach))]

@@ -111,7 +111,7 @@ class Batch:
             return
         row = next(row for row, value in enumerate(values.tolist()) if type(value) not in _TOKEN_TYPES)
         raise ValueError(
-            f"{self.place(row)}: column {name!r} holds a {type(values[row]).__name__}, which is no token: make it a "
+            f"{self.place(row)}: column {name!r} holds a {type(values[row]).__name__}, which is not a token: make it a "
             "string or a whole number, leave the column out with columns=, or use h= where it is a list of tokens."
         )
 
@@ -143,7 +143,7 @@ def read_table(
     header : bool
         Whether the first row of a CSV or TSV file names the columns; otherwise they are called 1, 2 and so on.
     delimiter : str, optional
-        One character, where it is no comma (CSV) or tab (TSV).
+        One character, where it is not a comma (CSV) or a tab (TSV).
     columns : sequence of str, optional
         With JSON lines and Parquet: the columns to read; by default those of the first object, or all.
     batch_rows : int
@@ -165,8 +165,8 @@ def read_table(
         kind = format or format_of(where, "csv" if where == STANDARD_INPUT else None)
         if kind not in TABLE_FORMATS:
             raise ValueError(
-                f"{shown} is no table: format= is one of {', '.join(TABLE_FORMATS)}, not {kind!r}; a text is learnt "
-                "as sequences, with h=."
+                f"{shown} has no columns (format={kind!r}): a table is {', '.join(TABLE_FORMATS)}; a text is learnt as "
+                "sequences, with h=."
             )
         if kind == "jsonl":
             yield from _json_batches(stream, shown, columns, batch_rows)
@@ -230,7 +230,8 @@ def _check_names(names: Sequence[str], where: str) -> None:
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise ValueError(
-            f"{where} has two columns named {twice!r}: rename one, or use header=False if the first row is no header."
+            f"{where} has two columns named {twice!r}: rename one, or use header=False if the first row is not a "
+            "header."
         )
 
 
@@ -244,8 +245,8 @@ def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, 
         for number, row in held:
             if not isinstance(row, dict):
                 raise ValueError(
-                    f"{where}, line {number} is no JSON object: a row is a line {{\"column\": value, …}} (jq -c '.[]' "
-                    "makes lines of an array)."
+                    f'{where}, line {number} is not a JSON object: a row is a line {{"column": value, …}} (jq -c '
+                    "'.[]' makes lines of an array)."
                 )
         if names is None:
             names = tuple(held[0][1])

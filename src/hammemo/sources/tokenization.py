@@ -49,7 +49,7 @@ def tokenizer_text(name: str) -> str:
         text = Path(name).read_text(encoding="utf-8")
     except OSError as error:
         raise ValueError(
-            f"tokens={name!r} is no tokenizer: use {', '.join(TOKENIZERS)}, or the path of a tokenizer.json file."
+            f"tokens={name!r} is not a tokenizer: use {', '.join(TOKENIZERS)}, or the path of a tokenizer.json file."
         ) from error
     _tokenizers()
     return text
@@ -72,8 +72,8 @@ def _ids(text: str) -> NDArray[np.int64]:
     except (ValueError, OverflowError) as error:
         shown = next(word for word in words if not _is_id(word))
         raise ValueError(
-            f"{shown[:40]!r} is no token id (a whole number of 64 bits). Read text with tokens='words', 'characters', "
-            "'bytes' or a tokenizer.json."
+            f"{shown[:40]!r} is not a token id (a whole number of 64 bits). Read text with tokens='words', "
+            "'characters', 'bytes' or a tokenizer.json."
         ) from error
 
 
