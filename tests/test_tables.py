@@ -73,6 +73,15 @@ def test_only_the_columns_that_are_asked_for_must_be_tokens(tmp_path: Path) -> N
         list(TableSchema("y", ("a", "b")).examples([str(path)]))
 
 
+def test_a_label_is_needed_and_a_token_may_be_missing(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for text, wanted in (("a,y\n,u\n", True), ("a,y\nx,\n", False)):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="has no value") as caught:
+            list(TableSchema("y").examples([str(path)]))
+        assert ("missing='empty'" in str(caught.value)) == wanted
+
+
 def test_the_ending_names_the_format() -> None:
     assert [format_of(name, "?") for name in ("A.CSV", "a.tab", "a.json", "a.pq", "a.tokens", "a")] == [
         "csv", "tsv", "jsonl", "parquet", "text", "?",

@@ -146,7 +146,9 @@ def parquet_file(stream: Any, where: str) -> Iterator[Any]:
         try:
             opened_file = arrow.parquet.ParquetFile(file)
         except arrow.ArrowInvalid as error:
-            raise ValueError(f"{where} is not a Parquet file ({error}): name its format with format=.") from error
+            raise ValueError(
+                f"{where} is not a Parquet file: use another copy of it, or name its format with format=."
+            ) from error
         yield opened_file
 
 

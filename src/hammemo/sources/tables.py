@@ -22,6 +22,7 @@ import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo.sources.formats import (
+    FORMATS,
     STANDARD_INPUT,
     TABLE_FORMATS,
     format_of,
@@ -88,8 +89,11 @@ class Batch:
         """Return where a row is found, for an error message."""
         return f"{self.where}, {self.unit} {self.numbers[row]}"
 
-    def tokens(self, name: str, missing: str = "refuse") -> NDArray[Any]:
-        """Return the tokens of a column; a missing one is refused or, with "empty", `NO_TOKEN`."""
+    def tokens(self, name: str, missing: str | None = None) -> NDArray[Any]:
+        """Return the tokens of a column; a missing one is refused or, with "empty", `NO_TOKEN`.
+
+        None is for a column that every row needs, as it needs a label: "empty" is then no way out.
+        """
         values = self.column(name)
         if values.dtype.kind != "O":
             return values
@@ -97,11 +101,11 @@ class Batch:
         lacking = np.array([value is None for value in values.tolist()], bool)
         if not lacking.any():
             return values
-        if missing == "refuse":
-            raise ValueError(
-                f"{self.place(int(np.flatnonzero(lacking)[0]))}: column {name!r} has no value. Give it one, drop the "
-                "row, or use missing='empty' for a position that matches nothing."
-            )
+        if missing != "empty":
+            ways = "Give it one, or drop the row."
+            if missing == "refuse":
+                ways = "Give it one, drop the row, or use missing='empty' for a position that matches nothing."
+            raise ValueError(f"{self.place(int(np.flatnonzero(lacking)[0]))}: column {name!r} has no value. {ways}")
         values = values.copy()
         values[lacking] = NO_TOKEN
         return values
@@ -163,10 +167,12 @@ def read_table(
     shown = "standard input" if where == STANDARD_INPUT else where
     with opened(where) as stream:
         kind = format or format_of(where, "csv" if where == STANDARD_INPUT else None)
+        if kind not in FORMATS:
+            raise ValueError(f"format={kind!r} is not known: use one of {', '.join(FORMATS)}.")
         if kind not in TABLE_FORMATS:
             raise ValueError(
-                f"{shown} has no columns (format={kind!r}): a table is {', '.join(TABLE_FORMATS)}; a text is learnt as "
-                "sequences, with h=."
+                f"{shown} has no columns, because it is read as text: learn sequences of it with h=, or name the "
+                f"format of a table with format=, one of {', '.join(TABLE_FORMATS)}."
             )
         if kind == "jsonl":
             yield from _json_batches(stream, shown, columns, batch_rows)
