@@ -45,9 +45,6 @@ BUILT_IN: Final = {
 PARTS: Final[dict[str, Any]] = {"kernel": SiteKernel, "memory": Memory, "vote": Vote}
 """The kinds of parts of a classifier, and the base class of each."""
 
-INNER_MEMORIES: Final[dict[Any, tuple[str, ...]]] = {Ledgered: ("memory",), Tiered: ("sketch", "exact")}
-"""Parameters of memories of hammemo that are memories."""
-
 
 def is_built_in(kind: str, cls: type) -> bool:
     """Return whether a class has a bare name."""
