@@ -34,6 +34,7 @@ from hammemo import (
 from hammemo.cli.app import app
 from hammemo.cli.batches import Sample
 from hammemo.files.models import read_notes
+from hammemo.sources.tables import read_table
 from places import SHARED
 
 runner = CliRunner()
@@ -218,9 +219,8 @@ def test_options_are_the_parameters_of_the_model(options: list[Any], expected: A
 
 
 def test_a_large_table_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hammemo.sources.tables.read_table.__kwdefaults__", {
-        **__import__("hammemo.sources.tables").tables.read_table.__kwdefaults__, "batch_rows": 7,
-    })  # fmt: skip
+    defaults = {**(read_table.__kwdefaults__ or {}), "batch_rows": 7}
+    monkeypatch.setattr("hammemo.sources.tables.read_table.__kwdefaults__", defaults)
     rows = [[f"{i % 3}", f"{i % 5}", f"{i % 4}"] for i in range(50)]
     clf = MemoryClassifier(memory=Exact()).fit(array(rows), [row[2] for row in rows])
     for ending in (".csv", ".jsonl", ".parquet"):
