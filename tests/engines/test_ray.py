@@ -198,11 +198,18 @@ def test_a_node_killed_in_mid_job_is_survived(memory: str, cluster: Any, source:
     cluster.wait_for_nodes()
 
 
-def test_a_node_added_late_takes_groups(cluster: Any, source: Any, expected: Any) -> None:
-    where, before = source(seconds=0.4), {node["NodeID"] for node in ray.nodes()}
-    result = disturbed(where, "Hashed", lambda: where.count("read") >= 2, lambda: cluster.add_node(**NODE))
+def test_a_node_added_late_takes_groups(cluster: Any, source: Any, expected: Any, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"  # the other nodes wait until the new one has begun, however long its start takes
+    where = source(gate=str(gate))
+
+    def add() -> None:
+        new = cluster.add_node(**NODE).node_id
+        assert wait_until(lambda: any(new in name for name in where.under_way().values()), 60)
+        gate.touch()
+
+    result = disturbed(where, "Hashed", lambda: where.count("read") >= 2, add)
     assert result == expected["Hashed"]
-    (new,) = {node["NodeID"] for node in ray.nodes()} - before
+    new = list(cluster.worker_nodes)[-1].node_id
     assert new in {name.split("-")[3] for name in os.listdir(where.marks) if name.startswith("read-")}
     cluster.remove_node(list(cluster.worker_nodes)[-1])
 

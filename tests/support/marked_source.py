@@ -35,6 +35,8 @@ class Marked(Source):
     seconds: float = 0.0
     failures: int = 0
     """How many attempts at each shard end in an input error."""
+    gate: str = ""
+    """A file: once two shards are read, the others wait until it is there."""
 
     def pieces(self, shard: Shard) -> Iterator[Pieces]:
         """Yield the documents of a shard, some at a time."""
@@ -48,6 +50,8 @@ class Marked(Source):
             if earlier <= self.failures:
                 raise OSError("injected")
             time.sleep(self.seconds)
+            while self.gate and self.count("read") >= 2 and not Path(self.gate).exists():
+                time.sleep(0.05)
             yield from super().pieces(shard)
             Path(self.marks, f"read-{name}").touch()
         else:
@@ -64,9 +68,9 @@ class Marked(Source):
         return len(list(Path(self.marks).glob(f"{kind}-*")))
 
 
-def marked(where: Any, marks: Any, seconds: float = 0.0, failures: int = 0) -> Marked:
-    """Return a source with marks."""
-    return Marked(**{**vars(open_source(where)), "marks": str(marks), "seconds": seconds, "failures": failures})
+def marked(where: Any, marks: Any, **options: Any) -> Marked:
+    """Return a source with marks; the options are those of `Marked`."""
+    return Marked(**{**vars(open_source(where)), "marks": str(marks), **options})
 
 
 def learn(source: Source, memory: str, **options: Any) -> str:
