@@ -128,6 +128,7 @@ class Ledgered(Memory):
     inner = ("memory",)
 
     memory_: Memory
+    _ledger: Ledger
 
     def __init__(self, memory: Memory | None = None, key: bytes | None = None) -> None:
         self.memory = memory

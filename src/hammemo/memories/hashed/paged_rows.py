@@ -36,7 +36,7 @@ class PagedRows:
         self._pages: tuple[NDArray[Any], ...] | None = None
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return int(self.shape[0])
 
     @property
     def pages(self) -> tuple[NDArray[Any], ...]:

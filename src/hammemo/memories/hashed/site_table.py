@@ -48,7 +48,8 @@ class SiteTable:
     @cached_property
     def totals(self) -> NDArray[np.int64]:
         """The sum of each label's counts over all rows; a mapped file is not read for them before they are needed."""
-        return self.own.whole().sum(axis=0, dtype=np.int64) + self.shared.whole().sum(axis=0, dtype=np.int64)
+        parts = (self.own.whole(), self.shared.whole())
+        return np.asarray(sum(part.sum(axis=0, dtype=np.int64) for part in parts))
 
     def stacked(self, n_labels: int, columns: NDArray[np.int64]) -> NDArray[Any]:
         """Return all rows as one new array, this table's columns at `columns` of `n_labels`."""
@@ -100,7 +101,7 @@ class SiteTable:
         return all(bool((mine.whole()[:, where] >= theirs.whole()).all()) for mine, theirs in parts)
 
     def merged(self, other: SiteTable, columns: NDArray[np.int64], sign: int) -> SiteTable:
-        """Return the sum with a table whose columns stand at `columns` here, or the difference if this one covers it."""
+        """Return the sum with a table whose columns stand at `columns` here; or the difference, if it is covered."""
         return SiteTable(_merged(self.own, other.own, columns, sign), _merged(self.shared, other.shared, columns, sign))
 
     def rearranged(self, source: NDArray[np.int64]) -> SiteTable:
