@@ -238,6 +238,9 @@ class Hashed(Memory):
         deltas = []
         for table, row in zip(self._tables, rows.T, strict=True):
             held = row >= 0
+            if len(row) == 1:  # nothing to add up
+                deltas.append((row[held], columns[held], examples.multiplicity[held]))
+                continue
             keys, totals = sum_by_key(
                 row[held] * width + columns[held], examples.multiplicity[held], table.n_rows * width
             )

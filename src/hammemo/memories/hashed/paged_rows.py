@@ -92,6 +92,21 @@ class PagedRows:
             pages[page][rows[mask] - page * self._page_rows, columns[mask]] = totals[mask]
         return self._of_pages(tuple(pages))
 
+    def cell(self, row: int, column: int) -> int:
+        """Return one count."""
+        page, place = divmod(row, self._page_rows)
+        return int(self.pages[page][place, column])
+
+    def plus_one(self, row: int, column: int, count: int) -> PagedRows:
+        """Return the rows with a count added to one cell: what `plus` does, for single examples."""
+        total = self.cell(row, column) + count
+        if total > np.iinfo(self.dtype).max:
+            return self.plus(np.array([row]), np.array([column]), np.array([count]))
+        page, place = divmod(row, self._page_rows)
+        changed = self.pages[page].copy()
+        changed[place, column] = total
+        return self._of_pages((*self.pages[:page], changed, *self.pages[page + 1 :]))
+
     def rearranged(self, source: NDArray[np.int64]) -> PagedRows:
         """Return the columns `source`, where -1 stands for a new one of zeros."""
         placed = np.zeros((len(self), len(source)), self.dtype)

@@ -69,8 +69,17 @@ class SiteTable:
 
         The second would happen where an example is taken back that holds no token here, and none like it was stored.
         """
+        if len(rows) == 1:
+            column, count = int(columns[0]), int(counts[0])
+            left = self.totals.copy()
+            left[column] -= count
+            return self._cell(int(rows[0]), column) >= count and bool((left <= examples_left).all())
         taken = np.bincount(columns, counts, len(self.totals)).astype(np.int64)
         return bool((self._at(rows, columns) >= counts).all() and (self.totals - taken <= examples_left).all())
+
+    def _cell(self, row: int, column: int) -> int:
+        n_own = len(self.own)
+        return self.own.cell(row, column) if row < n_own else self.shared.cell(row - n_own, column)
 
     def _at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
         counts = np.empty(len(rows), np.int64)
@@ -81,6 +90,8 @@ class SiteTable:
 
     def plus(self, rows: NDArray[np.int64], columns: NDArray[np.int64], counts: NDArray[np.int64]) -> SiteTable:
         """Return the table with counts added to distinct cells."""
+        if len(rows) == 1:
+            return self._plus_one(int(rows[0]), int(columns[0]), int(counts[0]))
         is_own = rows < len(self.own)
         changed = SiteTable(
             self.own.plus(rows[is_own], columns[is_own], counts[is_own]),
@@ -88,6 +99,18 @@ class SiteTable:
         )
         if "totals" in vars(self):
             vars(changed)["totals"] = self.totals + np.bincount(columns, counts, len(self.totals)).astype(np.int64)
+        return changed
+
+    def _plus_one(self, row: int, column: int, count: int) -> SiteTable:
+        n_own = len(self.own)
+        if row < n_own:
+            changed = SiteTable(self.own.plus_one(row, column, count), self.shared)
+        else:
+            changed = SiteTable(self.own, self.shared.plus_one(row - n_own, column, count))
+        if "totals" in vars(self):
+            totals = self.totals.copy()
+            totals[column] += count
+            vars(changed)["totals"] = totals
         return changed
 
     def covers(self, other: SiteTable, columns: NDArray[np.int64], examples_left: NDArray[np.int64]) -> bool:
