@@ -93,7 +93,8 @@ def ledger_costs(n: int) -> dict[str, float]:
     assert isinstance(memory, Ledgered)
     state = memory.state()
     distinct = len(state["ledger.counts"])
-    held = sys.getsizeof(memory._ledger) + sum(map(sys.getsizeof, memory._ledger))
+    ledger = memory._ledger.counts()
+    held = sys.getsizeof(ledger) + sum(map(sys.getsizeof, ledger))
     forget = seconds(lambda: plain.forget(X, y)), seconds(lambda: ledgered.forget(X, y))
     return {
         "learn an example, µs": 1e6 * learn[0] / n,

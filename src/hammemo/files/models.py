@@ -82,7 +82,7 @@ def save(
         arrays, about = _predictor_parts(model)
     elif isinstance(model, MemoryClassifier):
         check_is_fitted(model)
-        arrays, about = _classifier_parts(model)
+        arrays, about = _classifier_parts(model._now())  # one version, whatever is learnt meanwhile
     else:
         raise TypeError(
             f"save takes a fitted MemoryClassifier or a compiled Predictor, not {model!r}. Of a Rolling model, save "
@@ -202,7 +202,7 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _classifier_parts(model: MemoryClassifier) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    memory = model.memory_
+    memory = model.memory_._now()
     if len(set(descriptions.key_digests(memory.layout()))) > 1:
         raise FileError("The model has two different secret keys, and load() takes one: use the same key for both.")
     if not is_built_in("classifier", type(model)):

@@ -8,7 +8,11 @@ matters: to the byte where the state is made of integers, to rounding where it i
 two states to be added is the *layout*. The state has one canonical form, returned by `state`; `state_bytes` is what
 "the same state" means everywhere in this library.
 
-A new memory is a subclass with these hooks; `hammemo.checks.check_memory` tries it against the contract:
+What is stored is a version that never changes (:mod:`hammemo._versions`): an edit works on a private version and
+publishes it by one store, so one memory may be used by any number of threads, and an edit that fails changes nothing.
+
+A new memory is a subclass with these hooks; `hammemo.checks.check_memory` tries it against the contract. They replace
+the values of attributes and never change what those hold, for other versions may share it:
 
 - `clear`: hold nothing; parameters are checked here;
 - `update`: add a batch of examples, or take it back;
@@ -32,6 +36,7 @@ import safetensors.numpy
 from sklearn.base import BaseEstimator, clone
 
 from hammemo._arrays.checked import StoredArrays
+from hammemo._versions import Versioned
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.label_counts import Frame, LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary
@@ -52,7 +57,7 @@ __all__ = ["LayoutError", "Memory", "NotStoredError"]
 Self = TypeVar("Self", bound="Memory")
 
 
-class Memory(BaseEstimator, ABC):
+class Memory(Versioned, BaseEstimator, ABC):
     """Base class of the memories: parameters first, a state after `open`.
 
     Subclasses hold the state; this class holds what is the same for all: the sites, the seed, the declared labels,
@@ -82,11 +87,14 @@ class Memory(BaseEstimator, ABC):
         declared : Vocabulary, optional
             Labels that are kept as candidates even while they have no example.
         """
-        self.sites = sites
-        self.seed = seed
-        self.declared = Vocabulary() if declared is None else declared
-        self.clear()
-        self._reader = None
+
+        def start(memory: Memory) -> None:
+            memory.sites = sites
+            memory.seed = seed
+            memory.declared = Vocabulary() if declared is None else declared
+            memory.clear()
+
+        self._edited(start)
         return self
 
     def restore(
@@ -125,10 +133,13 @@ class Memory(BaseEstimator, ABC):
         mask[np.empty(0, np.int64) if declared is None else declared] = True
         if (~mask & (frame.label_counts == 0)).any():
             raise ValueError("a label has no example and was not declared")
-        self.sites, self.seed, self.declared = sites, seed, frame.labels.keep(mask)
-        self.restore_arrays(LabelCounts(frame.labels, frame.label_counts), stored)
-        self._reader = None
-        stored.finish()
+
+        def take(memory: Memory) -> None:
+            memory.sites, memory.seed, memory.declared = sites, seed, frame.labels.keep(mask)
+            memory.restore_arrays(LabelCounts(frame.labels, frame.label_counts), stored)
+            stored.finish()
+
+        self._edited(take)
         return self
 
     def restore_inside(self, whole: Memory, all_labels: LabelCounts, stored: StoredArrays) -> None:
@@ -138,8 +149,7 @@ class Memory(BaseEstimator, ABC):
 
     def declare(self, labels: Vocabulary) -> None:
         """Keep these labels as candidates, with or without examples."""
-        self.declared = self.declared.union(labels)
-        self._reader = None
+        self._edited(lambda memory: memory.declare_labels(labels))
 
     def empty_like(self: Self) -> Self:
         """Return a memory of the same layout with nothing stored: a shard that can be merged back."""
@@ -148,31 +158,29 @@ class Memory(BaseEstimator, ABC):
 
     def add(self, examples: Examples) -> None:
         """Store examples."""
-        try:
-            self.update(examples, 1)
-        finally:
-            self._reader = None
+        self._edited(lambda memory: memory.update(examples, 1))
 
     def remove(self, examples: Examples) -> None:
         """Take examples back: all of them, or none and an error where that is known to be impossible."""
-        try:
-            self.update(examples, -1)
-        finally:
-            self._reader = None
+        self._edited(lambda memory: memory.update(examples, -1))
 
     def add_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Store the windows of a stream, block by block; with `labels`, only those that have one of them."""
-        for block in blocks:
-            examples = block.examples()
-            self.add(examples if labels is None else examples.only(labels))
+        self._edited(lambda memory: memory.update_from_blocks(blocks, labels))
 
     def merge(self, other: Memory) -> None:
         """Add the state of another memory of the same layout; what is still open in a layout is taken from the other's.
 
         Declared labels are taken over. A memory that refuses is unchanged.
         """
-        self._add_state(other, 1)
-        self.declare(other.declared)
+        other = _version_of(other)
+
+        def add(memory: Memory) -> None:
+            memory._check_layout(other)
+            memory.add_state(other, 1)
+            memory.declare_labels(other.declared)
+
+        self._edited(add)
 
     def unmerge(self, other: Memory) -> None:
         """Subtract the state of another memory of the same layout: the exact inverse of `merge`.
@@ -180,14 +188,22 @@ class Memory(BaseEstimator, ABC):
         Raises `NotStoredError`, with nothing changed, where a count would become negative: the other is then no part of
         this one. Labels that lose their last example are no longer labels, except those declared here.
         """
-        self._add_state(other, -1)
+        other = _version_of(other)
 
-    def _add_state(self, other: Memory, sign: int) -> None:
-        self._check_layout(other)
-        try:
-            self.add_state(other, sign)
-        finally:
-            self._reader = None
+        def subtract(memory: Memory) -> None:
+            memory._check_layout(other)
+            memory.add_state(other, -1)
+
+        self._edited(subtract)
+
+    def snapshot(self: Self) -> Self:
+        """Return a memory of its own that holds this version: what either stores later, the other does not see.
+
+        It costs no more than a few references, because versions share what they hold.
+        """
+        copied = super().snapshot()
+        copied._reader = None
+        return copied
 
     def _check_layout(self, other: Memory) -> None:
         theirs = other.layout() if isinstance(other, Memory) else {"memory": type(other).__name__}
@@ -207,9 +223,10 @@ class Memory(BaseEstimator, ABC):
 
     def reader(self) -> Reader:
         """Return what is stored now, for answering: a version that later edits do not change."""
-        reader = self._reader
+        version = self._now()
+        reader = version._reader
         if reader is None:
-            reader = self._reader = self.make_reader()
+            reader = version._reader = version.make_reader()
         return reader
 
     @abstractmethod
@@ -229,15 +246,13 @@ class Memory(BaseEstimator, ABC):
     @property
     def labels(self) -> Vocabulary:
         """Observed and declared labels, in canonical order."""
-        return self.observed().labels.union(self.declared)
+        version = self._now()
+        return version.observed().labels.union(version.declared)
 
     @property
     def label_counts(self) -> NDArray[np.int64]:
         """How many stored examples each of `labels` has."""
-        observed, labels = self.observed(), self.labels
-        counts = np.zeros(len(labels), np.int64)
-        counts[labels.find(observed.labels)] = observed.counts
-        return counts
+        return self.frame().label_counts
 
     def layout(self) -> dict[str, Any]:
         """Return what must agree for two states to be added, by name."""
@@ -253,16 +268,23 @@ class Memory(BaseEstimator, ABC):
 
     def frame(self) -> Frame:
         """Return the sites, the labels and their counts as they are now."""
-        return Frame(self.sites, self.labels, self.label_counts)
+        version = self._now()
+        observed = version.observed()
+        labels = observed.labels.union(version.declared)
+        counts = np.zeros(len(labels), np.int64)
+        counts[labels.find(observed.labels)] = observed.counts
+        return Frame(version.sites, labels, counts)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the canonical form of all that is stored, as named arrays."""
-        return {**self.frame().arrays(), **self.state_arrays()}
+        version = self._now()
+        return {**version.frame().arrays(), **version.state_arrays()}
 
     def state_bytes(self) -> bytes:
         """Return the canonical form as bytes: equal bytes, equal states."""
-        arrays = {name: np.ascontiguousarray(array) for name, array in self.state().items()}
-        return safetensors.numpy.save(arrays, metadata={"layout": json.dumps(self.layout())})
+        version = self._now()
+        arrays = {name: np.ascontiguousarray(array) for name, array in version.state().items()}
+        return safetensors.numpy.save(arrays, metadata={"layout": json.dumps(version.layout())})
 
     @property
     def nbytes(self) -> int:
@@ -276,6 +298,16 @@ class Memory(BaseEstimator, ABC):
     @abstractmethod
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples or, with sign -1, take them back: all of them, or none and an error."""
+
+    def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
+        """Add the windows of a stream; with `labels`, only those that have one of them."""
+        for block in blocks:
+            examples = block.examples()
+            self.update(examples if labels is None else examples.only(labels), 1)
+
+    def declare_labels(self, labels: Vocabulary) -> None:
+        """Keep these labels as candidates; a memory around another tells that one too."""
+        self.declared = self.declared.union(labels)
 
     @abstractmethod
     def add_state(self, other: Any, sign: int) -> None:
@@ -310,6 +342,11 @@ class Memory(BaseEstimator, ABC):
             )
             return getattr(self.reader(), name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _version_of(other: Any) -> Any:
+    """Return the version that another memory holds now; what is not a memory is refused later, with the reason."""
+    return other._now() if isinstance(other, Memory) else other
 
 
 _READER_NAMES = ("bounds", "leaders", "proven", "row_width", "scores", "seen", "site_counts", "site_scores", "winners")

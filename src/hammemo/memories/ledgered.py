@@ -40,6 +40,8 @@ from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.hashing import feature_words, key_words
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
@@ -50,6 +52,46 @@ if TYPE_CHECKING:
 
 DIGEST_BYTES = 16
 _NO_TOKEN_WORDS = (0, 0, 2**64 - 1)  # no feature has this kind
+
+
+class Ledger:
+    """How often each digest is held: a sum of layers that never change, so that versions share them.
+
+    An edit appends a layer with what it changes. Neighbours of similar size become one, so there are few layers, and n
+    edits cost O(n log n).
+    """
+
+    def __init__(self, layers: tuple[Mapping[bytes, int], ...] = ()) -> None:
+        self._layers = layers
+
+    def count(self, digest: bytes) -> int:
+        """Return how often a digest is held."""
+        return sum(layer.get(digest, 0) for layer in self._layers)
+
+    def counts(self) -> dict[bytes, int]:
+        """Return all digests that are held, and how often."""
+        return dict(_without_zeros(_sum_of(self._layers)))
+
+    def plus(self, entries: Mapping[bytes, int], sign: int = 1) -> Ledger:
+        """Return the ledger with these entries added or, with sign -1, taken away."""
+        layers: list[Mapping[bytes, int]] = [*self._layers, {digest: sign * n for digest, n in entries.items()}]
+        while len(layers) > 1 and len(layers[-2]) <= 2 * len(layers[-1]):
+            layers[-2:] = [_sum_of(layers[-2:])]
+        if len(layers) == 1:
+            layers = [_without_zeros(layers[0])]
+        return Ledger(tuple(layers))
+
+
+def _sum_of(layers: Sequence[Mapping[bytes, int]]) -> dict[bytes, int]:
+    total: dict[bytes, int] = dict(layers[0]) if layers else {}
+    for layer in layers[1:]:
+        for digest, count in layer.items():
+            total[digest] = total.get(digest, 0) + count
+    return total
+
+
+def _without_zeros(layer: Mapping[bytes, int]) -> dict[bytes, int]:
+    return {digest: count for digest, count in layer.items() if count}
 
 
 class Ledgered(Memory):
@@ -86,6 +128,7 @@ class Ledgered(Memory):
     inner = ("memory",)
 
     memory_: Memory
+    _ledger: Ledger
 
     def __init__(self, memory: Memory | None = None, key: bytes | None = None) -> None:
         self.memory = memory
@@ -94,7 +137,7 @@ class Ledgered(Memory):
     @property
     def n_examples(self) -> int:
         """How many examples are stored, multiplicities counted."""
-        return self._ledger.total()
+        return int(self.observed().counts.sum())
 
     def holds(self, examples: Examples) -> NDArray[np.int64]:
         """Return how often each of these examples is stored.
@@ -103,19 +146,17 @@ class Ledgered(Memory):
         ------
         returned : (len(examples),)
         """
-        stored = map(self._ledger.__getitem__, self._digests(examples))
+        stored = map(self._ledger.count, self._digests(examples))
         return np.fromiter(stored, np.int64, len(examples))
 
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples; or take them back, or raise `NotStoredError` where one of them is not stored often enough."""
         entries = self._entries(examples)
-        if sign > 0:
-            self.memory_.add(examples)
-            self._ledger.update(entries)
-        else:
+        if sign < 0:
             self._check_held(entries, examples)
-            self.memory_.remove(examples)
-            self._subtract(entries)
+        memory = self.memory_.snapshot()
+        memory.update(examples, sign)
+        self.memory_, self._ledger = memory, self._ledger.plus(entries, sign)
 
     def make_reader(self) -> Reader:
         """Return the reader of the inner memory: the ledger is not needed to answer."""
@@ -125,10 +166,11 @@ class Ledgered(Memory):
         """Return a compiled form of the inner memory; the ledger is not needed to answer."""
         return self.memory_.compile(form, vocabulary, threads)
 
-    def declare(self, labels: Vocabulary) -> None:
-        """Keep these labels as candidates, with or without examples."""
-        super().declare(labels)
-        self.memory_.declare(labels)
+    def declare_labels(self, labels: Vocabulary) -> None:
+        """Keep these labels as candidates, in the inner memory too."""
+        super().declare_labels(labels)
+        self.memory_ = self.memory_.snapshot()
+        self.memory_.declare_labels(labels)
 
     def empty_like(self) -> Ledgered:
         """Return a memory of the same layout, that of the inner memory included, with nothing stored."""
@@ -153,7 +195,7 @@ class Ledgered(Memory):
     def _prepare(self) -> None:
         check_secret(self.key)
         self._secret = struct.pack("<QQ", *key_words(self.seed, "ledger")) if self.key is None else bytes(self.key)
-        self._ledger: Counter[bytes] = Counter()
+        self._ledger = Ledger()
 
     def _inner(self) -> Memory:
         inner = Hashed() if self.memory is None else self.memory
@@ -174,7 +216,7 @@ class Ledgered(Memory):
             raise ValueError("the digests of the ledger are not strictly ascending")
         if int(counts.sum(dtype=np.int64)) != int(all_labels.counts.sum()):
             raise ValueError("the ledger does not hold as many examples as the labels have")
-        self._ledger = Counter(dict(zip(keys, counts.tolist(), strict=True)))
+        self._ledger = Ledger((dict(zip(keys, counts.tolist(), strict=True)),))
 
     def undecided(self) -> frozenset[str]:
         """Return what the inner memory has still to settle."""
@@ -202,7 +244,7 @@ class Ledgered(Memory):
         return entries
 
     def _check_held(self, entries: Counter[bytes], examples: Examples) -> None:
-        missing = {digest for digest, count in entries.items() if self._ledger[digest] < count}
+        missing = {digest for digest, count in entries.items() if self._ledger.count(digest) < count}
         if missing:
             rows = [row for row, digest in enumerate(self._digests(examples)) if digest in missing]
             raise NotStoredError(
@@ -210,26 +252,17 @@ class Ledgered(Memory):
                 f"(so often): row {rows[0]} is the first of them. Nothing was changed."
             )
 
-    def _subtract(self, entries: Counter[bytes]) -> None:
-        for digest, count in entries.items():
-            left = self._ledger[digest] - count
-            if left:
-                self._ledger[digest] = left
-            else:
-                del self._ledger[digest]
-
     def add_state(self, other: Ledgered, sign: int) -> None:
         """Add the other's ledger and inner memory, or subtract them."""
-        if sign < 0 and any(self._ledger[digest] < count for digest, count in other._ledger.items()):
+        theirs = other._ledger.counts()
+        if sign < 0 and any(self._ledger.count(digest) < count for digest, count in theirs.items()):
             raise NotStoredError(
                 "The other memory is no part of this one: its ledger holds an example that is not stored here "
                 "(so often). Nothing was changed."
             )
-        (self.memory_.merge if sign > 0 else self.memory_.unmerge)(other.memory_)
-        if sign > 0:
-            self._ledger.update(other._ledger)
-        else:
-            self._subtract(other._ledger.copy())
+        memory = self.memory_.snapshot()
+        memory.add_state(other.memory_, sign)
+        self.memory_, self._ledger = memory, self._ledger.plus(theirs, sign)
 
     def observed(self) -> LabelCounts:
         """Return the labels that have examples, and how many."""
@@ -237,8 +270,9 @@ class Ledgered(Memory):
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the inner memory's arrays, and the digests in ascending order with their counts."""
-        digests = sorted(self._ledger)
-        counts = np.fromiter(map(self._ledger.__getitem__, digests), np.int64, len(digests))
+        held = self._ledger.counts()
+        digests = sorted(held)
+        counts = np.fromiter(map(held.__getitem__, digests), np.int64, len(digests))
         return {
             **{f"memory.{name}": array for name, array in self.memory_.state_arrays().items()},
             "ledger.digests": np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES),

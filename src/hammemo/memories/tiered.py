@@ -64,15 +64,17 @@ class Tiered(Memory):
 
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples to both tiers; or take them back, or raise `NotStoredError` and change neither."""
-        if sign > 0:
-            self.sketch_.add(examples)
-            self.exact_.add(examples)
-        else:
-            self.exact_.remove(examples)  # what the exact table holds, the buckets hold too
-            self.sketch_.remove(examples)
+        exact, sketch = self.exact_.snapshot(), self.sketch_.snapshot()
+        exact.update(examples, sign)  # first: what the exact table holds, the buckets hold too
+        sketch.update(examples, sign)
+        self.exact_, self.sketch_ = exact, sketch
 
     def reserve(self, examples: Examples) -> None:
         """Settle the layout of the sketch, see `Hashed.reserve`."""
+        self._edited(lambda memory: memory._reserve(examples))
+
+    def _reserve(self, examples: Examples) -> None:
+        self.sketch_ = self.sketch_.snapshot()
         self.sketch_.reserve(examples)
 
     def make_reader(self) -> TieredTables:
@@ -90,11 +92,12 @@ class Tiered(Memory):
             raise ValueError(f"form={form!r} is not known: Tiered() compiles to 'tiered'.")
         return TieredTables(self.sketch_.compile(threads=threads), self.exact_.make_reader())
 
-    def declare(self, labels: Vocabulary) -> None:
-        """Keep these labels as candidates, with or without examples."""
-        super().declare(labels)
-        self.sketch_.declare(labels)
-        self.exact_.declare(labels)
+    def declare_labels(self, labels: Vocabulary) -> None:
+        """Keep these labels as candidates in both tiers."""
+        super().declare_labels(labels)
+        self.sketch_, self.exact_ = self.sketch_.snapshot(), self.exact_.snapshot()
+        for tier in (self.sketch_, self.exact_):
+            tier.declare_labels(labels)
 
     def empty_like(self) -> Tiered:
         """Return a memory of the same layout with nothing stored."""
@@ -124,8 +127,10 @@ class Tiered(Memory):
 
     def add_state(self, other: Tiered, sign: int) -> None:
         """Add both tiers of another memory, or subtract them."""
-        for mine, theirs in ((self.exact_, other.exact_), (self.sketch_, other.sketch_)):
-            (mine.merge if sign > 0 else mine.unmerge)(theirs)  # the exact one first: what it can take, buckets can
+        exact, sketch = self.exact_.snapshot(), self.sketch_.snapshot()
+        exact.add_state(other.exact_, sign)  # first: what it can subtract, the buckets can too
+        sketch.add_state(other.sketch_, sign)
+        self.exact_, self.sketch_ = exact, sketch
 
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
         """Take the state of both tiers."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sklearn.utils.validation import check_is_fitted
 
+from hammemo._versions import Versioned
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="Additive")
 
 
-class Additive:
+class Additive(Versioned):
     """A model around one memory."""
 
     memory_: Memory
@@ -44,9 +45,15 @@ class Additive:
         ['no', 'yes']
         """
         self._check_operand(other, "merge")
-        dtype = common_label_dtype(self.classes_, other.classes_)
-        self.memory_.merge(other.memory_)
-        self.label_dtype_ = dtype
+        other = other._now()
+
+        def add(model: Additive) -> None:
+            dtype = common_label_dtype(model.classes_, other.classes_)
+            memory = model.memory_.snapshot()
+            memory.merge(other.memory_)
+            model.memory_, model.label_dtype_ = memory, dtype
+
+        self._edited(add)
         return self
 
     def unmerge(self: Self, other: Additive) -> Self:
@@ -65,7 +72,14 @@ class Additive:
         True
         """
         self._check_operand(other, "unmerge")
-        self.memory_.unmerge(other.memory_)
+        other = other._now()
+
+        def subtract(model: Additive) -> None:
+            memory = model.memory_.snapshot()
+            memory.unmerge(other.memory_)
+            model.memory_ = memory
+
+        self._edited(subtract)
         return self
 
     def __add__(self: Self, other: Any) -> Self:
@@ -74,18 +88,17 @@ class Additive:
         Kernel weights, vote (fitted weights included) and parameters are those of the left one; neither operand is
         changed. `fit_vote` fits a log-linear vote to the sum.
         """
-        return copy.deepcopy(self).merge(other) if isinstance(other, Additive) else NotImplemented
+        return self._apart().merge(other) if isinstance(other, Additive) else NotImplemented
 
     def __radd__(self: Self, other: Any) -> Self:
         """Return a copy for ``0 + model``, which is how `sum` begins."""
         if not (isinstance(other, int) and other == 0):
             return NotImplemented
-        check_is_fitted(self)
-        return copy.deepcopy(self)
+        return self._apart()
 
     def __sub__(self: Self, other: Any) -> Self:
         """Return a new model without what the right one has learnt; neither operand is changed."""
-        return copy.deepcopy(self).unmerge(other) if isinstance(other, Additive) else NotImplemented
+        return self._apart().unmerge(other) if isinstance(other, Additive) else NotImplemented
 
     def empty_like(self: Self) -> Self:
         """Return a model of the same layout that has learnt nothing: a shard for `partial_fit`, then `merge` or ``+``.
@@ -102,10 +115,18 @@ class Additive:
         >>> sum(shards).memory_.state_bytes() == whole.memory_.state_bytes()
         True
         """
+        fresh = self._apart()
+        fresh.memory_ = fresh.memory_.empty_like()
+        return fresh
+
+    def _apart(self: Self) -> Self:
+        """Return a model of this version with parameters and a vote of its own; what is stored is not copied."""
         check_is_fitted(self)
-        fresh = copy.copy(self)
-        fresh.memory_ = self.memory_.empty_like()
-        return copy.deepcopy(fresh)
+        version = self.snapshot()
+        memory = version.__dict__.pop("memory_")
+        model = copy.deepcopy(version)
+        model.memory_ = memory.snapshot()
+        return model
 
     def _check_operand(self, other: Any, name: str) -> None:
         check_is_fitted(self)

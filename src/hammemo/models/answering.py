@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sklearn.utils.metaestimators import available_if
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from hammemo.votes import Vote
 
 
+Self = TypeVar("Self", bound="Answering")
+
+
 def _has_probabilities(model: Answering) -> bool:
     check_probabilities(resolve_vote(model._vote()))
     return True
@@ -35,6 +38,10 @@ class Answering(ABC):
     """What answers queries: contexts X, one row a context, or one context x."""
 
     label_dtype_: np.dtype[Any]
+
+    def _now(self: Self) -> Self:
+        """Return this version of the model: every answer is taken from one."""
+        return self
 
     @abstractmethod
     def _scorer(self) -> Scorer:
@@ -58,8 +65,9 @@ class Answering(ABC):
         ------
         X : (m, h); returned : (m, len(classes_))
         """
-        contexts = self._contexts(X)
-        return self._scorer().scores(contexts)
+        model = self._now()
+        contexts = model._contexts(X)
+        return model._scorer().scores(contexts)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return `class_scores` or, for two labels, how far the second leads, as scikit-learn expects."""
@@ -81,13 +89,15 @@ class Answering(ABC):
         >>> MemoryClassifier(memory=Exact(), vote="log-linear").fit(X, y).predict_proba([["d", "b"]]).round(1)
         array([[0.2, 0.8]])
         """
-        contexts = self._contexts(X)
-        return self._scorer().probabilities(contexts)
+        model = self._now()
+        contexts = model._contexts(X)
+        return model._scorer().probabilities(contexts)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label with the highest score; the first one in `classes_` among equals."""
-        contexts, scorer = self._contexts(X), self._scorer()
-        return self._classes(scorer)[scorer.winners(contexts)]
+        model = self._now()
+        contexts, scorer = model._contexts(X), model._scorer()
+        return model._classes(scorer)[scorer.winners(contexts)]
 
     def top_k(self, X: Any, k: int = 5) -> NDArray[Any]:
         """Return the k labels with the highest scores, best first; equals in the order of `classes_`.
@@ -103,8 +113,9 @@ class Answering(ABC):
         >>> clf.top_k([["a", "c"]], k=2).tolist()
         [['y', 'x']]
         """
-        contexts, scorer = self._contexts(X), self._scorer()
-        return self._classes(scorer)[scorer.leaders(contexts, k)]
+        model = self._now()
+        contexts, scorer = model._contexts(X), model._scorer()
+        return model._classes(scorer)[scorer.leaders(contexts, k)]
 
     def explain(self, x: Any, k: int = 5) -> Explanation:
         """Return which sites and tokens of one context voted for the k leading labels, and how much.
@@ -131,10 +142,11 @@ class Answering(ABC):
         score             1.5  0.5
         'y' leads 'x' by 1, proven to be the exact classifier's answer; exact counts.
         """
-        scorer = self._scorer()
-        names = getattr(self, "feature_names_in_", None)
+        model = self._now()
+        scorer = model._scorer()
+        names = getattr(model, "feature_names_in_", None)
         context = scorer.contexts(one_context(x, names))
-        explanation = scorer.explanation(context, self._classes(scorer), k)
+        explanation = scorer.explanation(context, model._classes(scorer), k)
         return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
 
     def certify(self, X: Any) -> NDArray[np.bool_]:
@@ -155,7 +167,8 @@ class Answering(ABC):
         >>> clf.certify([["a", "b"], ["c", "d"]])
         array([ True, False])
         """
-        contexts, scorer = self._contexts(X), self._scorer()
+        model = self._now()
+        contexts, scorer = model._contexts(X), model._scorer()
         if not scorer.reader.has_bounds:
             raise TypeError("The memory of this model gives no certificate; Exact() and Hashed() do, in a ledger too.")
         return scorer.certified(contexts)

@@ -30,14 +30,16 @@ from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import resolve_vote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.kernels.sites import Sites
     from hammemo.tokens.streams import Block
     from hammemo.votes import Vote
 
 Self = TypeVar("Self", bound="MemoryClassifier")
+Result = TypeVar("Result")
 
 
 class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
@@ -68,6 +70,8 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         The kernel's sites for this context length.
     n_features_in_ : int
         Tokens per context, the paper's h.
+    version_ : int
+        How many edits there were.
 
     Examples
     --------
@@ -80,6 +84,11 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     >>> clf.partial_fit([["and", "the"]], ["dog"], sample_weight=[5]).predict([["and", "the"]]).tolist()
     ['dog']
     """
+
+    kernel_: SiteKernel
+    vote_: Vote
+    sites_: Sites
+    version_: int
 
     def __init__(
         self,
@@ -119,8 +128,12 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         sample_weight : array-like of shape (m,), optional
             How often each example occurred: non-negative whole numbers.
         """
-        examples = self._learn(X, y, sample_weight, classes=None, reset=True)
-        self._fit_vote_to(examples)
+
+        def learn(model: MemoryClassifier) -> None:
+            examples = model._learn(X, y, sample_weight, classes=None, reset=True)
+            model._fit_vote_to(examples)
+
+        self._edited(learn)
         return self
 
     def fit_vote(
@@ -146,14 +159,19 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         True
         """
         check_is_fitted(self)
-        array = validated_array(self, X, reset=False, y=y)
-        examples = Examples.of(array, label_array(y), sample_weight)
-        self._fit_vote_to(examples, leave_one_out=leave_one_out)
+
+        def fit(model: MemoryClassifier) -> None:
+            model._fit_vote_to(model._examples(X, y, sample_weight), leave_one_out=leave_one_out)
+
+        self._edited(fit)
         return self
+
+    def _examples(self, X: Any, y: Any, sample_weight: Any) -> Examples:
+        return Examples.of(validated_array(self, X, reset=False, y=y), label_array(y), sample_weight)
 
     def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
         if self.vote_.has_weights:  # else no reader is made
-            memory = self.memory_
+            memory, self.vote_ = self.memory_, copy.copy(self.vote_)
             self.vote_.fit_to(memory.reader(), examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
 
     def partial_fit(
@@ -184,7 +202,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         >>> here.merge(there).predict([["d", "c"]]).tolist()
         ['yes']
         """
-        self._learn(X, y, sample_weight, classes, reset=not hasattr(self, "memory_"), layout=layout)
+        self._edited(lambda model: model._learn(X, y, sample_weight, classes, layout=layout))
         return self
 
     def fit_stream(
@@ -229,12 +247,15 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         >>> clf.predict([[1, 2]]).tolist(), clf.memory_.label_counts.tolist()
         ([3], [1, 1, 2, 1])
         """
-        if hasattr(self, "memory_"):
-            del self.memory_
         blocks = stream_blocks(tokens, h, starts, short, pad)
-        sample = self._learn_blocks(blocks, h, classes, layout, sampled=True)
-        if sample:
-            self._fit_vote_to(sample.examples())
+
+        def learn(model: MemoryClassifier) -> None:
+            model.__dict__.pop("memory_", None)
+            sample = model._learn_blocks(blocks, h, classes, layout, sampled=True)
+            if sample:
+                model._fit_vote_to(sample.examples())
+
+        self._edited(learn)
         return self
 
     def partial_fit_stream(
@@ -249,7 +270,8 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         layout: MemoryClassifier | None = None,
     ) -> Self:
         """Learn the windows of one more stream; the parameters are those of `fit_stream`. No vote is fitted."""
-        self._learn_blocks(stream_blocks(tokens, h, starts, short, pad), h, classes, layout)
+        blocks = stream_blocks(tokens, h, starts, short, pad)
+        self._edited(lambda model: model._learn_blocks(blocks, h, classes, layout))
         return self
 
     def _learn_blocks(
@@ -270,14 +292,16 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             self.n_features_in_ = h
         self.label_dtype_ = common_label_dtype(*kinds)
         labels = None if chosen is None else Vocabulary.of(chosen)
+        memory = self.memory_.snapshot()
         if labels is not None:
-            self.memory_.declare(labels)
+            memory.declare_labels(labels)
         stream: Iterable[Block] = chain([first], blocks)
         sample = None
         if sampled and self.vote_.wanted():  # a layout may bring fitted weights
-            sample = WindowSample(self.vote_.wanted(), self.memory_.seed, labels)
+            sample = WindowSample(self.vote_.wanted(), memory.seed, labels)
             stream = sample.through(stream)
-        self.memory_.add_blocks(_labelled(stream) if labels is None else stream, labels)
+        memory.update_from_blocks(_labelled(stream) if labels is None else stream, labels)
+        self.memory_ = memory
         return sample
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -296,16 +320,21 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         True
         """
         check_is_fitted(self)
-        array = validated_array(self, X, reset=False, y=y)
-        self.memory_.remove(Examples.of(array, label_array(y), sample_weight))
+        self._edited(lambda model: model._forget(X, y, sample_weight))
         return self
+
+    def _forget(self, X: Any, y: Any, sample_weight: Any) -> None:
+        memory = self.memory_.snapshot()
+        memory.update(self._examples(X, y, sample_weight), -1)
+        self.memory_ = memory
 
     @property
     def classes_(self) -> NDArray[Any]:
         """Labels in sorted order, always those of the memory."""
         if not hasattr(self, "memory_"):
             raise AttributeError("classes_ is known after fit or partial_fit.")
-        return classes_array(self.memory_.labels, self.label_dtype_)
+        model = self._now()
+        return classes_array(model.memory_.labels, model.label_dtype_)
 
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
@@ -323,9 +352,10 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             -1 for all processors.
         """
         check_is_fitted(self)
+        model = self._now()
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
-        compiled = self.memory_.compile(form, tokens, effective_n_jobs(n_jobs))
-        return Predictor(compiled, self.label_dtype_, self.sites_, self.vote_).prepare()
+        compiled = model.memory_._now().compile(form, tokens, effective_n_jobs(n_jobs))
+        return Predictor(compiled, model.label_dtype_, model.sites_, model.vote_).prepare()
 
     def _make_memory(self) -> Memory:
         memory = Hashed() if self.memory is None else self.memory
@@ -354,10 +384,11 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         sample_weight: Any,
         classes: Any,
         *,
-        reset: bool,
+        reset: bool | None = None,
         layout: MemoryClassifier | None = None,
     ) -> Examples:
-        """Check everything first, so that what is refused changes nothing, then learn; return what was learnt."""
+        """Learn examples, and return them; from nothing with `reset`, or where nothing was learnt before."""
+        reset = not hasattr(self, "memory_") if reset is None else reset
         array = validated_array(self, X, reset=reset, y=y)
         targets = label_array(y)
         declared = targets[:0] if classes is None else label_array(classes)
@@ -369,10 +400,19 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             raise ValueError("layout= is settled at the first call; this model has learnt already.")
         if reset:
             self._start(array.shape[1], layout)
-        self.memory_.declare(Vocabulary.of(declared))
-        self.memory_.add(examples)
-        self.label_dtype_ = dtype
+        memory = self.memory_.snapshot()
+        memory.declare_labels(Vocabulary.of(declared))
+        memory.update(examples, 1)
+        self.memory_, self.label_dtype_ = memory, dtype
         return examples
+
+    def _edited(self: Self, change: Callable[[Self], Result]) -> Result:
+        def counted(model: Self) -> Result:
+            result = change(model)
+            model.version_ = getattr(model, "version_", 0) + 1
+            return result
+
+        return super()._edited(counted)
 
     def _scorer(self) -> Scorer:
         check_is_fitted(self)

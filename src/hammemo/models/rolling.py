@@ -11,14 +11,15 @@ and labels, beside the memory, and drops them as they fall out.
 from __future__ import annotations
 
 import time
-from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+from hammemo._versions import Versioned
 from hammemo.models.answering import Answering
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.tokens.contexts import Examples, token_array, whole_multiplicity
@@ -39,7 +40,7 @@ Self = TypeVar("Self", bound="Rolling")
 _PART_ROWS = 1024  # the oldest part is copied when it loses examples, so parts are short
 
 
-class Rolling(Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """A classifier of the last examples, or of those of the last seconds.
 
     With both limits an example stays while it is within both.
@@ -77,7 +78,7 @@ class Rolling(Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """
 
     estimator_: MemoryClassifier
-    _parts: deque[_Part]
+    _parts: _Queue
     _n_examples: int
     _newest: float
     _clock: float
@@ -92,7 +93,8 @@ class Rolling(Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, times: ArrayLike | None = None
     ) -> Self:
         """Forget everything, learn (X, y) and keep what is in the window."""
-        return self._learn(X, y, None, sample_weight, times, reset=True)
+        self._edited(lambda window: window._learn(X, y, None, sample_weight, times, reset=True))
+        return self
 
     def partial_fit(
         self: Self,
@@ -112,7 +114,8 @@ class Rolling(Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             When each example occurred, from the oldest to the newest: seconds as numbers, or datetime64. By default
             now, ``time.time()``.
         """
-        return self._learn(X, y, classes, sample_weight, times, reset=not hasattr(self, "estimator_"))
+        self._edited(lambda window: window._learn(X, y, classes, sample_weight, times))
+        return self
 
     def expire(self: Self, now: Any = None) -> Self:
         """Forget what is too old now: ``time.time()`` by default, else seconds or a datetime64.
@@ -120,9 +123,13 @@ class Rolling(Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         The clock of the window never goes back: a time before the newest known one changes nothing.
         """
         check_is_fitted(self)
-        self._clock = max(self._clock, time.time() if now is None else float(_seconds(now, 1)[0]))
-        self._forget_what_fell_out()
+        self._edited(lambda window: window._expire(time.time() if now is None else float(_seconds(now, 1)[0])))
         return self
+
+    def _expire(self, now: float) -> None:
+        self._clock = max(self._clock, now)
+        self.estimator_ = self.estimator_.snapshot()
+        self._forget_what_fell_out()
 
     @property
     def n_examples_(self) -> int:
@@ -169,9 +176,12 @@ class Rolling(Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_
 
-    def _learn(self: Self, X: Any, y: Any, classes: Any, sample_weight: Any, times: Any, *, reset: bool) -> Self:
-        """Check everything and learn, so that what is refused changes nothing; then forget what fell out."""
+    def _learn(
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, times: Any, *, reset: bool | None = None
+    ) -> None:
+        """Learn examples, then forget what fell out; from nothing with `reset`, or where nothing was learnt before."""
         self._check_parameters()
+        reset = not hasattr(self, "estimator_") if reset is None else reset
         clock, oldest = (-np.inf, -np.inf) if reset else (self._clock, self._newest)
         tokens, labels = token_array(X), label_array(y)
         counts = whole_multiplicity(sample_weight, len(labels))
@@ -187,20 +197,19 @@ class Rolling(Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 "times are those of a clock: none is before the one ahead of it, or before what was learnt earlier. "
                 "Sort the examples by time."
             )
-        model: MemoryClassifier = clone(self.estimator) if reset else self.estimator_
+        model: MemoryClassifier = clone(self.estimator) if reset else self.estimator_.snapshot()
         model.partial_fit(X, y, classes, sample_weight)
+        self.estimator_ = model
         if reset:
-            self.estimator_ = model
-            self._parts = deque()
+            self._parts = _Queue()
             self._n_examples = 0
         kept = np.flatnonzero(counts)
         for rows in np.split(kept, range(_PART_ROWS, len(kept), _PART_ROWS)):
-            self._parts.append(_Part(tokens[rows], labels[rows], counts[rows], when[rows]))
+            self._parts = self._parts.pushed(_Part(tokens[rows], labels[rows], counts[rows], when[rows]))
         self._n_examples += int(counts.sum())
         self._newest = max(oldest, float(when[-1]))
         self._clock = max(clock, self._newest)
         self._forget_what_fell_out()
-        return self
 
     def _check_parameters(self) -> None:
         if not isinstance(self.estimator, MemoryClassifier):
@@ -216,19 +225,23 @@ class Rolling(Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         surplus = 0 if self.last is None else max(0, self._n_examples - self.last)
         horizon = -np.inf if self.seconds is None else self._clock - self.seconds
         fallen: list[_Part] = []
-        while self._parts:
-            gone, rest = self._parts[0].split(surplus, horizon)
+        parts = self._parts
+        while parts:
+            oldest, parts = parts.popped()
+            gone, rest = oldest.split(surplus, horizon)
             if len(gone.counts):
                 fallen.append(gone)
                 surplus = max(0, surplus - int(gone.counts.sum()))
                 self._n_examples -= int(gone.counts.sum())
             if len(rest.counts):
-                self._parts[0] = rest
+                parts = parts.with_first(rest)
                 break
-            self._parts.popleft()
+        self._parts = parts
         if fallen:
             X, y = _joined([part.X for part in fallen]), _joined([part.y for part in fallen])
-            self.estimator_.memory_.remove(Examples.of(X, y, np.concatenate([part.counts for part in fallen])))
+            memory = self.estimator_.memory_.snapshot()
+            memory.update(Examples.of(X, y, np.concatenate([part.counts for part in fallen])), -1)
+            self.estimator_.memory_ = memory
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -254,6 +267,42 @@ class _Part:
     def _with(self, counts: NDArray[np.int64]) -> _Part:
         held = counts > 0  # a copy, so that what has fallen out is not kept alive by a view
         return _Part(self.X[held], self.y[held], counts[held], self.times[held])
+
+
+@dataclass(frozen=True, eq=False)
+class _Queue:
+    """Parts from the oldest to the newest; a queue never changes, and pushing or popping makes another one.
+
+    First comes `oldest`, then `front` from its place `first` on, then `newer`: tuples of falling length, of which
+    neighbours of similar length become one. So n parts are moved O(n log n) times, however long the window is.
+    """
+
+    oldest: _Part | None = None
+    front: tuple[_Part, ...] = ()
+    first: int = 0
+    newer: tuple[tuple[_Part, ...], ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.oldest is not None or self.first < len(self.front) or bool(self.newer)
+
+    def pushed(self, part: _Part) -> _Queue:
+        """Return the queue with one more part, the newest."""
+        newer = [*self.newer, (part,)]
+        while len(newer) > 1 and len(newer[-2]) <= len(newer[-1]):
+            newer[-2:] = [newer[-2] + newer[-1]]
+        return replace(self, newer=tuple(newer))
+
+    def popped(self) -> tuple[_Part, _Queue]:
+        """Return the oldest part, and the queue without it."""
+        if self.oldest is not None:
+            return self.oldest, replace(self, oldest=None)
+        if self.first == len(self.front):
+            return _Queue(front=tuple(chain.from_iterable(self.newer))).popped()
+        return self.front[self.first], replace(self, first=self.first + 1)
+
+    def with_first(self, part: _Part) -> _Queue:
+        """Return the queue with a part before its oldest, which was popped from it."""
+        return replace(self, oldest=part)
 
 
 def _seconds(times: Any, m: int) -> NDArray[np.float64]:

@@ -52,8 +52,10 @@ class Exact(Memory):
 
     def hold(self, table: CountTable) -> None:
         """Store the examples that a table has counted, in place of all that is stored."""
-        self._stored = _Stacks((table,), (), table.label_counts)
-        self._reader = None
+        self._edited(lambda memory: memory._replace(_Stacks((table,), (), table.label_counts)))
+
+    def _replace(self, stored: _Stacks) -> None:
+        self._stored = stored
 
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples, or take them back, or raise `NotStoredError` where a count would become negative."""
@@ -79,7 +81,8 @@ class Exact(Memory):
 
     def clear(self) -> None:
         """Hold nothing."""
-        self.hold(CountTable.empty(self.sites))
+        table = CountTable.empty(self.sites)
+        self._stored = _Stacks((table,), (), table.label_counts)
 
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
         """Take a state; one that is mapped from a file stays there, and a query reads what it touches."""

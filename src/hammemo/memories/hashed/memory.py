@@ -87,7 +87,7 @@ class Hashed(Memory):
     secret = "key"
 
     _rows: RowLayout | None
-    _tables: list[SiteTable]
+    _tables: tuple[SiteTable, ...]
     _counts: LabelCounts
 
     def __init__(
@@ -102,6 +102,9 @@ class Hashed(Memory):
 
         All sites of one position share one list, of the tokens most frequent at any of them taken together.
         """
+        self._edited(lambda memory: memory._reserve(examples))
+
+    def _reserve(self, examples: Examples) -> None:
         if self._rows is not None:
             raise ValueError("The layout is settled already; open() the memory again to start anew.")
         self._settle(most_frequent(examples, self.sites, self.seed, self.key, self._reserved_numbers))
@@ -115,11 +118,10 @@ class Hashed(Memory):
             self._take_back(examples)
         elif len(examples):  # else the layout stays open
             if self._rows is None:
-                self.reserve(examples)
+                self._reserve(examples)
             counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()))
             self._grow(counts.labels)
-            for table, (rows, labels, totals) in zip(self._tables, self._deltas(examples), strict=True):
-                table.add(rows, labels, totals)
+            self._tables = _added(self._tables, self._deltas(examples))
             self._counts = counts
 
     def _take_back(self, examples: Examples) -> None:
@@ -128,20 +130,19 @@ class Hashed(Memory):
         left = self._counts_left(counts)
         if not all(table.covers_cells(*cells, left) for table, cells in zip(self._tables, deltas, strict=True)):
             raise never_stored()
-        for table, (rows, labels, totals) in zip(self._tables, deltas, strict=True):
-            table.add(rows, labels, -totals)
+        self._tables = _added(self._tables, [(rows, labels, -totals) for rows, labels, totals in deltas])
         self._place(counts.labels)
         self._counts = counts
 
-    def add_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
-        """Store the windows of a stream; the first block settles the layout if nothing else has."""
+    def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
+        """Add the windows of a stream; the first block settles the layout if nothing else has."""
         counter: StreamCounter | None = None
         for block in blocks:
             if self._rows is None:
-                self.reserve(block.examples())
+                self._reserve(block.examples())
             assert self._rows is not None
             if self._rows.compiled is None:
-                super().add_blocks([block], labels)
+                super().update_from_blocks([block], labels)
                 continue
             known = block_labels(block) if labels is None else labels
             if counter is None or counter.is_full or not counter.knows(known):
@@ -157,9 +158,8 @@ class Hashed(Memory):
         counts = self._counts.plus(counter.label_counts())
         self._grow(counts.labels)
         columns = self._columns.find(counter.labels)
-        for table, (rows, labels, totals) in zip(self._tables, counter.touched(), strict=True):
-            table.add(rows, columns[labels], totals)
-        self._counts, self._reader = counts, None
+        self._tables = _added(self._tables, [(rows, columns[labels], n) for rows, labels, n in counter.touched()])
+        self._counts = counts
 
     def compile(
         self,
@@ -213,14 +213,16 @@ class Hashed(Memory):
         _check_numbers("reserved", self.reserved, 0, len(self.sites.positions))
         check_secret(self.key)
         self._rows = None
-        self._tables = []
+        self._tables = ()
         self._counts = LabelCounts()
         if not any(self._reserved_numbers):  # nothing is left to choose
             self._settle(none_reserved(self.sites))
 
     def _settle(self, reserved: list[NDArray[np.uint64]]) -> None:
         self._rows = RowLayout(self.sites, self.seed, self.key, self.buckets, reserved)
-        self._tables = [SiteTable(len(self._rows.own(k)), number) for k, number in enumerate(self._bucket_numbers)]
+        self._tables = tuple(
+            SiteTable.empty(len(self._rows.own(k)), number) for k, number in enumerate(self._bucket_numbers)
+        )
 
     def _deltas(self, examples: Examples) -> list[Cells]:
         """Return for each site the distinct (row, column) pairs that a batch touches, and its counts there."""
@@ -236,6 +238,9 @@ class Hashed(Memory):
         deltas = []
         for table, row in zip(self._tables, rows.T, strict=True):
             held = row >= 0
+            if len(row) == 1:  # nothing to add up
+                deltas.append((row[held], columns[held], examples.multiplicity[held]))
+                continue
             keys, totals = sum_by_key(
                 row[held] * width + columns[held], examples.multiplicity[held], table.n_rows * width
             )
@@ -285,8 +290,7 @@ class Hashed(Memory):
         if labels == self._columns:
             return
         source = self._columns.find(labels)
-        for table in self._tables:
-            table.rearrange(source)
+        self._tables = tuple(table.rearranged(source) for table in self._tables)
         self._counts = LabelCounts(labels, np.zeros(len(labels), np.int64))
 
     def undecided(self) -> frozenset[str]:
@@ -309,8 +313,7 @@ class Hashed(Memory):
             raise NotStoredError(
                 "The other memory is no part of this one: a count would become negative. Nothing was changed."
             )
-        for mine, theirs in pairs:
-            mine.merge(theirs, columns, sign)
+        self._tables = tuple(mine.merged(theirs, columns, sign) for mine, theirs in pairs)
         self._place(counts.labels)
         self._counts = counts
 
@@ -327,9 +330,7 @@ class Hashed(Memory):
             for k, group in enumerate(groups)
         ]
         self._settle(reserved)
-        for table, (own, shared) in zip(self._tables, tables, strict=True):
-            table.hold(own, shared)
-        self._counts = counts
+        self._tables, self._counts = tuple(tables), counts
 
     def observed(self) -> LabelCounts:
         """Return the labels that have examples, and how many."""
@@ -339,27 +340,29 @@ class Hashed(Memory):
         layout = self._rows
         if layout is None:  # nothing is stored: every layout answers the same
             layout = RowLayout(self.sites, self.seed, self.key, self.buckets, none_reserved(self.sites))
-        columns = self.labels.find(self._columns)
-        counts = []
-        for table in self._tables or [SiteTable(0, number) for number in self._bucket_numbers]:
-            stacked = np.zeros((table.n_rows, len(self.labels)), np.promote_types(table.own.dtype, table.shared.dtype))
-            stacked[: len(table.own), columns] = table.own
-            stacked[len(table.own) :, columns] = table.shared
-            counts.append(stacked)
-        return HashedTables(layout, counts, self.frame(), threads)
+        frame = self.frame()
+        columns = frame.labels.find(self._columns)
+        tables = self._tables or [SiteTable.empty(0, number) for number in self._bucket_numbers]
+        return HashedTables(layout, [table.stacked(len(frame.labels), columns) for table in tables], frame, threads)
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the tables and the reserved features."""
-        columns = self.labels.find(self._columns)
+        labels = self.labels
+        columns = labels.find(self._columns)
         state: dict[str, NDArray[Any]] = {}
         for k, table in enumerate(self._tables):
             for name, part in (("own", table.own), ("shared", table.shared)):
-                placed = np.zeros((len(part), len(self.labels)), part.dtype)
-                placed[:, columns] = part
+                placed = np.zeros((len(part), len(labels)), part.dtype)
+                part.copy_to(placed, columns)
                 state[f"{name}.{k}"] = narrow(placed)
         for group, words in enumerate(self._rows.reserved if self._rows else []):
             state[f"reserved.{group}"] = words
         return state
+
+
+def _added(tables: Sequence[SiteTable], cells: Sequence[Cells]) -> tuple[SiteTable, ...]:
+    """Return the tables with counts added to some cells of each site."""
+    return tuple(table.plus(*part) for table, part in zip(tables, cells, strict=True))
 
 
 def _check_numbers(name: str, value: Any, least: int, n_sites: int) -> None:

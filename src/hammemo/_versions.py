@@ -1,0 +1,73 @@
+"""Objects that any number of threads may use: what they hold is a version that never changes, replaced as a whole.
+
+All that an object knows is in its dictionary of attributes. An edit works on a private copy of that dictionary and
+publishes it by one store, so
+
+- whoever asks at the same time sees the version before or the version after, never a mixture;
+- an edit that fails at any point, by a refusal, an error or an interrupt, leaves the version before;
+- edits of one object queue, and queries take no lock.
+
+For this to hold, an edit *replaces* the values of attributes and never changes what they hold: versions share all that
+an edit does not replace. Only caches are written into a published version, each by one assignment, and they are the
+same whoever fills them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Self = TypeVar("Self", bound="Versioned")
+Result = TypeVar("Result")
+
+_locks: WeakKeyDictionary[Versioned, Any] = WeakKeyDictionary()
+_guard = threading.Lock()
+
+
+class Versioned:
+    """An object whose attributes are one version, replaced as a whole."""
+
+    def snapshot(self: Self) -> Self:
+        """Return an object of its own that holds this version: what either learns later, the other does not see.
+
+        It costs no more than a few references, because versions share what they hold.
+        """
+        copied = object.__new__(type(self))
+        copied.__dict__ = dict(self.__dict__)
+        return copied
+
+    def _now(self: Self) -> Self:
+        """Return this version for reading: it stays as it is, and the caches that it fills are those of the version."""
+        version = object.__new__(type(self))
+        version.__dict__ = self.__dict__
+        return version
+
+    def _edited(self: Self, change: Callable[[Self], Result]) -> Result:
+        """Let `change` work on a private version, then publish that; return what it returned."""
+        with _lock_of(self):
+            private = self.snapshot()
+            result = change(private)
+            self.__dict__ = private.__dict__
+            return result
+
+
+def _lock_of(owner: Versioned) -> Any:
+    """Return the lock in which edits of an object queue; the thread that has it may take it again."""
+    with _guard:
+        return _locks.setdefault(owner, threading.RLock())
+
+
+def _forget_locks() -> None:
+    """Start anew in a forked child: the threads that held a lock are not there."""
+    global _guard
+    _guard = threading.Lock()
+    _locks.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_locks)
