@@ -4,6 +4,9 @@ The model is a sum over the documents, :math:`\sum_{\text{groups}} \sum_{\text{s
 sum of whole numbers has no order. What must be settled before the first term is the layout: it comes from a sample of
 the source that depends on the files alone (:meth:`hammemo.sources.documents.Source.sample`). Then every engine, number
 of workers, size of shards or groups, and every repetition of a lost task gives the same state, to the byte.
+
+`jobs` is what a task does, `local` and `ray` run tasks, `states` and `partitions` move partial states, `checkpoints`
+keeps them. Imports `files`, `models` and all below; `experiments` and the command line may import it.
 """
 
 from __future__ import annotations

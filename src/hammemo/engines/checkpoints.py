@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import safetensors.numpy
 
+from hammemo.files.atomic import write_file
 from hammemo.sources.documents import _file_system
 
 if TYPE_CHECKING:
@@ -66,8 +67,6 @@ class Checkpoint:
 
 def open_checkpoint(where: str, job: Mapping[str, Any]) -> Checkpoint:
     """Return the checkpoint of a job in a folder, made if need be, or refuse a folder that belongs to another job."""
-    import os
-
     if "://" in where:
         from pyarrow.fs import FileSystem
 
@@ -101,7 +100,4 @@ def _write(base: str, place: str, data: bytes) -> None:
         with system.open_output_stream(place) as stream:
             stream.write(data)
         return
-    beside = f"{place}.{secrets.token_hex(8)}.part"
-    with system.open_output_stream(beside) as stream:
-        stream.write(data)
-    system.move(beside, place)
+    write_file(place, [data])
