@@ -25,15 +25,15 @@ TOKENS: list[Any] = [0, 1, 2, 7, 0.5, "a", "b", "ß", NO_TOKEN]
 LABELS = ["no", "yes", "b", "ß"]
 
 
-def random_batch(rng: np.random.Generator, h: int, most: int = 12) -> Batch:
-    """Return 1 to `most` rows of h tokens each."""
+def random_batch(rng: np.random.Generator, h: int, least: int = 1, most: int = 12) -> Batch:
+    """Return `least` to `most` rows of h tokens each."""
     return [
         (
             [TOKENS[i] for i in rng.integers(len(TOKENS), size=h)],
             LABELS[int(rng.integers(len(LABELS)))],
             int(rng.integers(1, 4)),
         )
-        for _ in range(int(rng.integers(1, most + 1)))
+        for _ in range(int(rng.integers(least, most + 1)))
     ]
 
 

@@ -98,6 +98,7 @@ def _check_fixed(subject: Subject) -> None:
     context: list[Any] = ([0, 1, 2] * h)[:h]
     rows: Batch = [(context, "yes", 1), ((["a", "b", 0.5] * h)[:h], "no", 300)]
     states.an_empty_memory_answers(subject)
+    states.multiplicities_are_repetitions(subject, [(context, "yes", 3), (context, "no", 1)])
     states.idle_labels_are_dropped(subject, context)
     states.a_refused_removal_changes_nothing(subject, context)
     states.a_refused_removal_changes_nothing(subject, context, [(context, "yes", 1), (context, "other", 1)])
@@ -125,7 +126,7 @@ def check_once(subject: Subject, batches: list[Batch], seed: int) -> None:
     batch, other, third = batches
     states.a_batch_is_the_sum_of_its_examples(subject, batch)
     states.multiplicities_are_repetitions(subject, batch)
-    states.order_does_not_matter(subject, batch, seed)
+    states.order_does_not_matter(subject, [*batch, *other], seed)
     states.removing_undoes_adding(subject, batch, other)
     states.removing_everything_leaves_nothing(subject, batch)
     states.merged_shards_equal_the_joint_fit(subject, batches)
@@ -136,6 +137,7 @@ def check_once(subject: Subject, batches: list[Batch], seed: int) -> None:
     states.a_foreign_array_is_refused(subject, batch)
     states.copies_are_independent(subject, batch, other)
     states.parameters_stay(subject, batch)
+    answers.abilities_are_as_declared(subject, batch, other)
     answers.reading_changes_nothing(subject, batch, other)
     answers.a_reader_does_not_change(subject, batch, other)
     answers.compiled_forms_give_the_memory_s_scores(subject, batch, other)
@@ -144,7 +146,6 @@ def check_once(subject: Subject, batches: list[Batch], seed: int) -> None:
     answers.site_scores_are_the_terms_of_the_scores(subject, batch, other, seed)
     answers.bounds_hold_the_exact_counts(subject, batch, other)
     answers.proofs_are_right(subject, batch, other)
-    answers.abilities_are_as_declared(subject, batch, other)
     answers.winners_are_the_first_of_the_highest(subject, batch, other)
     answers.seen_is_true(subject, batch, other)
 

@@ -98,9 +98,8 @@ def check_vote(vote: Vote, *, memories: Sequence[Memory] | None = None, seed: in
     if not subjects:
         raise ValueError(f"{vote!r} refuses all of memories={chosen!r}: pass one that it can read.")
     for trial in range(trials):
-        check_once(
-            subjects[trial % len(subjects)], random_batch(rng, 3), random_batch(rng, 3), files=trial < MODEL_FILES
-        )
+        batch, asked = random_batch(rng, 3), random_batch(rng, 3, least=2)
+        check_once(subjects[trial % len(subjects)], batch, asked, files=trial < MODEL_FILES)
 
 
 def _takes(subject: VoteOn, batch: Batch) -> bool:
