@@ -6,7 +6,7 @@ as zeros. With B the file's bytes, i the place of the digits and H the hash,
 .. math:: \text{digits} = \mathrm{hex}\, H(B_{<i} \;\|\; \texttt{"0"}^{64} \;\|\; B_{\ge i + 64}),
 
 so a file that differs in one bit, wherever, is refused: either the digits differ from the hash of the rest, or the hash
-does from the digits. This is no defence against forgery: whoever can change the file can compute the checksum too.
+does from the digits. It does not defend against forgery: whoever can change the file can compute the checksum too.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Archive:
         header, text, first = self._header()
         self.about = _json(text)
         if not isinstance(self.about, dict):
-            raise ValueError("its description is no JSON object")
+            raise ValueError("its description is not a JSON object")
         self.arrays = dict(_views(header, self.data[first:]))
 
     def digest(self) -> str:
@@ -143,7 +143,7 @@ def _views(header: Mapping[str, Any], data: NDArray[np.uint8]) -> Iterator[tuple
 def whole_lengths(values: Any) -> list[int]:
     """Return a list of whole numbers that could be lengths, or refuse it."""
     if not isinstance(values, list) or any(type(value) is not int or not 0 <= value < 2**48 for value in values):
-        raise ValueError("a shape or a place is no list of whole numbers")
+        raise ValueError("a shape or a place is not a list of whole numbers")
     return values
 
 

@@ -1,8 +1,8 @@
 """Files that are there whole or not at all.
 
 A file is written under a temporary name beside its destination, flushed to the disk and renamed over it: at every
-moment, also after a crash, the destination is the old file or the new one. All files that hammemo leaves on the disk of
-this machine are written this way.
+moment, also after a crash, the destination is the old file or the new one. Models, checkpoints, the records of
+experiments and tables of answers are written this way.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def replacement(path: str | os.PathLike[str]) -> Iterator[str]:
     if os.path.isdir(target):
         raise IsADirectoryError(f"{target} is a folder: name a file in it.")
     if not os.path.isdir(folder):
-        raise FileNotFoundError(f"{folder} is no folder: make it before a file is written into it.")
+        raise FileNotFoundError(f"The folder {folder} does not exist: make it before a file is written into it.")
     temporary = f"{target}.{secrets.token_hex(8)}.tmp"
     try:
         with open(temporary, "xb"), suppress(FileNotFoundError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.files.archive import FileError, whole_lengths
-from hammemo.files.registry import INNER_MEMORIES, PARTS, Registry, is_built_in, kind_of_part, name_in_file
+from hammemo.files.registry import PARTS, Registry, is_built_in, kind_of_part, name_in_file
 from hammemo.kernels import Joined, SiteKernel
 from hammemo.memories.secret_keys import secret_digest
 
@@ -107,7 +107,7 @@ def plain(name: str, value: Any) -> Any:
 def field(about: Mapping[str, Any], name: str, *kinds: type) -> Any:
     """Return an entry of the description, of exactly one of these types."""
     if name not in about or type(about[name]) not in kinds:
-        raise ValueError(f"its description has no proper {name}")
+        raise ValueError(f"the entry {name} of its description is missing or of the wrong type")
     return about[name]
 
 
@@ -135,7 +135,7 @@ def checked_notes(notes: dict[Any, Any]) -> dict[str, str]:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name, re.ASCII):
             raise ValueError(f"A note cannot be named {str(name)[:80]!r}: use 1 to 64 letters, digits, '-' and '_'.")
         if type(text) is not str or len(text) > LONGEST_NOTE:
-            raise ValueError(f"The note {name!r} is no string of at most {LONGEST_NOTE} characters: shorten it.")
+            raise ValueError(f"The note {name!r} is not a string of at most {LONGEST_NOTE} characters: shorten it.")
     return notes
 
 
@@ -144,7 +144,7 @@ def stored_digest(about: Mapping[str, Any]) -> str | None:
     place = about.get("layout" if about.get("kind") == "classifier" else "description")
     digests = key_digests(place) if isinstance(place, dict) else []
     if any(not isinstance(digest, str) for digest in digests) or len(set(digests)) > 1:
-        raise ValueError("the digest of its key is no string, or there are several")
+        raise ValueError("the digest of its key is not a string, or there are several")
     return digests[0] if digests else None
 
 
@@ -200,7 +200,7 @@ class Restorer:
             return self.key
         if not is_built_in(kind, cls):
             return self._of_trusted(value)
-        if value is not None and name in INNER_MEMORIES.get(cls, ()):
+        if value is not None and name in getattr(cls, "inner", ()):
             return self.part("memory", value)
         if cls is Joined and isinstance(value, list):
             return [self.part("kernel", kernel) for kernel in value]
@@ -229,7 +229,7 @@ def _plain_value(value: Any) -> Any:
     elif isinstance(value, (int, float)) and not -(2.0**64) < value < 2.0**64:
         raise ValueError("a parameter is too large a number")
     elif not isinstance(value, (int, float, str, type(None))):
-        raise ValueError("a parameter is no number, string, truth value, None or list of these")
+        raise ValueError("a parameter is neither a number, a string, a truth value, None nor a list of these")
     return value
 
 
@@ -239,7 +239,7 @@ def stored_sites(about: Mapping[str, Any]) -> Sites:
     exactly(described, ("positions", "weights"))
     positions, weights = field(described, "positions", list), field(described, "weights", list)
     if not 1 <= h < 2**31 or any(type(weight) is not float for weight in weights):
-        raise ValueError("its sites have no proper length or weights")
+        raise ValueError("its contexts have no token or too many, or a weight of its sites is not a number")
     sites = SiteKernel([whole_lengths(site) for site in positions], weights).resolve(h)
     if [list(site) for site in sites.positions] != positions:
         raise ValueError("its sites do not list their positions in ascending order")

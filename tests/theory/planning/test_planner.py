@@ -255,7 +255,7 @@ def test_one_label_is_enough() -> None:
     [
         ({}, "either budget"),
         ({"budget": 1, "agreement": 0.9}, "either budget"),
-        ({"budget": "two"}, "no size"),
+        ({"budget": "two"}, "not a size"),
         ({"budget": 3}, "Nothing fits"),
         ({"agreement": 99}, "share from 0 to 1"),
         ({"budget": 5000, "vote": "log-linear"}, "vote="),
@@ -275,7 +275,7 @@ def test_wrong_wishes(options: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(("text", "size"), [("1024", 1024), ("1 KiB", 1024), ("1.5kB", 1500), ("2GiB", 2**31), (7, 7)])
 def test_budgets(text: Any, size: int) -> None:
     assert parse_bytes(text) == size
-    with pytest.raises(ValueError, match="no size"):
+    with pytest.raises(ValueError, match="not a size"):
         parse_bytes("1..5 MB")
 
 

@@ -124,7 +124,9 @@ def parse_bytes(budget: int | str) -> int:
     except ValueError:
         number = 0.0
     if unit is None or number * unit < 1 or isinstance(budget, bool):
-        raise ValueError(f"budget={budget!r} is no size: write bytes as a number, or for example '500 kB' or '2 MiB'.")
+        raise ValueError(
+            f"budget={budget!r} is not a size: write bytes as a number, or for example '500 kB' or '2 MiB'."
+        )
     return int(number * unit)
 
 

@@ -4,7 +4,7 @@ Every prediction is about the *full* data, n examples, from a sample of m of the
 
 - **state bytes**: computed where the shape is known (Hashed, Gaussian), extrapolated for the sparse exact table, whose
   entries grow with the data (:mod:`hammemo.theory.planning.sizes`);
-- **agreement** with the exact classifier on unambiguous queries, those whose exact winner is no tie, and the
+- **agreement** with the exact classifier on unambiguous queries, those whose exact winner is not tied, and the
   **certified** share: simulated. The sample is grown to n several times (:mod:`hammemo.theory.planning.growth`) and the
   memory tried on each growth, with the hashes of the very seed that the estimator will have
   (:mod:`hammemo.theory.planning.trials`);
