@@ -43,11 +43,11 @@ class LiveReader(Exact):
 
 class SharedReader(SparseCounts):
     def __init__(self, memory: Exact) -> None:
-        super().__init__(memory.table(), memory.frame())
+        super().__init__(memory.table, memory.frame())
         self._memory = memory
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        return SparseCounts(self._memory.table(), self._memory.frame()).scores(contexts, weights)
+        return SparseCounts(self._memory.table, self._memory.frame()).scores(contexts, weights)
 
 
 class HalfApplies(Exact):
@@ -91,7 +91,7 @@ class RemembersTheFirst(Exact):
 
 class TightBounds(Exact):
     def make_reader(self) -> Any:
-        return TightReader(self.table(), self.frame())
+        return TightReader(self.table, self.frame())
 
 
 class TightReader(SparseCounts):
