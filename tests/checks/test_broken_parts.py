@@ -91,7 +91,8 @@ class RemembersTheFirst(Exact):
 
 class TightBounds(Exact):
     def make_reader(self) -> Any:
-        return TightReader(self.table, self.frame())
+        table = self.table()  # now: a reader that asks later would see later edits
+        return TightReader(lambda: table, self.frame())
 
 
 class TightReader(SparseCounts):

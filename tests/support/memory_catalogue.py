@@ -28,6 +28,8 @@ class Entry:
     memory: Memory
     integer: bool
     forms: tuple[str, ...]
+    float_answers: bool = False
+    """Whether compiled forms answer in float32, so that scores agree to rounding only."""
 
     def __str__(self) -> str:
         return repr(self.memory)
@@ -42,7 +44,8 @@ class Entry:
         """Return what the checks of the contract take; a dense table has positions only."""
         tuples = any(len(site) > 1 for site in sites.positions)
         forms = tuple(form for form in self.forms if not (form == "dense" and tuples))
-        return Subject(lambda chosen: self.for_sites(len(chosen.positions)), sites, forms)
+        exactly = self.integer and not self.float_answers
+        return Subject(lambda chosen: self.for_sites(len(chosen.positions)), sites, forms, exact_answers=exactly)
 
     def opened(self, sites: Sites) -> Memory:
         """Return a copy with nothing stored, its layout settled, so that any two of them can be compared."""
@@ -63,8 +66,8 @@ MEMORIES = [
     Entry(Gaussian(d=32), integer=False, forms=("fused", "two-stage")),
     Entry(Gaussian(d=24, d_h=5), integer=False, forms=("fused", "two-stage")),
     Entry(Gaussian(d=32, tied=True), integer=False, forms=("fused", "two-stage")),
-    Entry(Gaussian(d=32, exact=True), integer=True, forms=("fused", "two-stage")),
-    Entry(Gaussian(d=24, d_h=5, tied=True, exact=True), integer=True, forms=("fused", "two-stage")),
+    Entry(Gaussian(d=32, exact=True), integer=True, forms=("fused", "two-stage"), float_answers=True),
+    Entry(Gaussian(d=24, d_h=5, tied=True, exact=True), integer=True, forms=("fused", "two-stage"), float_answers=True),
     Entry(Ledgered(Exact()), integer=True, forms=("sparse", "dense")),
     Entry(Ledgered(Hashed(buckets=4, reserved=2), key=b"sixteen bytes or more"), integer=True, forms=("table",)),
     Entry(Ledgered(Gaussian(d=32)), integer=False, forms=("fused", "two-stage")),

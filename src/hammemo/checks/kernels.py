@@ -28,7 +28,7 @@ MODEL_FILES = 4
 
 
 def check_kernel(kernel: SiteKernel, *, lengths: Sequence[int] | None = None, seed: int = 0, trials: int = 20) -> None:
-    """Try a kernel against the contract of :class:`~hammemo.kernels.SiteKernel`, on seeded random contexts.
+    """Try a kernel against the contract of :class:`~hammemo.SiteKernel`, on seeded random contexts.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _defined(kernel: SiteKernel, s: list[object], q: list[object]) -> float:
     return matched / float(sites.weights.sum())
 
 
-@promise("a full context has the value 1 with itself, and the matrix of values is symmetric without negative squares")
+@promise("a full context has the value 1 with itself, and the matrix of values is symmetric and positive semi-definite")
 def the_kernel_is_a_similarity(kernel: SiteKernel, batch: Batch) -> None:
     """Check that the kernel is positive semi-definite on contexts without empty positions."""
     matrix: NDArray[np.float64] = kernel.pairwise(table([row[0] for row in batch]))

@@ -18,7 +18,7 @@ from hammemo.checks.subject import (
     ANSWER_ROUNDING,
     SINGLE_ROUNDING,
     Subject,
-    holds_floats,
+    answers_exactly,
     require_same_answers,
     require_same_bytes,
 )
@@ -92,13 +92,13 @@ def _answers(reader: Reader, contexts: Contexts, sites: Sites) -> dict[str, NDAr
 def compiled_forms_give_the_memory_s_scores(subject: Subject, batch: Batch, asked: Batch) -> None:
     """Check every compiled form against the reader: exactly where scores are sums of counts."""
     memory, contexts, weights = subject.learnt(batch), queries(asked), subject.sites.weights
-    expected, integers = memory.reader().scores(contexts, weights), not holds_floats(memory)
+    expected = memory.reader().scores(contexts, weights)
     for compiled in subject.compiled(memory):
         require(compiled.labels == memory.labels, "the labels differ")
         require_equal(compiled.label_counts, memory.label_counts, "the number of examples of each label")
         scores = compiled.scores(contexts, weights)
         require_close(scores, expected, "scores", atol=SINGLE_ROUNDING)
-        if integers and np.array_equal(expected, np.round(expected)):
+        if answers_exactly(subject, memory, expected):
             require_equal(scores, expected, "scores")
 
 
@@ -142,13 +142,13 @@ def site_scores_are_the_terms_of_the_scores(subject: Subject, batch: Batch, aske
     memory, contexts, weights = subject.learnt(batch), queries(asked), subject.sites.weights
     rng = np.random.default_rng(seed)
     columns = rng.permutation(len(memory.labels))[: int(rng.integers(1, len(memory.labels) + 1))]
-    integers = not holds_floats(memory)
     for reader in subject.readers(memory):
         terms = reader.site_scores(contexts, weights, columns)
         shape = (len(contexts), len(weights), len(columns))
         require(terms.values.shape == shape, f"site_scores have the shape {terms.values.shape}, not {shape}")
         scores = reader.scores(contexts, weights)[:, columns]
-        require_same_answers(terms.totals(), scores, f"sums of {type(reader).__name__}", integers=integers)
+        exactly = answers_exactly(subject, memory, scores)
+        require_same_answers(terms.totals(), scores, f"sums of {type(reader).__name__}", exactly=exactly)
 
 
 @promise("bounds hold the exact counts between them")
