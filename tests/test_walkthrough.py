@@ -17,7 +17,7 @@ import pytest
 
 import hammemo
 import walkthrough
-from hammemo import theory
+from hammemo import checks, theory
 from places import ROOT
 
 PAGES = ["README.md", "docs/tour.md"]
@@ -96,6 +96,7 @@ def test_the_reference_lists_every_public_name() -> None:
     words = (ROOT / "docs" / "api.md").read_text(encoding="utf-8").split()
     listed = {word.removeprefix("theory.") for word in words}
     assert set(hammemo.__all__) | set(theory.__all__) <= listed
+    assert {f"checks.{name}" for name in checks.__all__} <= listed
 
 
 def _anchors(page: Path) -> set[str]:
@@ -108,6 +109,6 @@ def test_links_lead_somewhere_on_github_too(page: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if not link.startswith("https://"):
             place, _, anchor = link.partition("#")
-            target = page.parent / place
+            target = page.parent / place if place else page
             assert target.exists(), link
             assert not anchor or anchor in _anchors(target), link

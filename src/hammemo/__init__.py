@@ -57,7 +57,19 @@ _HOMES = {
     "tokens.contexts": ("windows",),
     "votes": ("LogLinear",),
 }
-_PACKAGES = ("engines", "experiments", "files", "kernels", "memories", "models", "sources", "theory", "tokens", "votes")
+_PACKAGES = (
+    "checks",
+    "engines",
+    "experiments",
+    "files",
+    "kernels",
+    "memories",
+    "models",
+    "sources",
+    "theory",
+    "tokens",
+    "votes",
+)
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOMES, {*_PACKAGES, *MOVED})
 

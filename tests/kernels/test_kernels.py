@@ -393,5 +393,5 @@ FORGED: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("kind", "value"), FORGED)
 def test_parameters_from_a_forged_file_are_refused_before_sites_are_made(kind: Any, value: Any) -> None:
-    with pytest.raises(ValueError, match=r"is a list|give a whole number"):
+    with pytest.raises(ValueError, match=r"must be a list|give a whole number"):
         kind(value).least_sites(3)

@@ -6,14 +6,15 @@ A new memory is added to `MEMORIES`; nothing else in the suite changes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, Ledgered, PositionalHamming, SiteKernel, Tiered
-from hammemo.tokens.contexts import Examples
+from hammemo import Exact, Gaussian, Hashed, Ledgered, Tiered
+from hammemo.checks.batches import LABELS, TOKENS, examples
+from hammemo.checks.memories import default_sites
+from hammemo.checks.subject import Subject
 
 if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
@@ -39,15 +40,19 @@ class Entry:
         lists = {name: value for name, value in memory.get_params().items() if isinstance(value, list)}
         return memory.set_params(**{name: (value * n_sites)[:n_sites] for name, value in lists.items()})  # type: ignore[no-any-return]
 
-    def opened(self, sites: Sites, seed: int = 1) -> Memory:
-        """Return a copy with nothing stored, its layout settled, so that any two of them can be compared."""
-        memory = self.for_sites(len(sites.positions))
-        memory.open(sites, seed)
-        inner = memory.memory_ if isinstance(memory, Ledgered) else memory
-        if (isinstance(inner, Hashed) and inner.reserved) or isinstance(inner, Tiered):
-            inner.reserve(examples([([0, "a", "ß"], "yes", 2), ([0, 1, 2], "no", 1)]))
-        return memory
+    def subject(self, sites: Sites) -> Subject:
+        """Return what the checks of the contract take; a dense table has positions only."""
+        tuples = any(len(site) > 1 for site in sites.positions)
+        forms = tuple(form for form in self.forms if not (form == "dense" and tuples))
+        exactly = self.integer and not self.float_answers
+        return Subject(lambda chosen: self.for_sites(len(chosen.positions)), sites, forms, exact_answers=exactly)
 
+    def opened(self, sites: Sites) -> Memory:
+        """Return a copy with nothing stored, its layout settled, so that any two of them can be compared."""
+        return self.subject(sites).opened()
+
+
+__all__ = ["KERNELS", "LABELS", "MEMORIES", "POSITIONS", "TOKENS", "TUPLES", "Entry", "batches", "examples"]
 
 MEMORIES = [
     Entry(Exact(), integer=True, forms=("sparse", "dense")),
@@ -68,20 +73,8 @@ MEMORIES = [
     Entry(Ledgered(Gaussian(d=32)), integer=False, forms=("fused", "two-stage")),
 ]
 
-POSITIONS = PositionalHamming().resolve(3)
-TUPLES = SiteKernel([0, 2, (0, 2), (-3, -2, -1)], weights=[1, 2, 3, 4]).resolve(3)
-KERNELS: list[Sites] = [POSITIONS, TUPLES]
-
-TOKENS = [0, 1, 2, 7, 0.5, "a", "b", "ß", NO_TOKEN]
-LABELS = ["no", "yes", "b", "ß"]
+KERNELS: list[Sites] = default_sites()
+POSITIONS, TUPLES = KERNELS
 
 rows = st.tuples(st.lists(st.sampled_from(TOKENS), min_size=3, max_size=3), st.sampled_from(LABELS), st.integers(1, 3))
 batches = st.lists(rows, min_size=1, max_size=12)
-
-
-def examples(batch: list[tuple[list[Any], str, int]]) -> Examples:
-    """Return rows (context, label, multiplicity) as examples."""
-    X = np.empty((len(batch), 3), object)
-    for i, (context, _, _) in enumerate(batch):
-        X[i] = context
-    return Examples.of(X, [label for _, label, _ in batch], [count for _, _, count in batch])

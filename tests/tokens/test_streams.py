@@ -119,7 +119,7 @@ def test_a_place_without_a_token_is_no_target() -> None:
         ((np.arange(5), 0), "h=0"),
         ((np.arange(5), 2, [0, 9]), "the stream has 5 tokens"),
         ((np.arange(5), 2, [0.5]), "whole numbers"),
-        (([[1, 2]], 2, [0]), "boundaries of its own"),
+        (([[1, 2]], 2, [0]), "documents in an iterable have boundaries"),
     ],
 )
 def test_mistakes_are_named(arguments: Any, message: str) -> None:

@@ -1,9 +1,9 @@
 """Arrays that come back from a file: nothing is used before it was checked.
 
-A file may be damaged, or written by somebody who wishes harm. So whoever rebuilds an object from named arrays takes
-each of them through :class:`StoredArrays`, with the type and the shape it must have. Shapes are compared before
-anything is allocated that a declared number could make large. Checks that read whole arrays do so in pieces, so that
-they need no memory to speak of; arrays that are *trusted* (mapped from a file known to be good) are spared those.
+A file may be damaged, or written by an attacker. So code that rebuilds an object from named arrays takes each of them
+from :class:`StoredArrays`, with the type and the shape that it must have. Shapes are compared before anything is
+allocated whose size the file declares. Checks that read whole arrays read them in pieces, so that they need little
+memory. They are skipped for arrays that are *trusted*: those mapped from a file that is known to be good.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class StoredArrays:
         return array
 
     def finish(self) -> None:
-        """Refuse arrays that nobody has taken."""
+        """Refuse arrays that were not taken."""
         if self._left:
             raise ValueError(f"the array {min(self._left)} is not part of this kind of model")
 

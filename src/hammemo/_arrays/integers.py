@@ -1,4 +1,4 @@
-"""Small exact helpers on integer arrays that every floor shares: ranks, look-ups, sums by key, narrow widths."""
+"""Exact functions on integer arrays that every package uses: ranks, look-ups, sums by key, narrow types."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def row_pieces(n_rows: int, width: int) -> Iterator[slice]:
 
 
 def object_array(values: Iterable[Any]) -> NDArray[Any]:
-    """Return a one-dimensional object array of the values themselves, whatever their types."""
+    """Return a one-dimensional object array of the values themselves, of any types."""
     return np.fromiter(values, dtype=object)
 
 

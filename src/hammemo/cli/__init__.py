@@ -1,4 +1,7 @@
-"""The command ``hammemo``. It needs the ``cli`` extra; without it, one sentence says so."""
+"""The command ``hammemo``: one module for each command. Without the ``cli`` extra, one sentence says how to get it.
+
+May import all of hammemo; nothing imports it but ``python -m hammemo``.
+"""
 
 from __future__ import annotations
 

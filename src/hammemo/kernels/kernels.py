@@ -8,7 +8,7 @@ where :math:`s_k` is what site k of context s holds, and a site with an empty po
 inner product of two one-hot vectors, so K is positive semi-definite, and :math:`K(s, s) = 1` for a full context. The
 paper's positional Hamming kernel is the instance with one site per position and equal weights. `Suffixes`, `SkipPairs`
 and `Decaying` are other instances, and ``a + b`` compares the sites of both, the weights of a site that is in both
-added up: a sum of positive semi-definite kernels, normalised anew.
+added up: a sum of positive semi-definite kernels, divided by the new sum of weights.
 
 Weights are divided by their sum only at the end: with whole-number weights every sum before that is exact, and ties
 are ties.
@@ -69,9 +69,9 @@ class SiteKernel(BaseEstimator):
         return Sites(h, positions, _checked_weights(self.weights, len(positions)))
 
     def least_sites(self, h: int) -> int:  # noqa: ARG002  (other kernels need it)
-        """Return a number that `resolve` reaches at least, before a site is made: files are checked against it."""
+        """Return a lower bound of the number of sites, without making them: `load` compares it with the file first."""
         if not hasattr(self.sites, "__len__"):
-            raise ValueError(f"sites={self.sites!r} is a list of positions, or of tuples of them.")
+            raise ValueError(f"sites={self.sites!r} must be a list of positions, or of tuples of positions.")
         return len(self.sites)
 
     def __add__(self, other: Any) -> Joined:
@@ -81,7 +81,7 @@ class SiteKernel(BaseEstimator):
         return Joined([*_parts(self), *_parts(other)])
 
     def __call__(self, s: Sequence[Any], q: Sequence[Any]) -> float:
-        """Return K(s, q) for one pair of contexts, straight from the definition."""
+        """Return K(s, q) for one pair of contexts, from the definition."""
         if len(s) != len(q):
             raise ValueError(f"The contexts have {len(s)} and {len(q)} tokens; only equal lengths can be compared.")
         sites = self.resolve(len(s))
@@ -148,7 +148,7 @@ class Decaying(SiteKernel):
     def resolve(self, h: int) -> Sites:
         """Return one site for each of the h positions, the last one with weight 1."""
         if not _is_number(self.rate) or not 0 < self.rate <= 1:
-            raise ValueError(f"rate={self.rate!r} is a number above 0 and at most 1, for example 0.5.")
+            raise ValueError(f"rate={self.rate!r} must be a number above 0 and at most 1, for example 0.5.")
         return SiteKernel(range(h), [float(self.rate) ** (h - 1 - r) for r in range(h)]).resolve(h)
 
     def least_sites(self, h: int) -> int:
@@ -187,7 +187,7 @@ class Suffixes(SiteKernel):
         """Return the k suffixes, the shortest first, with weights 1, base, base^2 and so on."""
         _check_reach("k", self.k, 1, h)
         if not _is_number(self.base) or not 0 < self.base < 2.0**20:
-            raise ValueError(f"base={self.base!r} is a number above 0 and below 2^20.")
+            raise ValueError(f"base={self.base!r} must be a number above 0 and below 2^20.")
         weights = np.power(float(self.base), np.arange(self.k)).tolist()
         return SiteKernel([tuple(range(-length, 0)) for length in range(1, self.k + 1)], weights).resolve(h)
 
@@ -198,7 +198,7 @@ class Suffixes(SiteKernel):
 
 
 class SkipPairs(SiteKernel):
-    """All pairs among the last few positions, but for the last two: those are a suffix.
+    """All pairs of the last few positions, without the pair of the last two, which is a suffix.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ class Joined(SiteKernel):
         kernels: Any = self.kernels
         is_list = isinstance(kernels, Sequence) and len(kernels) > 0
         if not is_list or not all(isinstance(part, SiteKernel) for part in kernels):
-            raise ValueError(f"kernels={kernels!r} is a list of kernels, for example [Suffixes(4), SkipPairs(4)].")
+            raise ValueError(f"kernels={kernels!r} must be a list of kernels, for example [Suffixes(4), SkipPairs(4)].")
         return self.kernels
 
 
@@ -374,5 +374,5 @@ def _checked_weights(weights: Sequence[float] | None, n_sites: int) -> NDArray[n
     with np.errstate(over="ignore"):
         total = values.sum()
     if not 0 < total < np.inf or values.min() < 0:
-        raise ValueError(f"Weights and their sum are finite, none negative and not all zero; weights={weights!r}.")
+        raise ValueError(f"weights={weights!r}: weights and their sum must be finite, none negative, and not all zero.")
     return values

@@ -85,7 +85,7 @@ def rows_of_columns(columns: NDArray[np.int64], values: NDArray[np.float64], wid
     columns : (m, S); values : (S,); returned : (m, width)
     """
     present = columns >= 0
-    # scikit-learn's linear models take 32-bit indices only; SciPy keeps whatever width it is given.
+    # scikit-learn's linear models take 32-bit indices only; SciPy keeps the width that it is given.
     index = np.int32 if max(width, columns.size) < 2**31 else np.int64
     starts = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(index)
     data = np.broadcast_to(values, columns.shape)[present]

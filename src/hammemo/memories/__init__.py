@@ -1,15 +1,40 @@
 """Memories: the additive states, exact counts and the sketches of them, and what reads them.
 
-`base` is the contract, `reader` and `ranker` what answers; a folder a memory; `ledgered` and `tiered` wrap others. It
-imports kernels, tokens and `_arrays`; votes, models and all above build on it.
+`base` is the contract, `reader` and `ranker` are what answers; each memory has a folder; `ledgered` and `tiered` wrap
+other memories. Whoever writes a memory of their own finds all that it needs here, beside `hammemo.tokens`.
+
+Imports kernels, tokens and `_arrays`; votes, models and all above build on it.
 """
 
+from hammemo._arrays.checked import StoredArrays
 from hammemo.memories.base import Memory
+from hammemo.memories.contributions import SiteScores
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import Exact
 from hammemo.memories.gaussian import Gaussian
 from hammemo.memories.hashed import Hashed
+from hammemo.memories.label_counts import Frame, LabelCounts
 from hammemo.memories.ledgered import Ledgered
+from hammemo.memories.ranker import Ranker
+from hammemo.memories.reader import Compiled, Reader
+from hammemo.memories.row_rules import RowRule
 from hammemo.memories.tiered import Tiered
 
-__all__ = ["Exact", "Gaussian", "Hashed", "LayoutError", "Ledgered", "Memory", "NotStoredError", "Tiered"]
+__all__ = [
+    "Compiled",
+    "Exact",
+    "Frame",
+    "Gaussian",
+    "Hashed",
+    "LabelCounts",
+    "LayoutError",
+    "Ledgered",
+    "Memory",
+    "NotStoredError",
+    "Ranker",
+    "Reader",
+    "RowRule",
+    "SiteScores",
+    "StoredArrays",
+    "Tiered",
+]

@@ -1,7 +1,7 @@
 """From token streams to contexts and labels.
 
-A context is a row of h tokens, oldest first, so the last position is the one nearest to what is predicted. Whatever
-the user holds (integer, string or object arrays, lists, pandas or polars frames) becomes :class:`Contexts`: the
+A context is a row of h tokens, oldest first, so the last position is the one nearest to what is predicted. All
+that users have (integer, string or object arrays, lists, pandas or polars frames) becomes :class:`Contexts`: the
 distinct tokens of the batch and, for each position of each row, the rank of its token, or -1 where there is none.
 :class:`Examples` adds a label and a multiplicity to each context.
 """
@@ -39,7 +39,7 @@ class Contexts:
     Attributes
     ----------
     integers : ndarray of int32 or int64, shape (m, h), or None
-        The tokens themselves where all are integers: what needs no numbering of the tokens is spared it.
+        The tokens themselves where all are integers: code that does not need ranks can use them directly.
     ranks : ndarray of int64, shape (m, h)
         Rank of each token in `vocabulary`; -1 where a position holds no token.
     vocabulary : Vocabulary
@@ -309,7 +309,9 @@ def document(doc: Any) -> NDArray[Any]:
             "for characters; and wrap a single document in a list: windows([tokens], h)."
         )
     if not hasattr(doc, "__iter__"):
-        raise TypeError(f"The document {doc!r} is no sequence of tokens. Wrap a single document: windows([tokens], h).")
+        raise TypeError(
+            f"The document {doc!r} is not a sequence of tokens. Wrap a single document: windows([tokens], h)."
+        )
     array = token_array(doc if isinstance(doc, np.ndarray) else list(doc))
     if array.ndim != 1:
         raise ValueError(f"A document is a flat sequence of tokens; this one has {array.ndim} dimensions.")

@@ -4,11 +4,12 @@ For Gaussian codes, `feature_words`: integers keep their value, so two of them n
 Strings and tuples of tokens become 128-bit BLAKE2b digests of an encoding that no two of them share; a collision would
 need about 2^64 of them.
 
-For buckets, `token_hashes`: one 64-bit word. Strings by BLAKE2b under the seed, once for each distinct one. Integers by
-an invertible mix of the seed and the value, so that no two of them collide; it is fast but no defence: whoever chooses
-the integers can aim them at one bucket. With a secret key, everything is keyed: BLAKE2b for strings, SipHash-2-4 for
-numbers. Use a key when tokens come from strangers. A tuple's hash folds those of its tokens with the same mix: under a
-key they cannot be known, so tuples cannot be aimed either.
+For buckets, `token_hashes`: one 64-bit word. Strings are hashed by BLAKE2b with the seed, once for each distinct one.
+Integers go through an invertible mix of the seed and the value, so that no two of them collide. This is fast, but it
+does not protect: a person who chooses the integers can make them all fall into one bucket. With a secret key, all
+hashes are keyed: BLAKE2b for strings, SipHash-2-4 for numbers. Use a key when tokens come from people you do not trust.
+The hash of a tuple combines the hashes of its tokens with the same mix. With a key these are not known, so nobody can
+choose where a tuple falls.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def top_columns(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
         return np.argsort(-scores, axis=1, kind="stable")
     threshold = np.partition(scores, n_labels - k, axis=1)[:, n_labels - k, None]
     above, equal = scores > threshold, scores == threshold
-    room = k - above.sum(axis=1, keepdims=True)
-    columns = np.nonzero(above | (equal & (np.cumsum(equal, axis=1) <= room)))[1].reshape(m, k)
+    left = k - above.sum(axis=1, keepdims=True)
+    columns = np.nonzero(above | (equal & (np.cumsum(equal, axis=1) <= left)))[1].reshape(m, k)
     order = np.argsort(-np.take_along_axis(scores, columns, axis=1), axis=1, kind="stable")
     return np.take_along_axis(columns, order, axis=1)

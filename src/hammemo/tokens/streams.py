@@ -169,14 +169,14 @@ def stream_blocks(
         return
     filler = window_filler(h, short, pad)
     pieces: list[NDArray[Any]] = []
-    room = block_tokens
+    space = block_tokens
     for whole in _documents(tokens, starts):
-        for piece in _pieces(whole, h, filler, room, block_tokens):
+        for piece in _pieces(whole, h, filler, space, block_tokens):
             pieces.append(piece)
-            room -= len(piece)
-            if room <= 0:
+            space -= len(piece)
+            if space <= 0:
                 yield _block(pieces, h)
-                pieces, room = [], block_tokens
+                pieces, space = [], block_tokens
     if pieces:
         yield _block(pieces, h)
 
@@ -184,7 +184,7 @@ def stream_blocks(
 def _documents(tokens: Any, starts: ArrayLike | None) -> Iterator[NDArray[Any]]:
     if not _is_flat(tokens):
         if starts is not None:
-            raise ValueError("starts belongs to a flat array; an iterable of documents has boundaries of its own.")
+            raise ValueError("starts is for a flat array; documents in an iterable have boundaries: leave out starts.")
         yield from map(document, tokens)
         return
     edges = [*_checked_starts(starts, len(tokens)).tolist(), len(tokens)]
@@ -214,15 +214,15 @@ def _flat_blocks(tokens: NDArray[Any], h: int, starts: NDArray[np.int64], block_
         yield Block(document(tokens[begin:end]), np.append(0, inside - begin), h)
 
 
-def _pieces(whole: NDArray[Any], h: int, filler: NDArray[Any], room: int, block_tokens: int) -> Iterator[NDArray[Any]]:
+def _pieces(whole: NDArray[Any], h: int, filler: NDArray[Any], space: int, block_tokens: int) -> Iterator[NDArray[Any]]:
     """Cut one document so that the first piece fits into what is left of a block."""
     if len(filler):
         whole = joined([filler, document(whole)])
     first = 0
     while first + h < len(whole):
-        last = min(len(whole), first + max(room, h + 1))
+        last = min(len(whole), first + max(space, h + 1))
         yield document(whole[first:last])
-        first, room = last - h, block_tokens
+        first, space = last - h, block_tokens
 
 
 def _block(pieces: list[NDArray[Any]], h: int) -> Block:

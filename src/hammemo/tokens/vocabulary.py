@@ -5,7 +5,7 @@ A token is an integer, a finite float or a string, and two tokens are the same w
 whether "unknown" should match "unknown" is the user's decision, made by naming a token for it.
 
 A :class:`Vocabulary` is a set of distinct tokens in canonical order (integers, other floats, strings; each ascending),
-so that a set of tokens has one form whatever order they arrived in. :func:`factorize` turns an array of tokens into
+so that a set of tokens has one form, in whichever order they came. :func:`factorize` turns an array of tokens into
 their vocabulary and their ranks in it; everything downstream works on ranks.
 """
 
@@ -35,7 +35,7 @@ It is the smallest 64-bit integer, so that integer arrays, float arrays and obje
 _INT_LIMIT: Final = 2**63
 _TOKEN_TYPES: Final = {int, float, str, bool}
 _MISSING_ADVICE: Final = (
-    "Replace it by a token of its own (such as 'missing') if missing values should match each other, "
+    "Replace it by a token such as 'missing' if missing values should match each other, "
     "or by hammemo.NO_TOKEN if they should match nothing."
 )
 
@@ -52,7 +52,7 @@ def as_token(value: Any) -> Token:
     >>> as_token(None)
     Traceback (most recent call last):
         ...
-    ValueError: None is not a token. Replace it by a token of its own (such as 'missing') ...
+    ValueError: None is not a token. Replace it by a token such as 'missing' if ...
     """
     if isinstance(value, str):
         return str.__str__(value)  # not str(value): an enumeration's member would give its name
@@ -188,7 +188,7 @@ class Vocabulary:
         lengths = stored.whole_numbers("string_lengths", (None,), below=len(text) + 1)
         proper = stored.trusted or all(_are_float_tokens(floats[piece]) for piece in pieces(len(floats)))
         if not proper or (len(ints) and ints[0] == NO_TOKEN):
-            raise ValueError("a vocabulary holds numbers that are no tokens")
+            raise ValueError("a vocabulary holds numbers that are not tokens")
         return cls(ints, floats, _stored_strings(text, lengths))
 
     @cached_property
@@ -201,13 +201,13 @@ class Vocabulary:
 
 
 def _are_float_tokens(floats: NDArray[np.float64]) -> bool:
-    """Return whether all are finite and none of them is an integer token in disguise."""
+    """Return whether all are finite and none of them equals an integer token."""
     return bool((np.isfinite(floats) & ~_whole(floats)).all())
 
 
 def _whole(numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
     small = (numbers >= -float(_INT_LIMIT)) & (numbers < float(_INT_LIMIT))
-    with np.errstate(invalid="ignore"):  # a signalling NaN, as a damaged file may have, is no whole number either
+    with np.errstate(invalid="ignore"):  # a signalling NaN, as a damaged file may have, is not a whole number either
         return np.asarray(small & (numbers == np.floor(numbers)))
 
 
@@ -254,7 +254,7 @@ def factorize(values: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
 
 
 def check_token_dtype(dtype: np.dtype[Any]) -> None:
-    """Refuse arrays whose values are no tokens, such as dates, bytes or extended-precision floats."""
+    """Refuse arrays whose values are not tokens, such as dates, bytes or extended-precision floats."""
     if dtype.kind not in "iubfOUT" or (dtype.kind == "f" and dtype.itemsize > 8):
         raise TypeError(
             f"A token's argument must be a string or a number, not an array of {dtype}. "
@@ -300,12 +300,12 @@ def _factorize_floats(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]
 
 def _factorize_objects(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
     values = flat.tolist()
-    for kind in set(map(type, values)) - _TOKEN_TYPES:  # refuse what is no token, even where it equals one
+    for kind in set(map(type, values)) - _TOKEN_TYPES:  # refuse what is not a token, even if it equals one
         as_token(next(value for value in values if type(value) is kind))
     tokens = [as_token(value) for value in dict.fromkeys(values)]
     ints = np.array([t for t in tokens if isinstance(t, int) and t != NO_TOKEN], np.int64)
     floats = np.array([t for t in tokens if isinstance(t, float)], np.float64)
-    if (np.abs(floats) >= _INT_LIMIT).any():  # an equal integer, which would be refused, may hide behind such a float
+    if (np.abs(floats) >= _INT_LIMIT).any():  # such a float may equal an integer that would be refused
         for value in values:
             as_token(value)
     strings = object_array(sorted(t for t in tokens if isinstance(t, str)))

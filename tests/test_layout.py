@@ -1,0 +1,60 @@
+"""CONTRIBUTING.md shows the packages and modules that are there, in the order in which they may import each other."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+
+import pytest
+
+from places import ROOT
+
+PACKAGE = ROOT / "src" / "hammemo"
+BY_WORDS = {"cli", "experiments"}
+"""Packages with one module for each command or experiment: these are not listed."""
+
+
+def shown() -> dict[str, list[str]]:
+    """Return the modules of each package, as the section "Layout" lists them."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.split("## Layout\n")[1].split("\n## ")[0]
+    section = re.sub(r"\n +· ", " · ", section)
+    return {name: listed.split(" · ") for name, listed in re.findall(r"^    (\w+)/ +(.+)$", section, re.MULTILINE)}
+
+
+def folders() -> set[str]:
+    return {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+
+
+def test_every_package_is_shown() -> None:
+    assert set(shown()) == folders()
+
+
+def test_packages_are_shown_in_the_order_of_imports() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = settings["tool"]["importlinter"]["contracts"]
+    layers = [name.strip() for layer in contract["layers"] for name in layer.split("|")]
+    assert [name for name in layers if name in folders()] == list(shown())
+
+
+@pytest.mark.parametrize("package", sorted(set(shown()) - BY_WORDS))
+def test_every_module_is_shown(package: str) -> None:
+    inside = {path.stem for path in (PACKAGE / package).glob("*.py")} - {"__init__"}
+    inside |= {path.parent.name for path in (PACKAGE / package).glob("*/__init__.py")}
+    assert set(shown()[package]) == inside
+
+
+@pytest.mark.parametrize("package", sorted(folders()))
+def test_every_package_says_what_is_in_it_and_what_it_imports(package: str) -> None:
+    docstring = ast.get_docstring(ast.parse((PACKAGE / package / "__init__.py").read_text(encoding="utf-8")))
+    assert docstring is not None
+    assert re.search(r"\b[Ii]mports?\b", docstring), "a sentence on what it imports, and what may import it, is missing"
+
+
+def test_the_guide_names_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/.]+/[\w/.]+)`", text))
+    assert len(named) > 15
+    for name in named:
+        assert any((base / name).exists() for base in (ROOT, PACKAGE, PACKAGE.parent)), name
