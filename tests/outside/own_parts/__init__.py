@@ -1,4 +1,4 @@
-"""A memory, a kernel and three votes, written outside hammemo by the lists of CONTRIBUTING.md."""
+"""A memory, a kernel and three votes outside hammemo, which follow the lists of CONTRIBUTING.md."""
 
 from own_parts.kernel import EverySecond
 from own_parts.memory import Tallied, TalliedRows
