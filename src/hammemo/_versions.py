@@ -26,7 +26,6 @@ Self = TypeVar("Self", bound="Versioned")
 Result = TypeVar("Result")
 
 _locks: WeakKeyDictionary[Versioned, Any] = WeakKeyDictionary()
-_guard = threading.Lock()
 
 
 class Versioned:
@@ -58,16 +57,8 @@ class Versioned:
 
 def _lock_of(owner: Versioned) -> Any:
     """Return the lock in which edits of an object queue; the thread that has it may take it again."""
-    with _guard:
-        return _locks.setdefault(owner, threading.RLock())
-
-
-def _forget_locks() -> None:
-    """Start anew in a forked child: the threads that held a lock are not there."""
-    global _guard
-    _guard = threading.Lock()
-    _locks.clear()
+    return _locks.setdefault(owner, threading.RLock())  # one store in C: no lock around it is needed
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_locks)
+    os.register_at_fork(after_in_child=_locks.clear)  # the threads that held them are not in the child
