@@ -13,6 +13,7 @@ from hammemo import Exact, Gaussian, PositionalHamming
 from hammemo.checks import BrokenPromiseError, check_kernel, check_memory, check_vote
 from hammemo.kernels import Sites
 from hammemo.memories import LabelCounts, NotStoredError, Ranker, SiteScores
+from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.readers import SparseCounts
 from hammemo.votes import LogLinear, Sum, Vote
 
@@ -51,11 +52,18 @@ class SharedReader(SparseCounts):
 
 
 class HalfApplies(Exact):
-    """Takes examples back one label at a time, and stops at the first that is not there."""
+    """Takes examples back one label at a time, in place, and stops at the first that is not there."""
 
     def update(self, examples: Examples, sign: int) -> None:
+        if sign > 0:
+            super().update(examples, sign)
+            return
+        stored = vars(self._stored)  # other versions share it
         for label in examples.labels:
-            super().update(examples.only(type(examples.labels).of([label])), sign)
+            table = CountTable.of(examples.only(type(examples.labels).of([label])), self.sites)
+            changed = vars(self._stored.changed(table, sign))
+            stored.pop("total", None)
+            stored.update(changed)
 
 
 class RefusesNothing(Exact):
