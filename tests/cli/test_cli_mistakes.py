@@ -169,7 +169,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("fit text.txt --h 2 --tokens words --engine spark --out m", 1, ["--engine 'spark'", "threads"]),
     # predict and top-k
     ("predict nowhere.model fruit.csv", 1, ["nowhere.model does not exist", "hammemo fit"]),
-    ("predict fruit.csv fruit.csv", 1, ["is no model of hammemo", "hammemo fit"]),
+    ("predict fruit.csv fruit.csv", 1, ["is not a model of hammemo", "hammemo fit"]),
     ("predict folder fruit.csv", 1, ["folder"]),
     ("predict damaged.model fruit.csv", 1, ["damaged", "another copy"]),
     ("predict keyed.model fruit.csv", 1, ["secret key", "--key-file"]),
@@ -216,7 +216,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("merge fruit.model", 2, ["--out"]),
     ("merge fruit.model hashed.model --out m", 1, ["cannot be added", "memory"]),
     ("merge fruit.model seeded.model --out m", 1, ["cannot be added", "--layout"]),
-    ("merge fruit.model fruit.csv --out m", 1, ["no model of hammemo"]),
+    ("merge fruit.model fruit.csv --out m", 1, ["not a model of hammemo"]),
     ("merge fruit.model compiled.model --out m", 1, ["compiled"]),
     ("merge fruit.model --minus nowhere.model --out m", 1, ["nowhere.model does not exist"]),
     ("merge fruit.model --minus fruit.model --minus fruit.model --out m", 1, ["not part"]),
@@ -236,7 +236,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     # inspect
     ("inspect fruit.model hashed.model", 2, ["'hashed.model' is too much", "hammemo inspect --help"]),
     ("inspect nowhere.model", 1, ["nowhere.model", "Name a file"]),
-    ("inspect fruit.csv", 1, ["no model of hammemo"]),
+    ("inspect fruit.csv", 1, ["not a model of hammemo"]),
     ("inspect folder", 1, ["folder", "Name a file"]),
     # bench and reproduce
     ("bench inference --device gpu", 2, ["'gpu' is not known", "cuda"]),

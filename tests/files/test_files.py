@@ -285,7 +285,7 @@ def test_other_files_are_refused_in_one_sentence(path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         load(path.parent)
     for data in (b"", b"hello", b"PK" * 300):
-        assert "is no model of hammemo" in refusal(path, data)
+        assert "is not a model of hammemo" in refusal(path, data)
     save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
     header, about, body = split(path.read_bytes())
     assert "is damaged" in refusal(path, path.read_bytes()[:-1])

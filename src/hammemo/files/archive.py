@@ -64,7 +64,7 @@ def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
     # The types after ValueError are a net below the checks; the tests on mutated files see that nothing falls in.
     except (ValueError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
         raise FileError(
-            f"{os.fspath(path)} cannot be loaded: {str(error).rstrip('.')}. It is damaged or no model of hammemo; "
+            f"{os.fspath(path)} cannot be loaded: {str(error).rstrip('.')}. It is damaged or not a model of hammemo; "
             "use another copy of it."
         ) from error
 
@@ -79,7 +79,9 @@ class Archive:
         with open(path, "rb") as file:
             start = file.read(DIGITS.stop)
             if len(start) < DIGITS.stop or start[8 : DIGITS.start] != OPENING:
-                raise FileError(f"{os.fspath(path)} is no model of hammemo: it does not begin as save() begins a file.")
+                raise FileError(
+                    f"{os.fspath(path)} is not a model of hammemo: it does not begin as save() begins a file."
+                )
             if verify:
                 size = os.fstat(file.fileno()).st_size
                 buffer = bytearray(size)

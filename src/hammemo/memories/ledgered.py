@@ -16,7 +16,7 @@ The ledger is part of the state: it adds, subtracts and has its canonical form, 
 
 What a ledger reveals: who holds the key can test whether a guessed example is stored; who does not, learns how many
 distinct examples there are and how often each occurs. Without a key of its own the ledger uses one made from the seed,
-which is no secret: then anyone who has the state and the seed can recompute the digests of guessable examples.
+which is not a secret: then anyone who has the state and the seed can recompute the digests of guessable examples.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class Ledgered(Memory):
         theirs = other._ledger.counts()
         if sign < 0 and any(self._ledger.count(digest) < count for digest, count in theirs.items()):
             raise NotStoredError(
-                "The other memory is no part of this one: its ledger holds an example that is not stored here "
+                "The other memory is not part of this one: its ledger holds an example that is not stored here "
                 "(so often). Nothing was changed."
             )
         memory = self.memory_.snapshot()

@@ -35,7 +35,7 @@ class _Hidden(bytes):
 
 
 def check_secret(key: Any) -> None:
-    """Refuse what is no secret key, without showing it."""
+    """Refuse what is not a secret key, without showing it."""
     if key is not None and not (isinstance(key, bytes) and 16 <= len(key) <= 64):
         raise ValueError("key is a secret of 16 to 64 bytes, for example secrets.token_bytes(32).")
 

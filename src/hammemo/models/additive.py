@@ -59,7 +59,7 @@ class Additive(Versioned):
     def unmerge(self: Self, other: Additive) -> Self:
         """Take back all that another classifier has learnt: the exact inverse of `merge`.
 
-        Raises `NotStoredError`, with nothing changed, where the memory can tell that the other is no part of this one.
+        Raises `NotStoredError`, with nothing changed, where the memory can tell that the other is not part of this one.
         A label whose last example goes is no longer a class, unless ``classes`` declared it here.
 
         Examples

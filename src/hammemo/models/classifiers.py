@@ -1,5 +1,7 @@
 r"""The classifier: one estimator with three axes, kernel, memory and vote.
 
+Here is how it learns and forgets; what can be asked of it is in `answering`, how two of them are added in `additive`.
+
 A query's label is :math:`\arg\max_c S_c(q)`. Ties go to the label that comes first in `classes_`; a query that shares
 nothing with what is stored ties all labels at zero, so it too gets the first one.
 """
@@ -442,7 +444,9 @@ def _labelled(blocks: Iterable[Block]) -> Iterator[Block]:
 def _shard_of(model: MemoryClassifier, memory: Memory) -> Memory:
     """Return an empty memory of the fitted model's layout, if it is of the same kind as `memory`."""
     if not isinstance(model, MemoryClassifier):
-        raise TypeError(f"layout={model!r} is no fitted model: pass the MemoryClassifier whose layout is to be used.")
+        raise TypeError(
+            f"layout={model!r} is not a fitted model: pass the MemoryClassifier whose layout is to be used."
+        )
     check_is_fitted(model)
     shard = model.memory_.empty_like()
     mine, theirs = memory.layout(), shard.layout()

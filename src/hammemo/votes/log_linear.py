@@ -7,7 +7,7 @@ With the rows of counts themselves, :math:`n_{k,c}` for what site k of the query
 where :math:`p_c` is the label's share of the examples. Each site contributes how much its label distribution differs
 from the prior, and the weights, fitted on the stored counts (:mod:`hammemo.votes.fitting`), say how far to trust it.
 ``softmax(S)`` are probabilities. In memory nothing changes: the counts are those of the other votes, and the weights
-are no part of the state.
+are not part of the state.
 """
 
 from __future__ import annotations

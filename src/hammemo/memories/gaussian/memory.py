@@ -114,9 +114,9 @@ class Gaussian(Memory):
         By default these are the codes of the tokens met so far. A code that is not carried is computed when asked for.
         """
         if form in (None, "fused"):
-            return FusedGaussian.of(self, vocabulary)
+            return FusedGaussian.of(self.make_reader(), vocabulary)
         if form == "two-stage":
-            return TwoStageGaussian.of(self, vocabulary)
+            return TwoStageGaussian.of(self.make_reader(), vocabulary)
         raise ValueError(f"form={form!r} is not known: Gaussian() compiles to 'fused' or 'two-stage'.")
 
     def layout(self) -> dict[str, Any]:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.memories.gaussian.memory import Gaussian
     from hammemo.memories.label_counts import Frame
     from hammemo.tokens.contexts import Contexts
 
@@ -48,24 +47,30 @@ class GaussianReader(Reader):
         output_codes: CodeCache,
     ) -> None:
         super().__init__(frame, _row_width(codes, frame))
-        self._codes = codes
+        self.codes = codes
+        self.input_codes = input_codes
         self._blocks = blocks
-        self._input_codes = input_codes
         self._output_codes = output_codes
 
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """The memory matrix C, of shape (p, d)."""
+        return self._blocks.reshape(-1, self.codes.d)
+
     @cached_property
-    def _decoder(self) -> NDArray[np.float64]:
+    def decoder(self) -> NDArray[np.float64]:
+        """The output codes of the labels, of shape (L, d)."""
         return self._output_codes.get(self.labels.tolist()).astype(np.float64)
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the decoded scores by two-stage retrieval."""
-        keys = encode(contexts, self.sites, self._input_codes, weights, np.float64)
-        return np.asarray((keys @ self._blocks.reshape(-1, self._codes.d)) @ self._decoder.T)
+        keys = encode(contexts, self.sites, self.input_codes, weights, np.float64)
+        return np.asarray((keys @ self.matrix) @ self.decoder.T)
 
     def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
         """Return what each site adds to the scores of the labels in these columns, with standard errors."""
-        keys = site_keys(contexts, self.sites, self._input_codes)
-        return two_stage_site_scores(self._blocks, keys, self._decoder[columns], weights, tied=self._codes.tied)
+        keys = site_keys(contexts, self.sites, self.input_codes)
+        return two_stage_site_scores(self._blocks, keys, self.decoder[columns], weights, tied=self.codes.tied)
 
 
 def _row_width(codes: GaussianCodes, frame: Frame) -> int:
@@ -134,10 +139,10 @@ def _restored_codes(frame: Frame, stored: StoredArrays, description: dict[str, A
     return codes, CodeCache.holding(vocabulary.tolist(), rows, codes.projected)
 
 
-def _carried(memory: Gaussian, vocabulary: Vocabulary | None) -> CodeCache:
+def _carried(reader: GaussianReader, vocabulary: Vocabulary | None) -> CodeCache:
     """Return the codes of `vocabulary`, by default of the tokens met so far."""
-    cache = CodeCache(memory.codes.projected, memory.codes.d_h)
-    cache.get(memory.input_codes.features() if vocabulary is None else vocabulary.tolist(), keep=True)
+    cache = CodeCache(reader.codes.projected, reader.codes.d_h)
+    cache.get(reader.input_codes.features() if vocabulary is None else vocabulary.tolist(), keep=True)
     return cache
 
 
@@ -151,11 +156,10 @@ class FusedGaussian(_CompiledGaussian):
         self._decoded = decoded
 
     @classmethod
-    def of(cls, memory: Gaussian, vocabulary: Vocabulary | None) -> FusedGaussian:
-        """Return the fused form of a memory, with the codes of `vocabulary`."""
-        outputs = memory.output_codes.get(memory.labels.tolist()).astype(np.float64)
-        decoded = (memory.C @ outputs.T).astype(np.float32)
-        return cls(memory.frame(), memory.codes, _carried(memory, vocabulary), decoded)
+    def of(cls, reader: GaussianReader, vocabulary: Vocabulary | None) -> FusedGaussian:
+        """Return the fused form of what a reader holds, with the codes of `vocabulary`."""
+        decoded = (reader.matrix @ reader.decoder.T).astype(np.float32)
+        return cls(reader.frame, reader.codes, _carried(reader, vocabulary), decoded)
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
         """Return the decoded scores."""
@@ -201,10 +205,10 @@ class TwoStageGaussian(_CompiledGaussian):
         self._decoder = decoder
 
     @classmethod
-    def of(cls, memory: Gaussian, vocabulary: Vocabulary | None) -> TwoStageGaussian:
-        """Return the two-stage form of a memory, with the codes of `vocabulary`."""
-        decoder = memory.output_codes.get(memory.labels.tolist())
-        return cls(memory.frame(), memory.codes, _carried(memory, vocabulary), memory.C.astype(np.float32), decoder)
+    def of(cls, reader: GaussianReader, vocabulary: Vocabulary | None) -> TwoStageGaussian:
+        """Return the two-stage form of what a reader holds, with the codes of `vocabulary`."""
+        matrix, decoder = (part.astype(np.float32) for part in (reader.matrix, reader.decoder))
+        return cls(reader.frame, reader.codes, _carried(reader, vocabulary), matrix, decoder)
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
         """Return the decoded scores."""

@@ -311,7 +311,7 @@ class Hashed(Memory):
         left = self._counts_left(counts)
         if sign < 0 and not all(mine.covers(theirs, columns, left) for mine, theirs in pairs):
             raise NotStoredError(
-                "The other memory is no part of this one: a count would become negative. Nothing was changed."
+                "The other memory is not part of this one: a count would become negative. Nothing was changed."
             )
         self._tables = tuple(mine.merged(theirs, columns, sign) for mine, theirs in pairs)
         self._place(counts.labels)
@@ -368,7 +368,9 @@ def _added(tables: Sequence[SiteTable], cells: Sequence[Cells]) -> tuple[SiteTab
 def _check_numbers(name: str, value: Any, least: int, n_sites: int) -> None:
     numbers = [value] if isinstance(value, (int, np.integer)) else value
     if not isinstance(numbers, (Sequence, np.ndarray)) or isinstance(numbers, str):
-        raise ValueError(f"{name}={value!r} is no whole number of at least {least}, nor a list with one for each site.")
+        raise ValueError(
+            f"{name}={value!r} is not a whole number of at least {least}, nor a list with one for each site."
+        )
     if any(not isinstance(number, (int, np.integer)) or not least <= number < 2**31 for number in numbers):
         raise ValueError(
             f"{name}={value!r} is out of range: use whole numbers of at least {least}, below 2^31, one for each site."

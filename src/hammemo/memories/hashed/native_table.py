@@ -6,7 +6,7 @@ label c is
 .. math:: S_c(q) = 2^{-f} \Bigl( b_c + \sum_k w_k \, T_{k,c}[\mathrm{row}_k(q)] \Bigr),
 
 and labels are ranked by :math:`S_c / v_c`. Sums of whole numbers are exact in any order and in any width that does not
-overflow, so both ways give the same scores to the bit. With weights that are no whole numbers the products are floats,
+overflow, so both ways give the same scores to the bit. With weights that are not whole numbers the products are floats,
 multiplied once and added site by site in the same order by both. The compiled loops are not used where they are not
 installed, or where a sum could overflow them.
 """

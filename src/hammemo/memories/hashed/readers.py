@@ -44,7 +44,7 @@ _FEW = 64  # contexts that are answered by NumPy before compiled tables are made
 
 
 class RawRows:
-    """The rows of raw counts of every site: upper bounds in buckets, exact in rows of one's own.
+    """The rows of raw counts of every site: upper bounds in buckets, exact in reserved rows.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class RawRows:
         return read
 
     def bounds(self, contexts: Contexts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what the exact counts are at least, and at most: rows of one's own are exact, buckets start at zero.
+        """Return what the exact counts are at least, and at most: reserved rows are exact, buckets start at zero.
 
         Shapes
         ------
@@ -83,7 +83,7 @@ class HashedTables(Compiled):
     ----------
     layout : RowLayout
     counts : list of ndarray of shape (rows of the site, L)
-        Raw counts: upper bounds in buckets, exact in rows of one's own.
+        Raw counts: upper bounds in buckets, exact in reserved rows.
     frame : Frame
     threads : int
         How many a large batch may use.
@@ -148,7 +148,7 @@ class HashedTables(Compiled):
     def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position: 1, 0, or -1.
 
-        A row of one's own that has counts proves that it was, empty rows at every compared position that it was not.
+        A reserved row that has counts proves that it was, empty rows at every compared position that it was not.
         Positions that are compared as part of a tuple only leave it open.
         """
         sites = self._layout.sites
@@ -205,7 +205,7 @@ class HashedTables(Compiled):
     def plain_bounds(
         self, contexts: Contexts, weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the weighted counts of rows of one's own alone, and of all rows, by NumPy."""
+        """Return the weighted counts of reserved rows alone, and of all rows, by NumPy."""
         low = np.zeros((len(contexts), len(self.labels)))
         high = np.zeros_like(low)
         sites = zip(self._raw.counts, self._layout.rows(contexts).T, weights, strict=True)
@@ -300,7 +300,7 @@ class HashedTables(Compiled):
     def _tables_of_bounds(
         self, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None
     ) -> tuple[NativeTable, NativeTable]:
-        """Return the tables of the counts in rows of one's own alone, and of all counts."""
+        """Return the tables of the counts in reserved rows alone, and of all counts."""
         divisor = _needed(divisor, weights)
         signature = _signature(weights, divisor)
         made = self._bound_tables

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from hammemo.kernels import SiteKernel
 
-_OWN_SHARES = (0.15, 0.25, 0.35, 0.45, 0.55, 0.67, 0.8)  # of a hashed memory's bytes, for rows of one's own
+_OWN_SHARES = (0.15, 0.25, 0.35, 0.45, 0.55, 0.67, 0.8)  # of a hashed memory's bytes, for reserved rows
 _NEARLY = 1.15  # times the misses of the best
 _SMALLER = 1.25  # ratio of neighbouring sizes in the search for the smallest memory
 _ROOM = 0.8  # of the misses that a goal allows, for one trial to look good enough: the rest is for its interval

@@ -79,7 +79,7 @@ class Sizes:
         reserved : sequence of int
             Reserved features of each group of sites.
         largest : list of pairs
-            For each site the largest count expected in a row of one's own and in a bucket.
+            For each site the largest count expected in a reserved row and in a bucket.
         """
         low, value, high = (self._tables(buckets, reserved, largest, sign) for sign in (-1, 0, 1))
         rest = 8 * sum(reserved) + self.frame

@@ -169,7 +169,7 @@ class Outcome:
     """For each draw of the labels' shares; the first is the sample's."""
     certified: list[float]
     largest: list[tuple[int, int]]
-    """For each site the largest count in a row of one's own, and in a bucket."""
+    """For each site the largest count in a reserved row, and in a bucket."""
 
 
 class Trial:
