@@ -66,6 +66,19 @@ class HalfApplies(Exact):
             stored.update(changed)
 
 
+class ChangesInPlace(Exact):
+    """Changes what its attributes hold, in every edit."""
+
+    def update(self, examples: Examples, sign: int) -> None:
+        stored, changed = vars(self._stored), self._stored.changed(CountTable.of(examples, self.sites), sign)
+        stored.pop("total", None)
+        stored.update(vars(changed))
+
+    def make_reader(self) -> SparseCounts:
+        table = self.table()
+        return SparseCounts(lambda: table, self.frame())
+
+
 class RefusesNothing(Exact):
     def update(self, examples: Examples, sign: int) -> None:
         try:
@@ -156,6 +169,7 @@ BROKEN_MEMORIES: list[tuple[Memory, str]] = [
     (DropsMultiplicity(), "an example with multiplicity n is stored as n examples"),
     (LiveReader(), "a reader answers after an edit of its memory exactly as before"),
     (HalfApplies(), "a removal that is refused changes nothing"),
+    (ChangesInPlace(), "an edit replaces what it changes, and never changes what other versions hold"),
     (RefusesNothing(), "a removal that is refused changes nothing"),
     (MergeForgetsLabels(), "shards that are merged equal one memory that learnt everything"),
     (RemembersTheFirst(), "the order in which examples are learnt does not show in the state"),

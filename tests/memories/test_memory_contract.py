@@ -178,6 +178,13 @@ def test_a_reader_does_not_change(subject: Subject, batch: Batch, after: Batch) 
 
 
 @every_subject
+@given(batch=batches, after=batches)
+@rarely
+def test_a_snapshot_does_not_change(subject: Subject, batch: Batch, after: Batch) -> None:
+    answers.a_snapshot_does_not_change(subject, batch, after)
+
+
+@every_subject
 @given(batch=batches, asked=batches)
 @settings(max_examples=15, deadline=None)
 def test_compiled_forms_come_back(subject: Subject, batch: Batch, asked: Batch) -> None:

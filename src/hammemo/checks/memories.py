@@ -140,6 +140,7 @@ def check_once(subject: Subject, batches: list[Batch], seed: int) -> None:
     answers.abilities_are_as_declared(subject, batch, other)
     answers.reading_changes_nothing(subject, batch, other)
     answers.a_reader_does_not_change(subject, batch, other)
+    answers.a_snapshot_does_not_change(subject, batch, other)
     answers.compiled_forms_give_the_memory_s_scores(subject, batch, other)
     answers.compiled_forms_come_back(subject, batch, other)
     answers.scores_are_linear_in_the_weights(subject, batch, other)

@@ -23,6 +23,7 @@ from hammemo.checks.subject import (
     require_same_bytes,
 )
 from hammemo.memories import Exact
+from hammemo.memories.reader import Compiled
 from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.vocabulary import Vocabulary
@@ -66,6 +67,24 @@ def a_reader_does_not_change(subject: Subject, batch: Batch, after: Batch) -> No
         for reader, answers in zip(readers, expected, strict=True):
             for name, found in _answers(reader, contexts, sites).items():
                 require_equal(found, answers[name], f"{name} of {type(reader).__name__}")
+
+
+@promise("an edit replaces what it changes, and never changes what other versions hold")
+def a_snapshot_does_not_change(subject: Subject, batch: Batch, after: Batch) -> None:
+    """Check a snapshot of the memory, and the arrays of compiled forms, before and after edits of the memory."""
+    memory = subject.learnt(batch)
+    snapshot, before = memory.snapshot(), memory.state_bytes()
+    forms = [reader for reader in subject.readers(memory) if isinstance(reader, Compiled)]
+    stored = [{name: array.copy() for name, array in form.stored()[0].items()} for form in forms]
+    memory.add(examples(after))
+    memory.remove(examples(batch))
+    require_same_bytes(snapshot, before)
+    for form, arrays in zip(forms, stored, strict=True):
+        for name, array in form.stored()[0].items():
+            require_equal(array, arrays[name], f"{name} of {type(form).__name__}")
+    edited = memory.state_bytes()
+    snapshot.add(examples(after))
+    require_same_bytes(memory, edited)
 
 
 def _answers(reader: Reader, contexts: Contexts, sites: Sites) -> dict[str, NDArray[Any]]:

@@ -35,8 +35,10 @@ class Vote(BaseEstimator, ABC):
     has_probabilities: ClassVar[bool] = False
     """Whether the softmax of the scores are probabilities."""
 
-    has_weights: ClassVar[bool] = False
-    """Whether `fit_to` has something to fit."""
+    @property
+    def has_weights(self) -> bool:
+        """Whether there is something to fit: the class has a `fit_to` of its own."""
+        return type(self).fit_to is not Vote.fit_to
 
     @abstractmethod
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
@@ -64,7 +66,7 @@ class Vote(BaseEstimator, ABC):
         return 0
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return what was fitted, as named arrays; empty for a vote that fits nothing."""
+        """Return what was fitted, as named arrays; empty where nothing was fitted."""
         return {}
 
     def restore(self, stored: StoredArrays, sites: Sites) -> None:
