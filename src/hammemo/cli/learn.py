@@ -13,7 +13,7 @@ import typer
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import (
     UsageError,
-    check_writable,
+    check_model_writable,
     counted,
     one_line_errors,
     print_json,
@@ -112,6 +112,7 @@ def fit_files(
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write.")],
     label: NewLabel = None,
     h: NewLength = None,
+    wait: opt.Wait = None,
     as_json: opt.AsJson = False,
     *,
     given: InputOptions,
@@ -138,7 +139,7 @@ def fit_files(
             _refuse_engines(schema, machines)
             say_where_from(source)
             schema, facts = learn_batches(model, schema, source, given.file_format, layout=layout, classes=classes)
-        OpenModel(model, schema, {}).write(out)
+        OpenModel(model, schema, {}).write(out, wait)
     facts |= {"labels": len(model.classes_), "seconds": time.perf_counter() - started}
     _report_learnt({**facts, "fingerprint": model.memory_.fingerprint(), "out": str(out)}, as_json=as_json)
 
@@ -146,7 +147,7 @@ def fit_files(
 def _check_before_work(out: Path, sequences: SequenceOptions, machines: EngineOptions) -> None:
     if sequences.classes_top is not None and sequences.classes_file is not None:
         raise UsageError("--classes-file and --classes-top both say what is predicted: give one of them.")
-    check_writable(out)
+    check_model_writable(out)
     if machines.resume is not None and os.path.isfile(machines.resume):
         raise UsageError(f"--resume {machines.resume} is a file: name a folder, which need not exist.")
 

@@ -15,6 +15,7 @@ import hashlib
 import json
 import math
 import os
+import stat
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,7 @@ import safetensors.numpy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from io import BufferedReader
 
     from numpy.typing import NDArray
 
@@ -69,6 +71,30 @@ def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
         ) from error
 
 
+def stated_checksum(path: str | os.PathLike[str]) -> str | None:
+    """Return the checksum that a file states, without reading the rest of it; None where no model of hammemo is."""
+    try:
+        with _opened(path) as file:
+            start = file.read(DIGITS.stop)
+    except (FileError, OSError):
+        return None
+    return start[DIGITS].decode("ascii", "replace") if _begins_a_model(start) else None
+
+
+def _begins_a_model(start: bytes) -> bool:
+    return len(start) == DIGITS.stop and start[8 : DIGITS.start] == OPENING
+
+
+def _opened(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a regular file; what would wait for a writer, such as a named pipe, is refused at once."""
+    without_waiting = getattr(os, "O_NONBLOCK", 0)
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | without_waiting))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise FileError(f"{os.fspath(path)} is not a regular file but a pipe or a device: copy it into a file first.")
+    return file
+
+
 class Archive:
     """The parts of a safetensors file: its bytes, its JSON text, and its arrays as views of the bytes.
 
@@ -76,9 +102,9 @@ class Archive:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, verify: bool) -> None:
-        with open(path, "rb") as file:
+        with _opened(path) as file:
             start = file.read(DIGITS.stop)
-            if len(start) < DIGITS.stop or start[8 : DIGITS.start] != OPENING:
+            if not _begins_a_model(start):
                 raise FileError(f"{os.fspath(path)} is no model of hammemo: it does not begin as save() begins a file.")
             if verify:
                 size = os.fstat(file.fileno()).st_size
