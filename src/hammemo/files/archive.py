@@ -29,8 +29,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-MAX_HEADER: Final = 2**19
-"""The most bytes a header may have: reading JSON takes many times its size."""
+MAX_HEADER: Final = 2**23
+"""The most bytes a header may have. All that can be learnt fits: see `MAX_SITES`, `MAX_POSITIONS`, `MAX_NAME_BYTES`."""
+
+MAX_VALUES: Final = 600_000
+"""The most values that one JSON text may hold. Each takes up to 84 bytes in memory, many times its length as text, so
+they are counted before the text is read."""
 
 OPENING: Final = rb'{"__metadata__":{"hammemo":"{\"checksum\":\"'
 DIGITS: Final = slice(8 + len(OPENING), 8 + len(OPENING) + 64)
@@ -48,8 +52,11 @@ class FileError(ValueError):
 def sealed(tensors: dict[str, NDArray[Any]], text: str) -> list[bytes | memoryview]:
     """Return the parts of the file, the checksum in its place."""
     data = memoryview(safetensors.numpy.save(tensors, metadata={"hammemo": text}))
-    if int.from_bytes(data[:8], "little") > MAX_HEADER:
-        raise FileError("The model cannot be saved: its sites and parameters need a header of more than 512 KiB.")
+    if int.from_bytes(data[:8], "little") > MAX_HEADER or _has_too_many_values(text):
+        raise FileError(
+            "The model cannot be saved: its parameters and notes need a header of more than 8 MiB or 600,000 values. "
+            "Make them shorter."
+        )
     if bytes(data[8 : DIGITS.start]) != OPENING:
         raise FileError("The installed safetensors writes headers that hammemo cannot seal: install version 0.8.")
     digest = hashlib.blake2b(data, digest_size=32)  # its digits are zeros still
@@ -121,6 +128,8 @@ class Archive:
                 f"{os.fspath(path)} is damaged: its checksum is not that of its contents. Use another copy of it."
             )
         header, text, first = self._header()
+        if not text.isascii():  # save writes other characters as escapes; a wide string takes four times the memory
+            raise ValueError("its description is not ASCII")
         self.about = _json(text)
         if not isinstance(self.about, dict):
             raise ValueError("its description is not a JSON object")
@@ -138,11 +147,13 @@ class Archive:
         length = int.from_bytes(self.data[:8].tobytes(), "little")
         if length > min(MAX_HEADER, len(self.data) - 8) or length % 8:
             raise ValueError(f"it declares a header of {length} bytes")
-        header = _json(self.data[8 : 8 + length].tobytes().decode("utf-8"))
-        metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
-        if not isinstance(metadata, dict) or set(metadata) != {"hammemo"} or not isinstance(metadata["hammemo"], str):
+        header = self.data[8 : 8 + length].tobytes().decode("utf-8")
+        # Apart, so that the values in the description do not count as values of the header, too.
+        text, end = json.JSONDecoder().raw_decode(header, OPENING.index(b'"{'))
+        if header[end : end + 1] != "}":
             raise ValueError("its header has no description")
-        return header, metadata["hammemo"], 8 + length
+        arrays = _json("{" + header[end + 1 :].removeprefix(","))
+        return arrays, text, 8 + length
 
 
 def _views(header: Mapping[str, Any], data: NDArray[np.uint8]) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -174,7 +185,13 @@ def whole_lengths(values: Any) -> list[int]:
 
 
 def _json(text: str) -> Any:
+    if _has_too_many_values(text):
+        raise ValueError("its header holds too many values")
     return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+
+
+def _has_too_many_values(text: str) -> bool:
+    return sum(map(text.count, ",:[{")) > MAX_VALUES  # each value follows one of these, or is the first
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
