@@ -20,7 +20,15 @@ from hammemo.cli.console import (
     progress_bar,
     say_where_from,
 )
-from hammemo.cli.input_options import NOT_FOR_TABLES, InputOptions, NewLabel, NewLength, refuse
+from hammemo.cli.input_options import (
+    NOT_FOR_TABLES,
+    SEQUENCES,
+    InputOptions,
+    NewLabel,
+    NewLength,
+    WindowOptions,
+    refuse,
+)
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.sources.formats import STANDARD_INPUT, format_of
 
@@ -29,35 +37,25 @@ if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.schemas import Schema, SequenceSchema
 
-_SEQUENCES, _ENGINE = "Sequences", "Large files of sequences"
+_ENGINE = "Large files of sequences"
 
 
 @dataclass(frozen=True)
-class SequenceOptions:
+class SequenceOptions(WindowOptions):
     """What is learnt of sequences."""
 
-    end: Annotated[
-        str | None,
-        typer.Option(metavar="TOKEN", help="Put this at the end of each document.", rich_help_panel=_SEQUENCES),
-    ] = None
-    short: Annotated[
-        str,
-        typer.Option(
-            metavar="WHAT", help="Tokens with fewer than h before them: drop, or pad.", rich_help_panel=_SEQUENCES
-        ),
-    ] = "drop"
     classes_top: Annotated[
         int | None,
         typer.Option(
             min=1,
             help="Predict only so many tokens, the most frequent ones of a sample.",
-            rich_help_panel=_SEQUENCES,
+            rich_help_panel=SEQUENCES,
         ),
     ] = None
     classes_file: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Predict only the tokens in this file, one a line.", rich_help_panel=_SEQUENCES
+            metavar="FILE", help="Predict only the tokens in this file, one a line.", rich_help_panel=SEQUENCES
         ),
     ] = None
 
@@ -66,11 +64,10 @@ class SequenceOptions:
         from hammemo.sources.schemas import TableSchema
 
         if isinstance(schema, TableSchema):
-            given = {"end": self.end, "classes-top": self.classes_top, "classes-file": self.classes_file}
-            refuse(given, NOT_FOR_TABLES)
-            return schema, None
+            refuse({"classes-top": self.classes_top, "classes-file": self.classes_file}, NOT_FOR_TABLES)
+            return self.cut(schema), None
         chosen = self.classes_top is not None or self.classes_file is not None
-        schema = replace(schema, end=self.end, short=self.short, chosen=chosen)
+        schema = replace(self.cut(schema), chosen=chosen)
         return schema, self.classes_top if self.classes_file is None else _labels_in(self.classes_file, schema)
 
 

@@ -139,7 +139,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     def fit_vote(
         self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, leave_one_out: bool = True
     ) -> Self:
-        """Fit the weights of a log-linear vote again; what the memory holds is not changed.
+        """Fit the weights of a log-linear vote again; what the memory holds is not changed. Other votes are refused.
 
         Parameters
         ----------
@@ -159,6 +159,10 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         True
         """
         check_is_fitted(self)
+        if not self.vote_.has_weights:
+            raise ValueError(
+                f"vote={self.vote_!r} has no weights to fit: leave out fit_vote, or fit a model with vote='log-linear'."
+            )
 
         def fit(model: MemoryClassifier) -> None:
             model._fit_vote_to(model._examples(X, y, sample_weight), leave_one_out=leave_one_out)
