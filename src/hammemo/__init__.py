@@ -12,6 +12,7 @@ from hammemo._moved import MOVED, MovedModules
 
 if TYPE_CHECKING:
     from hammemo.files.archive import FileError as FileError
+    from hammemo.files.editing import editing as editing
     from hammemo.files.models import load as load
     from hammemo.files.models import save as save
     from hammemo.kernels import Decaying as Decaying
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 __version__ = version("hammemo")
 
 _HOMES = {
-    "files": ("FileError", "load", "save"),
+    "files": ("FileError", "editing", "load", "save"),
     "kernels": ("Decaying", "Joined", "PositionalHamming", "SiteKernel", "SiteOneHot", "SkipPairs", "Suffixes"),
     "memories": ("Exact", "Gaussian", "Hashed", "LayoutError", "Ledgered", "NotStoredError", "Tiered"),
     "models.baselines": ("HammingNeighbors", "SuffixBackoff"),

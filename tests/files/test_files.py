@@ -182,6 +182,7 @@ def test_the_secret_key_stays_out_of_the_file(path: Path) -> None:
         with pytest.raises(FileError, match=r"key= is not the secret"):
             load(path, key="text")  # type: ignore[arg-type]
         np.testing.assert_array_equal(load(path, key=SECRET).class_scores(QUERIES), clf.class_scores(QUERIES))
+    path.unlink()  # the predictor's
     again = loaded(clf, path, key=SECRET)
     assert again.memory.key == again.memory_.key == SECRET
     with pytest.raises(FileError, match="leave out key="):
@@ -207,9 +208,10 @@ def test_what_has_no_format_is_refused_and_leaves_nothing(path: Path) -> None:
         "OddClassifier": OddClassifier().fit(X, Y),
         "kernel__weights=": MemoryClassifier(memory=Exact()).fit(X, Y).set_params(kernel=SiteKernel([0], weights={1})),  # type: ignore[arg-type]
         "memory__d=": MemoryClassifier(memory=Exact()).fit(X, Y).set_params(memory=Gaussian(d=float("inf"))),  # type: ignore[arg-type]
-        "more than 512 KiB": MemoryClassifier(memory=Exact())
+        "more than 8 MiB": MemoryClassifier(memory=Exact())
         .fit(X, Y)
-        .set_params(kernel=SiteKernel(list(range(200_000)))),
+        .set_params(kernel=SiteKernel(list(range(2_000_000)))),
+        "600,000 values": MemoryClassifier(memory=Exact()).fit(X, Y).set_params(kernel=SiteKernel([0] * 700_000)),
     }
     for message, model in refused.items():
         with pytest.raises(FileError, match=message):
@@ -233,7 +235,7 @@ def test_a_failed_save_leaves_the_old_file(path: Path, monkeypatch: pytest.Monke
             patch.setattr(os, place, fail)
             with pytest.raises(OSError, match="the disk is full"):
                 save(MemoryClassifier(memory=Exact()).fit(X[:2], Y[:2]), path)
-        assert [left.name for left in path.parent.iterdir()] == [path.name]
+        assert sorted(left.name for left in path.parent.iterdir()) == [path.name, f"{path.name}.lock"]
         assert path.read_bytes() == before
     with monkeypatch.context() as patch:
         patch.setattr(archive, "OPENING", b"x" * len(archive.OPENING))
@@ -445,16 +447,21 @@ def test_json_that_is_no_description_is_refused(path: Path) -> None:
     assert "side by side" in refusal(path, sealed(good + b"\0" * 8))
 
 
-@pytest.mark.parametrize("filler", ["[],", "{},", "1e9,", "[[", '"\\u1234",', '{"a":['])
-def test_a_header_made_to_fill_the_memory_does_not(filler: str, path: Path) -> None:
+@pytest.mark.parametrize("filler", ["[],", "{},", "1e9,", "[[", '"\\u1234",', '{"a":[', '{"a":0},', '{"a":{}},'])
+@pytest.mark.parametrize("bound", ["bytes", "values"])
+def test_a_header_made_to_fill_the_memory_does_not(filler: str, bound: str, path: Path) -> None:
+    """As long as a header may be, or with as many values as it may hold: then it is read, and refused later."""
     save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
     header, about, body = split(path.read_bytes())
     marked = joined(header, {**about, "version": "FILL"}, body)
-    text = (filler * (2**19 // len(filler)))[: 2**19 - 2**12].replace("\\", "\\\\").replace('"', '\\"')[: 2**19 - 2**12]
+    escaped = filler.replace("\\", "\\\\").replace('"', '\\"')
+    most, values = archive.MAX_HEADER - 2**13, archive.MAX_VALUES - 2**10
+    copies = most // len(escaped) if bound == "bytes" else values // sum(map(filler.count, ",:[{"))
+    text = escaped * min(copies, most // len(escaped))
     length = int.from_bytes(marked[:8], "little")
     raw = marked[8 : 8 + length].rstrip().replace(rb"\"FILL\"", b"[" + text.encode() + b"0]")
     raw += b" " * (-len(raw) % 8)
-    assert 2**19 - 2**13 < len(raw) <= 2**19
+    assert len(raw) <= archive.MAX_HEADER
     path.write_bytes(sealed(len(raw).to_bytes(8, "little") + raw + body))
     started = time.process_time()
     with pytest.raises(FileError):

@@ -11,6 +11,7 @@ from hammemo.cli.console import progress_bar
 from hammemo.memories import NotStoredError
 from hammemo.sources.kinds import merged_kinds
 from hammemo.sources.schemas import SequenceSchema, TableSchema
+from hammemo.tokens.contexts import check_column_names
 from hammemo.tokens.labels import most_frequent_labels
 from hammemo.tokens.sampling import UniformSample
 from hammemo.votes import resolve_vote
@@ -84,6 +85,8 @@ def learn_batches(
             if not len(y):
                 continue
             first = not hasattr(model, "memory_")
+            if first:
+                check_column_names(batch.columns)
             model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout if first else None)
             columns, kinds = batch.columns, merged_kinds(kinds, batch.kinds)
             learnt += len(y)

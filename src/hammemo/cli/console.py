@@ -92,6 +92,14 @@ def check_writable(out: Path, option: str = "--out") -> None:
         raise ValueError(f"{option} {out} cannot be written: name a file in a folder that exists.")
 
 
+def check_model_writable(out: Path) -> None:
+    """Refuse a model file that cannot be written, on object storage too, before any work is done."""
+    from hammemo.files.locks import refuse_object_storage
+
+    refuse_object_storage(out)
+    check_writable(out)
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
     typer.echo(json.dumps(value, indent=2))

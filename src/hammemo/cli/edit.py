@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import check_writable, counted, one_line_errors, print_json, say_where_from
+from hammemo.cli.console import check_model_writable, counted, one_line_errors, print_json, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.sources.formats import STANDARD_INPUT
 
@@ -27,6 +27,7 @@ class Edit:
         Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
     ] = None
     label: KnownLabel = None
+    wait: opt.Wait = None
 
 
 def add_files(edit: Edit, given: InputOptions, key_file: opt.KeyFile = None, as_json: opt.AsJson = False) -> None:
@@ -46,20 +47,21 @@ def forget_files(edit: Edit, given: InputOptions, key_file: opt.KeyFile = None, 
 
 def _change(edit: Edit, given: InputOptions, key_file: Path | None, verb: str, *, as_json: bool) -> None:
     from hammemo.cli.batches import example_count, forget_batches, learn_batches
-    from hammemo.cli.models import open_model
+    from hammemo.cli.models import changing, open_model
 
     target = edit.model if edit.out is None else edit.out
-    opened = open_model(edit.model, opt.read_key(key_file))
-    learner = opened.learner(edit.model)
-    check_writable(target)
-    schema = given.changed(opened.schema, edit.label)
+    check_model_writable(target)
     files = edit.files or [STANDARD_INPUT]
-    say_where_from(files)
-    if verb == "added":
-        changed = learn_batches(learner, schema, files, given.file_format)[1]["examples"]
-    else:
-        changed = forget_batches(learner, schema, files, given.file_format)
-    opened.write(target)
+    with changing(target, [edit.model], edit.wait):
+        opened = open_model(edit.model, opt.read_key(key_file))
+        learner = opened.learner(edit.model)
+        schema = given.changed(opened.schema, edit.label)
+        say_where_from(files)
+        if verb == "added":
+            changed = learn_batches(learner, schema, files, given.file_format)[1]["examples"]
+        else:
+            changed = forget_batches(learner, schema, files, given.file_format)
+        opened.write(target, edit.wait)
     facts: dict[str, Any] = {
         verb: changed,
         "examples": example_count(learner),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
 
@@ -13,7 +13,12 @@ from hammemo.cli.console import UsageError
 if TYPE_CHECKING:
     from hammemo.sources.schemas import Schema
 
+AnySchema = TypeVar("AnySchema", bound="Schema")
+
 _PANEL: Final = "How the input is read (a model file remembers it)"
+
+SEQUENCES: Final = "Sequences"
+"""The panel of options that say what is learnt of sequences."""
 
 NOT_FOR_TABLES: Final = "is for sequences: leave it out, or use --h instead of --label"
 
@@ -140,6 +145,31 @@ class InputOptions:
 
     def _given(self, *names: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+
+@dataclass(frozen=True)
+class WindowOptions:
+    """How new sequences are cut into examples."""
+
+    end: Annotated[
+        str | None,
+        typer.Option(metavar="TOKEN", help="Put this at the end of each document.", rich_help_panel=SEQUENCES),
+    ] = None
+    short: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT", help="Tokens with fewer than h before them: drop, or pad.", rich_help_panel=SEQUENCES
+        ),
+    ] = "drop"
+
+    def cut(self, schema: AnySchema) -> AnySchema:
+        """Return the schema with these options; they have no meaning for the rows of a table."""
+        from hammemo.sources.schemas import TableSchema
+
+        if isinstance(schema, TableSchema):
+            refuse({"end": self.end}, NOT_FOR_TABLES)
+            return schema
+        return replace(schema, end=self.end, short=self.short)
 
 
 def refuse(given: dict[str, Any], reason: str) -> None:

@@ -13,14 +13,22 @@ import typer
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import (
     UsageError,
-    check_writable,
+    check_model_writable,
     counted,
     one_line_errors,
     print_json,
     progress_bar,
     say_where_from,
 )
-from hammemo.cli.input_options import NOT_FOR_TABLES, InputOptions, NewLabel, NewLength, refuse
+from hammemo.cli.input_options import (
+    NOT_FOR_TABLES,
+    SEQUENCES,
+    InputOptions,
+    NewLabel,
+    NewLength,
+    WindowOptions,
+    refuse,
+)
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.sources.formats import STANDARD_INPUT, format_of
 
@@ -29,35 +37,25 @@ if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.schemas import Schema, SequenceSchema
 
-_SEQUENCES, _ENGINE = "Sequences", "Large files of sequences"
+_ENGINE = "Large files of sequences"
 
 
 @dataclass(frozen=True)
-class SequenceOptions:
+class SequenceOptions(WindowOptions):
     """What is learnt of sequences."""
 
-    end: Annotated[
-        str | None,
-        typer.Option(metavar="TOKEN", help="Put this at the end of each document.", rich_help_panel=_SEQUENCES),
-    ] = None
-    short: Annotated[
-        str,
-        typer.Option(
-            metavar="WHAT", help="Tokens with fewer than h before them: drop, or pad.", rich_help_panel=_SEQUENCES
-        ),
-    ] = "drop"
     classes_top: Annotated[
         int | None,
         typer.Option(
             min=1,
             help="Predict only so many tokens, the most frequent ones of a sample.",
-            rich_help_panel=_SEQUENCES,
+            rich_help_panel=SEQUENCES,
         ),
     ] = None
     classes_file: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Predict only the tokens in this file, one a line.", rich_help_panel=_SEQUENCES
+            metavar="FILE", help="Predict only the tokens in this file, one a line.", rich_help_panel=SEQUENCES
         ),
     ] = None
 
@@ -66,11 +64,10 @@ class SequenceOptions:
         from hammemo.sources.schemas import TableSchema
 
         if isinstance(schema, TableSchema):
-            given = {"end": self.end, "classes-top": self.classes_top, "classes-file": self.classes_file}
-            refuse(given, NOT_FOR_TABLES)
-            return schema, None
+            refuse({"classes-top": self.classes_top, "classes-file": self.classes_file}, NOT_FOR_TABLES)
+            return self.cut(schema), None
         chosen = self.classes_top is not None or self.classes_file is not None
-        schema = replace(schema, end=self.end, short=self.short, chosen=chosen)
+        schema = replace(self.cut(schema), chosen=chosen)
         return schema, self.classes_top if self.classes_file is None else _labels_in(self.classes_file, schema)
 
 
@@ -112,6 +109,7 @@ def fit_files(
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write.")],
     label: NewLabel = None,
     h: NewLength = None,
+    wait: opt.Wait = None,
     as_json: opt.AsJson = False,
     *,
     given: InputOptions,
@@ -138,7 +136,7 @@ def fit_files(
             _refuse_engines(schema, machines)
             say_where_from(source)
             schema, facts = learn_batches(model, schema, source, given.file_format, layout=layout, classes=classes)
-        OpenModel(model, schema, {}).write(out)
+        OpenModel(model, schema, {}).write(out, wait)
     facts |= {"labels": len(model.classes_), "seconds": time.perf_counter() - started}
     _report_learnt({**facts, "fingerprint": model.memory_.fingerprint(), "out": str(out)}, as_json=as_json)
 
@@ -146,7 +144,7 @@ def fit_files(
 def _check_before_work(out: Path, sequences: SequenceOptions, machines: EngineOptions) -> None:
     if sequences.classes_top is not None and sequences.classes_file is not None:
         raise UsageError("--classes-file and --classes-top both say what is predicted: give one of them.")
-    check_writable(out)
+    check_model_writable(out)
     if machines.resume is not None and os.path.isfile(machines.resume):
         raise UsageError(f"--resume {machines.resume} is a file: name a folder, which need not exist.")
 

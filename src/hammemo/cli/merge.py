@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import check_writable, counted, one_line_errors, print_json
+from hammemo.cli.console import check_model_writable, counted, one_line_errors, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,11 +21,12 @@ def merge_models(
         list[Path] | None, typer.Option(metavar="MODEL", help="Take away what this one has learnt; may be repeated.")
     ] = None,
     key_file: opt.KeyFile = None,
+    wait: opt.Wait = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Write the model that has learnt what all of these have; parameters, vote and notes are those of the first."""
     from hammemo.cli.batches import example_count
-    from hammemo.cli.models import open_model
+    from hammemo.cli.models import changing, open_model
     from hammemo.memories import LayoutError, NotStoredError
 
     def combine(path: Path, operation: Callable[[Any], Any]) -> None:
@@ -41,15 +42,16 @@ def merge_models(
             raise NotStoredError(f"{path} is not part of what is merged: nothing was written.") from error
 
     with one_line_errors():
-        check_writable(out)
+        check_model_writable(out)
         key = opt.read_key(key_file)
-        whole = open_model(models[0], key)
-        learner = whole.learner(models[0])
-        for path in models[1:]:
-            combine(path, learner.merge)
-        for path in minus or ():
-            combine(path, learner.unmerge)
-        whole.write(out)
+        with changing(out, [*models, *(minus or ())], wait):
+            whole = open_model(models[0], key)
+            learner = whole.learner(models[0])
+            for path in models[1:]:
+                combine(path, learner.merge)
+            for path in minus or ():
+                combine(path, learner.unmerge)
+            whole.write(out, wait)
     facts = {"examples": example_count(learner), "labels": len(learner.classes_), "out": str(out)}
     if as_json:
         print_json(facts)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import typer
 
 from hammemo.cli.options import NAME_A_MODEL
 from hammemo.files.archive import FileError
+from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.models import load, read_notes, save
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor
 from hammemo.sources.schemas import TableSchema, schema_from_notes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from hammemo.sources.schemas import Schema
@@ -44,26 +48,53 @@ class OpenModel:
             raise ValueError(f"{path} is compiled for serving and cannot change: use the file it was compiled from.")
         return self.model
 
-    def write(self, path: Path) -> None:
-        """Write the model with its notes; at every moment the path holds the old file or the new one."""
+    def write(self, path: Path, wait: float | None) -> None:
+        """Write the model with its notes; at every moment the path holds the old file or the new one.
+
+        While another process has the file locked, wait, at most so many seconds.
+        """
         columns = self.schema.columns if isinstance(self.schema, TableSchema) else None
         if columns is not None and isinstance(self.model, MemoryClassifier):
             self.model.feature_names_in_ = np.array(columns, dtype=object)
-        save(self.model, path, notes={**self.notes, **self.schema.notes()})
+        with locked(path, wait, _say):
+            save(self.model, path, notes={**self.notes, **self.schema.notes()})
+
+
+@contextmanager
+def changing(target: Path, reads: Sequence[Path], wait: float | None) -> Iterator[None]:
+    """Hold the lock of the file that is to be written if it is one of those that are read, from before it is read.
+
+    Another file is locked when it is written: a mistake before that leaves no lock file behind.
+    """
+    same = [path for path in reads if os.path.realpath(path) == os.path.realpath(target)]
+    for path in same:
+        _notes_of(path)  # refuses what is not a model
+    with locked(target, wait, _say) if same else nullcontext():
+        yield
+
+
+def _say(sentence: str) -> None:
+    typer.echo(sentence, err=True)
 
 
 def open_model(path: Path, key: bytes | None = None) -> OpenModel:
     """Load a model file and how its input is read."""
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"{path} does not exist: name a model file, as hammemo fit writes it.")
-    try:
-        notes = read_notes(path)
-    except IsADirectoryError:
-        raise IsADirectoryError(f"{path} is a folder: name a model file in it.") from None
-    except FileError as error:
-        raise FileError(f"{error} {NAME_A_MODEL}") from error
+    notes = _notes_of(path)
     model = load(path, key=key)
     columns = model.__dict__.pop("feature_names_in_", None)
     opened = OpenModel(model, TableSchema(), notes)
     opened.schema = schema_from_notes(notes, columns, opened.h)
     return opened
+
+
+def _notes_of(path: Path) -> dict[str, str]:
+    """Return the notes in a model file, or refuse what is not one."""
+    if not os.path.exists(path):
+        refuse_object_storage(path)
+        raise FileNotFoundError(f"{path} does not exist: name a model file, as hammemo fit writes it.")
+    try:
+        return read_notes(path)
+    except IsADirectoryError:
+        raise IsADirectoryError(f"{path} is a folder: name a model file in it.") from None
+    except FileError as error:
+        raise FileError(f"{error} {NAME_A_MODEL}") from error

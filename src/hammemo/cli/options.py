@@ -13,6 +13,15 @@ Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help="A model
 KeyFile: TypeAlias = Annotated[
     Path | None, typer.Option(metavar="FILE", help="The secret key of a keyed model: 16 to 64 bytes, as they are.")
 ]
+Wait: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="How long to wait while another process changes the model file.",
+        show_default="until it has ended",
+    ),
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 

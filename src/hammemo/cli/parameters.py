@@ -23,7 +23,7 @@ OPTIONS: Final = {
             *("buckets", "d", "kernel", "layout", "memory", "reserved", "vote"),
             *("address", "engine", "resume", "workers"),
             *("agreement", "budget", "n_examples", "n_labels"),
-            *("data", "device"),
+            *("data", "device", "wait"),
         )
     },
 }

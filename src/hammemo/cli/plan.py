@@ -9,7 +9,7 @@ import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, console, one_line_errors, print_json, progress_bar, say_where_from
-from hammemo.cli.input_options import InputOptions, NewLabel, NewLength  # noqa: TC001  (read at run time)
+from hammemo.cli.input_options import InputOptions, NewLabel, NewLength, WindowOptions  # noqa: TC001  (read at run time)
 from hammemo.cli.model_options import Kernel, kernel_of
 from hammemo.cli.parameters import as_options
 
@@ -43,6 +43,7 @@ def plan_files(
     ] = None,
     *,
     given: InputOptions,
+    sequences: WindowOptions,
     kernel: Kernel = "positions",
     vote: Annotated[str, typer.Option(metavar="NAME", help="sum or mean.")] = "sum",
     seed: Annotated[int, typer.Option(help="The seed that fit will be given.")] = 0,
@@ -52,7 +53,7 @@ def plan_files(
     with one_line_errors():
         if (budget is None) == (agreement is None):
             raise UsageError("Say what is wanted: either --budget '2 MiB' or --agreement 0.99.")
-        schema = given.new_schema(label, h)
+        schema = sequences.cut(given.new_schema(label, h))
         compared = kernel_of(kernel)
         say_where_from(files)
         X, y, found = _held_examples(schema, files, given.file_format)

@@ -15,6 +15,7 @@ import hashlib
 import json
 import math
 import os
+import stat
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -24,11 +25,16 @@ import safetensors.numpy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from io import BufferedReader
 
     from numpy.typing import NDArray
 
-MAX_HEADER: Final = 2**19
-"""The most bytes a header may have: reading JSON takes many times its size."""
+MAX_HEADER: Final = 2**23
+"""The most bytes a header may have. All that can be learnt fits: see `MAX_SITES`, `MAX_POSITIONS`, `MAX_NAME_BYTES`."""
+
+MAX_VALUES: Final = 600_000
+"""The most values that one JSON text may hold. Each takes up to 84 bytes in memory, many times its length as text, so
+they are counted before the text is read."""
 
 OPENING: Final = rb'{"__metadata__":{"hammemo":"{\"checksum\":\"'
 DIGITS: Final = slice(8 + len(OPENING), 8 + len(OPENING) + 64)
@@ -46,8 +52,11 @@ class FileError(ValueError):
 def sealed(tensors: dict[str, NDArray[Any]], text: str) -> list[bytes | memoryview]:
     """Return the parts of the file, the checksum in its place."""
     data = memoryview(safetensors.numpy.save(tensors, metadata={"hammemo": text}))
-    if int.from_bytes(data[:8], "little") > MAX_HEADER:
-        raise FileError("The model cannot be saved: its sites and parameters need a header of more than 512 KiB.")
+    if int.from_bytes(data[:8], "little") > MAX_HEADER or _has_too_many_values(text):
+        raise FileError(
+            "The model cannot be saved: its parameters and notes need a header of more than 8 MiB or 600,000 values. "
+            "Make them shorter."
+        )
     if bytes(data[8 : DIGITS.start]) != OPENING:
         raise FileError("The installed safetensors writes headers that hammemo cannot seal: install version 0.8.")
     digest = hashlib.blake2b(data, digest_size=32)  # its digits are zeros still
@@ -69,6 +78,30 @@ def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
         ) from error
 
 
+def stated_checksum(path: str | os.PathLike[str]) -> str | None:
+    """Return the checksum that a file states, without reading the rest of it; None where no model of hammemo is."""
+    try:
+        with _opened(path) as file:
+            start = file.read(DIGITS.stop)
+    except (FileError, OSError):
+        return None
+    return start[DIGITS].decode("ascii", "replace") if _begins_a_model(start) else None
+
+
+def _begins_a_model(start: bytes) -> bool:
+    return len(start) == DIGITS.stop and start[8 : DIGITS.start] == OPENING
+
+
+def _opened(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a regular file; what would wait for a writer, such as a named pipe, is refused at once."""
+    without_waiting = getattr(os, "O_NONBLOCK", 0)
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | without_waiting))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise FileError(f"{os.fspath(path)} is not a regular file but a pipe or a device: copy it into a file first.")
+    return file
+
+
 class Archive:
     """The parts of a safetensors file: its bytes, its JSON text, and its arrays as views of the bytes.
 
@@ -76,9 +109,9 @@ class Archive:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, verify: bool) -> None:
-        with open(path, "rb") as file:
+        with _opened(path) as file:
             start = file.read(DIGITS.stop)
-            if len(start) < DIGITS.stop or start[8 : DIGITS.start] != OPENING:
+            if not _begins_a_model(start):
                 raise FileError(
                     f"{os.fspath(path)} is not a model of hammemo: it does not begin as save() begins a file."
                 )
@@ -97,6 +130,8 @@ class Archive:
                 f"{os.fspath(path)} is damaged: its checksum is not that of its contents. Use another copy of it."
             )
         header, text, first = self._header()
+        if not text.isascii():  # save writes other characters as escapes; a wide string takes four times the memory
+            raise ValueError("its description is not ASCII")
         self.about = _json(text)
         if not isinstance(self.about, dict):
             raise ValueError("its description is not a JSON object")
@@ -114,11 +149,13 @@ class Archive:
         length = int.from_bytes(self.data[:8].tobytes(), "little")
         if length > min(MAX_HEADER, len(self.data) - 8) or length % 8:
             raise ValueError(f"it declares a header of {length} bytes")
-        header = _json(self.data[8 : 8 + length].tobytes().decode("utf-8"))
-        metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
-        if not isinstance(metadata, dict) or set(metadata) != {"hammemo"} or not isinstance(metadata["hammemo"], str):
+        header = self.data[8 : 8 + length].tobytes().decode("utf-8")
+        # Apart, so that the values in the description do not count as values of the header, too.
+        text, end = json.JSONDecoder().raw_decode(header, OPENING.index(b'"{'))
+        if header[end : end + 1] != "}":
             raise ValueError("its header has no description")
-        return header, metadata["hammemo"], 8 + length
+        arrays = _json("{" + header[end + 1 :].removeprefix(","))
+        return arrays, text, 8 + length
 
 
 def _views(header: Mapping[str, Any], data: NDArray[np.uint8]) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -150,7 +187,13 @@ def whole_lengths(values: Any) -> list[int]:
 
 
 def _json(text: str) -> Any:
+    if _has_too_many_values(text):
+        raise ValueError("its header holds too many values")
     return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+
+
+def _has_too_many_values(text: str) -> bool:
+    return sum(map(text.count, ",:[{")) > MAX_VALUES  # each value follows one of these, or is the first
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -34,12 +34,7 @@ def replacement(path: str | os.PathLike[str]) -> Iterator[str]:
     ...     [(file.name, file.read_text()) for file in Path(folder).iterdir()]
     [('a.txt', 'all of it')]
     """
-    target = os.path.realpath(path)
-    folder = os.path.dirname(target)
-    if os.path.isdir(target):
-        raise IsADirectoryError(f"{target} is a folder: name a file in it.")
-    if not os.path.isdir(folder):
-        raise FileNotFoundError(f"The folder {folder} does not exist: make it before a file is written into it.")
+    target = checked_target(path)
     temporary = f"{target}.{secrets.token_hex(8)}.tmp"
     try:
         with open(temporary, "xb"), suppress(FileNotFoundError):
@@ -51,7 +46,18 @@ def replacement(path: str | os.PathLike[str]) -> Iterator[str]:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
     if os.name == "posix":  # elsewhere a folder cannot be flushed
-        _flush(folder, os.O_RDONLY)
+        _flush(os.path.dirname(target), os.O_RDONLY)
+
+
+def checked_target(path: str | os.PathLike[str]) -> str:
+    """Return where a file is written, symbolic links followed, or refuse a place where no file can be."""
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    if os.path.isdir(target):
+        raise IsADirectoryError(f"{target} is a folder: name a file in it.")
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"The folder {folder} does not exist: make it before a file is written into it.")
+    return target
 
 
 def write_file(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:

@@ -18,6 +18,7 @@ from hammemo.files.archive import FileError, whole_lengths
 from hammemo.files.registry import PARTS, Registry, is_built_in, kind_of_part, name_in_file
 from hammemo.kernels import Joined, SiteKernel
 from hammemo.memories.secret_keys import secret_digest
+from hammemo.tokens.contexts import check_column_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -241,6 +242,7 @@ def stored_sites(about: Mapping[str, Any]) -> Sites:
     if not 1 <= h < 2**31 or any(type(weight) is not float for weight in weights):
         raise ValueError("its contexts have no token or too many, or a weight of its sites is not a number")
     sites = SiteKernel([whole_lengths(site) for site in positions], weights).resolve(h)
+    sites.check_size()
     if [list(site) for site in sites.positions] != positions:
         raise ValueError("its sites do not list their positions in ascending order")
     return sites
@@ -260,7 +262,7 @@ def check_kernel(kernel: SiteKernel, sites: Sites) -> None:
 def stored_label_dtype(about: Mapping[str, Any], labels: Vocabulary) -> np.dtype[Any]:
     """Return the type of `classes_`, which must be able to hold the labels."""
     name = field(about, "label_dtype", str)
-    if not re.fullmatch(r"\|O|\|b1|\|[iu]1|[<>][iu][248]|[<>]f[248]|[<>]U[0-9]{1,7}", name, re.ASCII):
+    if not re.fullmatch(r"\|O|\|b1|\|[iu]1|[<>][iu][248]|[<>]f[248]|[<>]U[0-9]{1,9}", name, re.ASCII):
         raise ValueError(f"labels cannot be of type {name[:80]!r}")
     dtype: np.dtype[Any] = np.dtype(name)
     n_numbers = len(labels) - len(labels.strings)
@@ -278,6 +280,7 @@ def stored_feature_names(about: Mapping[str, Any], h: int) -> NDArray[Any]:
     names = about["feature_names_in"]
     if len(names) != h or any(type(name) is not str for name in names):
         raise ValueError(f"it names {len(names)} features, but contexts have {h} tokens")
+    check_column_names(names)
     return np.array(names, dtype=object)
 
 

@@ -27,6 +27,8 @@ from hammemo.files import descriptions
 from hammemo.files.archive import Archive, FileError, refusing, sealed
 from hammemo.files.atomic import write_file
 from hammemo.files.descriptions import Restorer, exactly, field
+from hammemo.files.locks import locked
+from hammemo.files.origins import refuse_to_undo, remember
 from hammemo.files.registry import BUILT_IN, PARTS, Registry, is_built_in, name_in_file
 from hammemo.memories.label_counts import Frame
 from hammemo.models.classifiers import MemoryClassifier
@@ -49,9 +51,16 @@ _START: Final = ("checksum", "format", "version", "kind", "class", "n_features_i
 
 
 def save(
-    model: MemoryClassifier | Predictor, path: str | os.PathLike[str], *, notes: Mapping[str, str] | None = None
+    model: MemoryClassifier | Predictor,
+    path: str | os.PathLike[str],
+    *,
+    notes: Mapping[str, str] | None = None,
+    force: bool = False,
 ) -> None:
     """Write a model to a file, so that at every moment the path holds the old file or the new one, whole.
+
+    A model that was loaded from this file or saved to it is refused if somebody else has written the file since: saving
+    would undo that. Between processes use `editing`. While another process edits the file, `save` waits for it.
 
     A secret key is not written; whoever loads the file supplies it. A `random_state` that is a generator is written as
     the seed that `fit` drew from it.
@@ -65,6 +74,8 @@ def save(
     notes : mapping of str to str, optional
         Short texts that are kept with the model and change nothing in it, such as where its examples came from; at most
         64, each with a name of letters, digits, ``-`` and ``_``. `read_notes` returns them.
+    force : bool
+        Whether to overwrite what somebody else has written since.
 
     Examples
     --------
@@ -78,22 +89,34 @@ def save(
     >>> again.partial_fit([["c", "e"]], ["z"]).predict([["c", "d"], ["a", "b"]]).tolist()
     ['y', 'x']
     """
-    if isinstance(model, Predictor):
-        arrays, about = _predictor_parts(model)
-    elif isinstance(model, MemoryClassifier):
-        check_is_fitted(model)
-        arrays, about = _classifier_parts(model._now())  # one version, whatever is learnt meanwhile
-    else:
+    if not isinstance(model, (MemoryClassifier, Predictor)):
         raise TypeError(
             f"save takes a fitted MemoryClassifier or a compiled Predictor, not {model!r}. Of a Rolling model, save "
             "its estimator_."
         )
+    now = model._now()  # one version, whatever is learnt meanwhile
+    parts = _file_parts(now, notes)  # what cannot be saved is refused before there is a lock file
+    with locked(path):
+        if not force:
+            refuse_to_undo(model, path)
+        if vars(now) is not vars(model):  # edited meanwhile: an older version must not replace a newer one
+            parts = _file_parts(model._now(), notes)
+        write_file(path, parts)
+        remember(model, path, bytes(parts[1]).decode())
+
+
+def _file_parts(model: MemoryClassifier | Predictor, notes: Mapping[str, str] | None) -> list[bytes | memoryview]:
+    """Return the parts of the file of one version of a model; the second one is its checksum."""
+    if isinstance(model, Predictor):
+        arrays, about = _predictor_parts(model)
+    else:
+        check_is_fitted(model)
+        arrays, about = _classifier_parts(model)
     if notes:
         about["notes"] = descriptions.checked_notes(dict(notes))
     start = {"checksum": "0" * 64, "format": FORMAT, "version": version("hammemo")}
     text = json.dumps({**start, **about}, separators=(",", ":"), allow_nan=False)
-    tensors = {name: np.require(array, requirements="C") for name, array in arrays.items()}
-    write_file(path, sealed(tensors, text))
+    return sealed({name: np.require(array, requirements="C") for name, array in arrays.items()}, text)
 
 
 def load(
@@ -135,7 +158,10 @@ def load(
     """
     restorer = Restorer(Registry(trust), key)
     with refusing(path):
-        return _restored(Archive(path, verify=verify), restorer, verify=verify)
+        archive = Archive(path, verify=verify)
+        model = _restored(archive, restorer, verify=verify)
+    remember(model, path, archive.checksum)
+    return model
 
 
 def read_notes(path: str | os.PathLike[str]) -> dict[str, str]:

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 Site: TypeAlias = tuple[int, ...]
 
+MAX_SITES = 2**12
+"""The most sites of a model. Each has arrays of its own, which the header of a model file describes."""
+
+MAX_POSITIONS = 2**15
+"""The most positions that the sites of a model list together: an exact table has an array for each of them."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sites:
@@ -47,6 +53,16 @@ class Sites:
     def total_weight(self) -> float:
         """What scores are divided by."""
         return float(self.weights.sum())
+
+    def check_size(self) -> None:
+        """Refuse more sites than a model file can describe: when they are to be learnt, and when they are loaded."""
+        listed = sum(map(len, self.positions))
+        if len(self.positions) > MAX_SITES or listed > MAX_POSITIONS:
+            raise ValueError(
+                f"The kernel compares {len(self.positions):,} sites of {listed:,} positions in contexts of {self.h:,} "
+                f"tokens; a model holds at most {MAX_SITES:,} sites of {MAX_POSITIONS:,} positions. Choose columns, or "
+                "compare some of the positions only with SiteKernel([...])."
+            )
 
 
 def collect_sites(contexts: Contexts, sites: Sites) -> tuple[list[TupleSet], NDArray[np.int64]]:

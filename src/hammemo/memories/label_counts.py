@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,8 +27,18 @@ class LabelCounts:
     labels: Vocabulary = field(default_factory=Vocabulary)
     counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
+    @cached_property
+    def total(self) -> int:
+        """How many examples there are."""
+        return int(self.counts.sum())
+
     def plus(self, other: LabelCounts, sign: int = 1) -> LabelCounts:
-        """Return the sum, or with sign -1 the difference, or refuse to go below zero."""
+        """Return the sum, or with sign -1 the difference, or refuse to go below zero or to `MAX_EXAMPLES`."""
+        if sign > 0 and self.total + other.total >= MAX_EXAMPLES:  # as in `Frame.from_arrays`, for loading
+            raise ValueError(
+                f"The model holds {self.total:,} examples and {other.total:,} are to be added, multiplicities counted: "
+                "counts are exact below 2^53 only, so nothing was changed. Divide all sample_weight by a common factor."
+            )
         labels = self.labels.union(other.labels)
         totals = np.zeros(len(labels), np.int64)
         totals[labels.find(self.labels)] += self.counts
@@ -63,5 +74,5 @@ class Frame:
         labels = Vocabulary.from_arrays(stored.part("labels"))
         counts = stored.whole_numbers("label_counts", (len(labels),), below=MAX_EXAMPLES)
         if counts.sum(dtype=np.float64) >= MAX_EXAMPLES:
-            raise ValueError("the labels have more than 2^53 examples together")
+            raise ValueError("the labels have 2^53 examples or more together")
         return cls(sites, labels, counts.astype(np.int64))

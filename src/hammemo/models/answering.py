@@ -93,6 +93,18 @@ class Answering(ABC):
         contexts = model._contexts(X)
         return model._scorer().probabilities(contexts)
 
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the natural logarithms of `predict_proba`, without underflow; for a log-linear vote only.
+
+        Shapes
+        ------
+        X : (m, h); returned : (m, len(classes_))
+        """
+        model = self._now()
+        contexts = model._contexts(X)
+        return model._scorer().log_probabilities(contexts)
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label with the highest score; the first one in `classes_` among equals."""
         model = self._now()

@@ -25,8 +25,8 @@ from hammemo.models.additive import Additive
 from hammemo.models.answering import Answering
 from hammemo.models.predictor import Predictor
 from hammemo.models.scorer import Scorer
-from hammemo.tokens.contexts import Contexts, Examples, validated_array, validated_contexts
-from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
+from hammemo.tokens.contexts import Contexts, Examples, check_column_names, validated_array, validated_contexts
+from hammemo.tokens.labels import classes_array, common_label_dtype, label_array, widened_label_dtype
 from hammemo.tokens.streams import WindowSample, stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import resolve_vote
@@ -141,7 +141,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     def fit_vote(
         self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, leave_one_out: bool = True
     ) -> Self:
-        """Fit the weights of a log-linear vote again; what the memory holds is not changed.
+        """Fit the weights of a log-linear vote again; what the memory holds is not changed. Other votes are refused.
 
         Parameters
         ----------
@@ -161,6 +161,10 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         True
         """
         check_is_fitted(self)
+        if not self.vote_.has_weights:
+            raise ValueError(
+                f"vote={self.vote_!r} has no weights to fit: leave out fit_vote, or fit a model with vote='log-linear'."
+            )
 
         def fit(model: MemoryClassifier) -> None:
             model._fit_vote_to(model._examples(X, y, sample_weight), leave_one_out=leave_one_out)
@@ -304,6 +308,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             stream = sample.through(stream)
         memory.update_from_blocks(_labelled(stream) if labels is None else stream, labels)
         self.memory_ = memory
+        self.label_dtype_ = widened_label_dtype(self.label_dtype_, memory.labels)
         return sample
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -374,6 +379,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         self.kernel_ = PositionalHamming() if self.kernel is None else clone(self.kernel)
         self.vote_ = clone(resolve_vote(self.vote))
         self.sites_ = self.kernel_.resolve(h)
+        self.sites_.check_size()
         memory = self._make_memory().open(self.sites_, _seed(self.random_state))
         self.memory_ = memory if layout is None else _shard_of(layout, memory)
         if layout is not None and repr(layout.vote_) == repr(self.vote_):
@@ -401,6 +407,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         if layout is not None and not reset:
             raise ValueError("layout= is settled at the first call; this model has learnt already.")
         if reset:
+            check_column_names(getattr(self, "feature_names_in_", ()))
             self._start(array.shape[1], layout)
         memory = self.memory_.snapshot()
         memory.declare_labels(Vocabulary.of(declared))
@@ -458,6 +465,8 @@ def _shard_of(model: MemoryClassifier, memory: Memory) -> Memory:
 
 def _seed(random_state: Any) -> int:
     if isinstance(random_state, (int, np.integer)):
+        if abs(int(random_state)) >= 2**64:  # the limit of parameters in files
+            raise ValueError(f"random_state={random_state} does not fit in 64 bits: use a smaller seed.")
         return int(random_state)
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])

@@ -139,6 +139,12 @@ class Explanation:
         positions = [str(r - len(self.tokens)) for r in self.sites[k]]
         return f"position{'s' if len(positions) > 1 else ''} {', '.join(positions)}: {', '.join(tokens)}"
 
+    @property
+    def has_evidence(self) -> bool:
+        """Whether any token that was ever seen votes, or may do so within the bounds; if not, all rests on nothing."""
+        seen = any(seen is not False for token, seen in zip(self.tokens, self.seen, strict=True) if token is not None)
+        return seen and bool(self.contributions.any() or (self.high is not None and self.high.any()))
+
     def verdict(self) -> str:
         """Return one sentence: who leads by how much, whether that is proven, and what the figures are."""
         return f"{self._decision()}; {_SAYS[self.precision]}."
@@ -149,6 +155,10 @@ class Explanation:
             lead = f"{best} is the only label"
         else:
             lead = f"{best} leads {rival} by {self.margin:,.3g}" if self.margin else f"{best} ties with {rival}"
+        if not self.has_evidence:
+            return (
+                f"no token of this context has a vote: {lead}{'' if self.margin else ', so the first label is given'}"
+            )
         if self.certified is None:
             return lead
         return f"{lead}, {'proven' if self.certified else 'not proven'} to be the exact classifier's answer"

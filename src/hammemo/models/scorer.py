@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import log_softmax
 
 from hammemo._arrays.integers import row_pieces
 from hammemo.models.explanations import Explanation
@@ -79,6 +80,11 @@ class Scorer:
         """Return the probability of each label, where the vote gives probabilities."""
         check_probabilities(self.vote)
         return softmax(self.scores(contexts))
+
+    def log_probabilities(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the logarithms of the probabilities: finite also where a probability is too small for a float."""
+        check_probabilities(self.vote)
+        return np.asarray(log_softmax(self.scores(contexts), axis=1))
 
     def winners(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the column of the highest score of each context, the first one among equals."""

@@ -259,7 +259,7 @@ def not_utf8(where: str, error: UnicodeDecodeError) -> ValueError:
 def json_value(line: bytes, place: str) -> Any:
     """Return the value of a line of JSON, or say what is wrong at that place."""
     try:
-        return json.loads(line)
+        value = json.loads(line)
     except UnicodeDecodeError as error:
         raise not_utf8(place, error) from error
     except (ValueError, RecursionError) as error:
@@ -267,6 +267,24 @@ def json_value(line: bytes, place: str) -> Any:
         raise ValueError(
             f"{place} cannot be read: {shown!r} is not JSON. Write one JSON value a line (jq -c '.[]' makes lines of "
             "an array)."
+        ) from error
+    if any(sign in line for sign in _MAYBE_SURROGATES):
+        _refuse_surrogates(value, place)
+    return value
+
+
+_MAYBE_SURROGATES: Final = (b"\\ud", b"\\uD", b"\xed")
+"""One of these is in every line of JSON that holds half of a surrogate pair."""
+
+
+def _refuse_surrogates(value: Any, place: str) -> None:
+    """Refuse half of a surrogate pair: as a token or a label it could be learnt, but never be written as an answer."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{place} holds {error.object[error.start]!a}, half of a surrogate pair, which is not a character "
+            "and cannot be written as text: replace it, for example by '?'."
         ) from error
 
 

@@ -8,6 +8,7 @@ distinct tokens of the batch and, for each position of each row, the rank of its
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 MAX_EXAMPLES = 2**53
 """Counts stay below this, so that they are exact in float64 too."""
+
+MAX_NAME_BYTES = 2**19
+"""The names of the columns have at most so many bytes as JSON: they are in the header of model files."""
 
 
 class Contexts:
@@ -164,6 +168,7 @@ def whole_multiplicity(multiplicity: ArrayLike | None, m: int) -> NDArray[np.int
     """Return checked multiplicities of m examples, all one by default."""
     if multiplicity is None:
         return np.ones(m, np.int64)
+    refuse_masked(multiplicity, "sample_weight")
     values = np.asarray(multiplicity)
     if values.ndim == 0:
         values = np.full(m, values)
@@ -191,6 +196,7 @@ def token_array(X: Any) -> NDArray[Any]:
     NumPy alone would turn ``[[3, "a"]]`` into two strings, and a frame with an integer and a float column into floats
     only: here values of several types are kept as objects.
     """
+    refuse_masked(X, "X")
     if hasattr(X, "columns") and hasattr(X, "shape"):
         return _frame_array(X)
     if isinstance(X, (list, tuple)):
@@ -198,6 +204,26 @@ def token_array(X: Any) -> NDArray[Any]:
         mixed = array.dtype.kind in "US" or (array.dtype.kind == "f" and (np.abs(array) >= 2**53).any())
         return np.array(X, dtype=object) if mixed else array
     return np.asarray(X)
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """Refuse arrays with masked entries, also as the rows of a list: what is below the mask would be learnt."""
+    arrays = values if isinstance(values, (list, tuple)) else [values]
+    if any(isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array) for array in arrays):
+        raise ValueError(
+            f"{name} has masked entries, which stand for no value: leave out their rows, or give them a value with "
+            "filled(), in contexts filled(hammemo.NO_TOKEN) for positions that match nothing."
+        )
+
+
+def check_column_names(names: Iterable[Any]) -> None:
+    """Refuse names of columns that are too long together for the header of a model file."""
+    size = len(json.dumps([str(name) for name in names]))
+    if size > MAX_NAME_BYTES:
+        raise ValueError(
+            f"The names of the columns need {size:,} bytes as JSON, and a model file has room for {MAX_NAME_BYTES:,}: "
+            "rename the columns, or pass X without names, as an array."
+        )
 
 
 def _check_two_dimensions(array: NDArray[Any]) -> None:
@@ -308,6 +334,7 @@ def document(doc: Any) -> NDArray[Any]:
             f"The document {doc[:20]!r} is one string. Split it into tokens first: text.split() for words, list(text) "
             "for characters; and wrap a single document in a list: windows([tokens], h)."
         )
+    refuse_masked(doc, "A document")
     if not hasattr(doc, "__iter__"):
         raise TypeError(
             f"The document {doc!r} is not a sequence of tokens. Wrap a single document: windows([tokens], h)."

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from hammemo.tokens.contexts import token_array
-from hammemo.tokens.vocabulary import factorize
+from hammemo.tokens.contexts import refuse_masked, token_array
+from hammemo.tokens.vocabulary import as_token, factorize
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.tokens.vocabulary import Vocabulary
 
+MAX_EXACT: Final = 2**53
+"""A float holds every whole number up to this one exactly."""
+
 
 def label_array(y: Any) -> NDArray[Any]:
     """Return y as an array of labels after scikit-learn's checks."""
-    labels: NDArray[Any] = column_or_1d(token_array(y) if isinstance(y, (list, tuple)) else y, warn=True)
+    labels: NDArray[Any] = column_or_1d(_plain(y), warn=True)
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
     if labels.dtype.kind == "O":
-        _check_objects(labels)
+        labels = _checked_objects(labels)
     with warnings.catch_warnings():
         # Nearly as many labels as examples is usual here: a small batch of next tokens.
         warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
@@ -32,20 +35,89 @@ def label_array(y: Any) -> NDArray[Any]:
     return labels
 
 
-def _check_objects(labels: NDArray[Any]) -> None:
-    """Refuse missing labels and mixtures, on which scikit-learn would fail with a message about something else."""
+def _plain(y: Any) -> Any:
+    """Return labels as a list or as an array of a type that scikit-learn keeps: of others it makes floats."""
+    refuse_masked(y, "y")
+    if isinstance(y, (list, tuple)) or (hasattr(y, "columns") and hasattr(y, "shape")):
+        return token_array(y)
+    if isinstance(y, np.ndarray):
+        return np.asarray(y, object) if y.dtype.kind == "T" else np.asarray(y)
+    if isinstance(getattr(y, "dtype", np.dtype(int)), np.dtype) or (hasattr(y, "null_count") and not y.null_count()):
+        return y
+    return token_array(y.to_list() if hasattr(y, "to_list") else y.tolist())  # pandas' own types, or missing values
+
+
+def _checked_objects(labels: NDArray[Any]) -> NDArray[Any]:
+    """Refuse missing labels and mixtures, on which scikit-learn would fail with a message about something else.
+
+    Numbers that NumPy has no common type for are returned as integers, if they are whole.
+    """
     values = labels.tolist()
     for row, label in enumerate(values):
-        if label is None or label != label:
+        if _is_missing(label):
             raise ValueError(f"y holds {label} at row {row}: drop that row, or give it a label such as 'missing'.")
     _refuse_mixture({isinstance(label, str): label for label in values})
+    if not values or not all(isinstance(label, (int, float, np.number)) for label in values):
+        return labels
+    numbers = [as_token(label) for label in values]
+    fraction = next((number for number in numbers if isinstance(number, float)), None)
+    if fraction is not None:
+        raise ValueError(
+            f"y holds {fraction} among whole numbers: labels are classes, not measurements. Convert all of them with "
+            "str() if they are meant as classes."
+        )
+    return np.array(numbers, np.int64)
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or label is np.ma.masked or type(label).__name__ == "NAType" or bool(label != label)
 
 
 def common_label_dtype(*parts: NDArray[Any]) -> np.dtype[Any]:
-    """Return the type that holds the labels of all parts, or refuse to mix numbers and strings."""
+    """Return the type that holds the labels of all parts, each value as it is, or refuse those that none holds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.labels import common_label_dtype
+    >>> common_label_dtype(np.array([2**53 + 1], np.uint64), np.array([-1]))  # NumPy would say float64
+    dtype('int64')
+    """
     filled = [part for part in parts if len(part)]
-    _refuse_mixture({part.dtype.kind in "OUT": part[:1].tolist()[0] for part in filled})
-    return np.result_type(*(part.dtype for part in filled or parts))
+    _refuse_mixture({part.dtype.kind in "OU": part[:1].tolist()[0] for part in filled})
+    dtype: np.dtype[Any] = np.result_type(*(part.dtype for part in filled or parts))
+    whole = [part for part in filled if part.dtype.kind in "iub"]
+    if dtype.kind != "f" or not whole:
+        return dtype
+    if len(whole) == len(filled):
+        return np.dtype(np.int64)  # a label is a token, and integer tokens fit in it
+    largest = max((abs(int(end)) for part in whole for end in (part.min(), part.max())), default=0)
+    if largest > MAX_EXACT:
+        raise ValueError(
+            f"Some labels are floats, others whole numbers as large as {largest}, which no float holds exactly: make "
+            "all of them integers with astype(int), or strings with str()."
+        )
+    return dtype
+
+
+def widened_label_dtype(dtype: np.dtype[Any], labels: Vocabulary) -> np.dtype[Any]:
+    """Return the type, or one that holds these numbers too where it does not: a stream's first labels may be small.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.labels import widened_label_dtype
+    >>> from hammemo.tokens.vocabulary import Vocabulary
+    >>> widened_label_dtype(np.dtype(np.int8), Vocabulary.of([1, 300]))
+    dtype('int64')
+    """
+    if dtype.kind in "iubf" and len(labels.ints) and not len(labels.floats):
+        low, high = int(labels.ints[0]), int(labels.ints[-1])
+        least, most = (-MAX_EXACT, MAX_EXACT) if dtype.kind == "f" else (0, 1)
+        if dtype.kind in "iu":
+            least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        return dtype if least <= low and high <= most else np.dtype(np.int64)
+    return np.dtype(np.float64) if dtype.kind in "iub" and len(labels.floats) else dtype
 
 
 def _refuse_mixture(example_by_kind: dict[bool, Any]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.tokens.contexts import Examples, check_window, document, joined, window_filler
+from hammemo.tokens.contexts import Examples, check_window, document, joined, refuse_masked, window_filler
 from hammemo.tokens.sampling import UniformSample
 from hammemo.tokens.vocabulary import NO_TOKEN, factorize
 
@@ -164,6 +164,7 @@ def stream_blocks(
             f"tokens is one {type(tokens).__name__}: pass a flat array of tokens, or an iterable of documents, each a "
             "sequence of tokens (text.split() for words, list(text) for characters)."
         )
+    refuse_masked(tokens, "The stream")
     if short == "drop" and _is_flat(tokens):
         yield from _flat_blocks(tokens, h, _checked_starts(starts, len(tokens)), block_tokens)
         return

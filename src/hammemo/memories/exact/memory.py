@@ -19,6 +19,7 @@ from hammemo.memories.base import Memory
 from hammemo.memories.errors import never_stored
 from hammemo.memories.exact.count_table import CountTable, check_empty_sites
 from hammemo.memories.exact.readers import DenseCounts, ExactReader, SparseCounts
+from hammemo.tokens.contexts import MAX_EXAMPLES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -121,7 +122,8 @@ class _Stacks:
         """Return the version with one more table added or taken back, or refuse to go below zero."""
         label_counts = self.label_counts.plus(table.label_counts, sign)
         added, removed = self.added, self.removed
-        if "total" in vars(self):  # it was asked for: what follows starts from it
+        gross = table.label_counts.total + sum(part.label_counts.total for part in added)
+        if "total" in vars(self) or gross >= MAX_EXAMPLES:  # asked for, or needed: what follows starts from it
             added, removed = (self.total,), ()
         if sign > 0:
             return _Stacks(_stacked(added, table), removed, label_counts)

@@ -1,0 +1,69 @@
+"""Small things that a model says and does, each of which was once missing or silent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hammemo import Exact, Hashed, LogLinear, MemoryClassifier, Tiered
+from hammemo.models.scorer import Scorer
+
+X, Y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 5, ["no", "no", "yes", "yes"] * 5
+
+
+def test_log_probabilities_are_those_of_predict_proba() -> None:
+    clf = MemoryClassifier(memory=Exact(), vote="log-linear").fit(X, Y)
+    queries = [["a", "b"], ["d", "x"], ["x", "y"]]
+    for model in (clf, clf.compile()):
+        np.testing.assert_allclose(np.exp(model.predict_log_proba(queries)), model.predict_proba(queries), rtol=1e-12)
+    sums = MemoryClassifier(memory=Exact()).fit(X, Y)
+    assert not hasattr(sums, "predict_log_proba")
+
+
+def test_log_probabilities_do_not_underflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    clf = MemoryClassifier(memory=Exact(), vote=LogLinear()).fit(X, Y)
+    monkeypatch.setattr(Scorer, "scores", lambda self, contexts: np.array([[3.0, -1997.0]]))
+    assert clf.predict_proba([["a", "b"]]).tolist() == [[1, 0]]
+    assert clf.predict_log_proba([["a", "b"]]).tolist() == [[0, -2000]]
+
+
+@pytest.mark.parametrize("vote", ["sum", "mean"])
+def test_a_vote_without_weights_cannot_be_fitted(vote: str) -> None:
+    clf = MemoryClassifier(memory=Exact(), vote=vote).fit(X, Y)
+    with pytest.raises(ValueError, match=r"has no weights to fit: leave out fit_vote, or .*vote='log-linear'"):
+        clf.fit_vote(X, Y)
+
+
+@pytest.mark.parametrize("memory", [Exact(), Hashed(64, 8)])
+def test_an_answer_without_evidence_is_not_called_proven(memory: Any) -> None:
+    clf = MemoryClassifier(memory=memory).fit(X, Y)
+    nothing = clf.explain(["never", "seen"])
+    if memory.__class__ is Exact:
+        assert not nothing.has_evidence
+        assert nothing.verdict().startswith("no token of this context has a vote: 'no' ties with 'yes', so the first")
+    assert nothing.has_evidence or "proven" not in nothing.verdict()
+    known = clf.explain(["a", "never"])
+    assert known.has_evidence
+    assert "proven to be the exact classifier's answer" in known.verdict()
+
+
+def test_a_prior_without_evidence_is_shown_as_one() -> None:
+    clf = MemoryClassifier(memory=Exact(), vote="log-linear").fit([*X, ["a", "b"]], [*Y, "no"])
+    verdict = clf.explain(["never", "seen"]).verdict()
+    assert verdict.startswith("no token of this context has a vote: 'no' leads 'yes' by ")
+
+
+def test_both_tiers_of_a_compiled_model_use_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    compile_sketch: Any = Hashed.compile
+
+    def note(self: Hashed, *arguments: Any, threads: int = 1, **named: Any) -> Any:
+        asked.append(threads)
+        return compile_sketch(self, *arguments, threads=threads, **named)
+
+    monkeypatch.setattr(Hashed, "compile", note)
+    clf = MemoryClassifier(memory=Tiered(Hashed(8, 4))).fit(X, Y)
+    assert clf.compile(n_jobs=2).predict(X).tolist() == clf.predict(X).tolist()
+    assert asked == [2]
