@@ -53,9 +53,10 @@ void count_contexts(const Loops& loops, const LayoutView& layout, const Source& 
         const BlockRows found = loops.rows(layout, source, begin, end, scratch.view());
         for (size_t i = begin; i < end; ++i) {
             const uint32_t* rows = found.rows + (i - begin) * found.context_step;
-            for (uint32_t k = 0; k < layout.n_sites; ++k)
-                cells[size_t{rows[k * found.site_step]} * n_labels + static_cast<uint32_t>(columns[i])] +=
-                    multiplicity ? multiplicity[i] : 1;
+            const auto column = static_cast<uint32_t>(load_once(columns + i));
+            const uint32_t times = multiplicity ? load_once(multiplicity + i) : 1;
+            if (column >= n_labels) continue;  // it was checked, but another thread may have changed it since
+            for (uint32_t k = 0; k < layout.n_sites; ++k) cells[size_t{rows[k * found.site_step]} * n_labels + column] += times;
         }
     }
 }
@@ -64,21 +65,21 @@ void count_stream(const Loops& loops, const LayoutView& layout, const Source& so
                   uint32_t n_labels, uint32_t* cells) {
     const size_t h = layout.h;
     Chunk chunk(CHUNK + h);
-    std::vector<uint32_t> chosen(CHUNK + 1);
+    std::vector<uint32_t> chosen(CHUNK + 1), targets(CHUNK + 1);
     for (size_t begin = 0; begin + h < n; begin += CHUNK) {
         const size_t n_windows = std::min(n - h - begin, CHUNK);
         loops.hash(layout.integer_hash, source, begin, begin + n_windows + h - 1, chunk.hashes.data(), chunk.present.data());
         chunk.finder = MISSING;
-        const int32_t* targets = columns + begin + h;
         size_t n_chosen = 0;  // collected once, without a branch: whether a window counts cannot be guessed
         for (size_t i = 0; i < n_windows; ++i) {
             chosen[n_chosen] = static_cast<uint32_t>(i);
-            n_chosen += targets[i] >= 0;
+            targets[n_chosen] = static_cast<uint32_t>(load_once(columns + begin + h + i));  // -1 is above every column
+            n_chosen += targets[n_chosen] < n_labels;
         }
         for (uint32_t k = 0; k < layout.n_sites; ++k) {
             site_rows(loops, layout, layout.sites[k], n_windows, chunk);
             for (size_t j = 0; j < n_chosen; ++j)
-                ++cells[size_t{chunk.rows[chosen[j]]} * n_labels + static_cast<uint32_t>(targets[chosen[j]])];
+                ++cells[size_t{chunk.rows[chosen[j]]} * n_labels + targets[j]];
         }
     }
 }

@@ -20,6 +20,17 @@ constexpr uint32_t MISSING = UINT32_MAX;
 // a site's multiplier turns into a bucket; or that there is no token.
 constexpr uint64_t ABSENT = UINT64_MAX - 1;
 
+// One load of a number that another thread may be changing: what was compared with a bound is what is used. A plain load
+// could be repeated by the compiler, with another value the second time.
+template <class T>
+static inline T load_once(const T* p) {
+#ifdef __GNUC__
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+#else
+    return *static_cast<const volatile T*>(p);
+#endif
+}
+
 // The finaliser of SplitMix64, an invertible map; hashing.py has the same one.
 static inline uint64_t mix(uint64_t x) {
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -131,11 +142,14 @@ struct LayoutView {
     uint64_t memo_size;
 };
 
-// Tokens as they come from Python: integers, or ranks in a table of hashes (-1: no token).
+// Tokens as they come from Python: integers, or ranks in a table of hashes (-1: no token). The arrays are the caller's,
+// and another thread may write to them at any time: loops take each token by `load_once` and compare it with its bound
+// afterwards. A rank without a hash counts as no token.
 struct Source {
     enum Kind { INT64, INT32, RANKS } kind;
     const void* data;          // contexts row by row, or a stream
-    const uint64_t* hashes;    // RANKS only
+    const uint64_t* hashes;    // RANKS only, n_hashes of them
+    uint64_t n_hashes;
 };
 
 }  // namespace hammemo

@@ -19,7 +19,7 @@ void hash_in_place(const IntegerHash& hash, uint64_t* words, size_t n) {
 template <class Token>
 void hash_integers(const IntegerHash& hash, const Token* first, size_t stride, size_t n, uint64_t* hashes,
                    uint8_t* present) {
-    for (size_t i = 0; i < n; ++i) hashes[i] = static_cast<uint64_t>(int64_t{first[i * stride]});
+    for (size_t i = 0; i < n; ++i) hashes[i] = static_cast<uint64_t>(int64_t{load_once(first + i * stride)});
     for (size_t i = 0; i < n; ++i) present[i] = hashes[i] != static_cast<uint64_t>(NO_TOKEN);
     hash_in_place(hash, hashes, n);
 }
@@ -33,9 +33,9 @@ void hash_strided(const IntegerHash& integer_hash, const Source& source, size_t 
     } else {
         const int64_t* ranks = static_cast<const int64_t*>(source.data) + first;
         for (size_t i = 0; i < n; ++i) {
-            const int64_t rank = ranks[i * stride];
-            present[i] = rank >= 0;
-            hashes[i] = rank >= 0 ? source.hashes[rank] : 0;
+            const auto rank = static_cast<uint64_t>(load_once(ranks + i * stride));  // -1 is above every bound
+            present[i] = rank < source.n_hashes;
+            hashes[i] = rank < source.n_hashes ? load_once(source.hashes + rank) : 0;
         }
     }
 }

@@ -67,6 +67,12 @@ void place_block(const LayoutView& layout, const uint64_t* words, size_t n, uint
     }
 }
 
+// A register that the compiler cannot load a second time: see `load_once`.
+inline __m512i loaded_once(__m512i word) {
+    __asm__("" : "+v"(word));
+    return word;
+}
+
 inline __m512i widened(__mmask8 here, const int64_t* tokens) { return _mm512_maskz_loadu_epi64(here, tokens); }
 inline __m512i widened(__mmask8 here, const int32_t* tokens) {
     return _mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(here, tokens));
@@ -76,7 +82,7 @@ template <class Token>
 bool recall(const LayoutView& layout, const Token* tokens, size_t n, uint64_t* words) {
     for (size_t i = 0; i < n; i += 8) {
         const __mmask8 here = first_lanes(n - i);
-        const __m512i token = widened(here, tokens + i);
+        const __m512i token = loaded_once(widened(here, tokens + i));
         if (_mm512_cmpge_epu64_mask(token, all(layout.memo_size))) return false;
         _mm512_mask_storeu_epi64(words + i, here, _mm512_i64gather_epi64(token, layout.memo, 8));
     }

@@ -46,19 +46,23 @@ void require_aligned(const std::optional<A>& array) {
     if (array) require_aligned(*array);
 }
 
-// Tokens as integers, or as ranks in `hashes`; every rank is checked, because it is followed blindly later.
+// Tokens as integers, or as ranks in `hashes`. A wrong rank is refused here; one that becomes wrong later, because another
+// thread writes to the array, is no token to the loops.
 Source source_of(const Array& tokens, const std::optional<Vector<uint64_t>>& hashes) {
     require_aligned(tokens), require_aligned(hashes);
     if (hashes) {
         require(tokens.dtype() == nb::dtype<int64_t>(), "ranks are 64-bit integers");
         const auto* ranks = static_cast<const int64_t*>(tokens.data());
         const auto size = static_cast<int64_t>(hashes->shape(0));
-        for (size_t i = 0; i < tokens.size(); ++i) require(ranks[i] >= -1 && ranks[i] < size, "a rank has no hash");
-        return {Source::RANKS, ranks, hashes->data()};
+        for (size_t i = 0; i < tokens.size(); ++i) {
+            const int64_t rank = load_once(ranks + i);
+            require(rank >= -1 && rank < size, "a rank has no hash");
+        }
+        return {Source::RANKS, ranks, hashes->data(), hashes->shape(0)};
     }
-    if (tokens.dtype() == nb::dtype<int64_t>()) return {Source::INT64, tokens.data(), nullptr};
+    if (tokens.dtype() == nb::dtype<int64_t>()) return {Source::INT64, tokens.data(), nullptr, 0};
     require(tokens.dtype() == nb::dtype<int32_t>(), "integer tokens have 32 or 64 bits");
-    return {Source::INT32, tokens.data(), nullptr};
+    return {Source::INT32, tokens.data(), nullptr, 0};
 }
 
 size_t contexts_of(const LayoutView& layout, const Array& tokens) {
@@ -130,8 +134,10 @@ void table_scores(const Table& table, const Array& tokens, const MaybeHashes& ha
 void check_columns(const Vector<int32_t>& columns, size_t n, int64_t lowest, size_t n_labels) {
     require(columns.shape(0) == n, "one column for each example");
     require_aligned(columns);
-    for (size_t i = 0; i < n; ++i)
-        require(columns.data()[i] >= lowest && columns.data()[i] < static_cast<int64_t>(n_labels), "a column is outside the table");
+    for (size_t i = 0; i < n; ++i) {  // the loops leave out what becomes wrong later
+        const int32_t column = load_once(columns.data() + i);
+        require(column >= lowest && column < static_cast<int64_t>(n_labels), "a column is outside the table");
+    }
 }
 
 void table_prove(const Table& lower, const Table& upper, const Array& tokens, const MaybeHashes& hashes,

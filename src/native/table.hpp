@@ -37,9 +37,9 @@ public:
 
 private:
     template <class Row, class Given>
-    void fill(const Given* given);
-    template <class Use>
-    void each(const Source& source, size_t m, unsigned threads, const Use& use) const;
+    bool fill(const Given* given);
+    template <class MakeUse>
+    void each(const Source& source, size_t m, unsigned threads, const MakeUse& make_use) const;
     double context_score(const BlockRows& rows, size_t i, uint32_t column) const;
     void context_scores(const BlockRows& rows, size_t i, void* sums, double* out) const;
 

@@ -16,7 +16,7 @@ import numpy as np
 from hammemo._arrays.integers import narrow, object_array
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_site, site_groups, stored_reserved
-from hammemo.memories.hashed.native_table import NativeTable, largest, whole
+from hammemo.memories.hashed.native_table import NativeTable, whole
 from hammemo.memories.ranker import Ranker
 from hammemo.memories.reader import Compiled
 from hammemo.memories.secret_keys import secret_digest
@@ -94,6 +94,8 @@ class HashedTables(Compiled):
 
     def __init__(self, layout: RowLayout, counts: list[NDArray[Any]], frame: Frame, threads: int = 1) -> None:
         super().__init__(frame, 2 * len(frame.labels))
+        if frame.label_counts.sum(dtype=np.float64) >= MAX_EXAMPLES:  # so no sum over a column is larger
+            raise ValueError("The memory holds 2^53 examples or more: fixed-point scores have room for fewer.")
         self._threads = threads
         self._layout = layout
         self._raw = RawRows(layout, counts)
@@ -185,7 +187,7 @@ class HashedTables(Compiled):
             low, high = lower.scores(contexts), upper.scores(contexts)
         else:
             low, high = self.plain_bounds(contexts, weights)
-        if not whole(weights):  # the exact classifier may add its rounded terms in another order
+        if not whole(weights) or high.max(initial=0) >= 2**53:  # the exact classifier may round in another order
             low, high = low * (1 - _ROUNDING), high * (1 + _ROUNDING)
         return low, high
 
@@ -251,6 +253,9 @@ class HashedTables(Compiled):
             stored.whole_numbers(f"counts.{k}", (len(reserved[group]) + n, len(frame.labels)), below=MAX_EXAMPLES)
             for k, (group, n) in enumerate(zip(groups, numbers, strict=True))
         ]
+        for k, part in enumerate([] if stored.trusted else counts):
+            if (part.sum(axis=0, dtype=np.float64) > frame.label_counts).any():
+                raise ValueError(f"the rows of site {k} count more examples of a label than the label has")
         layout = RowLayout(frame.sites, seed, key if description["key"] else None, buckets, reserved)
         return cls(layout, counts, frame)
 
@@ -390,11 +395,16 @@ def centred(counts: NDArray[Any], n_reserved: int) -> NDArray[np.int64]:
 
 
 def centred_counts(shared: NDArray[np.int64], sums: NDArray[np.int64], buckets: int) -> NDArray[np.int64]:
-    """Return some of a site's bucket rows, centred by the sums over all its buckets, in fixed point."""
+    r"""Return some of a site's bucket rows, centred by the sums over all its buckets, in fixed point.
+
+    With T a count, M its label's sum and B the number of buckets, this is :math:`4(BT - M)/(B - 1)` to the nearest
+    whole number, halves up. The product BT may need more than 64 bits, so it is computed as
+    :math:`4T + 4(T - M)/(B - 1)`, the second part rounded: both are below 2^56, because counts are below 2^53.
+    """
     if buckets == 1:  # a single bucket tells nothing of any of its features
         return np.zeros_like(shared)
-    doubled = (buckets * shared - sums) << (FRACTION_BITS + 1)
-    return np.asarray((doubled + (buckets - 1)) // (2 * (buckets - 1)))
+    doubled = (shared - sums) << (FRACTION_BITS + 1)
+    return np.asarray((shared << FRACTION_BITS) + (doubled + (buckets - 1)) // (2 * (buckets - 1)))
 
 
 def _needed(divisor: NDArray[np.float64] | None, weights: NDArray[np.float64]) -> NDArray[np.float64] | None:
@@ -410,4 +420,5 @@ def _signature(weights: NDArray[np.float64], divisor: NDArray[np.float64] | None
 
 
 def _narrow_signed(values: NDArray[np.int64]) -> NDArray[Any]:
-    return values.astype(np.min_scalar_type(-max(largest(values), 1)))
+    highest, lowest = (int(values.max()), int(values.min())) if values.size else (0, 0)
+    return values.astype(np.min_scalar_type(min(lowest, -highest - 1)))
