@@ -22,12 +22,14 @@ RACE = """
 import conftest, threading
 import numpy as np
 from hammemo import _native
-layout = _native.Layout(1, [[0]], [3], [5], [0], [np.empty(0, np.uint64)], [64], (1, 2), False)
+none, few = np.empty(0, np.uint64), np.empty(0, np.uint32)
+pairs = none.reshape(0, 2)
+layout = _native.Layout(1, [[0]], [3], [5], [0], [none], [pairs], none, few, pairs, few, [64], (1, 2), False)
 tokens, columns = np.zeros((20000, 1), np.int64), np.zeros(20000, np.int32)
 cells = np.zeros((layout.n_rows + 1, 1), np.uint32)
 def count():
     for _ in range(20):
-        layout.count(tokens, None, columns, None, cells)
+        layout.count(tokens, None, None, columns, None, cells)
 threads = [threading.Thread(target=count) for _ in range(2)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()

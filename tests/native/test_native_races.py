@@ -33,7 +33,6 @@ M, H, N_LABELS, SECONDS = (
 FAR = {np.dtype(np.int64): 2**40, np.dtype(np.int32): 2**30, np.dtype(np.uint32): 2**30, np.dtype(np.uint64): 2**60}
 POSITIONS = [[k] for k in range(H)]
 PAIRS = [[k, (k + 1) % H] for k in range(H)]
-NOTHING = np.empty(0, np.uint64)
 
 
 @contextlib.contextmanager
@@ -68,10 +67,18 @@ def keep_calling(call: Callable[[], Any], array: NDArray[Any]) -> int:
     return done
 
 
+def none_reserved(n_groups: int) -> list[Any]:
+    nothing = np.empty(0, np.uint64)
+    return [
+        *([nothing] * n_groups, [nothing.reshape(0, 1)] * n_groups, nothing, nothing.astype(np.uint32)),
+        *(nothing.reshape(0, 2), nothing.astype(np.uint32)),
+    ]
+
+
 def layout_of(positions: list[list[int]]) -> Any:
     groups = [0] * H if len(positions[0]) == 1 else list(range(H))
     return _native.Layout(
-        H, positions, [3] * H, [5] * H, groups, [NOTHING] * (max(groups) + 1), [64] * H, (1, 2), False
+        H, positions, [3] * H, [5] * H, groups, *none_reserved(max(groups) + 1), [64] * H, (1, 2), False
     )
 
 
@@ -88,31 +95,34 @@ def test_tokens(positions: list[list[int]], kind: str, path: str) -> None:
     layout = layout_of(positions)
     table, upper = table_of(layout, path), table_of(layout, path, 2)
     tokens = np.zeros((M, H), np.int32 if kind == "int32" else np.int64)
-    hashes = np.arange(3, dtype=np.uint64) if kind == "ranks" else None
+    ranks = kind == "ranks"
+    source: Any = (
+        (tokens, np.arange(3, dtype=np.uint64), np.full(3, -1, np.int32)) if ranks else (tokens, None, None, None)
+    )
     out, leaders, scores = np.empty(M, np.int32), np.empty((M, 2), np.int32), np.empty((M, N_LABELS))
     rows, verdicts, answers = np.zeros((M, H), np.uint32), np.empty(M, np.uint8), np.zeros(M, np.int32)
     columns, cells = np.zeros(M, np.int32), np.zeros((layout.n_rows + 1, N_LABELS), np.uint32)
     stream = tokens.reshape(-1)[:M]
 
     def everything() -> None:
-        table.winners(tokens, hashes, out)
-        table.leaders(tokens, hashes, leaders, 2)
-        table.scores(tokens, hashes, scores)
-        table.prove(upper, tokens, hashes, answers, verdicts)
-        layout.rows(tokens, hashes, rows, path)
-        layout.count(tokens, hashes, columns, None, cells, path)
-        layout.count_stream(stream, hashes, columns, cells, path)
-        if hashes is None:
+        table.winners(*source, out)
+        table.leaders(*source, leaders, 2)
+        table.scores(*source, scores)
+        table.prove(upper, *source, answers, verdicts)
+        layout.rows(*source, rows, path)
+        layout.count(*source, columns, None, cells, path)
+        layout.count_stream(stream, *source[1:], columns, cells, path)
+        if not ranks:
             _native.Finder(np.array([7], np.uint64), (1, 2), False).find(stream, out, path)
 
     keep_calling(everything, tokens)
-    table.winners(tokens, hashes, out)
+    table.winners(*source, out)
     assert (out == 3).all()  # rows differ, but all of them say the same
     assert rows.max() <= layout.n_rows
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("name", ["columns", "multiplicity", "hashes", "answers", "leaders", "values"])
+@pytest.mark.parametrize("name", ["columns", "multiplicity", "hashes", "places", "answers", "leaders", "values"])
 def test_other_arrays(name: str, path: str) -> None:
     layout = layout_of(POSITIONS)
     table, upper = table_of(layout, path), table_of(layout, path, 2)
@@ -122,26 +132,28 @@ def test_other_arrays(name: str, path: str) -> None:
         "columns": np.zeros(M, np.int32),
         "multiplicity": np.ones(M, np.uint32),
         "hashes": np.arange(3, dtype=np.uint64),
+        "places": np.zeros(3, np.int32),
         "answers": np.zeros(M, np.int32),
         "leaders": np.zeros((M, 5), np.int32),
         "values": np.full((layout.n_rows, N_LABELS), 2**20),
     }
 
     def count() -> None:
-        layout.count(tokens, arrays["hashes"], arrays["columns"], arrays["multiplicity"], cells, path)
-        layout.count_stream(tokens.reshape(-1)[:M], arrays["hashes"], arrays["columns"], cells, path)
+        layout.count(tokens, arrays["hashes"], arrays["places"], arrays["columns"], arrays["multiplicity"], cells, path)
+        layout.count_stream(tokens.reshape(-1)[:M], arrays["hashes"], arrays["places"], arrays["columns"], cells, path)
 
     verdicts, out = np.empty(M, np.uint8), np.empty(M, np.int32)
     calls: dict[str, Callable[[], Any]] = {
-        "answers": lambda: table.prove(upper, tokens, None, arrays["answers"], verdicts),
-        "leaders": lambda: table.leaders(tokens, None, arrays["leaders"]),
-        "values": lambda: _native.Table(layout, arrays["values"], None, 1.0, path).winners(tokens, None, out),
+        "answers": lambda: table.prove(upper, tokens, None, None, arrays["answers"], verdicts),
+        "leaders": lambda: table.leaders(tokens, None, None, arrays["leaders"]),
+        "values": lambda: _native.Table(layout, arrays["values"], None, 1.0, path).winners(tokens, None, None, out),
     }
     keep_calling(calls.get(name, count), arrays[name])
 
 
 def test_the_bare_loops() -> None:
-    layout = _native.Layout(8, [[k] for k in range(8)], [3] * 8, [5] * 8, [0] * 8, [NOTHING], [64] * 8, (1, 2), False)
+    positions = [[k] for k in range(8)]
+    layout = _native.Layout(8, positions, [3] * 8, [5] * 8, [0] * 8, *none_reserved(1), [64] * 8, (1, 2), False)
     table = _native.Table(layout, np.ones((layout.n_rows, 64), np.int64), None, 1.0)
     tokens, out = np.zeros((M, 8), np.int64), np.empty(M, np.int32)
     if _native.bare_predict(table, tokens, out):
@@ -170,7 +182,7 @@ def test_many_threads_read_one_table(path: str) -> None:
     table, upper = table_of(layout, path), table_of(layout, path, 2)
     tokens = rng.integers(0, 2**17, (3 * 4096, H))
     expected = np.empty((len(tokens), N_LABELS))
-    table.scores(tokens, None, expected)
+    table.scores(tokens, None, None, expected)
     found: list[bool] = []
 
     def read() -> None:
@@ -178,11 +190,11 @@ def test_many_threads_read_one_table(path: str) -> None:
         verdicts, scores = np.empty(len(tokens), np.uint8), np.empty_like(expected)
         cells = np.zeros((layout.n_rows + 1, N_LABELS), np.uint32)
         for _ in range(3):
-            table.winners(tokens, None, winners, 3)
-            table.leaders(tokens, None, leaders, 3)
-            table.scores(tokens, None, scores, 3)
-            table.prove(upper, tokens, None, winners, verdicts, 3)
-            layout.count(tokens, None, winners, None, cells, path)
+            table.winners(tokens, None, None, winners, 3)
+            table.leaders(tokens, None, None, leaders, 3)
+            table.scores(tokens, None, None, scores, 3)
+            table.prove(upper, tokens, None, None, winners, verdicts, 3)
+            layout.count(tokens, None, None, winners, None, cells, path)
             table.one(tokens[0].tolist(), {})
             found.append(bool((scores == expected).all() and (winners == leaders[:, 0]).all()))
 

@@ -189,7 +189,13 @@ class Memory(BaseEstimator, ABC):
         finally:
             self._reader = None
 
+    @property
+    def file_format(self) -> int:
+        """The number of the format of files that hold this state."""
+        return 1
+
     def _check_layout(self, other: Memory) -> None:
+        self._check_format(other)
         theirs = other.layout() if isinstance(other, Memory) else {"memory": type(other).__name__}
         mine = self.layout()
         settled = [name for name in mine if name not in self.undecided()]
@@ -200,6 +206,17 @@ class Memory(BaseEstimator, ABC):
                     f"{theirs.get(name)!r} there. Learn every shard from the layout of one model: "
                     "start it with empty_like() of that model, or with partial_fit(X, y, layout=that_model)."
                 )
+
+    def _check_format(self, other: Memory) -> None:
+        """Refuse a state that was learnt by a version that knew features by less; one that is open takes any."""
+        if not isinstance(other, type(self)) or self.undecided() or other.undecided():
+            return
+        if self.file_format != other.file_format:
+            raise LayoutError(
+                f"This state has format {self.file_format} and the other one format {other.file_format}: they know "
+                "reserved features in different ways. Learn the older one anew from its examples, or start what is to "
+                "be merged with it from its own layout: with empty_like() of it, or partial_fit(X, y, layout=it)."
+            )
 
     def undecided(self) -> AbstractSet[str]:
         """Return the names of the parts of the layout that the first examples will settle."""

@@ -15,8 +15,9 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow, object_array
 from hammemo.memories.contributions import SiteScores
-from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_site, site_groups, stored_reserved
+from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_site
 from hammemo.memories.hashed.native_table import NativeTable, whole
+from hammemo.memories.hashed.reserved import site_groups, stored_reserved
 from hammemo.memories.ranker import Ranker
 from hammemo.memories.reader import Compiled
 from hammemo.memories.secret_keys import secret_digest
@@ -44,7 +45,7 @@ _FEW = 64  # contexts that are answered by NumPy before compiled tables are made
 
 
 class RawRows:
-    """The rows of raw counts of every site: upper bounds in buckets, exact in rows of one's own.
+    """The rows of raw counts of every site: upper bounds in buckets, exact in rows of one's own (`RowLayout.n_exact`).
 
     Parameters
     ----------
@@ -72,8 +73,8 @@ class RawRows:
         returned : (m, S, L), (m, S, L)
         """
         high, rows = self.site_counts(contexts), self.layout.rows(contexts)
-        n_own = np.array([len(self.layout.own(k)) for k in range(rows.shape[1])])
-        return np.where((rows < n_own)[:, :, None], high, 0.0), high
+        n_exact = np.array([self.layout.n_exact(k) for k in range(rows.shape[1])])
+        return np.where((rows < n_exact)[:, :, None], high, 0.0), high
 
 
 class HashedTables(Compiled):
@@ -214,22 +215,20 @@ class HashedTables(Compiled):
         for k, (counts, row, weight) in enumerate(sites):
             held = row >= 0
             high[held] += weight * counts[row[held]]
-            own = held & (row < len(self._layout.own(k)))
+            own = held & (row < self._layout.n_exact(k))
             low[own] += weight * counts[row[own]]
         return low, high
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""
         tables = {f"rows.{k}": _narrow_signed(table) for k, table in enumerate(self._centred)}
-        reserved = {f"reserved.{group}": words for group, words in enumerate(self._layout.reserved)}
-        return {**tables, **{name: words for name, words in reserved.items() if len(words)}}
+        return {**tables, **{name: part for name, part in self._layout.reserved.arrays().items() if len(part)}}
 
     def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return what `restored` needs: the counts, and the layout without its secret."""
         layout = self._layout
         tables = {f"counts.{k}": narrow(counts) for k, counts in enumerate(self._raw.counts)}
-        reserved = {f"reserved.{group}": words for group, words in enumerate(layout.reserved)}
-        return {**tables, **reserved}, {
+        return {**tables, **layout.reserved.arrays()}, {
             "buckets": one_if_equal(layout.buckets),
             "seed": layout.seed,
             "key": secret_digest(layout.key),
@@ -248,16 +247,23 @@ class HashedTables(Compiled):
             raise ValueError("the buckets of the hashed tables are not one positive number, or one a site")
         groups = site_groups(frame.sites)
         numbers = per_site(buckets, len(groups))
-        reserved = stored_reserved(stored, [2**31] * (max(groups) + 1))
+        secret = key if description["key"] else None
+        reserved = stored_reserved(stored, frame.sites, seed, secret, [2**31] * (max(groups) + 1))
         counts = [
-            stored.whole_numbers(f"counts.{k}", (len(reserved[group]) + n, len(frame.labels)), below=MAX_EXAMPLES)
+            stored.whole_numbers(
+                f"counts.{k}", (len(reserved.hashes[group]) + n, len(frame.labels)), below=MAX_EXAMPLES
+            )
             for k, (group, n) in enumerate(zip(groups, numbers, strict=True))
         ]
         for k, part in enumerate([] if stored.trusted else counts):
             if (part.sum(axis=0, dtype=np.float64) > frame.label_counts).any():
                 raise ValueError(f"the rows of site {k} count more examples of a label than the label has")
-        layout = RowLayout(frame.sites, seed, key if description["key"] else None, buckets, reserved)
-        return cls(layout, counts, frame)
+        return cls(RowLayout(frame.sites, seed, secret, buckets, reserved), counts, frame)
+
+    @property
+    def file_format(self) -> int:
+        """The format of files that hold these tables: 1 where reserved features are known by their hashes alone."""
+        return 2 if self._layout.reserved.is_proof else 1
 
     def __getstate__(self) -> dict[str, Any]:
         made_again = {"_score_table": None, "_bound_tables": None, "_ranker": None}
@@ -313,7 +319,7 @@ class HashedTables(Compiled):
             upper = [counts.astype(np.int64) for counts in self._raw.counts]
             lower = [counts.copy() for counts in upper]
             for k, counts in enumerate(lower):
-                counts[len(self._layout.own(k)) :] = 0
+                counts[self._layout.n_exact(k) :] = 0
             tables = [self._made(part, weights, divisor, 1.0) for part in (lower, upper)]
             made = self._bound_tables = (signature, tables[0], tables[1])
         return made[1], made[2]
