@@ -23,7 +23,8 @@ from hammemo.experiments.drawing import generator, in_parallel
 from hammemo.kernels import SiteKernel, SiteOneHot
 from hammemo.memories import Exact
 from hammemo.models.baselines import HammingNeighbors, SuffixBackoff
-from hammemo.models.classifiers import MeMoClassifier, MemoryClassifier
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.memo import MeMoClassifier
 from hammemo.tokens.contexts import windows
 from hammemo.tokens.hashing import key_words
 from hammemo.tokens.labels import top_columns

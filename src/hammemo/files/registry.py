@@ -20,7 +20,8 @@ from hammemo.memories.exact.readers import DenseCounts, SparseCounts
 from hammemo.memories.gaussian.readers import FusedGaussian, TwoStageGaussian
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.tiered import TieredTables
-from hammemo.models.classifiers import MeMoClassifier, MemoryClassifier
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.memo import MeMoClassifier
 from hammemo.votes import LogLinear, Mean, Sum, Vote
 
 if TYPE_CHECKING:
