@@ -15,7 +15,7 @@ class Layout:
         tuple_seeds: Sequence[int],
         groups: Sequence[int],
         reserved: Sequence[NDArray[np.uint64]],
-        buckets: int,
+        buckets: Sequence[int],
         integer_key: tuple[int, int],
         keyed: bool,
     ) -> None: ...

@@ -119,7 +119,7 @@ def test_files_given_in_any_order_are_one_source(zipf: Source) -> None:
 
 def test_small_files_are_taken_together_and_large_ones_cut() -> None:
     from hammemo.engines import _grouped
-    from hammemo.sources.documents import File
+    from hammemo.sources.listing import File
 
     def sizes(files: list[int], shard_bytes: int, task_bytes: int) -> list[int]:
         shards = Source(tuple(File("", str(i), size) for i, size in enumerate(files)), "text").shards(shard_bytes)

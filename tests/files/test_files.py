@@ -34,6 +34,7 @@ from hammemo.files import models as files_module
 from hammemo.files.models import FORMAT, inspect
 from hammemo.votes import Mean
 from mutated_files import joined, sealed, split
+from pace import patience
 from places import SUPPORT
 
 if TYPE_CHECKING:
@@ -458,7 +459,7 @@ def test_a_header_made_to_fill_the_memory_does_not(filler: str, path: Path) -> N
     started = time.process_time()
     with pytest.raises(FileError):
         load(path)
-    assert time.process_time() - started < 1.0
+    assert time.process_time() - started < patience(1.0)
     tracemalloc.start()
     with pytest.raises(FileError):
         load(path)
@@ -556,7 +557,7 @@ def script(name: str, *arguments: int) -> dict[str, Any]:
 def assert_harmless(result: dict[str, Any]) -> None:
     assert result["wrong"] == []
     assert result["events"] == []
-    assert result["slowest"] < 1.0
+    assert result["slowest"] < patience(1.0)
     assert result["mebibytes"] < 64
     assert result["accepted"] > 0.02 * result["count"]  # or the mutations try nothing behind the first check
 

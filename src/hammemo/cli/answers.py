@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from hammemo.cli.console import UsageError, check_writable
-from hammemo.sources.tables import format_of, require_arrow
+from hammemo.sources.formats import FORMATS, compression_of, format_of, require_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hammemo.sources.schemas import Queries
+    from hammemo.sources.examples import Queries
 
 Answers = dict[str, list[Any]]
 """Columns of answers, by name."""
@@ -29,7 +29,7 @@ def answer_writer(out: Path | None, *, as_json: bool) -> Iterator[Callable[[Quer
         return
     check_writable(out)
     kind = format_of(str(out), "?")
-    if kind not in ("csv", "tsv", "jsonl", "parquet", "text") or out.suffix.lower() in (".gz", ".bz2"):
+    if kind not in FORMATS or compression_of(out.name):
         raise UsageError(f"--out {out}: the name of a table of answers ends in .csv, .tsv, .jsonl, .parquet or .txt.")
     from hammemo.files.atomic import replacement  # not before it is needed: it loads all that models need
 
@@ -133,7 +133,7 @@ def _delimited_file(delimiter: str) -> Callable[[Path], Any]:
 
 @contextmanager
 def _parquet_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
-    arrow = require_arrow()
+    arrow = require_arrow("Parquet", "parquet")
     writers: list[Any] = []
 
     def write(queries: Queries, answers: Answers) -> None:

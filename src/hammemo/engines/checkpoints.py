@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import safetensors.numpy
 
 from hammemo.files.atomic import write_file
-from hammemo.sources.documents import _file_system
+from hammemo.sources.formats import file_system
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ class Checkpoint:
     def read(self, group: int) -> Arrays | None:
         """Return the state of a group, None if it is not there."""
         try:
-            with _file_system(self.base).open_input_file(self._place(group)) as stream:
+            with file_system(self.base).open_input_file(self._place(group)) as stream:
                 data = stream.read()
         except FileNotFoundError:
             return None
@@ -73,7 +73,7 @@ def open_checkpoint(where: str, job: Mapping[str, Any]) -> Checkpoint:
         base, path = where, FileSystem.from_uri(where)[1]
     else:
         base, path = "", os.path.abspath(where)
-    system = _file_system(base)
+    system = file_system(base)
     text = json.dumps(dict(job), indent=2)
     try:
         with system.open_input_file(f"{path}/manifest.json") as stream:
@@ -95,7 +95,7 @@ def _compare(where: str, there: Any, here: dict[str, Any]) -> None:
 
 
 def _write(base: str, place: str, data: bytes) -> None:
-    system = _file_system(base)
+    system = file_system(base)
     if system.type_name != "local":  # an object appears when it is whole
         with system.open_output_stream(place) as stream:
             stream.write(data)

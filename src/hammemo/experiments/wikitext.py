@@ -97,7 +97,7 @@ def read_hub(base: str = HUB) -> Lines:
         from pyarrow import parquet
     except ModuleNotFoundError as error:
         raise SystemExit(
-            "Without --data the text comes from the Hugging Face hub, which needs: pip install 'hammemo[text]'. "
+            "Without --data the text comes from the Hugging Face hub: pip install fsspec huggingface-hub pyarrow. "
             "Or pass --data FOLDER with wiki.train.tokens, .valid and .test."
         ) from error
     lines = {}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.files.archive import FileError, whole_lengths
-from hammemo.files.registry import INNER_MEMORIES, PARTS, Registry, is_built_in, kind_of_part, name_in_file
+from hammemo.files.registry import PARTS, Registry, is_built_in, kind_of_part, name_in_file
 from hammemo.kernels import Joined, SiteKernel
 from hammemo.memories.secret_keys import secret_digest
 
@@ -200,7 +200,7 @@ class Restorer:
             return self.key
         if not is_built_in(kind, cls):
             return self._of_trusted(value)
-        if value is not None and name in INNER_MEMORIES.get(cls, ()):
+        if value is not None and name in getattr(cls, "inner", ()):
             return self.part("memory", value)
         if cls is Joined and isinstance(value, list):
             return [self.part("kernel", kernel) for kernel in value]

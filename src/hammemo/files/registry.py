@@ -19,6 +19,7 @@ from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Memory, Tiered
 from hammemo.memories.exact.readers import DenseCounts, SparseCounts
 from hammemo.memories.gaussian.readers import FusedGaussian, TwoStageGaussian
 from hammemo.memories.hashed.readers import HashedTables
+from hammemo.memories.reader import Compiled
 from hammemo.memories.tiered import TieredTables
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.memo import MeMoClassifier
@@ -43,9 +44,6 @@ BUILT_IN: Final = {
 
 PARTS: Final[dict[str, Any]] = {"kernel": SiteKernel, "memory": Memory, "vote": Vote}
 """The kinds of parts of a classifier, and the base class of each."""
-
-INNER_MEMORIES: Final[dict[Any, tuple[str, ...]]] = {Ledgered: ("memory",), Tiered: ("sketch", "exact")}
-"""Parameters of memories of hammemo that are memories."""
 
 
 def is_built_in(kind: str, cls: type) -> bool:
@@ -81,7 +79,7 @@ def kind_of_part(value: Any) -> str | None:
 def _is_of(kind: str, cls: type) -> bool:
     if kind in PARTS:
         return issubclass(cls, PARTS[kind])
-    return kind == "compiled" and all(callable(getattr(cls, name, None)) for name in ("stored", "restored"))
+    return kind == "compiled" and issubclass(cls, Compiled)
 
 
 class Registry:

@@ -19,6 +19,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+from hammemo.models.answering import Answering
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.tokens.contexts import Examples, token_array, whole_multiplicity
 from hammemo.tokens.labels import label_array
@@ -38,7 +39,7 @@ Self = TypeVar("Self", bound="Rolling")
 _PART_ROWS = 1024  # the oldest part is copied when it loses examples, so parts are short
 
 
-class Rolling(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class Rolling(Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """A classifier of the last examples, or of those of the last seconds.
 
     With both limits an example stays while it is within both.
@@ -145,7 +146,7 @@ class Rolling(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return np.asarray(self.estimator_.feature_names_in_)
 
     @property
-    def label_dtype_(self) -> np.dtype[Any]:
+    def label_dtype_(self) -> np.dtype[Any]:  # type: ignore[override]
         """The type that `classes_` and predictions have."""
         return self.estimator_.label_dtype_
 
