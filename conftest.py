@@ -1,4 +1,8 @@
-"""What all tests share: pages run in an empty folder, and another build of the compiled loops can be put in place."""
+"""What all tests share: how Hypothesis draws, which tests share a process, and another build of the compiled loops.
+
+With pytest-xdist (``-n 2 --dist loadgroup --no-loadscope-reorder``, as in ``.ci/run``) tests that share a fixture of
+their module stay in one process, so that it is made once. Those that take longest begin first.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import os
 import sys
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 collect_ignore = ["docs/conf.py", "docs/gallery", "docs/generated"]  # the build of the site runs them
 
@@ -19,6 +24,26 @@ if BUILD:
     assert spec.loader is not None
     sys.modules["hammemo._native"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules["hammemo._native"])
+
+
+# Each test says how many examples it takes. A slow machine is no mistake of a test: no deadlines, no check of the pace.
+settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("ci")  # the other one: --hypothesis-profile=random
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Name the group of tests that share a fixture of their module, and begin with the longest ones."""
+    for item in items:
+        fixtures = getattr(item, "_fixtureinfo", None)
+        shared = fixtures is not None and any(
+            definition.scope == "module"
+            for definitions in fixtures.name2fixturedefs.values()
+            for definition in definitions
+        )
+        if shared and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(str(item.path.name)))
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.fixture(autouse=True)

@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from hammemo import Exact, Hashed, Ledgered, MeMoClassifier, MemoryClassifier, Rolling
 from hammemo.experiments import wikitext
+from hammemo.experiments.speed import zipf_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,13 +40,7 @@ HASHED = Hashed(buckets=2048, reserved=1024)
 
 def zipf_examples(n: int, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return contexts and labels whose frequencies fall as one over their rank."""
-    rng = np.random.default_rng(seed)
-
-    def draw(shape: Any, size: int) -> NDArray[np.int64]:
-        mass = np.cumsum(1 / np.arange(1, size + 1))
-        return np.asarray(np.searchsorted(mass, rng.random(shape) * mass[-1]), np.int64)
-
-    return draw((n, H), N_TOKENS), draw(n, N_LABELS)
+    return zipf_stream(n * H, N_TOKENS, seed).reshape(n, H), zipf_stream(n, N_LABELS, seed + 1)
 
 
 def seconds(action: Callable[[], Any]) -> float:

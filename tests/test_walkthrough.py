@@ -49,6 +49,7 @@ def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="the console blocks are for a POSIX shell")
 @pytest.mark.parametrize("name", PAGES)
 def test_a_reader_gets_what_the_page_shows(name: str, wheel: Path, binaries: Path, tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from hammemo.memories import Tiered as Tiered
     from hammemo.models.baselines import HammingNeighbors as HammingNeighbors
     from hammemo.models.baselines import SuffixBackoff as SuffixBackoff
-    from hammemo.models.classifiers import MeMoClassifier as MeMoClassifier
     from hammemo.models.classifiers import MemoryClassifier as MemoryClassifier
     from hammemo.models.explanations import Explanation as Explanation
+    from hammemo.models.memo import MeMoClassifier as MeMoClassifier
     from hammemo.models.predictor import Predictor as Predictor
     from hammemo.models.rolling import Rolling as Rolling
     from hammemo.theory import plan as plan
@@ -47,8 +47,9 @@ _HOMES = {
     "kernels": ("Decaying", "Joined", "PositionalHamming", "SiteKernel", "SiteOneHot", "SkipPairs", "Suffixes"),
     "memories": ("Exact", "Gaussian", "Hashed", "LayoutError", "Ledgered", "NotStoredError", "Tiered"),
     "models.baselines": ("HammingNeighbors", "SuffixBackoff"),
-    "models.classifiers": ("MeMoClassifier", "MemoryClassifier"),
+    "models.classifiers": ("MemoryClassifier",),
     "models.explanations": ("Explanation",),
+    "models.memo": ("MeMoClassifier",),
     "models.predictor": ("Predictor",),
     "models.rolling": ("Rolling",),
     "theory": ("plan",),

@@ -181,9 +181,11 @@ int32_t table_one(const Table& table, nb::handle tokens, nb::dict known) {
     PyObject* sequence = PySequence_Fast(tokens.ptr(), "a context is a sequence of tokens");
     if (!sequence) throw nb::python_error();
     nb::object owner = nb::steal(sequence);
-    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence)) != layout.h) return -1;
+    if (PySequence_Size(sequence) != static_cast<Py_ssize_t>(layout.h)) return -1;
+    const auto item = PyTuple_Check(sequence) ? PyTuple_GetItem : PyList_GetItem;  // functions of the stable ABI
     for (uint32_t i = 0; i < layout.h; ++i) {
-        PyObject* token = PySequence_Fast_GET_ITEM(sequence, i);
+        PyObject* token = item(sequence, i);  // borrowed
+        if (!token) throw nb::python_error();
         present[i] = 1;
         if (PyLong_CheckExact(token)) {
             int overflow = 0;
@@ -318,7 +320,8 @@ NB_MODULE(_native, m) {
         .def("scores", &table_scores, array("tokens"), array("hashes").none(), array("places").none(), array("out"), nb::arg("threads") = 1)
         .def("prove", &table_prove, nb::arg("upper"), array("tokens"), array("hashes").none(), array("places").none(), array("answers"),
              array("out"), nb::arg("threads") = 1)
-        .def("one", &table_one, nb::arg("tokens"), nb::arg("known"))
+        .def("one", &table_one, nb::arg("tokens"), nb::arg("known"),
+             nb::sig("def one(self, tokens: Sequence[Any], known: dict[str, tuple[int, int]]) -> int"))
         .def_prop_ro("nbytes", &Table::nbytes)
         .def_prop_ro("path", [](const Table& table) { return table.loops().name; })
         .def_prop_ro("sum_bits", [](const Table& table) {

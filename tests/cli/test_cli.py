@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import hammemo
 from hammemo import cli
 from hammemo.cli.app import app
+from hammemo.cli.commands import Commands
 from hammemo.cli.console import progress_bar
 from hammemo.experiments import bounds, figures, speed, synthetic
 
@@ -43,7 +46,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work(command: str
     (tmp_path / "file").write_text("")
     result = runner.invoke(app, ["reproduce", command, "--quick", "--out", str(tmp_path / "file")])
     assert result.exit_code == 2
-    assert "no folder to write to" in " ".join(result.output.replace("│", " ").split())
+    assert "not a folder to write to" in " ".join(result.output.replace("│", " ").split())
 
 
 def test_wrong_usage_exits_with_two() -> None:
@@ -156,3 +159,52 @@ def test_a_race_without_compiled_loops_says_why(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(speed, "native", lambda: None)
     with pytest.raises(SystemExit, match="compiled loops are not installed"):
         speed.fit(100, 1, 10_000, lambda done, total: None)
+
+
+@dataclass(frozen=True)
+class Shared:
+    size: Annotated[int, typer.Option(help="How large.")]
+    colour: Annotated[str, typer.Option("--color", help="Which colour.")] = "red"
+
+
+def test_a_dataclass_stands_for_its_options() -> None:
+    seen: list[Any] = []
+    commands = Commands()
+
+    @commands.command()
+    def first(
+        name: Annotated[str, typer.Argument()], shared: Shared, last: Annotated[bool, typer.Option()] = False
+    ) -> None:
+        seen.append((name, shared, last))
+
+    @commands.command()
+    def second(shared: Shared) -> None:
+        seen.append(shared)
+
+    for line in ("first x --size 3 --last", "second --color blue --size 4"):
+        assert runner.invoke(commands, line.split()).exit_code == 0
+    assert seen == [("x", Shared(3), True), Shared(4, "blue")]
+    refused = runner.invoke(commands, ["second"])
+    assert refused.exit_code == 2
+    assert "--size" in refused.stderr
+    shown = runner.invoke(commands, ["first", "--help"]).stdout
+    assert shown.index("--size") < shown.index("--color") < shown.index("--last")
+
+
+def test_commands_with_input_have_all_options_of_it() -> None:
+    root: Any = typer.main.get_command(app)
+    declared = [
+        "--columns",
+        "--no-header",
+        "--delimiter",
+        "--missing",
+        "--format",
+        "--tokens",
+        "--column",
+        "--case",
+        "--event",
+    ]
+    for name in ("plan", "fit", "predict", "top-k", "explain", "add", "forget"):
+        options = [param.opts[0] for param in root.commands[name].params]
+        first = options.index("--columns")
+        assert options[first : first + len(declared)] == declared

@@ -67,10 +67,10 @@ def test_labels_are_the_most_frequent_or_those_in_a_file(text: Path, tmp_path: P
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere does not exist."),
-        (["text", "--tokens", "ids"], "'the' is no token id"),
+        (["text", "--tokens", "ids"], "'the' is not a token id"),
         (["text", "--out", "."], "--out . cannot be written"),
         (["text", "--h", 50], "more than h=50 tokens"),
-        (["text", "--engine", "spark"], "engine='spark' is not known"),
+        (["text", "--engine", "spark"], "--engine 'spark' is not known"),
     ],
 )
 def test_a_mistake_is_one_line(
@@ -97,4 +97,6 @@ def test_a_missing_ray_is_one_line(text: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "ray", None)
     result = run(text, "--h", 2, "--tokens", "words", "--engine", "ray", "--out", tmp_path / "model")
     assert result.exit_code == 1
-    assert result.stderr.strip() == "Error: engine='ray' needs Ray, which is not installed: pip install 'hammemo[ray]'"
+    assert (
+        result.stderr.strip() == "Error: --engine 'ray' needs Ray, which is not installed: pip install 'hammemo[ray]'"
+    )

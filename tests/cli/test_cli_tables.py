@@ -32,8 +32,9 @@ from hammemo import (
     windows,
 )
 from hammemo.cli.app import app
-from hammemo.cli.batches import Sample
+from hammemo.cli.batches import HeldExamples
 from hammemo.files.models import read_notes
+from hammemo.sources.tables import read_table
 from places import SHARED
 
 runner = CliRunner()
@@ -218,9 +219,8 @@ def test_options_are_the_parameters_of_the_model(options: list[Any], expected: A
 
 
 def test_a_large_table_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hammemo.sources.tables.read_table.__kwdefaults__", {
-        **__import__("hammemo.sources.tables").tables.read_table.__kwdefaults__, "batch_rows": 7,
-    })  # fmt: skip
+    defaults: Any = read_table.__kwdefaults__
+    monkeypatch.setitem(defaults, "batch_rows", 7)
     rows = [[f"{i % 3}", f"{i % 5}", f"{i % 4}"] for i in range(50)]
     clf = MemoryClassifier(memory=Exact()).fit(array(rows), [row[2] for row in rows])
     for ending in (".csv", ".jsonl", ".parquet"):
@@ -234,7 +234,7 @@ def test_a_large_table_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_sample_is_all_while_it_is_small_and_a_fair_draw_after() -> None:
-    sample = Sample(10, seed=0)
+    sample = HeldExamples(10, seed=0)
     sample.add(np.arange(8).reshape(4, 2), np.arange(4))
     sample.add(np.arange(8, 12).reshape(2, 2), np.arange(4, 6))
     assert sample.y.tolist() == [0, 1, 2, 3, 4, 5]
@@ -242,7 +242,7 @@ def test_a_sample_is_all_while_it_is_small_and_a_fair_draw_after() -> None:
     # deviation 8.7. Five of them either way: a false alarm in 40 with probability below 3e-5; the seeds are fixed.
     kept = np.zeros(40)
     for seed in range(400):
-        sample = Sample(10, seed)
+        sample = HeldExamples(10, seed)
         for first in range(0, 40, 8):
             part = np.arange(first, first + 8)
             sample.add(part[:, None], part)
@@ -423,14 +423,17 @@ def test_csv_and_text_need_no_extra_package(tmp_path: Path, monkeypatch: pytest.
     rows.write_text("a,y\nx,yes\nz,no\n")
     run("fit", rows, "--label", "y", "--out", model)
     assert run("predict", model, rows).stdout == "yes\nno\n"
+    (tmp_path / "a.txt").write_text("to be or not\n")
     run("fit", "-", "--h", 1, "--tokens", "words", "--out", model, input="to be or not\n")
+    run("fit", tmp_path / "a.txt", "--h", 1, "--tokens", "words", "--engine", "threads", "--out", model)
     for arguments in (
         ["fit", tmp_path / "a.parquet", "--label", "y", "--out", model],
-        ["fit", tmp_path / "a.txt", "--h", 1, "--out", model],
+        ["fit", tmp_path / "a.txt.zst", "--h", 1, "--out", model],
+        ["fit", "s3://bucket/a.txt", "--h", 1, "--out", model],
         ["predict", model, rows, "--format", "text", "--out", tmp_path / "a.parquet"],
     ):
         (tmp_path / "a.parquet").touch()
-        (tmp_path / "a.txt").touch()
+        (tmp_path / "a.txt.zst").touch()
         assert "pip install 'hammemo[text]'" in run(*arguments, code=1).stderr
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq  # noqa: E402
 from hammemo import Exact, Gaussian, Hashed, Ledgered, LogLinear, MemoryClassifier, SiteKernel, Tiered  # noqa: E402
 from hammemo.engines import GroupReport, fit  # noqa: E402
 from hammemo.engines import ray as ray_engine  # noqa: E402
-from hammemo.engines.partitions import even_cuts, joined, split  # noqa: E402
+from hammemo.engines.partitions import even_cuts, split, united  # noqa: E402
 from hammemo.engines.states import filled, pack, unpack  # noqa: E402
 from hammemo.experiments.speed import zipf_stream  # noqa: E402
 from hammemo.sources.documents import Shard, Source, open_source  # noqa: E402
@@ -119,7 +119,7 @@ def test_files_given_in_any_order_are_one_source(zipf: Source) -> None:
 
 def test_small_files_are_taken_together_and_large_ones_cut() -> None:
     from hammemo.engines import _grouped
-    from hammemo.sources.documents import File
+    from hammemo.sources.listing import File
 
     def sizes(files: list[int], shard_bytes: int, task_bytes: int) -> list[int]:
         shards = Source(tuple(File("", str(i), size) for i, size in enumerate(files)), "text").shards(shard_bytes)
@@ -214,7 +214,7 @@ def test_parts_add_up_to_the_part_of_the_sum_and_join_to_the_sum(
     one, two = learnt(Exact(), first).table(), learnt(Exact(), second).table()
     cuts = even_cuts(learnt(Exact(), sample).table(), parts)
     pairs = zip(split(one, cuts), split(two, cuts), strict=True)
-    both = joined([a.plus(b) for a, b in pairs])
+    both = united([a.plus(b) for a, b in pairs])
     expected = one.plus(two)
     assert both.label_counts.labels == expected.label_counts.labels
     assert both.label_counts.counts.tolist() == expected.label_counts.counts.tolist()
@@ -233,7 +233,7 @@ def test_what_ray_runs_is_the_same_without_ray(zipf: Source) -> None:
     cuts = even_cuts(model.memory_.table(), 3)
     learnt_parts = [ray_engine._learn(job, group, (shard,), cuts)[1:] for group, shard in enumerate(shards)]
     totals = [ray_engine._add(job.template, *parts) for parts in zip(*learnt_parts, strict=True)]
-    table = joined([unpack(job.template, total).table() for total in totals])
+    table = united([unpack(job.template, total).table() for total in totals])
     assert filled(job.template.empty_like(), table).state_bytes() == state(model)
     report, whole = ray_engine._learn(job, 0, tuple(shards), None)
     assert unpack(job.template, whole).state_bytes() == state(model)

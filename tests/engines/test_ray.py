@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'hammemo[ray-tests]'")
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install --group ray-tests")
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
@@ -30,24 +30,31 @@ import object_store  # noqa: E402
 from hammemo.experiments.speed import zipf_stream  # noqa: E402
 from hammemo.sources.documents import open_source  # noqa: E402
 from marked_source import Marked, learn, marked  # noqa: E402
+from pace import patience, wait_until  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 pytestmark = [
+    pytest.mark.long,
+    pytest.mark.xdist_group("cluster"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),
 ]
 
-HEALTH = {
-    "health_check_initial_delay_ms": 1000,
-    "health_check_period_ms": 500,
-    "health_check_timeout_ms": 2000,
-    "health_check_failure_threshold": 3,
-}
 NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+
+
+def health() -> dict[str, int]:
+    """Return how soon a node that does not answer is taken for dead: later where nothing answers soon."""
+    return {
+        "health_check_initial_delay_ms": 1000,
+        "health_check_period_ms": 500,
+        "health_check_timeout_ms": int(patience(2000)),
+        "health_check_failure_threshold": 3,
+    }
 
 
 def processes_of(home: Path) -> list[str]:
@@ -76,16 +83,16 @@ def home() -> Iterator[Path]:
         for name, value in object_store.ENVIRONMENT.items():
             patch.setenv(name, value)
         yield folder
-        deadline = time.monotonic() + 20
-        while (left := processes_of(folder)) and time.monotonic() < deadline:
-            time.sleep(0.2)
+        ended = wait_until(lambda: not processes_of(folder), 20, every=0.2)
+        left = processes_of(folder)
     shutil.rmtree(folder, ignore_errors=True)
-    assert not left
+    assert ended, left
 
 
 @pytest.fixture(scope="module")
 def cluster(home: Path) -> Iterator[Any]:
-    three = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False, "_system_config": HEALTH})
+    head = {**NODE, "include_dashboard": False, "_system_config": health()}
+    three = Cluster(initialize_head=True, head_node_args=head)
     for _ in range(2):
         three.add_node(**NODE)
     three.wait_for_nodes()
@@ -126,13 +133,10 @@ def disturbed(source: Marked, memory: str, ready: Callable[[], bool], action: Ca
     """Return what a job gives that is disturbed as soon as the marks say so; Ray adds nodes in the main thread only."""
     with ThreadPoolExecutor(1) as side:
         job = side.submit(learn, source, memory, engine="ray")
-        deadline = time.monotonic() + 60
-        while not ready():
-            assert not job.done(), job.result()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        assert wait_until(lambda: ready() or job.done(), 60)
+        assert not job.done(), job.result()
         action()
-        return job.result(timeout=100)
+        return job.result(timeout=patience(100))
 
 
 @pytest.mark.parametrize("memory", list(marked_source.MEMORIES))
@@ -155,7 +159,7 @@ def test_input_errors_are_tried_again(memory: str, cluster: Any, source: Any, ex
 def test_other_errors_are_not_and_come_as_they_are(cluster: Any, source: Any, tmp_path: Path) -> None:
     where = source()
     (tmp_path / "a.txt").write_text("1 2 3 4 5\n" * 30_000 + "1 x\n")
-    with pytest.raises(ValueError, match="'x' is no token id"):
+    with pytest.raises(ValueError, match="'x' is not a token id"):
         learn(open_source(tmp_path / "a.txt"), "Hashed", engine="ray")
     where = source(failures=99)
     with pytest.raises(OSError, match="injected"):
@@ -211,14 +215,16 @@ def test_a_killed_driver_is_resumed_and_repeats_nothing(
     states = tmp_path_factory.mktemp("states")
     command = [sys.executable, marked_source.__file__, cluster.address, str(files), where.marks, str(states), memory]
     driver = subprocess.Popen(command, stdout=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while len(list(states.glob("group-*"))) < 3 or not where.under_way():
+
+    def in_the_middle() -> bool:
         assert driver.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+        return len(list(states.glob("group-*"))) >= 3 and bool(where.under_way())
+
+    assert wait_until(in_the_middle, 60)
     driver.kill()
     driver.communicate()
-    time.sleep(1.5)  # Ray ends the tasks of a driver that is gone
+    assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in where.under_way()), 20)
+    time.sleep(patience(1.5))  # Ray ends the tasks of a driver that is gone, those that are about to begin as well
     done = len([path for path in states.glob("group-*") if not path.name.endswith(".part")])
     begun = where.count("begun")
     assert 3 <= done < begun
@@ -227,7 +233,7 @@ def test_a_killed_driver_is_resumed_and_repeats_nothing(
 
 
 def test_files_and_states_in_a_bucket(cluster: Any, files: Path, expected: Any) -> None:
-    pytest.importorskip("moto", reason="moto is not installed: pip install 'hammemo[ray-tests]'")
+    pytest.importorskip("moto", reason="moto is not installed: pip install --group ray-tests")
     with object_store.bucket(files) as address:
         there = open_source(address("data"))
         for _ in range(2):

@@ -24,7 +24,6 @@ from hammemo import (
     Hashed,
     MeMoClassifier,
     MemoryClassifier,
-    PositionalHamming,
     Predictor,
     SiteKernel,
     load,
@@ -35,6 +34,7 @@ from hammemo.files import models as files_module
 from hammemo.files.models import FORMAT, inspect
 from hammemo.votes import Mean
 from mutated_files import joined, sealed, split
+from pace import patience
 from places import SUPPORT
 
 if TYPE_CHECKING:
@@ -193,10 +193,6 @@ def test_the_secret_key_stays_out_of_the_file(path: Path) -> None:
 # ---------------------------------------------------------------- what save refuses
 
 
-class Odd(PositionalHamming):
-    pass
-
-
 class OddClassifier(MemoryClassifier):
     pass
 
@@ -207,7 +203,7 @@ def test_what_has_no_format_is_refused_and_leaves_nothing(path: Path) -> None:
     with pytest.raises(ValueError, match="not fitted"):
         save(MemoryClassifier(), path)
     refused = {
-        "kernel=Odd": MemoryClassifier(Odd()).fit(X, Y),
+        "kernel=3 cannot be saved": MemoryClassifier(memory=Exact()).fit(X, Y).set_params(kernel=3),
         "OddClassifier": OddClassifier().fit(X, Y),
         "kernel__weights=": MemoryClassifier(memory=Exact()).fit(X, Y).set_params(kernel=SiteKernel([0], weights={1})),  # type: ignore[arg-type]
         "memory__d=": MemoryClassifier(memory=Exact()).fit(X, Y).set_params(memory=Gaussian(d=float("inf"))),  # type: ignore[arg-type]
@@ -243,7 +239,7 @@ def test_a_failed_save_leaves_the_old_file(path: Path, monkeypatch: pytest.Monke
         patch.setattr(archive, "OPENING", b"x" * len(archive.OPENING))
         with pytest.raises(FileError, match="cannot seal"):
             save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
-    with pytest.raises(FileNotFoundError, match="nowhere is no folder"):
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
         save(MemoryClassifier(memory=Exact()).fit(X, Y), path.parent / "nowhere" / "model")
     with pytest.raises(IsADirectoryError):
         save(MemoryClassifier(memory=Exact()).fit(X, Y), path.parent)
@@ -313,18 +309,18 @@ def forged(model: MemoryClassifier | Predictor, path: Path, entry: str, value: A
 
 FORGERIES: list[tuple[str, str, Any, str]] = [
     ("exact", "n_features_in", 2**30, "more sites than the file declares"),
-    ("exact", "n_features_in", 10**18, "proper length"),
+    ("exact", "n_features_in", 10**18, "no token or too many"),
     ("exact", "class", "os.system", "is not one of MemoryClassifier"),
     ("exact", "fitted/memory/class", "Popen", "is not one of Exact"),
     ("exact", "fitted/memory/class", "Hashed", "lacks"),
-    ("exact", "params/random_state", "x", "proper random_state"),
+    ("exact", "params/random_state", "x", "entry random_state"),
     ("exact", "sites/weights", [1.0, -1.0, 1.0], "none negative"),
     ("exact", "sites/weights", [1.0, 2.0, 1.0], "not those of its kernel"),
     ("exact", "sites/positions", [[0], [2], [1]], "not those of its kernel"),
     ("exact", "sites/positions", [[0], [1], [2, 1]], "ascending"),
     ("exact", "label_dtype", "<i8", "cannot be of type"),
     ("exact", "label_dtype", "S99999999", "cannot be of type"),
-    ("exact", "seed", True, "proper seed"),
+    ("exact", "seed", True, "entry seed"),
     ("exact", "fingerprint", "0", "not the one it declares"),
     ("exact", "kind", "pickle", "not known"),
     ("exact", "feature_names_in", ["a"], "names 1 features"),
@@ -335,7 +331,7 @@ FORGERIES: list[tuple[str, str, Any, str]] = [
     ("gaussian", "fitted/memory/params/d", 2**30, r"instead of \(1073741823, 1073741824\)"),
     ("gaussian", "fitted/memory/params/d", 2**40, "positive whole number"),
     ("gaussian", "fitted/memory/params/d_h", 2**30, "instead of"),
-    ("gaussian", "fitted/memory/params/d_h", {}, "a parameter is no number"),
+    ("gaussian", "fitted/memory/params/d_h", {}, "a parameter is neither a number"),
     ("sparse", "class", "FusedGaussian", "seed, d, d_h, tied and exact"),
     ("sparse", "description", {"x": 1}, "needs no description"),
     ("dense", "class", "SparseCounts", "rows.0.0 is missing"),
@@ -432,7 +428,7 @@ def test_json_that_is_no_description_is_refused(path: Path) -> None:
 
     nested = rb"\",\"x\":" + b"[" * 5000 + b"]" * 5000 + rb'}"}}'
     for rest, message in (
-        (rb"\"" + b"}" + rb'"}}', "proper format"),
+        (rb"\"" + b"}" + rb'"}}', "entry format"),
         (rb"\",\"format\":NaN}" + rb'"}}', "holds NaN"),
         (rb"\",\"format\":1,\"format\":1}" + rb'"}}', "twice"),
         (rb"\",\"format\":" + b"9" * 5000 + rb'}"}}', "cannot be loaded"),
@@ -441,7 +437,7 @@ def test_json_that_is_no_description_is_refused(path: Path) -> None:
         (rb"\"}" + rb'"},"a":{"dtype":"U8"}}', "not described by dtype"),
         (rb"\"}" + rb'"},"a":{"dtype":"F16","shape":[0],"data_offsets":[0,0]}}', "unknown type"),
         (rb"\"}" + rb'"},"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}}', "does not fit"),
-        (rb"\"}" + rb'"},"a":{"dtype":"U8","shape":[0,281474976710655,0],"data_offsets":[0,0]}}', "proper format"),
+        (rb"\"}" + rb'"},"a":{"dtype":"U8","shape":[0,281474976710655,0],"data_offsets":[0,0]}}', "entry format"),
     ):
         assert message in refusal(path, with_text(rest)), rest
     huge = (2**62).to_bytes(8, "little") + good[8:]
@@ -463,7 +459,7 @@ def test_a_header_made_to_fill_the_memory_does_not(filler: str, path: Path) -> N
     started = time.process_time()
     with pytest.raises(FileError):
         load(path)
-    assert time.process_time() - started < 1.0
+    assert time.process_time() - started < patience(1.0)
     tracemalloc.start()
     with pytest.raises(FileError):
         load(path)
@@ -561,7 +557,7 @@ def script(name: str, *arguments: int) -> dict[str, Any]:
 def assert_harmless(result: dict[str, Any]) -> None:
     assert result["wrong"] == []
     assert result["events"] == []
-    assert result["slowest"] < 1.0
+    assert result["slowest"] < patience(1.0)
     assert result["mebibytes"] < 64
     assert result["accepted"] > 0.02 * result["count"]  # or the mutations try nothing behind the first check
 

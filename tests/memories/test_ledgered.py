@@ -145,7 +145,7 @@ def test_certificates_pass_through_where_the_inner_memory_gives_them() -> None:
     ):
         np.testing.assert_array_equal(mine, theirs)
     gaussian = MemoryClassifier(memory=Ledgered(Gaussian(16))).fit(X, y)
-    with pytest.raises(TypeError, match=r"Ledgered\(memory=Gaussian\(d=16\)\) gives no certificate; Exact"):
+    with pytest.raises(TypeError, match="memory of this model gives no certificate; Exact"):
         gaussian.certify(X)
     with pytest.raises(TypeError, match="gives no certificate"):
         gaussian.memory_.reader().bounds(contexts, weights)

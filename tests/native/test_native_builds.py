@@ -83,6 +83,7 @@ def build(folder: Path, *options: str) -> Path:
     return next(folder.glob("_native*.so"))
 
 
+@pytest.mark.long
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     libraries = runtime_libraries("libasan.so", "libubsan.so")
     module = build(tmp_path, "-DHAMMEMO_SANITIZE=address,undefined")
@@ -121,7 +122,9 @@ def test_threads_that_read_do_not_race(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source distribution."""
+    """The source distribution: the one that ``HAMMEMO_SDIST`` names (``.ci/run`` builds one), or one built here."""
+    if "HAMMEMO_SDIST" in os.environ:
+        return Path(os.environ["HAMMEMO_SDIST"]).resolve(strict=True)
     pytest.importorskip("build", reason="needs build: pip install build")
     folder = tmp_path_factory.mktemp("sdist")
     run(sys.executable, "-m", "build", "--sdist", "--outdir", folder, ROOT)
@@ -136,12 +139,21 @@ def installed(source: Path, folder: Path, environment: dict[str, str] | None = N
     return run(python, "-W", "error", "-c", SMOKE, cwd=folder).strip()
 
 
-@pytest.mark.slow
-def test_the_source_distribution_has_the_loops_and_builds_them(source: Path, tmp_path: Path) -> None:
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only git knows which files belong to the project")
+def test_the_source_distribution_holds_every_file(source: Path) -> None:
+    """What is built from it is then what is built from the clone, as the wheel of ``.ci/run`` is."""
+    left_out = (".ci/", ".github/", ".pre-commit-config.yaml", ".gitignore")
+    tracked = [name for name in run("git", "ls-files", "-z").split("\0") if name and not name.startswith(left_out)]
     with tarfile.open(source) as archive:
-        files = {name.split("/", 1)[-1] for name in archive.getnames()}
-    native = {str(path.relative_to(ROOT)) for path in (ROOT / "src" / "native").iterdir()}
-    assert {"CMakeLists.txt", "pyproject.toml", "src/hammemo/_native.pyi", *native} <= files
+        held = {member.name.split("/", 1)[-1]: archive.extractfile(member) for member in archive if member.isfile()}
+        contents = {name: file.read() for name, file in held.items() if file is not None}
+    different = [name for name in tracked if contents.get(name) != (ROOT / name).read_bytes()]
+    assert not different
+    assert "src/native/module.cpp" in tracked
+
+
+@pytest.mark.slow
+def test_the_source_distribution_builds_the_loops(source: Path, tmp_path: Path) -> None:
     paths, caught = installed(source, tmp_path).split("] ")
     assert "portable" in paths
     assert caught == "[]"

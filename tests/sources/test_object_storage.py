@@ -9,19 +9,21 @@ import pytest
 
 import object_store
 
-pytest.importorskip("moto", reason="moto is not installed: pip install 'hammemo[ray-tests]'")
+pytest.importorskip("moto", reason="moto is not installed: pip install --group ray-tests")
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
 from hammemo import Exact, Hashed, MemoryClassifier  # noqa: E402
 from hammemo.engines import GroupReport, fit  # noqa: E402
 from hammemo.sources.documents import open_source  # noqa: E402
+from hammemo.sources.tables import read_table  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = [
+    pytest.mark.xdist_group("cluster"),  # with the tests of Ray: both start servers
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
@@ -35,6 +37,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows = [rng.integers(0, 30, 40).astype(np.int32) for _ in range(100)]
         pq.write_table(pa.table({"tokens": rows}), folder / f"{part}.parquet", row_group_size=25)
     (folder / "notes.txt").write_text("".join(f"{i} {i + 1} {i + 2}\n" for i in range(200)))
+    for ending in ("", ".gz", ".zst"):
+        with pa.output_stream(folder / f"rows.jsonl{ending}") as stream:  # compressed as the name says
+            stream.write("".join(f'{{"a": {i}, "b": "x"}}\n' for i in range(1000)).encode())
     return folder
 
 
@@ -63,6 +68,22 @@ def test_text_in_a_bucket_is_cut_between_lines(cut: int | None, files: Path, add
         return [document.tolist() for piece in pieces for document in piece.documents()]
 
     assert documents(address("data/notes.txt")) == documents(files / "notes.txt")
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz", "rows.jsonl.zst", "0.parquet"])
+def test_a_table_in_a_bucket_is_read_as_one_on_a_disk(name: str, files: Path, address: Any) -> None:
+    def values(where: str) -> list[list[Any]]:
+        return [column.tolist() for batch in read_table(where) for column in batch.columns]
+
+    def documents(where: str) -> list[list[Any]]:
+        return [tokens.tolist() for tokens in open_source(where, tokens="words").documents()]
+
+    assert values(address(f"data/{name}")) == values(str(files / name))
+    assert values(address(f"data/{name}"))
+    if name != "0.parquet":
+        assert documents(address(f"data/{name}")) == documents(str(files / name))
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        values(address(f"data/no-{name}"))
 
 
 def test_a_job_is_resumed_from_a_bucket(files: Path, address: Any) -> None:

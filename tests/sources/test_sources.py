@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -15,9 +17,13 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
-from hammemo.sources.documents import SHARD_BYTES, Source, open_source  # noqa: E402
+from hammemo.sources.documents import SHARD_BYTES, Source, open_source, stream_source  # noqa: E402
+from hammemo.sources.formats import opened  # noqa: E402
+from hammemo.sources.listing import listed_files  # noqa: E402
+from hammemo.sources.tables import read_table  # noqa: E402
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 randomly = settings(max_examples=50, deadline=None)
@@ -54,7 +60,7 @@ def test_a_text_file_is_cut_between_lines_wherever_the_bytes_are_cut(
     path.write_bytes(("\n".join(lines) + "\n" * ending).encode())
     expected = [line.split() for line in lines if line.strip()]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hammemo.sources.documents._PIECE_BYTES", 7)
+        patch.setattr("hammemo.sources.line_ranges.PIECE_BYTES", 7)
         assert documents_of(open_source(path, tokens="words"), cut) == expected
 
 
@@ -74,7 +80,7 @@ def test_a_parquet_file_is_cut_between_row_groups(
 
 
 def test_lines_longer_than_a_piece_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hammemo.sources.documents._PIECE_BYTES", 3)
+    monkeypatch.setattr("hammemo.sources.line_ranges.PIECE_BYTES", 3)
     (tmp_path / "a.txt").write_text("1 2 3 4 5 6 7 8\n9")
     source = open_source(tmp_path / "a.txt")
     for cut in range(1, 20):
@@ -144,7 +150,7 @@ def test_a_fingerprint_knows_the_files_and_how_they_are_read(folder: Path) -> No
 
 
 def test_shards_are_few_but_not_large() -> None:
-    from hammemo.sources.documents import File
+    from hammemo.sources.listing import File
 
     def sizes(size: int) -> list[int]:
         return [shard.stop - shard.start for shard in Source((File("", "a", size),), "text").shards()]
@@ -178,10 +184,10 @@ def test_documents_beyond_the_sampled_files_are_found(tmp_path: Path) -> None:
     [
         (lambda p: None, {}, "does not exist"),
         (lambda p: p.mkdir(), {}, "holds no file"),
-        (lambda p: p.write_text("1 x\n"), {}, "'x' is no token id"),
-        (lambda p: p.write_text("1 99999999999999999999\n"), {}, "'99999999999999999999' is no token id"),
-        (lambda p: p.write_bytes(b"\xff\n"), {}, "is no text in UTF-8"),
-        (lambda p: p.write_text("x"), {"format": "parquet"}, "is no Parquet file"),
+        (lambda p: p.write_text("1 x\n"), {}, "'x' is not a token id"),
+        (lambda p: p.write_text("1 99999999999999999999\n"), {}, "'99999999999999999999' is not a token id"),
+        (lambda p: p.write_bytes(b"\xff\n"), {}, "is not text in UTF-8"),
+        (lambda p: p.write_text("x"), {"format": "parquet"}, "is not a Parquet file"),
         (lambda p: p.write_text("x"), {"format": "csv"}, "format='csv'"),
         (lambda p: p.write_text("x"), {"tokens": "wurds"}, "use ids, words"),
         (lambda p: write_parquet(p, [[1, None]]), {"format": "parquet"}, "missing token"),
@@ -213,7 +219,137 @@ def test_pieces_are_bounded(tmp_path: Path) -> None:
     assert max(sizes) <= 2**18
 
 
-def test_a_missing_pyarrow_is_one_sentence() -> None:
-    code = "import sys; sys.modules['pyarrow'] = None\nfrom hammemo.sources import open_source\nopen_source('x')"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ended.stderr.strip().splitlines()[-1].endswith("not installed: pip install 'hammemo[text]'")
+WITHOUT_ARROW = """
+import sys
+sys.modules["pyarrow"] = None
+from hammemo.sources import open_source
+from hammemo.sources.tables import read_table
+"""
+
+
+def without_arrow(code: str) -> subprocess.CompletedProcess[str]:
+    """Run some Python where pyarrow cannot be imported."""
+    return subprocess.run([sys.executable, "-c", WITHOUT_ARROW + code], capture_output=True, text=True, check=False)
+
+
+def test_local_text_csv_and_json_lines_need_no_extra(tmp_path: Path) -> None:
+    packers: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
+    for ending, pack in packers.items():
+        (tmp_path / f"a.txt{ending}").write_bytes(pack(b"to be\nor not\n"))
+        (tmp_path / f"a.jsonl{ending}").write_bytes(pack(b'{"text": "to be"}\n{"text": "or not"}\n'))
+        (tmp_path / f"a.csv{ending}").write_bytes(pack(b"text\nto be\nor not\n"))
+    code = f"""
+folder = {str(tmp_path)!r}
+for ending in {list(packers)!r}:
+    for kind in ("txt", "jsonl"):
+        for where in (f"{{folder}}/a.{{kind}}{{ending}}", f"{{folder}}/*.{{kind}}{{ending}}"):
+            found = [tokens.tolist() for tokens in open_source(where, tokens="words").documents()]
+            assert found == [["to", "be"], ["or", "not"]], (where, found)
+    for kind in ("csv", "jsonl"):
+        [batch] = read_table(f"{{folder}}/a.{{kind}}{{ending}}")
+        assert [column.tolist() for column in batch.columns] == [["to be", "or not"]]
+"""
+    ended = without_arrow(code)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_missing_pyarrow_is_one_sentence(tmp_path: Path) -> None:
+    """Every entry and every file that needs it, in one process because each takes seconds to start."""
+    names = ["a.parquet", "a.txt.zst", "a.csv.lz4"]
+    for name in names:
+        (tmp_path / name).touch()
+    code = f"""
+for where in {[*(str(tmp_path / name) for name in names), "s3://bucket/a.txt"]!r}:
+    for read in (
+        lambda: open_source(where),
+        lambda: next(read_table(where, format=None if "parquet" in where else "csv")),
+    ):
+        try:
+            read()
+        except ModuleNotFoundError as error:
+            print(error)
+"""
+    ended = without_arrow(code)
+    said = ended.stdout.splitlines()
+    assert len(said) == 8, ended.stderr
+    assert all(line.endswith(" needs pyarrow, which is not installed: pip install 'hammemo[text]'") for line in said)
+
+
+def test_files_are_listed_here_as_pyarrow_lists_them(tmp_path: Path) -> None:
+    """The listing that needs no extra against pyarrow's of the same folder."""
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    for name in ("a.txt", "deep/b.txt", "deep/er/c.txt", "_hidden.txt", "deep/.hidden"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "link").symlink_to(tmp_path / "deep")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    for place in (f"{tmp_path}", f"{tmp_path}/a.txt", f"{tmp_path}/**/*.txt", f"{tmp_path}/*/[!a]*", f"{tmp_path}/z*"):
+        here, there = listed_files(place), listed_files(f"file://{place}")
+        facts = [sorted((file.path, file.size, file.modified) for file in files) for files in (here, there)]
+        assert facts[0] == facts[1], place
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".zst": lambda data: arrow_compressed(data, "zstd"),
+    ".LZ4": lambda data: arrow_compressed(data, "lz4"),
+}
+
+
+def arrow_compressed(data: bytes, codec: str) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(data)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def parquet_bytes() -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"text": ["to be", "or not"]}), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet", "txt"])
+def test_every_entry_reads_every_compression(kind: str, ending: str, tmp_path: Path) -> None:
+    texts: dict[str, bytes] = {
+        "csv": b"text\nto be\nor not\n",
+        "tsv": b"text\nto be\nor not\n",
+        "jsonl": b'{"text": "to be"}\n{"text": "or not"}\n',
+        "parquet": parquet_bytes(),
+        "txt": b"to be\nor not\n",
+    }
+    plain, packed = tmp_path / f"a.{kind}", tmp_path / f"b.{kind}{ending}"
+    plain.write_bytes(texts[kind])
+    packed.write_bytes(PACKERS[ending](texts[kind]))
+    places = [str(packed), f"file://{packed}"]
+    if kind != "txt":
+        for where in places:
+            tables = [next(iter(read_table(name))) for name in (str(plain), where)]
+            assert tables[0].columns[0].tolist() == tables[1].columns[0].tolist() == ["to be", "or not"]
+    if kind in ("jsonl", "parquet", "txt"):
+        for where in places:
+            assert documents_of(open_source(where, tokens="words"), 1) == [["to", "be"], ["or", "not"]]
+        assert documents_of(open_source(plain, tokens="words")) == [["to", "be"], ["or", "not"]]
+    with opened(str(packed)) as stream:
+        assert stream.read() == texts[kind]
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_a_damaged_file_is_named(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.jsonl{ending}"
+    whole = PACKERS[ending](b'{"text": "to be"}\n' * 1000)
+    for data in (whole[: len(whole) // 2], b"not compressed at all"):
+        path.write_bytes(data)
+        for read in (lambda: list(read_table(str(path))), lambda: documents_of(open_source(path, tokens="words"))):
+            with pytest.raises(ValueError, match=r"a\.jsonl.* is damaged or not compressed as its name says"):
+                read()
+
+
+def test_documents_of_parquet_from_a_pipe() -> None:
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+    pieces = stream_source("parquet", "words").stream_pieces(Pipe(parquet_bytes()), "a pipe")
+    assert [tokens.tolist() for piece in pieces for tokens in piece.documents()] == [["to", "be"], ["or", "not"]]

@@ -1,4 +1,4 @@
-"""Tables and readings below the commands: compression, pipes, places, kinds."""
+"""Tables and schemas below the commands: compression, pipes, places, kinds."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo.sources.documents import open_source, stream_source
-from hammemo.sources.schemas import (
-    SequenceReading,
-    TableReading,
-    _as_kind,
-    _packed_kinds,
-    _unpacked_kinds,
-    reading_from_notes,
-)
-from hammemo.sources.tables import format_of, read_table
+from hammemo.sources.formats import format_of
+from hammemo.sources.kinds import as_kind, packed_kinds, unpacked_kinds
+from hammemo.sources.schemas import SequenceSchema, TableSchema, schema_from_notes
+from hammemo.sources.tables import read_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,10 +67,19 @@ def test_parquet_from_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_only_the_columns_that_are_asked_for_must_be_tokens(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1, "b": [2], "y": "u"}\n{"b": [3], "a": 4, "y": "v", "c": 5}\n')
-    [batch] = TableReading("y", ("a",)).examples([str(path)])
+    [batch] = TableSchema("y", ("a",)).examples([str(path)])
     assert (batch.X.tolist(), batch.y.tolist(), batch.place(1)) == ([[1], [4]], ["u", "v"], f"{path}, line 2")
     with pytest.raises(ValueError, match="'b' holds a list"):
-        list(TableReading("y", ("a", "b")).examples([str(path)]))
+        list(TableSchema("y", ("a", "b")).examples([str(path)]))
+
+
+def test_a_label_is_needed_and_a_token_may_be_missing(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for text, wanted in (("a,y\n,u\n", True), ("a,y\nx,\n", False)):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="has no value") as caught:
+            list(TableSchema("y").examples([str(path)]))
+        assert ("missing='empty'" in str(caught.value)) == wanted
 
 
 def test_the_ending_names_the_format() -> None:
@@ -86,14 +90,14 @@ def test_the_ending_names_the_format() -> None:
 
 @given(st.text("sim", max_size=30))
 def test_kinds_are_packed_and_unpacked(kinds: str) -> None:
-    assert _unpacked_kinds(_packed_kinds(kinds)) == kinds
+    assert unpacked_kinds(packed_kinds(kinds)) == kinds
 
 
 def test_forged_kinds_are_not_believed() -> None:
-    assert _unpacked_kinds("x9") == ""
-    assert _unpacked_kinds("s" + "9" * 50) == ""
-    reading = reading_from_notes({"reads": "table", "label": "y", "kinds": "s999999"}, ["a", "b"], 2)
-    assert reading == TableReading("y", ("a", "b"))
+    assert unpacked_kinds("x9") == ""
+    assert unpacked_kinds("s" + "9" * 50) == ""
+    schema = schema_from_notes({"reads": "table", "label": "y", "kinds": "s999999"}, ["a", "b"], 2)
+    assert schema == TableSchema("y", ("a", "b"))
 
 
 @given(st.lists(st.one_of(st.integers(-(2**53), 2**53), st.text(max_size=3)), min_size=1))
@@ -101,26 +105,26 @@ def test_values_are_read_as_they_were_learnt(mixed: list[Any]) -> None:
     numbers = [value for value in mixed if isinstance(value, int)]
     if numbers:
         written = np.array([str(number) for number in numbers], object)
-        assert _as_kind(written, "i").tolist() == numbers
-        assert _as_kind(np.array(numbers), "s").tolist() == written.tolist()
-    assert _as_kind(np.array(mixed, object), "m").tolist() == mixed
+        assert as_kind(written, "i").tolist() == numbers
+        assert as_kind(np.array(numbers), "s").tolist() == written.tolist()
+    assert as_kind(np.array(mixed, object), "m").tolist() == mixed
 
 
-READINGS = [
-    SequenceReading(3, "words", short="pad"),
-    SequenceReading(2, case="c", event="e", end="END", chosen=True, delimiter=";", header=False, kinds="i"),
-    SequenceReading(2, "characters", column="text"),
+SCHEMAS = [
+    SequenceSchema(3, "words", short="pad"),
+    SequenceSchema(2, case="c", event="e", end="END", chosen=True, delimiter=";", header=False, kinds="i"),
+    SequenceSchema(2, "characters", column="text"),
 ]
 
 
-@pytest.mark.parametrize("reading", READINGS)
-def test_sequence_readings_come_back_from_their_notes(reading: SequenceReading) -> None:
-    assert reading_from_notes(reading.notes(), None, reading.h) == reading
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_sequence_schemas_come_back_from_their_notes(schema: SequenceSchema) -> None:
+    assert schema_from_notes(schema.notes(), None, schema.h) == schema
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=8), st.integers(1, 40))
+@settings(deadline=None)  # it writes files
 def test_json_lines_are_cut_anywhere(tmp_path_factory: Any, documents: list[list[int]], shard_bytes: int) -> None:
-    pytest.importorskip("pyarrow")
     path = tmp_path_factory.mktemp("lines") / "a.jsonl"
     path.write_text("".join(json.dumps({"ids": tokens}) + "\n" for tokens in documents))
     source = open_source(path)
@@ -138,8 +142,8 @@ def test_json_lines_are_cut_anywhere(tmp_path_factory: Any, documents: list[list
     [
         (b'{"a": [1], "b": "x"}', "2 fields that could hold documents"),
         (b'{"a": 1}', "0 fields that could"),
-        (b"3", "no list of tokens and no text"),
-        (b"{", "no JSON"),
+        (b"3", "neither a list of tokens nor a text"),
+        (b"{", "is not JSON"),
         (b"[" * 100_000, "cannot be read"),
         (b'["\xff"]', "UTF-8"),
     ],

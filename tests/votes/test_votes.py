@@ -372,11 +372,11 @@ def test_certificates_and_probabilities_are_for_their_votes_only() -> None:
     with pytest.raises(TypeError, match="no certificate"):
         clf.certify(X)
     by_sum = MemoryClassifier(memory=Hashed(8, 4)).fit(X, y)
-    assert not hasattr(by_sum, "predict_proba")
-    with pytest.raises(AttributeError, match="predict_proba"):
-        by_sum.predict_proba(X)
-    with pytest.raises(AttributeError, match="no probabilities"):
-        by_sum.compile().predict_proba(X)
+    for model in (by_sum, by_sum.compile()):
+        assert not hasattr(model, "predict_proba")
+        with pytest.raises(AttributeError, match="predict_proba") as refused:
+            model.predict_proba(X)
+        assert "are not probabilities: use vote=LogLinear()" in str(refused.value.__cause__)
 
 
 @pytest.mark.parametrize(

@@ -11,19 +11,32 @@ import importlib
 import os
 import warnings
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    import hammemo._native as compiled
+
+
+class CompiledLoops(Protocol):
+    """The extension module ``_native``, with the types of its stub file ``_native.pyi``."""
+
+    Finder: type[compiled.Finder]
+    Layout: type[compiled.Layout]
+    Table: type[compiled.Table]
+
+    @staticmethod
+    def paths() -> list[str]:
+        """Return the names of the loops that this processor can run, the fastest first."""
+        ...
 
 
 @cache
-def native() -> ModuleType | None:
+def native() -> CompiledLoops | None:
     """Return the compiled loops, or None where they are not to be used."""
     if os.environ.get("HAMMEMO_NATIVE", "") == "0":
         return None
     try:
-        return importlib.import_module("hammemo._native")
+        return cast("CompiledLoops", importlib.import_module("hammemo._native"))
     except ImportError as error:
         warnings.warn(
             f"hammemo's compiled loops are not installed ({error}), so NumPy is used: the same answers, more slowly. "

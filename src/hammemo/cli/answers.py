@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import secrets
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from hammemo.cli.console import UsageError, check_writable
-from hammemo.sources.tables import format_of, require_arrow
+from hammemo.sources.formats import FORMATS, compression_of, format_of, require_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
-    from hammemo.sources.schemas import Queries
+    from hammemo.sources.examples import Queries
 
 Answers = dict[str, list[Any]]
 """Columns of answers, by name."""
@@ -31,16 +29,12 @@ def answer_writer(out: Path | None, *, as_json: bool) -> Iterator[Callable[[Quer
         return
     check_writable(out)
     kind = format_of(str(out), "?")
-    if kind not in ("csv", "tsv", "jsonl", "parquet", "text") or out.suffix.lower() in (".gz", ".bz2"):
+    if kind not in FORMATS or compression_of(out.name):
         raise UsageError(f"--out {out}: the name of a table of answers ends in .csv, .tsv, .jsonl, .parquet or .txt.")
-    temporary = out.with_name(f"{out.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with _WRITERS[kind](temporary) as write:
-            yield write
-        os.replace(temporary, out)
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
+    from hammemo.files.atomic import replacement  # not before it is needed: it loads all that models need
+
+    with replacement(out) as temporary, _WRITERS[kind](Path(temporary)) as write:
+        yield write
 
 
 def beside(queries: Queries, answers: Answers) -> dict[str, list[Any]]:
@@ -86,7 +80,7 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def _text_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
-    with path.open("x", encoding="utf-8", newline="\n") as file:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
 
         def write(queries: Queries, answers: Answers) -> None:
             file.writelines(_lines(queries, answers))
@@ -96,7 +90,7 @@ def _text_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
 
 @contextmanager
 def _json_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
-    with path.open("x", encoding="utf-8", newline="\n") as file:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
 
         def write(queries: Queries, answers: Answers) -> None:
             columns = beside(queries, answers)
@@ -120,7 +114,7 @@ class _UnixLines:
 def _delimited_file(delimiter: str) -> Callable[[Path], Any]:
     @contextmanager
     def opened(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
-        with path.open("x", encoding="utf-8", newline="") as file:
+        with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(_UnixLines(file), delimiter=delimiter)
             started = False
 
@@ -139,7 +133,7 @@ def _delimited_file(delimiter: str) -> Callable[[Path], Any]:
 
 @contextmanager
 def _parquet_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
-    arrow = require_arrow()
+    arrow = require_arrow("Parquet", "parquet")
     writers: list[Any] = []
 
     def write(queries: Queries, answers: Answers) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo.cli.console import progress_bar
 from hammemo.memories import NotStoredError
-from hammemo.sources.schemas import SequenceReading, TableReading, merged_kinds
-from hammemo.tokens.contexts import joined
+from hammemo.sources.kinds import merged_kinds
+from hammemo.sources.schemas import SequenceSchema, TableSchema
+from hammemo.tokens.labels import most_frequent_labels
+from hammemo.tokens.sampling import UniformSample
 from hammemo.votes import resolve_vote
 
 if TYPE_CHECKING:
@@ -19,36 +21,31 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.sources.schemas import Reading
+    from hammemo.sources.schemas import Schema
 
 VOTE_EXAMPLES = 2**16
 """Examples that the weights of a log-linear vote are fitted to; a random sample where there are more."""
 
 
-@dataclass
-class Sample:
-    """A random sample of examples that come batch by batch; all of them, in their order, while they are few.
+class HeldExamples:
+    """A random sample of examples that come batch by batch; all of them, in their order, while they are few."""
 
-    Each example draws a number, and those with the smallest numbers stay: all sets of that size are equally likely.
-    """
+    def __init__(self, size: int, seed: int) -> None:
+        self._sample = UniformSample(size, seed)
 
-    size: int
-    seed: int
-    X: NDArray[Any] | None = None
-    y: NDArray[Any] = field(default_factory=lambda: np.empty(0, np.int64))
+    @property
+    def X(self) -> NDArray[Any] | None:  # noqa: N802  (the field's own name)
+        """The contexts; None before the first batch."""
+        return self._sample.columns[0] if self._sample.columns else None
 
-    def __post_init__(self) -> None:
-        self._generator = np.random.Generator(np.random.Philox(self.seed))
-        self._drawn = np.empty(0)
+    @property
+    def y(self) -> NDArray[Any]:
+        """The labels."""
+        return self._sample.columns[1] if self._sample.columns else np.empty(0, np.int64)
 
     def add(self, X: NDArray[Any], y: NDArray[Any]) -> None:
         """Take note of more examples."""
-        held = X if self.X is None else joined([self.X.ravel(), X.ravel()]).reshape(-1, X.shape[1])
-        labels, drawn = joined([self.y, y]), np.append(self._drawn, self._generator.random(len(y)))
-        if len(labels) > self.size:
-            kept = np.sort(np.argpartition(drawn, self.size)[: self.size])
-            held, labels, drawn = held[kept], labels[kept], drawn[kept]
-        self.X, self.y, self._drawn = held, labels, drawn
+        self._sample.add(self._sample.draw(len(y)), X, y)
 
     def fit_vote(self, model: MemoryClassifier) -> None:
         """Fit the weights of the model's vote to the sample."""
@@ -63,25 +60,25 @@ def declared(model: MemoryClassifier) -> set[Any]:
 
 def learn_batches(
     model: MemoryClassifier,
-    reading: Reading,
+    schema: Schema,
     files: Sequence[str],
     file_format: str | None,
     *,
     layout: MemoryClassifier | None = None,
     classes: list[Any] | int | None = None,
-) -> tuple[Reading, dict[str, Any]]:
+) -> tuple[Schema, dict[str, Any]]:
     """Learn files in batches, then fit the vote if it has weights; return how they were read and what was learnt."""
     fresh = not hasattr(model, "memory_")
-    sample = Sample(VOTE_EXAMPLES, seed=0) if fresh and resolve_vote(model.vote).wanted() else None
+    held = HeldExamples(VOTE_EXAMPLES, seed=0) if fresh and resolve_vote(model.vote).wanted() else None
     chosen = classes if isinstance(classes, list) else None
-    if not fresh and isinstance(reading, SequenceReading) and reading.chosen:
+    if not fresh and isinstance(schema, SequenceSchema) and schema.chosen:
         chosen = sorted(declared(model))
     seen = learnt = 0
     columns, kinds = None, ""
     with progress_bar("Learning") as tell:
-        for batch in reading.examples(files, file_format):
+        for batch in schema.examples(files, file_format):
             if isinstance(classes, int) and chosen is None:
-                chosen = _frequent(batch.y, classes)
+                chosen = most_frequent_labels(batch.y, classes)
             X, y = (batch.X, batch.y) if chosen is None else _with_labels(batch.X, batch.y, set(chosen))
             seen += len(batch.y)
             if not len(y):
@@ -90,26 +87,26 @@ def learn_batches(
             model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout if first else None)
             columns, kinds = batch.columns, merged_kinds(kinds, batch.kinds)
             learnt += len(y)
-            if sample is not None:
-                sample.add(X, y)
+            if held is not None:
+                held.add(X, y)
             tell(learnt, None)
     if not learnt:
-        raise ValueError(_nothing(reading, seen, "learn"))
-    if sample is not None:
-        sample.fit_vote(model)
-    if fresh and isinstance(reading, TableReading):
-        reading = replace(reading, columns=columns, kinds=kinds)
+        raise ValueError(_nothing(schema, seen, "learn"))
+    if held is not None:
+        held.fit_vote(model)
+    if fresh and isinstance(schema, TableSchema):
+        schema = replace(schema, columns=columns, kinds=kinds)
     elif fresh:
-        reading = replace(reading, kinds=kinds)
-    return reading, {"examples": learnt}
+        schema = replace(schema, kinds=kinds)
+    return schema, {"examples": learnt}
 
 
-def forget_batches(model: MemoryClassifier, reading: Reading, files: Sequence[str], file_format: str | None) -> int:
+def forget_batches(model: MemoryClassifier, schema: Schema, files: Sequence[str], file_format: str | None) -> int:
     """Take back the examples of files; return how many. What was never learnt is refused, and its place is named."""
-    chosen = declared(model) if isinstance(reading, SequenceReading) and reading.chosen else None
+    chosen = declared(model) if isinstance(schema, SequenceSchema) and schema.chosen else None
     seen = forgotten = 0
     with progress_bar("Forgetting") as tell:
-        for batch in reading.examples(files, file_format):
+        for batch in schema.examples(files, file_format):
             seen += len(batch.y)
             X, y = (batch.X, batch.y) if chosen is None else _with_labels(batch.X, batch.y, chosen)
             if not len(y):
@@ -125,7 +122,7 @@ def forget_batches(model: MemoryClassifier, reading: Reading, files: Sequence[st
             forgotten += len(y)
             tell(forgotten, None)
     if not forgotten:
-        raise ValueError(_nothing(reading, seen, "forget"))
+        raise ValueError(_nothing(schema, seen, "forget"))
     return forgotten
 
 
@@ -147,21 +144,12 @@ def _with_labels(X: NDArray[Any], y: NDArray[Any], labels: set[Any]) -> tuple[ND
     return X[kept], y[kept]
 
 
-def _frequent(y: NDArray[Any], number: int) -> list[Any]:
-    """Return the most frequent labels of a batch; among equals the ones that come first in canonical order."""
-    from hammemo.tokens.vocabulary import factorize
-
-    vocabulary, ranks = factorize(y)
-    best = np.argsort(-np.bincount(ranks, minlength=len(vocabulary)), kind="stable")[:number]
-    return [vocabulary.tolist()[rank] for rank in np.sort(best)]
-
-
-def _nothing(reading: Reading, seen: int, verb: str) -> str:
+def _nothing(schema: Schema, seen: int, verb: str) -> str:
     if seen:
         return f"There is nothing to {verb}: none of {seen:,} examples has a label that the model was told to predict."
-    if isinstance(reading, TableReading):
+    if isinstance(schema, TableSchema):
         return f"There is nothing to {verb}: the input has no row beyond its header."
-    return f"There is nothing to {verb}: no document has more than h={reading.h} tokens. Fit with a smaller --h."
+    return f"There is nothing to {verb}: no document has more than h={schema.h} tokens. Fit with a smaller --h."
 
 
 def example_count(model: MemoryClassifier) -> int:

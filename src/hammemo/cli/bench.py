@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
+from hammemo.cli import experiment_options as opt
 from hammemo.cli.commands import Commands
-from hammemo.cli.console import UsageError, console, one_line_errors, progress_bar, wikitext_task
+from hammemo.cli.console import UsageError, console, one_line_errors, print_json, progress_bar
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 bench = Commands(help="Measure speed, side by side in one run.")
 
@@ -19,14 +21,7 @@ bench = Commands(help="Measure speed, side by side in one run.")
 @one_line_errors()
 def inference(
     device: Annotated[str, typer.Option(metavar="NAME", help="cpu (NumPy), torch-cpu or cuda.")] = "cpu",
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder with WikiText-2.",
-            show_default="tokens drawn from a Zipf law",
-        ),
-    ] = None,
+    data: opt.BenchData = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads on the processor.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
@@ -39,7 +34,7 @@ def inference(
     methods = throughput.paper_methods(X, y, n_tokens, {"alpha": 1e-5, "average": True})
     rows = throughput.inference_table(methods, queries, device, throughput.Protocol(threads=threads))
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     table = Table("method", "state (MiB)", "B = 1 (µs)", "B = 256 (Mq/s)", "B = 1024 (Mq/s)")
     for row in rows:
@@ -51,16 +46,9 @@ def inference(
 @bench.command()
 @one_line_errors()
 def predict(
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder with WikiText-2.",
-            show_default="tokens drawn from a Zipf law",
-        ),
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; each runs every contender once.")] = 15,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    data: opt.BenchData = None,
+    rounds: opt.Rounds = 15,
+    as_json: opt.AllAsJson = False,
 ) -> None:
     """Race the hashed predictor against the paper's product, torch's embedding_bag and a bare loop (one thread)."""
     from hammemo.experiments import speed
@@ -69,7 +57,7 @@ def predict(
     with progress_bar("Racing") as on_progress:
         results = speed.predict(X, y, queries, n_tokens, rounds, on_progress)
     if as_json:
-        typer.echo(json.dumps(results, indent=2))
+        print_json(results)
         return
     _print_rates(results["rates"], "million queries a second")
     if not any("torch" in row["name"] for row in results["rates"]):
@@ -88,8 +76,8 @@ def predict(
 @one_line_errors()
 def fit(
     tokens: Annotated[int, typer.Option(min=10_000, help="Length of the long stream.")] = 20_000_000,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; each runs every contender once.")] = 15,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    rounds: opt.Rounds = 15,
+    as_json: opt.AllAsJson = False,
 ) -> None:
     """Race learning against a bare scatter loop, then learn a long stream of Zipf tokens (one thread)."""
     from hammemo.experiments import speed
@@ -97,7 +85,7 @@ def fit(
     with progress_bar("Racing") as on_progress:
         results = speed.fit(33_278, rounds, tokens, on_progress)
     if as_json:
-        typer.echo(json.dumps(results, indent=2))
+        print_json(results)
         return
     _print_rates(results["rates"], "million examples a second")
     stream = results["stream"]
@@ -124,7 +112,7 @@ def _paper_shape(data: Path | None, *, all_queries: bool = False) -> tuple[Any, 
     if data is None:
         X, y = throughput.zipf_sample(m=100_000 if all_queries else 20_000)
         return X, y, X if all_queries else X[:5000], 33_278
-    task = wikitext_task(data)
+    task = opt.wikitext_task(data)
     sample = experiment.draw_sample(task, experiment.Settings(), 0)
     queries = task.contexts["test"][task.chosen("test"), -8:] if all_queries else sample.split("test", 8)[0]
     return *sample.split("train", 8), queries, len(task.vocabulary)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -12,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from hammemo.cli.console import print_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -68,7 +71,47 @@ class Commands(typer.Typer):
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
         """Return the decorator of a function that becomes a command."""
-        return super().command(name, **{"cls": _Command, **settings})
+        declare = super().command(name, **{"cls": _Command, **settings})
+
+        def command(function: Function) -> Function:
+            declare(with_options(function))
+            return function
+
+        return command
+
+
+def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function with the options of a dataclass in place of a parameter that is one.
+
+    So several commands share options that are declared once: a parameter ``given: InputOptions`` stands for all fields
+    of `InputOptions`, and the function gets them as one object.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    bundles: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[Parameter] = []
+    for parameter in signature(function).parameters.values():
+        if parameter.name in bundles:
+            parameters += _options(bundles[parameter.name])
+        else:
+            parameters.append(parameter.replace(annotation=hints[parameter.name], kind=Parameter.KEYWORD_ONLY))
+
+    @wraps(function)
+    def call(**given: Any) -> Any:
+        for name, bundle in bundles.items():
+            given[name] = bundle(**{field.name: given.pop(field.name) for field in fields(bundle)})
+        return function(**given)
+
+    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def _options(bundle: Any) -> Iterator[Parameter]:
+    """Yield the fields of a dataclass as parameters."""
+    hints = get_type_hints(bundle, include_extras=True)
+    for field in fields(bundle):
+        default = Parameter.empty if field.default is MISSING else field.default
+        yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name])
 
 
 def usage_message(error: Any) -> str:
@@ -123,9 +166,9 @@ def _bad_value(error: Any) -> str:
     if "greater than" in message or "not in the range" in message:
         return f"{name} is too small: use {least} or more."
     if "valid int" in message:
-        return f"{name} is no whole number."
+        return f"{name} is not a whole number."
     if "valid number" in message or "valid float" in message:
-        return f"{name} is no number."
+        return f"{name} is not a number."
     return f"{name}: {message}."
 
 

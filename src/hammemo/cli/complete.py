@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.sources.schemas import SequenceReading
+    from hammemo.sources.schemas import SequenceSchema
 
 SUFFIXES = {"words": (1, 2, 3, 5, 8), "characters": (1, 2, 4, 8, 16)}
 """The lengths of the ends of a context that are compared."""
@@ -118,7 +118,7 @@ def _continued(
 def _open_writer(source: str, tokens: str, most: int, key: bytes | None) -> Writer:
     from hammemo.files.archive import FileError
     from hammemo.files.models import read_notes
-    from hammemo.sources.tables import STANDARD_INPUT, opened
+    from hammemo.sources.formats import STANDARD_INPUT, opened
 
     if source != STANDARD_INPUT:
         try:
@@ -220,39 +220,39 @@ class _ModelWriter(_Scored):
 
     def __init__(self, path: Path, key: bytes | None) -> None:
         from hammemo.cli.models import open_model
-        from hammemo.sources.schemas import SequenceReading
+        from hammemo.sources.schemas import SequenceSchema
 
         opened = open_model(path, key)
-        if not isinstance(opened.reading, SequenceReading):
+        if not isinstance(opened.schema, SequenceSchema):
             raise ValueError(
                 f"{path} learnt rows of a table, and only sequences go on: fit one with --h, or name a text."
             )
         self.model, self.h = opened.model, opened.h
-        self._reading: SequenceReading = opened.reading
-        self.end = opened.reading.end
-        self.blanks = opened.reading.is_log or opened.reading.tokens in ("words", "ids")
+        self._schema: SequenceSchema = opened.schema
+        self.end = opened.schema.end
+        self.blanks = opened.schema.is_log or opened.schema.tokens in ("words", "ids")
         self._classes = self.model.classes_
 
     def encode(self, text: str) -> list[Any]:
         """Return the tokens of the prompt, read as the model's documents were."""
         from hammemo.sources.documents import stream_source
 
-        tokens = "words" if self._reading.is_log else self._reading.tokens
+        tokens = "words" if self._schema.is_log else self._schema.tokens
         line = " ".join(text.splitlines()).encode()
         pieces = stream_source("text", tokens).stream_pieces(io.BytesIO(line), "The prompt")
         found = [token for piece in pieces for document in piece.documents() for token in document.tolist()]
-        return [int(token) for token in found] if self._reading.is_log and self._reading.kinds == "i" else found
+        return [int(token) for token in found] if self._schema.is_log and self._schema.kinds == "i" else found
 
     def decode(self, tokens: list[Any]) -> str:
         """Return the text of tokens, as the model's tokenizer has it."""
-        how = self._reading.tokens
+        how = self._schema.tokens
         if self.blanks:
             return "".join(f" {token}" for token in tokens)
         if how == "characters":
             return "".join(map(str, tokens))
         if how == "bytes":
             return bytes(tokens).decode("utf-8", "replace")
-        from hammemo.sources.documents import tokenizer_decoder
+        from hammemo.sources.tokenization import tokenizer_decoder
 
         return str(tokenizer_decoder(how)(tokens))
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from hammemo.cli.parameters import as_options
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hammemo.experiments.wikitext import Task
 
 PATIENCE = 2.0
 """Seconds of work before a bar appears."""
@@ -60,16 +62,16 @@ def one_line_errors() -> Iterator[None]:
     except (BrokenPipeError, typer.Exit):
         raise  # whoever reads has seen enough, or all is said: the command ends in silence
     except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError, OverflowError, MemoryError) as error:
-        print_error(_explained(error))
+        print_error(_one_line(error))
         raise typer.Exit(2 if isinstance(error, UsageError) else 1) from error
 
 
-def _explained(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}."
     if isinstance(error, MemoryError):
         return f"There is not enough memory ({str(error).rstrip('.') or 'no more was given'}): make the model smaller."
-    return " ".join(str(error).split())
+    return as_options(" ".join(str(error).split()))
 
 
 def counted(number: int, what: str) -> str:
@@ -90,23 +92,9 @@ def check_writable(out: Path, option: str = "--out") -> None:
         raise ValueError(f"{option} {out} cannot be written: name a file in a folder that exists.")
 
 
-def prepare_folder(out: Path) -> None:
-    """Make the folder and try to write there, before any work is done."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "results.json").touch()
-    except OSError as error:
-        raise UsageError(f"--out {out} is no folder to write to ({error.strerror}): name another one.") from error
-
-
-def wikitext_task(data: Path | None) -> Task:
-    """Return the paper's task, from a folder or from the hub."""
-    from hammemo.experiments import wikitext as experiment
-
-    try:
-        return experiment.build_task(experiment.read_hub() if data is None else experiment.read_folder(data))
-    except FileNotFoundError as error:
-        raise UsageError(f"--data: {error}") from error
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    typer.echo(json.dumps(value, indent=2))
 
 
 def console() -> Console:

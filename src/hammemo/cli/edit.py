@@ -2,100 +2,63 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import Annotated, Any
 
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import check_writable, counted, one_line_errors, say_where_from
-from hammemo.cli.predict import Model  # noqa: TC001  (typer reads annotations at run time)
-
-Files = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="FILE", help="Examples: rows or documents.", show_default="standard input"),
-]
-Target = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
-]
+from hammemo.cli.console import check_writable, counted, one_line_errors, print_json, say_where_from
+from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.sources.formats import STANDARD_INPUT
 
 
-def add_files(
-    model: Model,
-    files: Files = None,
-    out: Target = None,
-    label: opt.Label = None,
-    columns: opt.Columns = None,
-    no_header: opt.NoHeader = False,
-    delimiter: opt.Delimiter = None,
-    missing: opt.Missing = None,
-    file_format: opt.Format = None,
-    tokens: opt.Tokens = None,
-    column: opt.Column = None,
-    case: opt.Case = None,
-    event: opt.Event = None,
-    key_file: opt.KeyFile = None,
-    as_json: opt.AsJson = False,
-) -> None:
+@dataclass(frozen=True)
+class Edit:
+    """Which model file changes, by which examples."""
+
+    model: opt.Model
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="Examples: rows or documents.", show_default="standard input"),
+    ] = None
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
+    ] = None
+    label: KnownLabel = None
+
+
+def add_files(edit: Edit, given: InputOptions, key_file: opt.KeyFile = None, as_json: opt.AsJson = False) -> None:
     """Learn more examples; MODEL is replaced when all of them are learnt, or stays as it was."""
-    given = {"label": label, "columns": columns, "no_header": no_header, "delimiter": delimiter, "missing": missing}
-    given |= {"tokens": tokens, "column": column, "case": case, "event": event}
     with one_line_errors():
-        _change(model, files or ["-"], file_format, given, key_file, out, "added", as_json=as_json)
+        _change(edit, given, key_file, "added", as_json=as_json)
 
 
-def forget_files(
-    model: Model,
-    files: Files = None,
-    out: Target = None,
-    label: opt.Label = None,
-    columns: opt.Columns = None,
-    no_header: opt.NoHeader = False,
-    delimiter: opt.Delimiter = None,
-    missing: opt.Missing = None,
-    file_format: opt.Format = None,
-    tokens: opt.Tokens = None,
-    column: opt.Column = None,
-    case: opt.Case = None,
-    event: opt.Event = None,
-    key_file: opt.KeyFile = None,
-    as_json: opt.AsJson = False,
-) -> None:
+def forget_files(edit: Edit, given: InputOptions, key_file: opt.KeyFile = None, as_json: opt.AsJson = False) -> None:
     """Take examples back, as if they had never been learnt; what was never learnt is refused, and nothing changes.
 
     A model fitted with --ledger refuses every example it has not learnt; others refuse what they can tell.
     """
-    given = {"label": label, "columns": columns, "no_header": no_header, "delimiter": delimiter, "missing": missing}
-    given |= {"tokens": tokens, "column": column, "case": case, "event": event}
     with one_line_errors():
-        _change(model, files or ["-"], file_format, given, key_file, out, "forgotten", as_json=as_json)
+        _change(edit, given, key_file, "forgotten", as_json=as_json)
 
 
-def _change(
-    path: Path,
-    files: list[str],
-    file_format: str | None,
-    given: dict[str, Any],
-    key_file: Path | None,
-    out: Path | None,
-    verb: str,
-    *,
-    as_json: bool,
-) -> None:
+def _change(edit: Edit, given: InputOptions, key_file: Path | None, verb: str, *, as_json: bool) -> None:
     from hammemo.cli.batches import example_count, forget_batches, learn_batches
     from hammemo.cli.models import open_model
 
-    target = path if out is None else out
-    opened = open_model(path, opt.read_key(key_file))
-    learner = opened.learner(path)
+    target = edit.model if edit.out is None else edit.out
+    opened = open_model(edit.model, opt.read_key(key_file))
+    learner = opened.learner(edit.model)
     check_writable(target)
-    reading = opt.overridden(opened.reading, **given)
+    schema = given.changed(opened.schema, edit.label)
+    files = edit.files or [STANDARD_INPUT]
     say_where_from(files)
     if verb == "added":
-        changed = learn_batches(learner, reading, files, file_format)[1]["examples"]
+        changed = learn_batches(learner, schema, files, given.file_format)[1]["examples"]
     else:
-        changed = forget_batches(learner, reading, files, file_format)
+        changed = forget_batches(learner, schema, files, given.file_format)
     opened.write(target)
     facts: dict[str, Any] = {
         verb: changed,
@@ -104,7 +67,7 @@ def _change(
         "out": str(target),
     }
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        print_json(facts)
         return
     typer.echo(
         f"{counted(changed, 'example')} {verb}; the model holds {counted(facts['examples'], 'example')} of "

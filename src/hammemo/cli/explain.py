@@ -12,6 +12,7 @@ import typer
 
 from hammemo.cli import options as opt
 from hammemo.cli.console import check_writable, console, counted, one_line_errors, say_where_from
+from hammemo.cli.input_options import InputOptions  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,7 @@ _FIGURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
 
 
 def explain_contexts(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")],
+    model: opt.Model,
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -39,42 +40,33 @@ def explain_contexts(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the first context to this file, such as votes.png.")
     ] = None,
-    columns: opt.Columns = None,
-    no_header: opt.NoHeader = False,
-    delimiter: opt.Delimiter = None,
-    missing: opt.Missing = None,
-    file_format: opt.Format = None,
-    tokens: opt.Tokens = None,
-    column: opt.Column = None,
-    case: opt.Case = None,
-    event: opt.Event = None,
+    *,
+    given: InputOptions,
     key_file: opt.KeyFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a context, each on a line.")] = False,
 ) -> None:
     """Show which tokens of a context voted for which labels, how much, and whether the answer is proven."""
     from hammemo.cli.models import open_model
 
-    given = {"columns": columns, "no_header": no_header, "delimiter": delimiter, "missing": missing}
-    given |= {"tokens": tokens, "column": column, "case": case, "event": event}
     with one_line_errors():
         if plot is not None:
             check_writable(plot, "--plot")
             if plot.suffix.lower() not in _FIGURES:
                 raise ValueError(f"--plot {plot} has no ending of a figure: use one of {', '.join(_FIGURES)}.")
         opened = open_model(model, opt.read_key(key_file))
-        opened.reading = opt.overridden(opened.reading, **given)
-        contexts = iter([_typed(opened, words)] if words else _read(opened, file, file_format))
-        explained = 0
+        opened.schema = given.changed(opened.schema)
+        contexts = iter([_typed(opened, words)] if words else _read(opened, file, given.file_format))
+        shown = 0
         for context in islice(contexts, first):
-            explanation = replace(opened.model.explain(context, k), names=getattr(opened.reading, "columns", None))
+            explanation = replace(opened.model.explain(context, k), names=getattr(opened.schema, "columns", None))
             if as_json:
                 typer.echo(json.dumps(explanation.to_dict()))
             else:
                 console().print(explanation)
-            if plot is not None and not explained:
+            if plot is not None and not shown:
                 explanation.plot().figure.savefig(plot, dpi=150)
-            explained += 1
-        if not explained:
+            shown += 1
+        if not shown:
             raise ValueError("There is nothing to explain: the input has no row or document.")
         if next(contexts, None) is not None:
             typer.echo(f"There are more than {counted(first, 'context')}: use --first to see more.", err=True)
@@ -82,12 +74,12 @@ def explain_contexts(
 
 def _read(opened: OpenModel, file: str, file_format: str | None) -> Iterator[list[Any]]:
     say_where_from([file])
-    for queries in opened.reading.queries([file], opened.h, file_format):
+    for queries in opened.schema.queries([file], opened.h, file_format):
         yield from queries.X.tolist()
 
 
 def _typed(opened: OpenModel, words: list[str]) -> list[Any]:
-    context: list[Any] = opened.reading.context(words, opened.h)[0].tolist()
+    context: list[Any] = opened.schema.context(words, opened.h)[0].tolist()
     return context if opened.notes else as_known(context, opened.model)
 
 

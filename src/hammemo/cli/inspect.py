@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from hammemo.cli.console import console, print_error
-from hammemo.cli.options import AsJson  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli import options as opt
+from hammemo.cli.console import console, print_error, print_json
 
 
 def inspect_file(
-    file: Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")],
-    as_json: AsJson = False,
+    file: opt.Model,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Tell what a model file holds, without loading it; exit with 1 if its checksum is wrong."""
     from hammemo import files
@@ -26,10 +24,10 @@ def inspect_file(
         facts = files.inspect(file)
     except (FileError, OSError) as error:
         reason = f"{file}: {error.strerror}." if isinstance(error, OSError) else error
-        print_error(f"{reason} Name a file that hammemo fit or hammemo.save wrote.")
+        print_error(f"{reason} {opt.NAME_A_MODEL}")
         raise typer.Exit(1) from error
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        print_json(facts)
     else:
         console().print(_facts_table(facts))
     if not facts["checksum_ok"]:
@@ -45,7 +43,7 @@ def _facts_table(facts: dict[str, Any]) -> Table:
         rows["columns"] = ", ".join(map(str, facts["columns"]))
     rows |= {f"note {name}": text for name, text in facts["notes"].items()}
     rows["checksum"] = f"{facts['checksum']} ({'ok' if facts['checksum_ok'] else 'WRONG'})"
-    rows["needs_key"] = "yes: load(path, key=...)" if facts["needs_key"] else "no"
+    rows["needs_key"] = "yes: --key-file, or load(path, key=...)" if facts["needs_key"] else "no"
     for name, value in rows.items():
         table.add_row(name.replace("_", " "), Text(str(value)))  # as it is: no markup from a file
     for group, size in facts["bytes"].items():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import check_writable, counted, one_line_errors
+from hammemo.cli.console import check_writable, counted, one_line_errors, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +38,7 @@ def merge_models(
                 "other's name, the same --memory, --kernel and --seed."
             ) from error
         except NotStoredError as error:
-            raise NotStoredError(f"{path} is no part of what is merged: nothing was written.") from error
+            raise NotStoredError(f"{path} is not part of what is merged: nothing was written.") from error
 
     with one_line_errors():
         check_writable(out)
@@ -53,7 +52,7 @@ def merge_models(
         whole.write(out)
     facts = {"examples": example_count(learner), "labels": len(learner.classes_), "out": str(out)}
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        print_json(facts)
     else:
         examples, labels = counted(example_count(learner), "example"), counted(len(learner.classes_), "label")
         typer.echo(f"{examples} of {labels}. Written to {out}")

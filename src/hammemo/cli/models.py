@@ -8,28 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.cli.options import NAME_A_MODEL
 from hammemo.files.archive import FileError
 from hammemo.files.models import load, read_notes, save
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor
-from hammemo.sources.schemas import TableReading, reading_from_notes
+from hammemo.sources.schemas import TableSchema, schema_from_notes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hammemo.sources.schemas import Reading
+    from hammemo.sources.schemas import Schema
 
 
 @dataclass
 class OpenModel:
     """A model and how its input is read.
 
-    The names of a table's columns are the model's `feature_names_in_` in the file, and the reading's here: rows are
+    The names of a table's columns are the model's `feature_names_in_` in the file, and the schema's here: rows are
     found by name before the model sees them.
     """
 
     model: Any
-    reading: Reading
+    schema: Schema
     notes: dict[str, str]
 
     @property
@@ -45,10 +46,10 @@ class OpenModel:
 
     def write(self, path: Path) -> None:
         """Write the model with its notes; at every moment the path holds the old file or the new one."""
-        columns = self.reading.columns if isinstance(self.reading, TableReading) else None
+        columns = self.schema.columns if isinstance(self.schema, TableSchema) else None
         if columns is not None and isinstance(self.model, MemoryClassifier):
             self.model.feature_names_in_ = np.array(columns, dtype=object)
-        save(self.model, path, notes={**self.notes, **self.reading.notes()})
+        save(self.model, path, notes={**self.notes, **self.schema.notes()})
 
 
 def open_model(path: Path, key: bytes | None = None) -> OpenModel:
@@ -56,29 +57,13 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
     if not os.path.exists(path):
         raise FileNotFoundError(f"{path} does not exist: name a model file, as hammemo fit writes it.")
     try:
-        model = load(path, key=key)
+        notes = read_notes(path)
     except IsADirectoryError:
         raise IsADirectoryError(f"{path} is a folder: name a model file in it.") from None
     except FileError as error:
-        raise FileError(_for_the_command_line(str(error))) from error
-    notes = read_notes(path)
+        raise FileError(f"{error} {NAME_A_MODEL}") from error
+    model = load(path, key=key)
     columns = model.__dict__.pop("feature_names_in_", None)
-    opened = OpenModel(model, TableReading(), notes)
-    opened.reading = reading_from_notes(notes, columns, opened.h)
+    opened = OpenModel(model, TableSchema(), notes)
+    opened.schema = schema_from_notes(notes, columns, opened.h)
     return opened
-
-
-_AS_A_COMMAND = {
-    "pass it as load(path, key=...)": "use --key-file",
-    "leave out key=": "leave out --key-file",
-    "key= is not the secret key": "The key file does not hold the key",
-    "made with: pass the same bytes": "made with: use the same bytes",
-    "it does not begin as save() begins a file": "name a file that hammemo fit or hammemo.save wrote",
-}
-
-
-def _for_the_command_line(message: str) -> str:
-    """Return an error of `load` with the way out as a command has it."""
-    for words, others in _AS_A_COMMAND.items():
-        message = message.replace(words, others)
-    return message

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hammemo.cli import options as opt
-from hammemo.cli.console import UsageError, console, one_line_errors, progress_bar, say_where_from
-from hammemo.cli.learn import Kernel, SequenceLength, TableLabel  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.console import UsageError, console, one_line_errors, print_json, progress_bar, say_where_from
+from hammemo.cli.input_options import InputOptions, NewLabel, NewLength  # noqa: TC001  (read at run time)
+from hammemo.cli.model_options import Kernel, kernel_of
+from hammemo.cli.parameters import as_options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.sources.schemas import Reading
+    from hammemo.sources.schemas import Schema
     from hammemo.theory import Plan
 
 _HELD = 2**17
@@ -25,8 +27,8 @@ def plan_files(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE", help="All the data, or a random sample of it; - for standard input.")
     ],
-    label: TableLabel = None,
-    h: SequenceLength = None,
+    label: NewLabel = None,
+    h: NewLength = None,
     budget: Annotated[
         str | None, typer.Option(metavar="SIZE", help="The most bytes of the state, for example '2 MiB'.")
     ] = None,
@@ -39,15 +41,8 @@ def plan_files(
     n_labels: Annotated[
         int | None, typer.Option(min=1, help="How many labels there are in all.", show_default="as many as expected")
     ] = None,
-    columns: opt.Columns = None,
-    no_header: opt.NoHeader = False,
-    delimiter: opt.Delimiter = None,
-    missing: opt.Missing = None,
-    file_format: opt.Format = None,
-    tokens: opt.Tokens = None,
-    column: opt.Column = None,
-    case: opt.Case = None,
-    event: opt.Event = None,
+    *,
+    given: InputOptions,
     kernel: Kernel = "positions",
     vote: Annotated[str, typer.Option(metavar="NAME", help="sum or mean.")] = "sum",
     seed: Annotated[int, typer.Option(help="The seed that fit will be given.")] = 0,
@@ -57,12 +52,10 @@ def plan_files(
     with one_line_errors():
         if (budget is None) == (agreement is None):
             raise UsageError("Say what is wanted: either --budget '2 MiB' or --agreement 0.99.")
-        for_sequences = {"tokens": tokens, "column": column, "case": case, "event": event}
-        for_tables = {"columns": columns, "missing": missing}
-        reading = opt.new_reading(h, label, for_tables, for_sequences, header=not no_header, delimiter=delimiter)
-        compared = opt.kernel_of(kernel)
+        schema = given.new_schema(label, h)
+        compared = kernel_of(kernel)
         say_where_from(files)
-        X, y, found = _sample(reading, files, file_format)
+        X, y, found = _held_examples(schema, files, given.file_format)
         from hammemo import plan
 
         planned = plan(
@@ -76,26 +69,27 @@ def plan_files(
             n_labels=n_labels,
             random_state=seed,
         )
+        planned = replace(planned, notes=[*map(as_options, planned.notes)])
     if as_json:
-        typer.echo(json.dumps({**planned.to_dict(), "fit_options": fit_options(planned)}, indent=2))
+        print_json({**planned.to_dict(), "fit_options": fit_options(planned)})
         return
     console().print(planned)
     typer.echo(f"hammemo fit with: {fit_options(planned)}")
 
 
-def _sample(reading: Reading, files: list[str], file_format: str | None) -> tuple[NDArray[Any], NDArray[Any], int]:
+def _held_examples(schema: Schema, files: list[str], file_format: str | None) -> tuple[NDArray[Any], NDArray[Any], int]:
     """Return at most so many examples of the files, drawn at random, and how many there are."""
-    from hammemo.cli.batches import Sample
+    from hammemo.cli.batches import HeldExamples
 
-    sample, found = Sample(_HELD, seed=0), 0
+    held, found = HeldExamples(_HELD, seed=0), 0
     with progress_bar("Reading") as tell:
-        for batch in reading.examples(files, file_format):
-            sample.add(batch.X, batch.y)
+        for batch in schema.examples(files, file_format):
+            held.add(batch.X, batch.y)
             found += len(batch.y)
             tell(found, None)
-    if sample.X is None:
+    if held.X is None:
         raise ValueError("There is nothing to plan for: the input has no example.")
-    return sample.X, sample.y, found
+    return held.X, held.y, found
 
 
 def fit_options(planned: Plan) -> str:

@@ -10,14 +10,15 @@ import typer
 from hammemo.cli import options as opt
 from hammemo.cli.answers import answer_writer
 from hammemo.cli.console import counted, one_line_errors, progress_bar, say_where_from
+from hammemo.cli.input_options import InputOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hammemo.cli.answers import Answers
-    from hammemo.sources.schemas import Queries
+    from hammemo.sources.examples import Queries
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")]
 Files = Annotated[
     list[str] | None,
     typer.Argument(metavar="FILE", help="Rows or documents to answer.", show_default="standard input"),
@@ -31,7 +32,7 @@ Out = Annotated[
 
 
 def predict_rows(
-    model: Model,
+    model: opt.Model,
     files: Files = None,
     out: Out = None,
     proba: Annotated[
@@ -40,15 +41,8 @@ def predict_rows(
     certify: Annotated[
         bool, typer.Option("--certify", help="Add whether the answer is proven to be that of the exact classifier.")
     ] = False,
-    columns: opt.Columns = None,
-    no_header: opt.NoHeader = False,
-    delimiter: opt.Delimiter = None,
-    missing: opt.Missing = None,
-    file_format: opt.Format = None,
-    tokens: opt.Tokens = None,
-    column: opt.Column = None,
-    case: opt.Case = None,
-    event: opt.Event = None,
+    *,
+    given: InputOptions,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -63,10 +57,8 @@ def predict_rows(
             answers["proven"] = model.certify(queries.X).tolist()
         return answers
 
-    given = {"columns": columns, "no_header": no_header, "delimiter": delimiter, "missing": missing}
-    given |= {"tokens": tokens, "column": column, "case": case, "event": event}
     with one_line_errors():
-        answer_files(model, files or ["-"], file_format, given, key_file, out, answer, as_json=as_json)
+        answer_files(model, files, given, key_file, out, answer, as_json=as_json)
 
 
 def _probabilities(model: Any, queries: Queries) -> list[float]:
@@ -74,16 +66,15 @@ def _probabilities(model: Any, queries: Queries) -> list[float]:
         highest: list[float] = model.predict_proba(queries.X).max(axis=1).tolist()
     except AttributeError as error:
         raise ValueError(
-            "The scores of this model's vote are no probabilities: fit with --vote log-linear, or use top-k --scores."
+            "The scores of this model's vote are not probabilities: fit with --vote log-linear, or use top-k --scores."
         ) from error
     return highest
 
 
 def answer_files(
     path: Path,
-    files: list[str],
-    file_format: str | None,
-    given: dict[str, Any],
+    files: list[str] | None,
+    given: InputOptions,
     key_file: Path | None,
     out: Path | None,
     answer: Callable[[Any, Queries], Answers],
@@ -94,11 +85,12 @@ def answer_files(
     from hammemo.cli.models import open_model
 
     opened = open_model(path, opt.read_key(key_file))
-    reading = opt.overridden(opened.reading, **given)
+    schema = given.changed(opened.schema)
+    files = files or [STANDARD_INPUT]
     say_where_from(files)
     answered = 0
     with answer_writer(out, as_json=as_json) as write, progress_bar("Answering") as tell:
-        batches: Iterable[Queries] = reading.queries(files, opened.h, file_format, whole=out is not None)
+        batches: Iterable[Queries] = schema.queries(files, opened.h, given.file_format, whole=out is not None)
         for queries in batches:
             write(queries, answer(opened.model, queries))
             answered += len(queries.X)

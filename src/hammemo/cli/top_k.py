@@ -9,28 +9,22 @@ import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import one_line_errors
-from hammemo.cli.predict import Files, Model, Out, answer_files
+from hammemo.cli.input_options import InputOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.predict import Files, Out, answer_files
 
 if TYPE_CHECKING:
     from hammemo.cli.answers import Answers
-    from hammemo.sources.schemas import Queries
+    from hammemo.sources.examples import Queries
 
 
 def top_k_rows(
-    model: Model,
+    model: opt.Model,
     files: Files = None,
     k: Annotated[int, typer.Option("--k", min=1, help="How many labels.")] = 5,
     scores: Annotated[bool, typer.Option("--scores", help="Add the labels' scores.")] = False,
     out: Out = None,
-    columns: opt.Columns = None,
-    no_header: opt.NoHeader = False,
-    delimiter: opt.Delimiter = None,
-    missing: opt.Missing = None,
-    file_format: opt.Format = None,
-    tokens: opt.Tokens = None,
-    column: opt.Column = None,
-    case: opt.Case = None,
-    event: opt.Event = None,
+    *,
+    given: InputOptions,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
@@ -44,7 +38,5 @@ def top_k_rows(
             answers["score"] = np.take_along_axis(model.class_scores(queries.X), place, axis=1).tolist()
         return answers
 
-    given = {"columns": columns, "no_header": no_header, "delimiter": delimiter, "missing": missing}
-    given |= {"tokens": tokens, "column": column, "case": case, "event": event}
     with one_line_errors():
-        answer_files(model, files or ["-"], file_format, given, key_file, out, answer, as_json=as_json)
+        answer_files(model, files, given, key_file, out, answer, as_json=as_json)

@@ -4,6 +4,9 @@ The model is a sum over the documents, :math:`\sum_{\text{groups}} \sum_{\text{s
 sum of whole numbers has no order. What must be settled before the first term is the layout: it comes from a sample of
 the source that depends on the files alone (:meth:`hammemo.sources.documents.Source.sample`). Then every engine, number
 of workers, size of shards or groups, and every repetition of a lost task gives the same state, to the byte.
+
+`jobs` is what a task does, `local` and `ray` run tasks, `states` and `partitions` move partial states, `checkpoints`
+keeps them. Imports `files`, `models` and all below; `experiments` and the command line may import it.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ from hammemo.engines.checkpoints import open_checkpoint
 from hammemo.engines.jobs import GroupReport, Job
 from hammemo.memories import Hashed
 from hammemo.sources.documents import Source, open_source
-from hammemo.tokens.labels import label_array
-from hammemo.tokens.vocabulary import Vocabulary, factorize
+from hammemo.tokens.labels import label_array, most_frequent_labels
+from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,13 +147,8 @@ def fit(
 
 def _frequent(block: Block, number: int) -> NDArray[Any]:
     """Return the most frequent targets of a block; among equals those that come first in canonical order."""
-    if number < 1:
-        raise ValueError(f"classes={number!r}: ask for at least one label.")
-    vocabulary, ranks = factorize(block.tokens[block.targets()])
-    counts = np.bincount(ranks, minlength=len(vocabulary))
-    best = np.sort(np.argsort(-counts, kind="stable")[:number])
-    tokens = vocabulary.tolist()
-    return np.array([tokens[rank] for rank in best.tolist()], None if block.tokens.dtype.kind in "iub" else object)
+    labels = most_frequent_labels(block.tokens[block.targets()], number)
+    return np.array(labels, None if block.tokens.dtype.kind in "iub" else object)
 
 
 def _grouped(shards: list[Shard], size: int | None, task_bytes: int) -> list[tuple[Shard, ...]]:

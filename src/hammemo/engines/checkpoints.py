@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import safetensors.numpy
 
-from hammemo.sources.documents import _file_system
+from hammemo.files.atomic import write_file
+from hammemo.sources.formats import file_system
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +46,7 @@ class Checkpoint:
     def read(self, group: int) -> Arrays | None:
         """Return the state of a group, None if it is not there."""
         try:
-            with _file_system(self.base).open_input_file(self._place(group)) as stream:
+            with file_system(self.base).open_input_file(self._place(group)) as stream:
                 data = stream.read()
         except FileNotFoundError:
             return None
@@ -66,15 +67,13 @@ class Checkpoint:
 
 def open_checkpoint(where: str, job: Mapping[str, Any]) -> Checkpoint:
     """Return the checkpoint of a job in a folder, made if need be, or refuse a folder that belongs to another job."""
-    import os
-
     if "://" in where:
         from pyarrow.fs import FileSystem
 
         base, path = where, FileSystem.from_uri(where)[1]
     else:
         base, path = "", os.path.abspath(where)
-    system = _file_system(base)
+    system = file_system(base)
     text = json.dumps(dict(job), indent=2)
     try:
         with system.open_input_file(f"{path}/manifest.json") as stream:
@@ -96,12 +95,9 @@ def _compare(where: str, there: Any, here: dict[str, Any]) -> None:
 
 
 def _write(base: str, place: str, data: bytes) -> None:
-    system = _file_system(base)
+    system = file_system(base)
     if system.type_name != "local":  # an object appears when it is whole
         with system.open_output_stream(place) as stream:
             stream.write(data)
         return
-    beside = f"{place}.{secrets.token_hex(8)}.part"
-    with system.open_output_stream(beside) as stream:
-        stream.write(data)
-    system.move(beside, place)
+    write_file(place, [data])

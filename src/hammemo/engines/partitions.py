@@ -29,7 +29,7 @@ def even_cuts(table: CountTable, parts: int) -> list[Token]:
     Examples
     --------
     >>> from hammemo import Exact, MemoryClassifier
-    >>> from hammemo.engines.partitions import even_cuts, joined, split
+    >>> from hammemo.engines.partitions import even_cuts, split, united
     >>> memory = MemoryClassifier(memory=Exact()).fit([["a", "b"], ["c", "d"], ["c", "e"]], ["x", "y", "x"]).memory_
     >>> cuts = even_cuts(memory.table(), 2)
     >>> cuts, [len(part.entry_counts) for part in split(memory.table(), cuts)]
@@ -59,7 +59,7 @@ def split(table: CountTable, cuts: Sequence[Token]) -> list[CountTable]:
     ]
 
 
-def joined(parts: Sequence[CountTable]) -> CountTable:
+def united(parts: Sequence[CountTable]) -> CountTable:
     """Return the table that has these parts: undo `split`."""
     vocabulary = parts[0].vocabulary
     for part in parts[1:]:

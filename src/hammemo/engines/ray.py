@@ -19,7 +19,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hammemo.engines.partitions import even_cuts, joined, split
+from hammemo.engines.partitions import even_cuts, split, united
 from hammemo.engines.states import Arrays, filled, pack, unpack
 from hammemo.memories import Exact
 
@@ -153,7 +153,7 @@ class _Cluster:
         add = self.task(_add_range)
         totals = [add.remote(self.template, held) for held in ranges]  # in a list: fetched there one by one
         tables = [_table(unpack(self.job.template, self.ray.get(total))) for total in totals]
-        memory: Memory = filled(self.job.template.empty_like(), joined(tables))
+        memory: Memory = filled(self.job.template.empty_like(), united(tables))
         return memory
 
 

@@ -1,1 +1,6 @@
-"""The paper's experiments, and ours: each regenerates its tables and figures from a seed."""
+"""Experiments: the paper's tables and figures, and ours, each made again from a seed.
+
+One module an experiment (`synthetic`, `wikitext`, `fidelity`, `bounds`, `votes`, `events`, `speed`, `throughput`,
+`vocabulary`), and what they share: `records` writes results, `report` writes pages, `figures` and `drawing` draw. May
+import everything but the command line, which alone imports it.
+"""

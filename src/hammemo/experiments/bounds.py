@@ -22,7 +22,8 @@ from scipy import stats
 from hammemo.experiments.drawing import generator, in_parallel
 from hammemo.experiments.synthetic import MERGED_LENGTH, N_TOKENS, planted
 from hammemo.memories import Exact
-from hammemo.models.classifiers import MeMoClassifier, MemoryClassifier
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.memo import MeMoClassifier
 from hammemo.theory.bounds import (
     context_bound,
     data_context_bound,

@@ -13,6 +13,8 @@ import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from hammemo.files.atomic import replacement, write_file
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -35,7 +37,7 @@ def write_records(
     seconds : float
         How long the run took.
     """
-    (folder / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    _write_json(folder / "results.json", results)
     write_csv(folder / "results.csv", tables)
     manifest = {
         "settings": results["settings"],
@@ -44,14 +46,18 @@ def write_records(
         "platform": platform.platform(),
         "packages": {name: version(name) for name in _PACKAGES},
     }
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    _write_json(folder / "manifest.json", manifest)
 
 
 def write_csv(path: Path, tables: dict[str, list[dict[str, Any]]]) -> None:
     """Write all tables into one file, with a column that names the table."""
     rows = [{"table": name, **row} for name, table in tables.items() for row in table]
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with replacement(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    write_file(path, [(json.dumps(value, indent=2) + "\n").encode()])

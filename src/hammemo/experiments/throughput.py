@@ -20,7 +20,8 @@ from threadpoolctl import threadpool_limits
 
 from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
-from hammemo.models.classifiers import MeMoClassifier, MemoryClassifier
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.memo import MeMoClassifier
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import numpy as np
 from hammemo.experiments.drawing import generator
 from hammemo.experiments.wikitext import LONGEST, Judge
 from hammemo.memories import Exact
-from hammemo.models.classifiers import MeMoClassifier, MemoryClassifier
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.memo import MeMoClassifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable

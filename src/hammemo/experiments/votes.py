@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.experiments.wikitext import Sample, Task
+    from hammemo.experiments.wikitext import Task, TaskSample
     from hammemo.kernels import SiteKernel
     from hammemo.memories import Memory
 
@@ -173,7 +173,7 @@ def run(task: Task, settings: Settings, on_progress: Callable[[int, int], None] 
     return {"settings": asdict(settings), "table": over_draws(rows), "forgetting": forgot, "draws": rows}
 
 
-def _one_draw(sample: Sample, settings: Settings, draw: int) -> list[Row]:
+def _one_draw(sample: TaskSample, settings: Settings, draw: int) -> list[Row]:
     rows = []
     for name, model in _models(settings).items():
         fitted, facts = _fitted(model, *sample.split("train", H))

@@ -23,7 +23,8 @@ from hammemo.experiments.drawing import generator, in_parallel
 from hammemo.kernels import SiteKernel, SiteOneHot
 from hammemo.memories import Exact
 from hammemo.models.baselines import HammingNeighbors, SuffixBackoff
-from hammemo.models.classifiers import MeMoClassifier, MemoryClassifier
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.memo import MeMoClassifier
 from hammemo.tokens.contexts import windows
 from hammemo.tokens.hashing import key_words
 from hammemo.tokens.labels import top_columns
@@ -96,7 +97,7 @@ def read_hub(base: str = HUB) -> Lines:
         from pyarrow import parquet
     except ModuleNotFoundError as error:
         raise SystemExit(
-            "Without --data the text comes from the Hugging Face hub, which needs: pip install 'hammemo[text]'. "
+            "Without --data the text comes from the Hugging Face hub: pip install fsspec huggingface-hub pyarrow. "
             "Or pass --data FOLDER with wiki.train.tokens, .valid and .test."
         ) from error
     lines = {}
@@ -150,7 +151,7 @@ def build_task(lines: Lines) -> Task:
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class TaskSample:
     """One draw of positions: contexts of 16 tokens and labels, by split."""
 
     contexts: dict[str, NDArray[np.int32]]
@@ -161,14 +162,14 @@ class Sample:
         return self.contexts[name][:, LONGEST - h :], self.labels[name]
 
 
-def draw_sample(task: Task, settings: Settings, draw: int) -> Sample:
+def draw_sample(task: Task, settings: Settings, draw: int) -> TaskSample:
     """Draw positions without replacement, the same for every context length."""
     rng = generator(settings.seed, "wikitext", draw)
     positions = {
         split: rng.choice(task.chosen(split), size, replace=False)
         for split, size in zip(SPLITS, settings.sizes, strict=True)
     }
-    return Sample(
+    return TaskSample(
         {split: task.contexts[split][chosen] for split, chosen in positions.items()},
         {split: task.tokens[split][chosen] for split, chosen in positions.items()},
     )
@@ -209,7 +210,7 @@ class Judge:
         return {name: 100 * float(share) for name, share in shares.items()}
 
 
-def evaluate(sample: Sample, settings: Settings, draw: int, h: int) -> dict[str, Any]:
+def evaluate(sample: TaskSample, settings: Settings, draw: int, h: int) -> dict[str, Any]:
     """Return the measures of every method on one draw and context length, and what was chosen on validation."""
     X, y = sample.split("train", h)
     queries, observed = sample.split("test", h)
@@ -241,7 +242,7 @@ def evaluate(sample: Sample, settings: Settings, draw: int, h: int) -> dict[str,
     }
 
 
-def linear_svm(sample: Sample, h: int) -> tuple[NDArray[Any], dict[str, Any]]:
+def linear_svm(sample: TaskSample, h: int) -> tuple[NDArray[Any], dict[str, Any]]:
     """Return the test ranking of the best linear SVM on validation, and its parameters."""
     X, y = sample.split("train", h)
     encoder = SiteOneHot().fit(X)
@@ -258,14 +259,14 @@ def linear_svm(sample: Sample, h: int) -> tuple[NDArray[Any], dict[str, Any]]:
     return svm.classes_[top_columns(decisions, 5)], best[2]
 
 
-def chosen_neighbours(sample: Sample, h: int) -> HammingNeighbors:
+def chosen_neighbours(sample: TaskSample, h: int) -> HammingNeighbors:
     """Return the k-NN classifier whose k is best on validation, the smallest among equals."""
     held_out, expected = sample.split("valid", h)
     fitted = [HammingNeighbors(k).fit(*sample.split("train", h)) for k in NEIGHBOURS]
     return max(fitted, key=lambda model: float((model.predict(held_out) == expected).mean()))
 
 
-def tie_rules(sample: Sample) -> list[dict[str, Any]]:
+def tie_rules(sample: TaskSample) -> list[dict[str, Any]]:
     """Return the measures of the two methods whose figures depend on a rule the paper does not state, under each rule.
 
     Suffix back-off: how labels are ranked that never followed the longest known suffix. k-NN: which label wins among

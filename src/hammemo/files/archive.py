@@ -1,4 +1,4 @@
-r"""One safetensors file as bytes: sealed with a checksum, written at once or not at all, and read with distrust.
+r"""One safetensors file as bytes: sealed with a checksum, and nothing in it believed before it is checked.
 
 **Damage.** The text begins with a checksum: BLAKE2b-256 over the whole file, the 64 digits of the checksum itself read
 as zeros. With B the file's bytes, i the place of the digits and H the hash,
@@ -6,10 +6,7 @@ as zeros. With B the file's bytes, i the place of the digits and H the hash,
 .. math:: \text{digits} = \mathrm{hex}\, H(B_{<i} \;\|\; \texttt{"0"}^{64} \;\|\; B_{\ge i + 64}),
 
 so a file that differs in one bit, wherever, is refused: either the digits differ from the hash of the rest, or the hash
-does from the digits. This is no defence against forgery: whoever can change the file can compute the checksum too.
-
-**Interruption.** A file is written beside its destination, flushed to the disk and renamed over it: at every moment the
-destination is the old file or the new one.
+does from the digits. It does not defend against forgery: whoever can change the file can compute the checksum too.
 """
 
 from __future__ import annotations
@@ -18,9 +15,7 @@ import hashlib
 import json
 import math
 import os
-import secrets
-import stat
-from contextlib import suppress
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,49 +54,17 @@ def sealed(tensors: dict[str, NDArray[Any]], text: str) -> list[bytes | memoryvi
     return [data[: DIGITS.start], digest.hexdigest().encode(), data[DIGITS.stop :]]
 
 
-def write(target: str, parts: list[bytes | memoryview]) -> None:
-    """Write beside the target, flush to the disk, and rename: the target is never half a file."""
-    if os.path.isdir(target):
-        raise IsADirectoryError(f"{target} is a folder: name a file in it.")
-    if not os.path.isdir(os.path.dirname(target)):
-        raise FileNotFoundError(f"{os.path.dirname(target)} is no folder: make it before a file is written into it.")
-    temporary = f"{target}.{secrets.token_hex(8)}.tmp"
-    try:
-        with open(temporary, "xb") as file:
-            with suppress(FileNotFoundError):
-                os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-    if os.name == "posix":  # elsewhere a folder cannot be flushed
-        folder = os.open(os.path.dirname(target), os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-class explained:  # noqa: N801  (used like contextlib.suppress)
+@contextmanager
+def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn whatever is wrong with a file's contents into one `FileError` with the reason and the way out."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        # The types after ValueError are a net below the checks; the tests on mutated files see that nothing falls in.
-        if isinstance(error, FileError) or not isinstance(
-            error, (ValueError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError)
-        ):
-            return
+    try:
+        yield
+    except FileError:
+        raise
+    # The types after ValueError are a net below the checks; the tests on mutated files see that nothing falls in.
+    except (ValueError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
         raise FileError(
-            f"{self.path} cannot be loaded: {str(error).rstrip('.')}. It is damaged or no model of hammemo; "
+            f"{os.fspath(path)} cannot be loaded: {str(error).rstrip('.')}. It is damaged or no model of hammemo; "
             "use another copy of it."
         ) from error
 
@@ -134,7 +97,7 @@ class Archive:
         header, text, first = self._header()
         self.about = _json(text)
         if not isinstance(self.about, dict):
-            raise ValueError("its description is no JSON object")
+            raise ValueError("its description is not a JSON object")
         self.arrays = dict(_views(header, self.data[first:]))
 
     def digest(self) -> str:
@@ -180,7 +143,7 @@ def _views(header: Mapping[str, Any], data: NDArray[np.uint8]) -> Iterator[tuple
 def whole_lengths(values: Any) -> list[int]:
     """Return a list of whole numbers that could be lengths, or refuse it."""
     if not isinstance(values, list) or any(type(value) is not int or not 0 <= value < 2**48 for value in values):
-        raise ValueError("a shape or a place is no list of whole numbers")
+        raise ValueError("a shape or a place is not a list of whole numbers")
     return values
 
 

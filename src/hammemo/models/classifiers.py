@@ -1,4 +1,4 @@
-r"""The estimators: one classifier with three axes (kernel, memory, vote), and the paper's model by name.
+r"""The classifier: one estimator with three axes, kernel, memory and vote.
 
 A query's label is :math:`\arg\max_c S_c(q)`. Ties go to the label that comes first in `classes_`; a query that shares
 nothing with what is stored ties all labels at zero, so it too gets the first one.
@@ -7,7 +7,6 @@ nothing with what is stored ties all labels at zero, so it too gets the first on
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -15,15 +14,15 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.kernels import PositionalHamming, SiteKernel
-from hammemo.memories import Gaussian, Hashed, Memory
+from hammemo.memories import Hashed, Memory
 from hammemo.memories.errors import LayoutError
-from hammemo.models.explanations import one_context
+from hammemo.models.additive import Additive
+from hammemo.models.answering import Answering
 from hammemo.models.predictor import Predictor
-from hammemo.models.scorer import Scorer, check_probabilities
+from hammemo.models.scorer import Scorer
 from hammemo.tokens.contexts import Contexts, Examples, validated_array, validated_contexts
 from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
 from hammemo.tokens.streams import WindowSample, stream_blocks
@@ -35,19 +34,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.models.explanations import Explanation
     from hammemo.tokens.streams import Block
     from hammemo.votes import Vote
 
 Self = TypeVar("Self", bound="MemoryClassifier")
 
 
-def _gives_probabilities(model: MemoryClassifier) -> bool:
-    check_probabilities(resolve_vote(model.vote))
-    return True
-
-
-class MemoryClassifier(ClassifierMixin, BaseEstimator):
+class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     """One-pass classifier of categorical sequences.
 
     Parameters
@@ -159,8 +152,9 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
-        reader, seed = self.memory_.reader(), self.memory_.seed
-        self.vote_.fit_to(reader, examples, self.sites_, seed=seed, leave_one_out=leave_one_out)
+        if self.vote_.has_weights:  # else no reader is made
+            memory = self.memory_
+            self.vote_.fit_to(memory.reader(), examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
 
     def partial_fit(
         self: Self,
@@ -306,206 +300,12 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         self.memory_.remove(Examples.of(array, label_array(y), sample_weight))
         return self
 
-    def merge(self: Self, other: MemoryClassifier) -> Self:
-        """Add all that another classifier has learnt; its memory must have the same layout, seed included.
-
-        Counts are added, and nothing else: kernel weights and fitted vote weights stay those of this model, also where
-        the other's differ. `fit_vote` fits a log-linear vote to what is there now.
-
-        Examples
-        --------
-        >>> from hammemo import MemoryClassifier
-        >>> monday = MemoryClassifier().fit([["a", "b"]], ["no"])
-        >>> tuesday = MemoryClassifier().partial_fit([["d", "c"]], ["yes"], layout=monday)
-        >>> monday.merge(tuesday).predict([["d", "b"], ["d", "c"]]).tolist()
-        ['no', 'yes']
-        """
-        self._check_operand(other, "merge")
-        dtype = common_label_dtype(self.classes_, other.classes_)
-        self.memory_.merge(other.memory_)
-        self.label_dtype_ = dtype
-        return self
-
-    def unmerge(self: Self, other: MemoryClassifier) -> Self:
-        """Take back all that another classifier has learnt: the exact inverse of `merge`.
-
-        Raises `NotStoredError`, with nothing changed, where the memory can tell that the other is no part of this one.
-        A label whose last example goes is no longer a class, unless ``classes`` declared it here.
-
-        Examples
-        --------
-        >>> from hammemo import Exact, MemoryClassifier
-        >>> monday = MemoryClassifier(memory=Exact()).fit([["a", "b"]], ["no"])
-        >>> tuesday = MemoryClassifier(memory=Exact()).fit([["d", "c"]], ["yes"])
-        >>> week = monday + tuesday
-        >>> week.unmerge(monday).memory_.state_bytes() == tuesday.memory_.state_bytes()
-        True
-        """
-        self._check_operand(other, "unmerge")
-        self.memory_.unmerge(other.memory_)
-        return self
-
-    def __add__(self: Self, other: Any) -> Self:
-        """Return a new model that has learnt what both have: ``a + b``, or ``sum([a, b, c])``.
-
-        Kernel weights, vote (fitted weights included) and parameters are those of the left one; neither operand is
-        changed. `fit_vote` fits a log-linear vote to the sum.
-        """
-        return copy.deepcopy(self).merge(other) if isinstance(other, MemoryClassifier) else NotImplemented
-
-    def __radd__(self: Self, other: Any) -> Self:
-        """Return a copy for ``0 + model``, which is how `sum` begins."""
-        if not (isinstance(other, int) and other == 0):
-            return NotImplemented
-        check_is_fitted(self)
-        return copy.deepcopy(self)
-
-    def __sub__(self: Self, other: Any) -> Self:
-        """Return a new model without what the right one has learnt; neither operand is changed."""
-        return copy.deepcopy(self).unmerge(other) if isinstance(other, MemoryClassifier) else NotImplemented
-
-    def empty_like(self: Self) -> Self:
-        """Return a model of the same layout that has learnt nothing: a shard for `partial_fit`, then `merge` or ``+``.
-
-        The layout is all that is settled before the first example, such as the seed and which tokens a hashed memory
-        reserves. Declared classes are not carried over.
-
-        Examples
-        --------
-        >>> from hammemo import Hashed, MemoryClassifier
-        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
-        >>> whole = MemoryClassifier(memory=Hashed(buckets=4, reserved=2)).fit(X, y)
-        >>> shards = [whole.empty_like().partial_fit([row], [label]) for row, label in zip(X, y, strict=True)]
-        >>> sum(shards).memory_.state_bytes() == whole.memory_.state_bytes()
-        True
-        """
-        check_is_fitted(self)
-        fresh = copy.copy(self)
-        fresh.memory_ = self.memory_.empty_like()
-        return copy.deepcopy(fresh)
-
-    def _check_operand(self, other: Any, name: str) -> None:
-        check_is_fitted(self)
-        if not isinstance(other, MemoryClassifier):
-            raise TypeError(f"{name} takes another MemoryClassifier, not {other!r}.")
-        check_is_fitted(other)
-
     @property
     def classes_(self) -> NDArray[Any]:
         """Labels in sorted order, always those of the memory."""
         if not hasattr(self, "memory_"):
             raise AttributeError("classes_ is known after fit or partial_fit.")
         return classes_array(self.memory_.labels, self.label_dtype_)
-
-    def class_scores(self, X: Any) -> NDArray[np.float64]:
-        """Return one score for each context and label, for any number of labels.
-
-        Shapes
-        ------
-        X : (m, h); returned : (m, len(classes_))
-        """
-        contexts = self._queries(X)
-        return self._scorer().scores(contexts)
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return `class_scores` or, for two labels, how far the second leads, as scikit-learn expects."""
-        scores = self.class_scores(X)
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
-
-    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each label, in the order of `classes_`; for a log-linear vote only.
-
-        Shapes
-        ------
-        X : (m, h); returned : (m, len(classes_))
-
-        Examples
-        --------
-        >>> from hammemo import Exact, MemoryClassifier
-        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]] * 9, ["no", "no", "yes"] * 9
-        >>> MemoryClassifier(memory=Exact(), vote="log-linear").fit(X, y).predict_proba([["d", "b"]]).round(1)
-        array([[0.2, 0.8]])
-        """
-        contexts = self._queries(X)
-        return self._scorer().probabilities(contexts)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label with the highest score; the first one in `classes_` among equals."""
-        contexts, scorer = self._queries(X), self._scorer()
-        return self._classes_of(scorer)[scorer.winners(contexts)]
-
-    def top_k(self, X: Any, k: int = 5) -> NDArray[Any]:
-        """Return the k labels with the highest scores, best first; equals in the order of `classes_`.
-
-        Shapes
-        ------
-        X : (m, h); returned : (m, min(k, len(classes_)))
-
-        Examples
-        --------
-        >>> from hammemo import MemoryClassifier
-        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"])
-        >>> clf.top_k([["a", "c"]], k=2).tolist()
-        [['y', 'x']]
-        """
-        contexts, scorer = self._queries(X), self._scorer()
-        return self._classes_of(scorer)[scorer.leaders(contexts, k)]
-
-    def explain(self, x: Any, k: int = 5) -> Explanation:
-        """Return which sites and tokens of one context voted for the k leading labels, and how much.
-
-        The contributions and the base add up to the scores of `class_scores`. Where the memory is a sketch, each comes
-        with hard bounds or with a standard error. ``print`` shows a table, ``.plot()`` draws it, ``.to_dict()`` is
-        ready for JSON; see `docs/explaining.md`.
-
-        Parameters
-        ----------
-        x : sequence of h tokens
-            One context.
-        k : int
-            How many labels.
-
-        Examples
-        --------
-        >>> from hammemo import MemoryClassifier
-        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"])
-        >>> print(clf.explain(["a", "c"], k=2))
-                          'y'  'x'
-        position -2: 'a'  0.5  0.5
-        position -1: 'c'  1.0  0.0
-        score             1.5  0.5
-        'y' leads 'x' by 1, proven to be the exact classifier's answer; exact counts.
-        """
-        check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        scorer = self._scorer()
-        context = scorer.contexts(one_context(x, names))
-        explanation = scorer.explanation(context, self._classes_of(scorer), k)
-        return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
-
-    def certify(self, X: Any) -> NDArray[np.bool_]:
-        """Return for each context whether the prediction is proven to be that of the exact classifier.
-
-        True means proven; False means not known. Exact and hashed memories can prove answers; the Gaussian memory
-        bounds its error only in probability (:mod:`hammemo.theory`).
-
-        Shapes
-        ------
-        X : (m, h); returned : (m,)
-
-        Examples
-        --------
-        >>> from hammemo import Hashed, MemoryClassifier
-        >>> X, y = [["a", "b"]] * 5 + [["c", "d"]], ["x"] * 5 + ["y"]
-        >>> clf = MemoryClassifier(memory=Hashed(buckets=1, reserved=2)).fit(X, y)
-        >>> clf.certify([["a", "b"], ["c", "d"]])
-        array([ True, False])
-        """
-        contexts, scorer = self._queries(X), self._scorer()
-        if not scorer.reader.has_bounds:
-            raise TypeError(f"{self.memory_!r} gives no certificate; Exact() and Hashed() do, in a ledger too.")
-        return scorer.certified(contexts)
 
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
@@ -575,67 +375,20 @@ class MemoryClassifier(ClassifierMixin, BaseEstimator):
         return examples
 
     def _scorer(self) -> Scorer:
-        """Return what answers for all that is stored now."""
+        check_is_fitted(self)
         return Scorer(self.memory_.reader(), self.sites_, self.vote_)
 
-    def _classes_of(self, scorer: Scorer) -> NDArray[Any]:
-        return classes_array(scorer.labels, self.label_dtype_)
-
-    def _queries(self, X: Any) -> Contexts:
+    def _contexts(self, X: Any) -> Contexts:
         check_is_fitted(self)
         return validated_contexts(self, X, reset=False)
+
+    def _vote(self) -> str | Vote:
+        return self.vote
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         return tags
-
-
-class MeMoClassifier(MemoryClassifier):
-    """The paper's single-layer MeMo: `MemoryClassifier` with a Gaussian memory.
-
-    Parameters
-    ----------
-    d : int
-        Dimension of token and label codes.
-    d_h : int, optional
-        Dimension of a projected token code; d / h by default, which makes the memory square.
-    tied : bool
-        Whether labels use their input codes as output codes.
-    exact : bool
-        Whether codes are rounded to whole steps, so that models learnt in any order, in shards or after forgetting are
-        the same to the byte.
-    kernel, vote, random_state
-        As in `MemoryClassifier`.
-
-    Examples
-    --------
-    >>> from hammemo import MeMoClassifier
-    >>> X, y = [["a", "b"], ["a", "c"], ["d", "e"]], ["x", "x", "y"]
-    >>> MeMoClassifier(d=512).fit(X, y).predict([["a", "e"], ["d", "e"]]).tolist()
-    ['x', 'y']
-    """
-
-    def __init__(
-        self,
-        d: int = 1024,
-        d_h: int | None = None,
-        tied: bool = False,
-        exact: bool = False,
-        kernel: SiteKernel | None = None,
-        vote: str | Vote = "sum",
-        random_state: Any = 0,
-    ) -> None:
-        self.d = d
-        self.d_h = d_h
-        self.tied = tied
-        self.exact = exact
-        self.kernel = kernel
-        self.vote = vote
-        self.random_state = random_state
-
-    def _make_memory(self) -> Memory:
-        return Gaussian(self.d, self.d_h, self.tied, self.exact)
 
 
 def _labelled(blocks: Iterable[Block]) -> Iterator[Block]:

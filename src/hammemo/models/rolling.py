@@ -19,6 +19,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
+from hammemo.models.answering import Answering
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.tokens.contexts import Examples, token_array, whole_multiplicity
 from hammemo.tokens.labels import label_array
@@ -28,15 +29,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.models.explanations import Explanation
     from hammemo.models.predictor import Predictor
+    from hammemo.models.scorer import Scorer
+    from hammemo.tokens.contexts import Contexts
+    from hammemo.votes import Vote
 
 Self = TypeVar("Self", bound="Rolling")
 
 _PART_ROWS = 1024  # the oldest part is copied when it loses examples, so parts are short
 
 
-class Rolling(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class Rolling(Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """A classifier of the last examples, or of those of the last seconds.
 
     With both limits an example stays while it is within both.
@@ -142,35 +145,25 @@ class Rolling(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """Names of the columns of X, where it had any."""
         return np.asarray(self.estimator_.feature_names_in_)
 
-    def class_scores(self, X: Any) -> NDArray[np.float64]:
-        """Return one score for each context and label."""
-        return self._fitted().class_scores(X)
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return `class_scores` or, for two labels, how far the second leads."""
-        return self._fitted().decision_function(X)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label with the highest score."""
-        return self._fitted().predict(X)
-
-    def top_k(self, X: Any, k: int = 5) -> NDArray[Any]:
-        """Return the k labels with the highest scores, best first."""
-        return self._fitted().top_k(X, k)
-
-    def explain(self, x: Any, k: int = 5) -> Explanation:
-        """Return `MemoryClassifier.explain` of the examples in the window."""
-        return self._fitted().explain(x, k)
-
-    def certify(self, X: Any) -> NDArray[np.bool_]:
-        """Return for each context whether the prediction is proven to be that of the exact classifier of the window."""
-        return self._fitted().certify(X)
+    @property
+    def label_dtype_(self) -> np.dtype[Any]:  # type: ignore[override]
+        """The type that `classes_` and predictions have."""
+        return self.estimator_.label_dtype_
 
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
     ) -> Predictor:
         """Return a read-only model of the window as it is now."""
         return self._fitted().compile(form, vocabulary, n_jobs)
+
+    def _scorer(self) -> Scorer:
+        return self._fitted()._scorer()
+
+    def _contexts(self, X: Any) -> Contexts:
+        return self._fitted()._contexts(X)
+
+    def _vote(self) -> str | Vote:
+        return self.estimator.vote
 
     def _fitted(self) -> MemoryClassifier:
         check_is_fitted(self)

@@ -136,5 +136,5 @@ def check_probabilities(vote: Vote) -> None:
     """Refuse a vote whose scores are not logarithms of probabilities."""
     if not vote.has_probabilities:
         raise AttributeError(
-            f"The scores of vote={vote!r} are no probabilities: use vote=LogLinear(), or top_k for a ranking."
+            f"The scores of vote={vote!r} are not probabilities: use vote=LogLinear(), or top_k for a ranking."
         )

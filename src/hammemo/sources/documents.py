@@ -18,15 +18,28 @@ Files are read piece by piece: memory is bounded by the pieces, the size of a Pa
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from hammemo.sources.formats import (
+    DOCUMENT_FORMATS,
+    compression_of,
+    file_system,
+    format_of,
+    json_value,
+    not_utf8,
+    opened_bytes,
+    opened_file,
+    parquet_file,
+    require_arrow,
+    require_reader,
+)
+from hammemo.sources.line_ranges import line_batches
+from hammemo.sources.listing import File, listed_files
+from hammemo.sources.tokenization import text_encoder, tokenizer_text
 from hammemo.tokens.contexts import document as token_document
 from hammemo.tokens.streams import BLOCK_TOKENS, Block, stream_blocks
 
@@ -36,41 +49,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Encoder = Callable[[Any], NDArray[Any]]
+
 SHARD_BYTES: Final = 2**24, 2**28
 """The smallest and the largest size of a shard that is chosen when none is asked for."""
 
-TOKENIZERS: Final = ("ids", "words", "characters", "bytes")
-"""The tokenizers that have a name; any other name is the path of a file of the ``tokenizers`` package."""
-
 _FEW_SHARDS: Final = 64
 _SAMPLE_FILES: Final = 16
-_PIECE_BYTES: Final = 2**20
-_JSON_LINES: Final = (".jsonl", ".ndjson", ".json")
-_PARQUET: Final = (".parquet", ".pq", ".parq")
-_COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4")
-_INTEGER_LIMIT: Final = 2**63 - 1
-
-
-@dataclass(frozen=True)
-class File:
-    """One file of a source.
-
-    Parameters
-    ----------
-    base : str
-        The address that the file system is found by; empty for this machine's.
-    path : str
-        The path in that file system.
-    size : int
-        Bytes.
-    modified : int
-        When it was last written, in nanoseconds since 1970; 0 where that is not known.
-    """
-
-    base: str
-    path: str
-    size: int
-    modified: int = 0
 
 
 @dataclass(frozen=True)
@@ -150,7 +135,7 @@ class Source:
             raise ValueError(f"shard_bytes={shard_bytes!r}: a shard has at least one byte.")
         shards = []
         for file in self.files:
-            parts = 1 if file.path.endswith(_COMPRESSED) else max(1, -(-file.size // shard_bytes))
+            parts = 1 if compression_of(file.path) else max(1, -(-file.size // shard_bytes))
             edges = [-(-file.size * part // parts) for part in range(parts + 1)]
             shards += [Shard(file, start, stop) for start, stop in pairwise(edges)]
         return shards
@@ -163,7 +148,18 @@ class Source:
 
     def pieces(self, shard: Shard) -> Iterator[Pieces]:
         """Yield the documents of a shard, some at a time."""
-        return self._parquet_pieces(shard) if self.format == "parquet" else self._text_pieces(shard)
+        base, path = shard.file.base, shard.file.path
+        if compression_of(path):  # one shard, read from its start
+            with opened_file(base, path, path) as stream:
+                yield from self.stream_pieces(stream, path)
+        else:
+            with self._opened(base, path) as stream:
+                yield from self.stream_pieces(stream, path, shard.start, shard.stop)
+
+    def stream_pieces(self, stream: Any, name: str, start: int = 0, stop: int | None = None) -> Iterator[Pieces]:
+        """Yield the documents that begin in a range of bytes of an open file, some at a time."""
+        read = self._parquet_pieces if self.format == "parquet" else self._line_pieces
+        return read(stream, name, start, stop)
 
     def documents(self) -> Iterator[NDArray[Any]]:
         """Yield all documents, in canonical order, each as an array of tokens."""
@@ -185,59 +181,60 @@ class Source:
         for piece in self.pieces(Shard(file, 0, file.size)):
             yield from piece.documents()
 
-    def _text_pieces(self, shard: Shard) -> Iterator[Pieces]:
-        system, path = _file_system(shard.file.base), shard.file.path
-        opened = system.open_input_stream(path) if path.endswith(_COMPRESSED) else system.open_input_file(path)
-        stop = None if path.endswith(_COMPRESSED) else shard.stop
-        with opened as stream:
-            yield from self.stream_pieces(stream, path, shard.start, stop)
+    def _opened(self, base: str, path: str) -> Any:
+        """Return the context of an open file with `seek`; pyarrow reads its own files without Python's lock."""
+        return file_system(base).open_input_file(path) if self.format == "parquet" else opened_bytes(base, path, path)
 
-    def stream_pieces(self, stream: Any, name: str, start: int = 0, stop: int | None = None) -> Iterator[Pieces]:
-        """Yield the documents of lines that begin in a range of bytes of an open file, some at a time."""
-        encode = _encoder(self.tokens, self.vocabulary)
-        decode = _json_decoder(encode, self.column) if self.format == "jsonl" else lambda line: encode(line.decode())
-        for lines in _line_batches(stream, start, stop):
+    def _line_pieces(self, stream: Any, name: str, start: int, stop: int | None) -> Iterator[Pieces]:
+        encode = text_encoder(self.tokens, self.vocabulary)
+        for lines in line_batches(stream, start, stop):
             try:
-                documents = [decode(line) for line in lines if line.strip()]
+                documents = [self._line_document(line, encode, name) for line in lines if line.strip()]
             except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{name} is no text in UTF-8 ({error.reason}): convert it, or name its format."
-                ) from error
-            except (ValueError, RecursionError) as error:  # words that are no numbers, lines that are no JSON
-                raise ValueError(f"{name} cannot be read: {error}") from error
+                raise not_utf8(name, error) from error
             if documents:
-                yield _joined(documents)
+                yield _one_piece(documents)
 
-    def _parquet_pieces(self, shard: Shard) -> Iterator[Pieces]:
-        from pyarrow import parquet
+    def _line_document(self, line: bytes, encode: Encoder, name: str) -> NDArray[Any]:
+        """Return the tokens of a line of text, or of the list or the text in a line of JSON."""
+        if self.format != "jsonl":
+            return _encoded(line.decode(), encode, name)
+        value = json_value(line, name)
+        if isinstance(value, dict):
+            value = _json_field(value, self.column, name)
+        if isinstance(value, str):
+            return _encoded(value, encode, name)
+        if not isinstance(value, list):
+            raise ValueError(f"{name} cannot be read: {str(value)[:40]!r} is neither a list of tokens nor a text.")
+        return _encoded(value, token_document, name) if value else np.empty(0, np.int64)
 
-        with _file_system(shard.file.base).open_input_file(shard.file.path) as stream:
-            try:
-                file = parquet.ParquetFile(stream)
-            except _arrow().ArrowInvalid as error:
-                raise ValueError(f"{shard.file.path} is no Parquet file: {error}") from error
-            column = _column(file.schema_arrow, self.column, shard.file.path)
+    def _parquet_pieces(self, stream: Any, name: str, start: int, stop: int | None) -> Iterator[Pieces]:
+        with parquet_file(stream, name) as file:
+            column = _document_column(file.schema_arrow, self.column, name)
             index = _leaf(file, column)
-            groups = [g for g in range(file.num_row_groups) if shard.start <= _first_page(file, g) < shard.stop]
+            groups = [
+                group
+                for group in range(file.num_row_groups)
+                if start <= _first_page(file, group) and (stop is None or _first_page(file, group) < stop)
+            ]
             if not groups:
                 return
-            values = sum(file.metadata.row_group(g).column(index).num_values for g in groups)
-            rows = sum(file.metadata.row_group(g).num_rows for g in groups)
+            values = sum(file.metadata.row_group(group).column(index).num_values for group in groups)
+            rows = sum(file.metadata.row_group(group).num_rows for group in groups)
             batch = max(1, min(2**16, BLOCK_TOKENS * rows // max(values, 1)))
-            for rows_read in file.iter_batches(batch, row_groups=groups, columns=[column], use_threads=False):
-                yield self._decoded(rows_read.column(0), shard.file.path)
+            for part in file.iter_batches(batch, row_groups=groups, columns=[column], use_threads=False):
+                yield self._arrow_documents(part.column(0), name)
 
-    def _decoded(self, rows: Any, path: str) -> Pieces:
-        kinds = _arrow().types
+    def _arrow_documents(self, rows: Any, name: str) -> Pieces:
+        arrow = require_arrow("Parquet", "compute")
+        kinds = arrow.types
         if not (kinds.is_list(rows.type) or kinds.is_large_list(rows.type)):
-            encode = _encoder(self.tokens, self.vocabulary)
-            return _joined([encode(text) for text in rows.to_pylist() if text and text.strip()])
-        from pyarrow import compute
-
-        lengths = compute.fill_null(compute.list_value_length(rows), 0).to_numpy(zero_copy_only=False)
+            encode = text_encoder(self.tokens, self.vocabulary)
+            return _one_piece([_encoded(text, encode, name) for text in rows.to_pylist() if text and text.strip()])
+        lengths = arrow.compute.fill_null(arrow.compute.list_value_length(rows), 0).to_numpy(zero_copy_only=False)
         values = rows.flatten()
         if values.null_count:
-            raise ValueError(f"{path} has a document with a missing token: drop it, or write a token of its own there.")
+            raise ValueError(f"{name} has a document with a missing token: drop it, or write a token of its own there.")
         if kinds.is_string(values.type) or kinds.is_large_string(values.type):
             strings = np.array(values.to_pylist(), dtype=object)
             return Pieces(np.split(strings, np.cumsum(lengths)[:-1]), None)
@@ -283,19 +280,21 @@ def open_source(
     >>> documents
     [['the', 'rest'], ['to', 'be', 'or', 'not'], ['to', 'be']]
     """
-    _arrow()
+    if format not in (None, *DOCUMENT_FORMATS):
+        raise ValueError(f"format={format!r} is not known: use 'parquet', 'jsonl' or 'text'.")
     places = [where] if isinstance(where, str) or hasattr(where, "__fspath__") else list(where)
-    found = {file for place in places for file in _listed(str(place))}
+    found = {file for place in places for file in listed_files(str(place))}
     files = tuple(sorted(found, key=lambda file: (file.base, file.path)))
     if not files:
         raise FileNotFoundError(f"{where} holds no file. Name a file, a folder with files in it, or a glob in quotes.")
-    formats = {_format(file.path) for file in files}
-    if format is None and len(formats) > 1:
+    formats = {format or _document_format(file.path) for file in files}
+    if len(formats) > 1:
         kinds = " and ".join(sorted(formats))
         raise ValueError(f"{where} holds {kinds} files: name only the ones that are meant, with a glob.")
-    if format not in (None, "parquet", "jsonl", "text"):
-        raise ValueError(f"format={format!r} is not known: use 'parquet', 'jsonl' or 'text'.")
-    return replace(stream_source(format or formats.pop(), tokens, column), files=files)
+    [kind] = formats
+    for file in files:
+        require_reader(file.path, kind)
+    return replace(stream_source(kind, tokens, column), files=files)
 
 
 def stream_source(format: str, tokens: str = "ids", column: str | None = None) -> Source:  # noqa: A002
@@ -309,130 +308,19 @@ def stream_source(format: str, tokens: str = "ids", column: str | None = None) -
     >>> [document.tolist() for piece in pieces for document in piece.documents()]
     [['to', 'be'], ['a', 'b']]
     """
-    source = Source((), format, tokens, column)
-    return source if tokens in TOKENIZERS else replace(source, vocabulary=_tokenizer_file(tokens))
+    return Source((), format, tokens, column, tokenizer_text(tokens))
 
 
-def _format(path: str) -> str:
-    for ending in _COMPRESSED:
-        path = path.removesuffix(ending)
-    return "parquet" if path.endswith(_PARQUET) else "jsonl" if path.endswith(_JSON_LINES) else "text"
+def _document_format(path: str) -> str:
+    """Return the format of a file of documents: whatever is neither Parquet nor JSON is lines of text."""
+    kind = format_of(path, "text")
+    return kind if kind in DOCUMENT_FORMATS else "text"
 
 
-def _arrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.fs
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "Sources are read with pyarrow, which is not installed: pip install 'hammemo[text]'", name=error.name
-        ) from error
-    return pyarrow
+# ---------------------------------------------------------------- text and JSON
 
 
-# ---------------------------------------------------------------- files
-
-
-def _file_system(base: str) -> Any:
-    """Return the file system of an address; one without an address is this machine's."""
-    systems = _arrow().fs
-    return systems.LocalFileSystem() if not base else _remote_system(base)
-
-
-@cache
-def _remote_system(base: str) -> Any:
-    return _arrow().fs.FileSystem.from_uri(base)[0]
-
-
-def _listed(place: str) -> list[File]:
-    """Return the files at a path, an address or a glob."""
-    systems = _arrow().fs
-    address, _, query = place.partition("?") if "://" in place else (place, "", "")
-    fixed, pattern = _split_glob(address, wild="*[" if "://" in place else "*?[")
-    if "://" in place:
-        base = fixed + (f"?{query}" if query else "")
-        system, root = systems.FileSystem.from_uri(base)
-    else:
-        import os
-
-        base, system, root = "", systems.LocalFileSystem(), os.path.abspath(fixed).replace(os.sep, "/")
-    info = system.get_file_info(root)
-    if info.type == systems.FileType.File:
-        return [] if pattern else [_file(base, info)]
-    if info.type == systems.FileType.NotFound and not pattern:
-        raise FileNotFoundError(f"{place} does not exist.")
-    inside = system.get_file_info(systems.FileSelector(root, recursive=True, allow_not_found=True))
-    files = [entry for entry in inside if entry.type == systems.FileType.File]
-    names = [entry.path[len(root) :].strip("/") for entry in files]
-    if pattern:
-        wanted = [bool(pattern.fullmatch(name)) for name in names]
-    else:
-        wanted = [not any(part[:1] in "._" for part in name.split("/")) for name in names]
-    return [_file(base, entry) for entry, kept in zip(files, wanted, strict=True) if kept]
-
-
-def _file(base: str, info: Any) -> File:
-    return File(base, info.path, info.size, info.mtime_ns or 0)
-
-
-def _split_glob(address: str, wild: str) -> tuple[str, re.Pattern[str] | None]:
-    """Return the folder before the first wildcard, and the rest as a pattern."""
-    first = min((place for place in map(address.find, wild) if place >= 0), default=-1)
-    if first < 0:
-        return address, None
-    cut = address.rfind("/", 0, first)
-    fixed, rest = (address[:cut] or "/", address[cut + 1 :]) if cut >= 0 else (".", address)
-    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]*\])" if "?" in wild else r"(\*\*/|\*\*|\*|\[[^\]]*\])", rest)
-    meaning = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    text = "".join(
-        meaning.get(piece, "[" + piece[1:-1].replace("!", "^", 1) + "]" if piece[:1] == "[" else re.escape(piece))
-        for piece in pieces
-    )
-    return fixed, re.compile(text)
-
-
-# ---------------------------------------------------------------- text
-
-
-def _line_batches(stream: Any, start: int, stop: int | None) -> Iterator[list[bytes]]:
-    """Yield the lines that begin in a range of bytes, about a mebibyte at a time, the last one whole."""
-    begin = start
-    if start:  # the line that holds the byte before belongs to an earlier shard, unless that byte ends it
-        stream.seek(start - 1)
-        begin -= 1
-    held, skipping = b"", start > 0
-    while stop is None or begin < stop:
-        read = stream.read(_PIECE_BYTES)
-        held += read
-        if skipping:
-            cut = held.find(b"\n") + 1
-            if not cut:
-                begin, held = begin + len(held), b""
-                if not read:
-                    return
-                continue
-            begin, held, skipping = begin + cut, held[cut:], False
-        end = held.rfind(b"\n") + 1 if read else len(held)
-        lines, held = held[:end].split(b"\n"), held[end:]
-        if read:
-            lines.pop()  # what follows the last line's end
-        if stop is not None and begin + end > stop:
-            yield _beginning_before(lines, stop - begin)
-            return
-        if lines:
-            yield lines
-        begin += end
-        if not read:
-            return
-
-
-def _beginning_before(lines: list[bytes], room: int) -> list[bytes]:
-    """Return the lines of a piece that begin within its first `room` bytes."""
-    first = np.cumsum([0, *(len(line) + 1 for line in lines)])[:-1]
-    return lines[: int(np.searchsorted(first, room))]
-
-
-def _joined(documents: list[NDArray[Any]]) -> Pieces:
+def _one_piece(documents: list[NDArray[Any]]) -> Pieces:
     """Return documents as one flat array where they are numbers: a stream of many short ones is read faster so."""
     if len({document.dtype.kind for document in documents} - {"i"}):  # objects, floats: each as it is
         return Pieces(documents, None)
@@ -450,111 +338,34 @@ def _first_tokens(documents: Iterator[NDArray[Any]], tokens: int | None, h: int)
             return
 
 
-@cache
-def _encoder(name: str, vocabulary: str) -> Callable[[str], NDArray[Any]]:
-    """Return the function from a text to its tokens."""
-    if name == "ids":
-        return _ids
-    if name == "words":
-        return lambda text: np.array(text.split(), dtype=object)
-    if name == "characters":
-        return lambda text: np.array(list(text.rstrip("\r\n")), dtype=object)
-    if name == "bytes":
-        return lambda text: np.frombuffer(text.rstrip("\r\n").encode(), np.uint8).astype(np.int64)
-    tokenizer = _tokenizers().Tokenizer.from_str(vocabulary)
-    return lambda text: np.array(tokenizer.encode(text, add_special_tokens=False).ids, np.int64)
+def _encoded(value: Any, encode: Encoder, name: str) -> NDArray[Any]:
+    """Return the tokens of a text or a list, or say in which file what is wrong with it."""
+    try:
+        return encode(value)
+    except ValueError as error:
+        raise ValueError(f"{name} cannot be read: {error}") from error
 
 
-def _json_decoder(encode: Callable[[str], NDArray[Any]], column: str | None) -> Callable[[bytes], NDArray[Any]]:
-    """Return the function from a line of JSON to the tokens of the list or the text in it."""
-
-    def decode(line: bytes) -> NDArray[Any]:
-        try:
-            value = json.loads(line)
-        except UnicodeDecodeError:
-            raise
-        except ValueError as error:
-            shown = line[:40].decode("utf-8", "replace").strip()
-            raise ValueError(f"{shown!r} is no JSON; write one JSON value a line.") from error
-        if isinstance(value, dict):
-            value = _json_field(value, column)
-        if isinstance(value, str):
-            return encode(value)
-        if not isinstance(value, list):
-            raise ValueError(f"{str(value)[:40]!r} is no list of tokens and no text.")
-        return token_document(value) if value else np.empty(0, np.int64)
-
-    return decode
-
-
-def _json_field(row: dict[str, Any], column: str | None) -> Any:
+def _json_field(row: dict[str, Any], column: str | None, name: str) -> Any:
     if column is None:
-        held = [name for name, value in row.items() if isinstance(value, (list, str))]
+        held = [field for field, value in row.items() if isinstance(value, (list, str))]
         if len(held) != 1:
             raise ValueError(
-                f"an object has {len(held)} fields that could hold documents ({', '.join(row)}): name one with column=…"
+                f"{name} cannot be read: an object has {len(held)} fields that could hold documents "
+                f"({', '.join(row)}). Name one with column=…"
             )
         return row[held[0]]
     if column not in row:
-        raise ValueError(f"an object has no field {column!r}; it has {', '.join(row)}.")
+        raise ValueError(f"{name} cannot be read: an object has no field {column!r}; it has {', '.join(row)}.")
     return row[column]
-
-
-def _ids(text: str) -> NDArray[np.int64]:
-    words = text.split()
-    try:
-        return np.array(words, dtype=np.int64) if words else np.empty(0, np.int64)
-    except (ValueError, OverflowError) as error:
-        shown = next(word for word in words if not _is_id(word))
-        raise ValueError(
-            f"{shown[:40]!r} is no token id (a whole number of 64 bits). Read text with tokens='words', 'characters', "
-            "'bytes' or a tokenizer.json."
-        ) from error
-
-
-def _is_id(word: str) -> bool:
-    try:
-        return abs(int(word)) <= _INTEGER_LIMIT
-    except ValueError:
-        return False
-
-
-def _tokenizer_file(path: str) -> str:
-    try:
-        with _file_system("").open_input_stream(path) as stream:
-            text: str = stream.read().decode("utf-8")
-    except OSError as error:
-        known = ", ".join(TOKENIZERS)
-        raise ValueError(
-            f"tokens={path!r} is no tokenizer: use {known}, or the path of a tokenizer.json file."
-        ) from error
-    _tokenizers()
-    return text
-
-
-@cache
-def tokenizer_decoder(path: str) -> Callable[[list[int]], str]:
-    """Return the function from token ids to their text, of a tokenizer.json file."""
-    tokenizer = _tokenizers().Tokenizer.from_str(_tokenizer_file(path))
-    return lambda ids: str(tokenizer.decode(ids))
-
-
-def _tokenizers() -> Any:
-    try:
-        import tokenizers
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "A tokenizer.json file needs the package tokenizers: pip install 'hammemo[text]'", name=error.name
-        ) from error
-    return tokenizers
 
 
 # ---------------------------------------------------------------- Parquet
 
 
-def _column(schema: Any, name: str | None, path: str) -> str:
+def _document_column(schema: Any, name: str | None, path: str) -> str:
     """Return the column that holds the documents."""
-    kinds = _arrow().types
+    kinds = require_arrow("Parquet").types
     if name is None:
         tests = (kinds.is_list, kinds.is_large_list, kinds.is_string, kinds.is_large_string)
         held = [field.name for field in schema if any(test(field.type) for test in tests)]

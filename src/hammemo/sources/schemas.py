@@ -1,24 +1,21 @@
-r"""Readings: how files become examples and queries, settled once and kept with the model.
+r"""Schemas: how files become examples and queries, settled once and kept with the model.
 
 Examples come in two shapes:
 
-- **rows of a table** (`TableReading`): one column is the label, the others, or those that are named, are the context;
-- **sequences** (`SequenceReading`): every token of a document is the label of the h tokens before it. A document is a
+- **rows of a table** (`TableSchema`): one column is the label, the others, or those that are named, are the context;
+- **sequences** (`SequenceSchema`): every token of a document is the label of the h tokens before it. A document is a
   line of text, a list or a text in a line of JSON or in a Parquet column, or all events of one case of an event log:
   the rows of a table that share a case, in the order of the file.
 
-A reading is written with the model file as notes (:func:`hammemo.files.models.save`) and found again there
-(`reading_from_notes`), so whoever asks the model need not say again how its input is read.
+A schema is written with the model file as notes (:func:`hammemo.files.models.save`) and found again there
+(`schema_from_notes`), so whoever asks the model need not say again how its input is read.
 
-**Kinds.** ``"3"`` and ``3`` are two tokens, and a CSV file has only strings. So a reading knows for each column what
-the model learnt there (s: strings, i: whole numbers, m: something else or both), and values of another file are read
-the same way: in a column of whole numbers the text ``3`` is the number 3; in one of strings the number 3 is the text.
+A schema knows for each column what the model learnt there, strings or whole numbers (:mod:`hammemo.sources.kinds`).
 """
 
 from __future__ import annotations
 
 import io
-import re
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +24,10 @@ import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo.sources.documents import open_source, stream_source
-from hammemo.sources.tables import STANDARD_INPUT, Batch, format_of, opened, read_table, shown_names
+from hammemo.sources.examples import Labelled, Queries
+from hammemo.sources.formats import STANDARD_INPUT, format_of, opened
+from hammemo.sources.kinds import as_kind, kind_of, packed_kinds, unpacked_kinds
+from hammemo.sources.tables import Batch, read_table, shown_names
 from hammemo.tokens.contexts import document
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import NO_TOKEN
@@ -41,57 +41,8 @@ QUERY_DOCUMENTS: Final = 2**14
 MISSING: Final = ("refuse", "empty")
 
 
-@dataclass(frozen=True, eq=False)
-class Labelled:
-    """Some examples.
-
-    Parameters
-    ----------
-    X : ndarray of shape (m, h)
-    y : ndarray of shape (m,)
-    columns : tuple of str
-        The names of the positions; empty for sequences.
-    kinds : str
-        What each column holds, the label last; one letter for all where they are the tokens of sequences.
-    rows : Batch or None
-        The rows of the table that they are; None for sequences.
-    first : int
-        The number of the first example of a sequence among all that were read.
-    """
-
-    X: NDArray[Any]
-    y: NDArray[Any]
-    columns: tuple[str, ...]
-    kinds: str
-    rows: Batch | None = None
-    first: int = 1
-
-    def place(self, row: int) -> str:
-        """Return where an example is found, for an error message."""
-        return f"example {self.first + row}" if self.rows is None else self.rows.place(row)
-
-
-@dataclass(frozen=True, eq=False)
-class Queries:
-    """Some contexts to be answered, and what is known of each: the columns of its row, or the name of its document.
-
-    Parameters
-    ----------
-    X : ndarray of shape (m, h)
-    names, columns
-        The columns of the table, or one column: the case or the number of each document.
-    identity : str or None
-        The column that tells which answer is which; None for rows of a table, which are known by their order.
-    """
-
-    X: NDArray[Any]
-    names: tuple[str, ...]
-    columns: tuple[NDArray[Any], ...]
-    identity: str | None = None
-
-
 @dataclass(frozen=True)
-class TableReading:
+class TableSchema:
     r"""Rows of a table: one column is the label, others are the context.
 
     Parameters
@@ -113,11 +64,11 @@ class TableReading:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from hammemo.sources.schemas import TableReading
+    >>> from hammemo.sources.schemas import TableSchema
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "fruit.csv")
     ...     _ = path.write_text("colour,size,fruit\nred,small,cherry\ngreen,large,melon\n")
-    ...     [batch] = TableReading(label="fruit").examples([str(path)])
+    ...     [batch] = TableSchema(label="fruit").examples([str(path)])
     >>> batch.X.tolist(), batch.y.tolist(), batch.columns
     ([['red', 'small'], ['green', 'large']], ['cherry', 'melon'], ('colour', 'size'))
     """
@@ -131,28 +82,26 @@ class TableReading:
 
     def __post_init__(self) -> None:
         if self.missing not in MISSING:
-            raise ValueError(f"--missing {self.missing!r} is not known: use {' or '.join(MISSING)}.")
+            raise ValueError(f"missing={self.missing!r} is not known: use {' or '.join(MISSING)}.")
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
-            raise ValueError(f"--columns {','.join(self.columns)} names a column twice: name each once.")
+            raise ValueError(f"columns= names a column twice ({','.join(self.columns)}): name each once.")
         if self.columns is not None and self.label in self.columns:
-            raise ValueError(f"--columns holds the label {self.label!r}: a label cannot be part of its own context.")
+            raise ValueError(f"columns= holds the label {self.label!r}: a label cannot be part of its own context.")
 
     def examples(self, files: Sequence[str], file_format: str | None = None) -> Iterator[Labelled]:
         """Yield the examples in files, some at a time."""
         if self.label is None:
-            raise ValueError("The column with the labels is not known: name it with --label.")
-        reading = self
+            raise ValueError("The column with the labels is not known: name it with label=.")
+        schema = self
         for where in files:
-            for batch in reading._batches(where, file_format, labelled=True):
-                reading = reading._settled(batch)
-                assert reading.columns is not None
-                parts = [batch.tokens(name, self.missing) for name in reading.columns]
+            for batch in schema._batches(where, file_format, labelled=True):
+                schema = schema._settled(batch)
+                assert schema.columns is not None
+                parts = [batch.tokens(name, self.missing) for name in schema.columns]
                 targets = batch.tokens(self.label)
-                kinds = "".join(map(_kind, [*parts, targets]))
-                parts = [
-                    _as_kind(part, kind) for part, kind in zip([*parts, targets], self.kinds or kinds, strict=True)
-                ]
-                yield Labelled(_table(parts[:-1]), parts[-1], reading.columns, kinds, batch)
+                kinds = "".join(map(kind_of, [*parts, targets]))
+                parts = [as_kind(part, kind) for part, kind in zip([*parts, targets], self.kinds or kinds, strict=True)]
+                yield Labelled(_side_by_side(parts[:-1]), parts[-1], schema.columns, kinds, batch)
 
     def queries(
         self, files: Sequence[str], h: int, file_format: str | None = None, *, whole: bool = False
@@ -163,8 +112,8 @@ class TableReading:
                 names = self._query_columns(batch, h)
                 parts = [batch.tokens(name, self.missing) for name in names]
                 kinds = self.kinds[:h] or "m" * h
-                parts = [_as_kind(part, kind) for part, kind in zip(parts, kinds, strict=True)]
-                yield Queries(_table(parts), batch.names, batch.columns)
+                parts = [as_kind(part, kind) for part, kind in zip(parts, kinds, strict=True)]
+                yield Queries(_side_by_side(parts), batch.names, batch.columns)
 
     def context(self, texts: Sequence[str], h: int) -> NDArray[Any]:
         """Return the context whose values these texts are, as a table of one row."""
@@ -172,12 +121,12 @@ class TableReading:
             names = f", one for each of {shown_names(self.columns)}" if self.columns else ""
             raise ValueError(f"There are {len(texts)} values, and the model was fitted on {h}: give {h}{names}.")
         kinds = self.kinds[:h] or "m" * h
-        return _table([_as_kind(object_array([text]), kind) for text, kind in zip(texts, kinds, strict=True)])
+        return _side_by_side([as_kind(object_array([text]), kind) for text, kind in zip(texts, kinds, strict=True)])
 
     def notes(self) -> dict[str, str]:
-        """Return the reading as notes of a model file; the names of the columns are kept by the model itself."""
+        """Return the schema as notes of a model file; the names of the columns are kept by the model itself."""
         notes = {"reads": "table", "header": "yes" if self.header else "no", "missing": self.missing}
-        optional = {"label": self.label, "delimiter": self.delimiter, "kinds": _packed_kinds(self.kinds)}
+        optional = {"label": self.label, "delimiter": self.delimiter, "kinds": packed_kinds(self.kinds)}
         return {**notes, **{name: value for name, value in optional.items() if value}}
 
     def _batches(
@@ -193,8 +142,8 @@ class TableReading:
             wanted = [*self.columns, *([self.label] if labelled and self.label is not None else [])]
         return read_table(where, format=file_format, header=self.header, delimiter=self.delimiter, columns=wanted)
 
-    def _settled(self, batch: Batch) -> TableReading:
-        """Return the reading with its columns named, by those of the first rows if they were not."""
+    def _settled(self, batch: Batch) -> TableSchema:
+        """Return the schema with its columns named, by those of the first rows if they were not."""
         if self.label is not None:
             batch.column(self.label)
         if self.columns is not None:
@@ -212,11 +161,11 @@ class TableReading:
             if len(names) != h:
                 raise ValueError(
                     f"{batch.where} has {len(names)} columns to ask about ({shown_names(names)}), and the model was "
-                    f"fitted on {h}: name the {h} with --columns."
+                    f"fitted on {h}: name the {h} with columns=."
                 )
             return names
         if len(self.columns) != h:
-            raise ValueError(f"--columns names {len(self.columns)} columns, and the model was fitted on {h}: name {h}.")
+            raise ValueError(f"columns= names {len(self.columns)} columns, and the model was fitted on {h}: name {h}.")
         if not self.header and not all(name in batch.names for name in self.columns):
             raise ValueError(
                 f"{batch.where} has {n} columns, and the model was fitted on {h} (columns "
@@ -226,7 +175,7 @@ class TableReading:
 
 
 @dataclass(frozen=True)
-class SequenceReading:
+class SequenceSchema:
     r"""Documents: every token is the label of the h tokens before it.
 
     Parameters
@@ -246,7 +195,7 @@ class SequenceReading:
     chosen : bool
         Whether only the labels that the model declared are learnt.
     header, delimiter
-        As in `TableReading`, for event logs.
+        As in `TableSchema`, for event logs.
     kinds : str
         What the events are: s, i or m.
 
@@ -254,13 +203,13 @@ class SequenceReading:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from hammemo.sources.schemas import SequenceReading
+    >>> from hammemo.sources.schemas import SequenceSchema
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "log.csv")
     ...     _ = path.write_text("case,event\n1,open\n2,open\n1,work\n1,close\n2,close\n")
-    ...     reading = SequenceReading(h=1, case="case", event="event")
-    ...     [batch] = reading.examples([str(path)])
-    ...     [queries] = reading.queries([str(path)], 1)
+    ...     schema = SequenceSchema(h=1, case="case", event="event")
+    ...     [batch] = schema.examples([str(path)])
+    ...     [queries] = schema.queries([str(path)], 1)
     >>> batch.X.tolist(), batch.y.tolist()
     ([['open'], ['work'], ['open']], ['work', 'close', 'close'])
     >>> queries.columns[0].tolist(), queries.X.tolist()
@@ -281,9 +230,9 @@ class SequenceReading:
 
     def __post_init__(self) -> None:
         if (self.case is None) != (self.event is None):
-            raise ValueError("An event log has two columns to name: give --case and --event, both.")
+            raise ValueError("An event log has two columns to name: give case= and event=, both.")
         if self.short not in ("drop", "pad"):
-            raise ValueError(f"--short {self.short!r} is not known: use drop or pad.")
+            raise ValueError(f"short={self.short!r} is not known: use drop or pad.")
 
     @property
     def is_log(self) -> bool:
@@ -298,7 +247,7 @@ class SequenceReading:
             places = block.targets()
             if len(places):
                 X, y = block.tokens[places[:, None] + np.arange(-self.h, 0)], block.tokens[places]
-                yield Labelled(X, y, (), _kind(y), None, first)
+                yield Labelled(X, y, (), kind_of(y), None, first)
                 first += len(places)
 
     def queries(
@@ -319,9 +268,9 @@ class SequenceReading:
     def context(self, texts: Sequence[str], h: int) -> NDArray[Any]:
         """Return the last h tokens of a document that is typed: events of a log, or a text in any number of parts."""
         if self.is_log:
-            return _last_tokens([_as_kind(object_array(texts), self.kinds or "m")], h)
+            return _last_tokens([as_kind(object_array(texts), self.kinds or "m")], h)
         lines = io.BytesIO(" ".join(texts).replace("\n", " ").encode())
-        pieces = stream_source("text", self.tokens).stream_pieces(lines, "the command line")
+        pieces = stream_source("text", self.tokens).stream_pieces(lines, "The text")
         return _last_tokens([*chain.from_iterable(piece.documents() for piece in pieces)], h)
 
     def documents(self, files: Sequence[str], file_format: str | None = None) -> Iterator[tuple[Any, NDArray[Any]]]:
@@ -336,7 +285,7 @@ class SequenceReading:
             yield number, document([*tokens.tolist(), *end]) if end else tokens
 
     def notes(self) -> dict[str, str]:
-        """Return the reading as notes of a model file."""
+        """Return the schema as notes of a model file."""
         notes = {"reads": "sequences", "tokens": self.tokens, "short": self.short}
         notes |= {"header": "yes" if self.header else "no", "labels": "chosen" if self.chosen else "all"}
         optional = {name: getattr(self, name) for name in ("column", "case", "event", "end", "delimiter", "kinds")}
@@ -349,49 +298,45 @@ class SequenceReading:
         names = (self.case, self.event)
         for batch in read_table(where, format=file_format, header=self.header, delimiter=self.delimiter, columns=names):
             events = batch.tokens(self.event)
-            events = _as_kind(events, self.kinds or "m").tolist()
+            events = as_kind(events, self.kinds or "m").tolist()
             for case, event in zip(batch.tokens(self.case).tolist(), events, strict=True):
                 cases.setdefault(case, []).append(event)
         return cases
 
     def _plain(self, where: str, file_format: str | None) -> Iterator[NDArray[Any]]:
-        kind = file_format or (format_of(where, "text") if where == STANDARD_INPUT else None)
+        kind = file_format or format_of(where, "text")
         if kind in ("csv", "tsv"):
-            raise ValueError("A CSV file of sequences is an event log: name its columns with --case and --event.")
-        if where != STANDARD_INPUT:
-            if kind is None and format_of(where, "text") in ("csv", "tsv"):
-                raise ValueError(
-                    f"{where} is a table: give --case and --event for an event log, or --label instead of --h."
-                )
-            known: Any = kind
+            shown = "Standard input" if where == STANDARD_INPUT else where
+            raise ValueError(
+                f"{shown} is a table: give case= and event= for an event log, or label= instead of h= for its rows."
+            )
+        if where == STANDARD_INPUT:
+            with opened(where) as stream:
+                for piece in stream_source(kind, self.tokens, self.column).stream_pieces(stream, "standard input"):
+                    yield from piece.documents()
+        else:
+            known: Any = file_format
             yield from open_source(where, tokens=self.tokens, column=self.column, format=known).documents()
-            return
-        if kind == "parquet":
-            raise ValueError("Parquet sequences cannot come from standard input: name the file.")
-        assert kind is not None
-        with opened(where) as stream:
-            for piece in stream_source(kind, self.tokens, self.column).stream_pieces(stream, "standard input"):
-                yield from piece.documents()
 
 
-Reading = TableReading | SequenceReading
+Schema = TableSchema | SequenceSchema
 
 
-def reading_from_notes(notes: dict[str, str], columns: Iterable[str] | None, h: int) -> Reading:
-    """Return the reading that notes describe; for a model without notes, a table of its columns.
+def schema_from_notes(notes: dict[str, str], columns: Iterable[str] | None, h: int) -> Schema:
+    """Return the schema that notes describe; for a model without notes, a table of its columns.
 
     Examples
     --------
-    >>> from hammemo.sources.schemas import SequenceReading, reading_from_notes
-    >>> reading = SequenceReading(h=3, tokens="words")
-    >>> reading_from_notes(reading.notes(), None, 3) == reading
+    >>> from hammemo.sources.schemas import SequenceSchema, schema_from_notes
+    >>> schema = SequenceSchema(h=3, tokens="words")
+    >>> schema_from_notes(schema.notes(), None, 3) == schema
     True
     """
     header = notes.get("header", "yes") == "yes"
-    delimiter, kinds = notes.get("delimiter"), _unpacked_kinds(notes.get("kinds", ""))
+    delimiter, kinds = notes.get("delimiter"), unpacked_kinds(notes.get("kinds", ""))
     if notes.get("reads") == "sequences":
         optional = {name: notes.get(name) for name in ("column", "case", "event", "end")}
-        return SequenceReading(
+        return SequenceSchema(
             h,
             tokens=notes.get("tokens", "ids"),
             short=notes.get("short", "drop"),
@@ -404,65 +349,7 @@ def reading_from_notes(notes: dict[str, str], columns: Iterable[str] | None, h: 
     if len(kinds) != h + 1:
         kinds = ""
     names = None if columns is None else tuple(map(str, columns))
-    return TableReading(notes.get("label"), names, header, delimiter, notes.get("missing", "refuse"), kinds)
-
-
-def merged_kinds(before: str, after: str) -> str:
-    """Return what columns hold after two batches: m where they differ.
-
-    Examples
-    --------
-    >>> from hammemo.sources.schemas import merged_kinds
-    >>> merged_kinds("", "si"), merged_kinds("si", "ss")
-    ('si', 'sm')
-    """
-    return "".join(a if a == b else "m" for a, b in zip(before, after, strict=True)) if before else after
-
-
-def _packed_kinds(kinds: str) -> str:
-    """Return runs of letters as a letter and a number, so that a note of many columns stays short.
-
-    Examples
-    --------
-    >>> _packed_kinds("ssssi"), _unpacked_kinds("s4i")
-    ('s4i', 'ssssi')
-    """
-    packed = re.sub(r"(.)\1+", lambda run: f"{run[1]}{len(run[0])}", kinds)
-    return packed if len(packed) <= 1024 else ""
-
-
-def _unpacked_kinds(packed: str) -> str:
-    if not re.fullmatch(r"([sim]([0-9]{1,6})?)*", packed, re.ASCII):
-        return ""
-    return "".join(letter * int(number or 1) for letter, number in re.findall(r"([sim])([0-9]*)", packed))
-
-
-def _kind(values: NDArray[Any]) -> str:
-    """Return whether values are all strings, all whole numbers, or neither; empty positions aside."""
-    if values.dtype.kind in "iu":
-        return "i"
-    found = {type(value) for value in values.tolist() if value is not NO_TOKEN and value != NO_TOKEN}
-    return "s" if found == {str} else "i" if found == {int} else "m"
-
-
-def _as_kind(values: NDArray[Any], kind: str) -> NDArray[Any]:
-    """Return values as the model learnt them: texts as whole numbers or the other way round where that is possible."""
-    if kind == "i" and values.dtype.kind == "O":
-        return _narrowed([_number(value) for value in values.tolist()])
-    if kind == "s" and _kind(values) != "s":
-        return object_array(
-            str(value) if type(value) is int and value != NO_TOKEN else value for value in values.tolist()
-        )
-    return values
-
-
-def _number(value: Any) -> Any:
-    fits = isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,18}", value, re.ASCII)
-    return int(value) if fits else value
-
-
-def _narrowed(values: list[Any]) -> NDArray[Any]:
-    return np.array(values, np.int64) if all(type(value) is int for value in values) else object_array(values)
+    return TableSchema(notes.get("label"), names, header, delimiter, notes.get("missing", "refuse"), kinds)
 
 
 def _last_tokens(documents: list[NDArray[Any]], h: int) -> NDArray[Any]:
@@ -474,7 +361,7 @@ def _last_tokens(documents: list[NDArray[Any]], h: int) -> NDArray[Any]:
     return X.astype(np.int64) if all(tokens.dtype.kind == "i" for tokens in documents) else X
 
 
-def _table(parts: list[NDArray[Any]]) -> NDArray[Any]:
+def _side_by_side(parts: list[NDArray[Any]]) -> NDArray[Any]:
     """Return columns side by side: integers where all are, otherwise objects."""
     if all(part.dtype.kind == "i" for part in parts):
         return np.column_stack(parts)

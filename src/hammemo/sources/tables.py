@@ -11,16 +11,9 @@ can be named.
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
 import io
-import json
 import re
-import sys
-import tempfile
-import zlib
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -28,29 +21,28 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.integers import object_array
+from hammemo.sources.formats import (
+    FORMATS,
+    STANDARD_INPUT,
+    TABLE_FORMATS,
+    format_of,
+    json_lines,
+    not_utf8,
+    opened,
+    parquet_file,
+    require_arrow,
+)
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
 BATCH_ROWS: Final = 2**16
 """Rows that are read at a time."""
 
-STANDARD_INPUT: Final = "-"
-TABLE_FORMATS: Final = ("csv", "tsv", "jsonl", "parquet")
-FORMATS: Final = (*TABLE_FORMATS, "text")
-
-_ENDINGS: Final = {
-    "csv": (".csv",),
-    "tsv": (".tsv", ".tab"),
-    "jsonl": (".jsonl", ".ndjson", ".json"),
-    "parquet": (".parquet", ".pq", ".parq"),
-    "text": (".txt", ".text", ".tokens"),
-}
 _DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
-_OPENERS: Final[dict[str, Callable[[str], Any]]] = {".gz": gzip.open, ".bz2": bz2.open}
 _SHOWN_COLUMNS: Final = 20
 _TOKEN_TYPES: Final = {str, int, float, bool, type(None)}
 
@@ -88,7 +80,7 @@ class Batch:
             if mark is not None:
                 raise ValueError(
                     f"{self.where} has one column only, {self.names[0]!r}: if {mark[0]!r} stands between values, use "
-                    f"--delimiter {mark[0]!r}."
+                    f"delimiter={mark[0]!r}."
                 )
             raise ValueError(f"{self.where} has no column {name!r}; its columns are {shown_names(self.names)}.")
         return self.columns[self.names.index(name)]
@@ -97,8 +89,11 @@ class Batch:
         """Return where a row is found, for an error message."""
         return f"{self.where}, {self.unit} {self.numbers[row]}"
 
-    def tokens(self, name: str, missing: str = "refuse") -> NDArray[Any]:
-        """Return the tokens of a column; a missing one is refused or, with "empty", `NO_TOKEN`."""
+    def tokens(self, name: str, missing: str | None = None) -> NDArray[Any]:
+        """Return the tokens of a column; a missing one is refused or, with "empty", `NO_TOKEN`.
+
+        None is for a column that every row needs, as it needs a label: "empty" is then no way out.
+        """
         values = self.column(name)
         if values.dtype.kind != "O":
             return values
@@ -106,11 +101,11 @@ class Batch:
         lacking = np.array([value is None for value in values.tolist()], bool)
         if not lacking.any():
             return values
-        if missing == "refuse":
-            raise ValueError(
-                f"{self.place(int(np.flatnonzero(lacking)[0]))}: column {name!r} has no value. Give it one, drop the "
-                "row, or use --missing empty for a position that matches nothing."
-            )
+        if missing != "empty":
+            ways = "Give it one, or drop the row."
+            if missing == "refuse":
+                ways = "Give it one, drop the row, or use missing='empty' for a position that matches nothing."
+            raise ValueError(f"{self.place(int(np.flatnonzero(lacking)[0]))}: column {name!r} has no value. {ways}")
         values = values.copy()
         values[lacking] = NO_TOKEN
         return values
@@ -120,8 +115,8 @@ class Batch:
             return
         row = next(row for row, value in enumerate(values.tolist()) if type(value) not in _TOKEN_TYPES)
         raise ValueError(
-            f"{self.place(row)}: column {name!r} holds a {type(values[row]).__name__}, which is no token: make it a "
-            "string or a whole number, leave the column out with --columns, or use --h where it is a list of tokens."
+            f"{self.place(row)}: column {name!r} holds a {type(values[row]).__name__}, which is not a token: make it a "
+            "string or a whole number, leave the column out with columns=, or use h= where it is a list of tokens."
         )
 
 
@@ -129,49 +124,6 @@ def shown_names(names: Sequence[str]) -> str:
     """Return the names of columns for an error message, not too many of them."""
     more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
     return ", ".join(names[:_SHOWN_COLUMNS]) + more
-
-
-def format_of(where: str, default: str | None = None) -> str:
-    """Return the format of a file by the ending of its name, one for compression left aside.
-
-    Examples
-    --------
-    >>> from hammemo.sources.tables import format_of
-    >>> format_of("events.csv.gz"), format_of("-", "jsonl")
-    ('csv', 'jsonl')
-    """
-    name = where.lower()
-    for ending in _OPENERS:
-        name = name.removesuffix(ending)
-    found = next((kind for kind, endings in _ENDINGS.items() if name.endswith(endings)), default)
-    if found is None:
-        shown = "Standard input" if where == STANDARD_INPUT else where
-        raise ValueError(f"{shown} does not tell its format by its name: use --format with {', '.join(FORMATS)}.")
-    return found
-
-
-@contextmanager
-def opened(where: str) -> Iterator[IO[bytes]]:
-    """Open a file, decompressed where its name says so, or standard input for ``-``, which is left open."""
-    if where == STANDARD_INPUT:
-        yield sys.stdin.buffer
-        return
-    opener = next((opener for ending, opener in _OPENERS.items() if where.lower().endswith(ending)), None)
-    try:
-        stream = open(where, "rb") if opener is None else opener(where)  # noqa: SIM115  (closed below)
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{where or 'A file without a name'} does not exist: name a file, or - for standard input."
-        ) from None
-    except IsADirectoryError:
-        raise IsADirectoryError(f"{where} is a folder: name a file in it.") from None
-    with stream:
-        try:
-            yield stream
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(
-                f"{where} is damaged or not compressed as its name says: use another copy of it."
-            ) from error
 
 
 def read_table(
@@ -188,13 +140,14 @@ def read_table(
     Parameters
     ----------
     where : str
-        A file, or ``-`` for standard input. CSV and JSON files may be compressed (.gz, .bz2).
+        A file, an address such as ``s3://bucket/a.csv``, or ``-`` for standard input. Files may be compressed (.gz,
+        .bz2, .zst, .lz4).
     format : {"csv", "tsv", "jsonl", "parquet"}, optional
         By default what the name ends in; CSV for standard input.
     header : bool
         Whether the first row of a CSV or TSV file names the columns; otherwise they are called 1, 2 and so on.
     delimiter : str, optional
-        One character, where it is no comma (CSV) or tab (TSV).
+        One character, where it is not a comma (CSV) or a tab (TSV).
     columns : sequence of str, optional
         With JSON lines and Parquet: the columns to read; by default those of the first object, or all.
     batch_rows : int
@@ -214,10 +167,12 @@ def read_table(
     shown = "standard input" if where == STANDARD_INPUT else where
     with opened(where) as stream:
         kind = format or format_of(where, "csv" if where == STANDARD_INPUT else None)
+        if kind not in FORMATS:
+            raise ValueError(f"format={kind!r} is not known: use one of {', '.join(FORMATS)}.")
         if kind not in TABLE_FORMATS:
             raise ValueError(
-                f"{shown} is no table: --format is one of {', '.join(TABLE_FORMATS)}, not {kind!r}; a text is learnt "
-                "as sequences, with --h."
+                f"{shown} has no columns, because it is read as text: learn sequences of it with h=, or name the "
+                f"format of a table with format=, one of {', '.join(TABLE_FORMATS)}."
             )
         if kind == "jsonl":
             yield from _json_batches(stream, shown, columns, batch_rows)
@@ -232,7 +187,7 @@ def read_table(
 
 def _csv_batches(stream: IO[bytes], where: str, delimiter: str, header: bool, batch_rows: int) -> Iterator[Batch]:
     if len(delimiter) != 1 or delimiter in '"\r\n':
-        raise ValueError(f"--delimiter {delimiter!r} is not one character that can stand between values.")
+        raise ValueError(f"delimiter={delimiter!r} is not one character that can stand between values.")
     text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
     rows = _csv_rows(csv.reader(text, delimiter=delimiter, strict=True), where)
     try:
@@ -246,9 +201,7 @@ def _csv_batches(stream: IO[bytes], where: str, delimiter: str, header: bool, ba
             yield _csv_batch(held, names, where)
             held = []
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{where} is no text in UTF-8 ({error.reason}): convert it (iconv -t UTF-8), or name its --format."
-        ) from error
+        raise not_utf8(where, error) from error
     finally:
         text.detach()
 
@@ -283,25 +236,12 @@ def _check_names(names: Sequence[str], where: str) -> None:
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise ValueError(
-            f"{where} has two columns named {twice!r}: rename one, or use --no-header if the first row is no header."
+            f"{where} has two columns named {twice!r}: rename one, or use header=False if the first row is not a "
+            "header."
         )
 
 
 # ---------------------------------------------------------------- JSON lines
-
-
-def json_lines(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the value of each line that is not blank."""
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError) as error:
-                shown = line[:40].decode("utf-8", "replace").strip()
-                raise ValueError(
-                    f"{where}, line {number} is no JSON ({shown!r}): write one JSON value a line (jq -c '.[]' makes "
-                    "lines of an array)."
-                ) from error
 
 
 def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int) -> Iterator[Batch]:
@@ -311,8 +251,8 @@ def _json_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, 
         for number, row in held:
             if not isinstance(row, dict):
                 raise ValueError(
-                    f"{where}, line {number} is no JSON object: a row is a line {{\"column\": value, …}} (jq -c '.[]' "
-                    "makes lines of an array)."
+                    f'{where}, line {number} is not a JSON object: a row is a line {{"column": value, …}} (jq -c '
+                    "'.[]' makes lines of an array)."
                 )
         if names is None:
             names = tuple(held[0][1])
@@ -332,7 +272,7 @@ def _refuse_new_keys(rows: list[tuple[int, dict[str, Any]]], names: tuple[str, .
         new = next((key for key in row if key not in known), None)
         if new is not None:
             raise ValueError(
-                f"{where}, line {number} has {new!r}, which the first line has not: name the --columns to read."
+                f"{where}, line {number} has {new!r}, which the first line has not: name what is read with columns=."
             )
 
 
@@ -346,25 +286,8 @@ def _column_array(values: list[Any]) -> NDArray[Any]:
 # ---------------------------------------------------------------- Parquet
 
 
-def require_arrow() -> Any:
-    """Return pyarrow, or say how to install it."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "Parquet files are read with pyarrow, which is not installed: pip install 'hammemo[text]'", name=error.name
-        ) from error
-    return pyarrow
-
-
 def _parquet_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int) -> Iterator[Batch]:
-    arrow = require_arrow()
-    with _seekable(stream) as file:
-        try:
-            parquet = arrow.parquet.ParquetFile(file)
-        except arrow.ArrowInvalid as error:
-            raise ValueError(f"{where} is no Parquet file: name its --format.") from error
+    with parquet_file(stream, where) as parquet:
         names = tuple(parquet.schema_arrow.names)
         _check_names(names, where)
         for name in columns or ():
@@ -377,21 +300,8 @@ def _parquet_batches(stream: IO[bytes], where: str, columns: Sequence[str] | Non
             first += len(part)
 
 
-@contextmanager
-def _seekable(stream: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Return a stream that can be read from its end: a pipe is copied to a file first."""
-    if stream.seekable():
-        yield stream
-        return
-    with tempfile.TemporaryFile() as copy:
-        while piece := stream.read(2**20):
-            copy.write(piece)
-        copy.seek(0)
-        yield copy
-
-
 def _arrow_column(values: Any) -> NDArray[Any]:
-    kinds = require_arrow().types
+    kinds = require_arrow("Parquet").types
     if kinds.is_dictionary(values.type):
         values = values.dictionary_decode()
     if kinds.is_integer(values.type) and not values.null_count and not kinds.is_uint64(values.type):

@@ -1,4 +1,9 @@
-"""The paper's analysis as code: where the error of a sketch comes from, and how large it can be."""
+"""Theory: the paper's analysis as code, and what follows from it for the choice of a memory.
+
+`decomposition` says where the error of a Gaussian memory comes from, `bounds` how large it can be, and `planning`
+which memory to take for some data. Imports `models` and all below; `experiments` and the command line may import it.
+Nothing that learns or answers needs it.
+"""
 
 from hammemo.theory.bounds import (
     CONTEXT_CONSTANT,

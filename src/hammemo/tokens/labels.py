@@ -10,6 +10,7 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from hammemo.tokens.contexts import token_array
+from hammemo.tokens.vocabulary import factorize
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,6 +59,24 @@ def _refuse_mixture(example_by_kind: dict[bool, Any]) -> None:
 def classes_array(labels: Vocabulary, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return labels in sorted order, in the type that they came in."""
     return np.array(labels.tolist(), dtype=str if dtype.kind == "U" else dtype)  # str: as wide as the longest
+
+
+def most_frequent_labels(y: NDArray[Any], number: int) -> list[Any]:
+    """Return so many of the most frequent labels, sorted; among equally frequent ones those that come first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.labels import most_frequent_labels
+    >>> most_frequent_labels(np.array(["b", "c", "a", "c", "d"]), 2)
+    ['a', 'c']
+    """
+    if number < 1:
+        raise ValueError(f"classes={number!r}: ask for at least one label.")
+    vocabulary, ranks = factorize(y)
+    best = np.argsort(-np.bincount(ranks, minlength=len(vocabulary)), kind="stable")[:number]
+    labels = vocabulary.tolist()
+    return [labels[rank] for rank in np.sort(best).tolist()]
 
 
 def checked_k(k: Any) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.tokens.contexts import Examples, check_window, document, joined, window_filler
+from hammemo.tokens.sampling import UniformSample
 from hammemo.tokens.vocabulary import NO_TOKEN, factorize
 
 if TYPE_CHECKING:
@@ -74,10 +75,7 @@ class Block:
 
 
 class WindowSample:
-    """A uniform sample of the windows of blocks that pass through, in space that does not grow with the stream.
-
-    Every window draws a random number, and those with the smallest are kept, in the order in which they came: so every
-    set of so many windows is equally likely, and a stream of fewer is kept whole.
+    """A uniform sample (:mod:`hammemo.tokens.sampling`) of the windows of blocks that pass through.
 
     Parameters
     ----------
@@ -98,14 +96,11 @@ class WindowSample:
     """
 
     def __init__(self, most: int, seed: int, labels: Vocabulary | None = None) -> None:
-        self._most = most
         self._labels = labels
-        self._rng = np.random.Generator(np.random.Philox(seed % 2**64))
-        self._numbers = np.empty(0)
-        self._windows: NDArray[Any] | None = None  # contexts with their targets
+        self._sample = UniformSample(most, seed)
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._sample)
 
     def through(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield the blocks as they are, after a look at each."""
@@ -115,28 +110,21 @@ class WindowSample:
 
     def examples(self) -> Examples:
         """Return the windows that were kept and their targets; there must have been one."""
-        assert self._windows is not None
-        return Examples.of(self._windows[:, :-1], self._windows[:, -1])
+        (windows,) = self._sample.columns  # contexts with their targets
+        return Examples.of(windows[:, :-1], windows[:, -1])
 
     def _look_at(self, block: Block) -> None:
         places = block.targets()
-        numbers = self._rng.random(len(places))
-        if len(self._numbers) == self._most:
-            likely = numbers < self._numbers.max()
-            places, numbers = places[likely], numbers[likely]
+        numbers = self._sample.draw(len(places))
+        likely = self._sample.may_stay(numbers)
+        places, numbers = places[likely], numbers[likely]
         if self._labels is not None and len(places):
             tokens, ranks = factorize(block.tokens[places])
             counted = (self._labels.find(tokens) >= 0)[ranks]
             places, numbers = places[counted], numbers[counted]
-        if not len(places):
-            return
-        windows = np.concatenate([block.contexts(places), block.tokens[places, None]], axis=1)
-        numbers = np.append(self._numbers, numbers)
-        windows = windows if self._windows is None else joined([self._windows, windows])
-        if len(numbers) > self._most:
-            kept = np.sort(np.argpartition(numbers, self._most)[: self._most])
-            numbers, windows = numbers[kept], windows[kept]
-        self._numbers, self._windows = numbers, windows
+        if len(places):
+            windows = np.concatenate([block.contexts(places), block.tokens[places, None]], axis=1)
+            self._sample.add(numbers, windows)
 
 
 def stream_blocks(

@@ -35,6 +35,9 @@ class Vote(BaseEstimator, ABC):
     has_probabilities: ClassVar[bool] = False
     """Whether the softmax of the scores are probabilities."""
 
+    has_weights: ClassVar[bool] = False
+    """Whether `fit_to` has something to fit."""
+
     @abstractmethod
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
         """Return what gives scores, and the best labels, of what a reader holds."""

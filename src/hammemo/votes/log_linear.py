@@ -98,6 +98,7 @@ class LogLinear(Vote):
         self.steps = steps
 
     has_probabilities = True
+    has_weights = True
 
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
         """Return what ranks by the rule that the weights and the reader's labels make."""

@@ -20,12 +20,12 @@ def task() -> wikitext.Task:
 
 
 @pytest.fixture(scope="module")
-def sample(task: wikitext.Task) -> wikitext.Sample:
+def sample(task: wikitext.Task) -> wikitext.TaskSample:
     return wikitext.draw_sample(task, wikitext.Settings(), 0)
 
 
 @pytest.fixture(scope="module")
-def exact(sample: wikitext.Sample) -> MemoryClassifier:
+def exact(sample: wikitext.TaskSample) -> MemoryClassifier:
     return MemoryClassifier(memory=Exact()).fit(*sample.split("train", H))
 
 
@@ -34,7 +34,7 @@ def exact(sample: wikitext.Sample) -> MemoryClassifier:
     [(120, 248, 0.25, 95, 50), (512, 960, 1.0, 99, 90), (1024, 2048, 2.1, 99.5, 97), (4096, 6144, 8.2, 99.9, 99.5)],
 )
 def test_fidelity_and_proofs_within_a_budget(
-    sample: wikitext.Sample,
+    sample: wikitext.TaskSample,
     exact: MemoryClassifier,
     reserved: int,
     buckets: int,
@@ -56,7 +56,7 @@ def test_fidelity_and_proofs_within_a_budget(
 
 
 def test_no_certified_answer_is_wrong_on_any_test_position(
-    task: wikitext.Task, sample: wikitext.Sample, exact: MemoryClassifier
+    task: wikitext.Task, sample: wikitext.TaskSample, exact: MemoryClassifier
 ) -> None:
     queries = task.contexts["test"][task.chosen("test"), wikitext.LONGEST - H :]
     assert len(queries) == 92_282
@@ -69,7 +69,7 @@ def test_no_certified_answer_is_wrong_on_any_test_position(
 
 
 def two_tiers_answer_exactly(
-    task: wikitext.Task, sample: wikitext.Sample, exact: MemoryClassifier, seeds: range
+    task: wikitext.Task, sample: wikitext.TaskSample, exact: MemoryClassifier, seeds: range
 ) -> None:
     queries = task.contexts["test"][task.chosen("test"), wikitext.LONGEST - H :]
     assert len(queries) == 92_282
@@ -82,13 +82,13 @@ def two_tiers_answer_exactly(
 
 
 def test_two_tiers_answer_exactly_on_every_test_position(
-    task: wikitext.Task, sample: wikitext.Sample, exact: MemoryClassifier
+    task: wikitext.Task, sample: wikitext.TaskSample, exact: MemoryClassifier
 ) -> None:
     two_tiers_answer_exactly(task, sample, exact, range(1))
 
 
 @pytest.mark.slow
 def test_two_tiers_answer_exactly_for_ten_seeds(
-    task: wikitext.Task, sample: wikitext.Sample, exact: MemoryClassifier
+    task: wikitext.Task, sample: wikitext.TaskSample, exact: MemoryClassifier
 ) -> None:
     two_tiers_answer_exactly(task, sample, exact, range(10))

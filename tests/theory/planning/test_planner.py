@@ -17,7 +17,7 @@ from hammemo.memories.hashed.layout import RowLayout
 from hammemo.theory.planning.growth import SiteModel, SiteSample, Urn, expected_distinct, expected_features
 from hammemo.theory.planning.planner import parse_bytes
 from hammemo.theory.planning.sizes import Sizes, width
-from hammemo.theory.planning.trials import Grower, Sample
+from hammemo.theory.planning.trials import Grower, HashedSample
 from hammemo.tokens.contexts import Examples
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_without_growth_a_trial_is_leaving_one_out(data: plans.Data, kernel: Any
     """The plain version: forget the example, ask both classifiers, learn it again."""
     X, y = data.X[:90], data.y[:90]
     sites = kernel.resolve(X.shape[1])
-    sample = Sample(Examples.of(X, y), sites, 9, 90)
+    sample = HashedSample(Examples.of(X, y), sites, 9, 90)
     trial = Grower(sample, 90).draw(np.random.default_rng(0), sites.weights, mean=vote == "mean")
     outcome = trial.hashed(20, 10, certify=True)
     exact = MemoryClassifier(kernel, Exact(), vote, 9).fit(X, y)
@@ -121,7 +121,7 @@ def test_without_growth_a_trial_is_leaving_one_out(data: plans.Data, kernel: Any
 def test_rows_of_hashes_are_those_of_contexts(data: plans.Data) -> None:
     examples = Examples.of(data.X[:200], data.y[:200])
     sites = PositionalHamming().resolve(4)
-    sample = Sample(examples, sites, 3, 200)
+    sample = HashedSample(examples, sites, 3, 200)
     layout = RowLayout(sites, 3, None, 17, [sample.pooled[0][0][:5]])
     rows = np.stack([layout.rows_at(k, part.words[part.features]) for k, part in enumerate(sample.parts)], axis=1)
     assert np.array_equal(rows, layout.rows(examples.contexts))
@@ -135,7 +135,7 @@ def test_sizes_without_growth_are_exact(data: plans.Data, text: bool) -> None:
     for kernel in (PositionalHamming(), Suffixes(3)):
         examples = Examples.of(X, y)
         sites = kernel.resolve(4)
-        sample = Sample(examples, sites, 1, 2_000)
+        sample = HashedSample(examples, sites, 1, 2_000)
         sizes = Sizes(examples, sample, sample.n_labels)
         trial = Grower(sample, 2_000).draw(np.random.default_rng(0), sites.weights, mean=False)
         largest = [(float(a), float(b)) for a, b in trial.hashed(64, 32).largest]
@@ -255,7 +255,7 @@ def test_one_label_is_enough() -> None:
     [
         ({}, "either budget"),
         ({"budget": 1, "agreement": 0.9}, "either budget"),
-        ({"budget": "two"}, "no size"),
+        ({"budget": "two"}, "not a size"),
         ({"budget": 3}, "Nothing fits"),
         ({"agreement": 99}, "share from 0 to 1"),
         ({"budget": 5000, "vote": "log-linear"}, "vote="),
@@ -275,7 +275,7 @@ def test_wrong_wishes(options: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(("text", "size"), [("1024", 1024), ("1 KiB", 1024), ("1.5kB", 1500), ("2GiB", 2**31), (7, 7)])
 def test_budgets(text: Any, size: int) -> None:
     assert parse_bytes(text) == size
-    with pytest.raises(ValueError, match="no size"):
+    with pytest.raises(ValueError, match="not a size"):
         parse_bytes("1..5 MB")
 
 

@@ -10,7 +10,7 @@ is the difference, in canonical form.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,7 +61,8 @@ class Exact(Memory):
 
     def make_reader(self) -> SparseCounts:
         """Return the counts as a sparse table, read from the disk as needed where they are mapped from a file."""
-        return SparseCounts(self.table(), self.frame(), on_disk=self._stored.on_disk)
+        stored = self._stored
+        return SparseCounts(partial(getattr, stored, "total"), self.frame(), on_disk=stored.on_disk)
 
     def compile(
         self,

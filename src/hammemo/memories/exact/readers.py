@@ -7,7 +7,7 @@ Sums of whole numbers below 2^53 are exact in float64, so with whole-number weig
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ from hammemo.memories.row_rules import RowRanker
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
     from scipy import sparse
 
@@ -56,10 +58,15 @@ class SparseRows:
     rows that a batch of queries touches are read and make a small matrix, with the same scores.
     """
 
-    def __init__(self, table: CountTable, labels: Vocabulary, *, on_disk: bool) -> None:
-        self.table = table
+    def __init__(self, table: Callable[[], CountTable], labels: Vocabulary, *, on_disk: bool) -> None:
+        self._make_table = table
         self.labels = labels
         self.on_disk = on_disk
+
+    @cached_property
+    def table(self) -> CountTable:
+        """The counts, added up when they are first read."""
+        return self._make_table()
 
     @cached_property
     def matrix(self) -> sparse.csr_array:
@@ -94,11 +101,19 @@ class SparseRows:
 
 
 class SparseCounts(ExactReader):
-    """Answers from the sparse table; ``on_disk`` where it is mapped from a file."""
+    """Answers from the sparse table.
 
-    def __init__(self, table: CountTable, frame: Frame, *, on_disk: bool = False) -> None:
+    Parameters
+    ----------
+    table : callable
+        Returns the counts; called once, when they are first read.
+    frame : Frame
+    on_disk : bool
+        Whether the table is mapped from a file, and stays there.
+    """
+
+    def __init__(self, table: Callable[[], CountTable], frame: Frame, *, on_disk: bool = False) -> None:
         super().__init__(frame, len(frame.labels))
-        self.vocabulary = table.vocabulary
         self._rows = SparseRows(table, frame.labels, on_disk=on_disk)
         self._ranker: tuple[bytes, SparseRanker] | None = None
 
@@ -114,7 +129,9 @@ class SparseCounts(ExactReader):
 
     def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
-        return (self.vocabulary.find(tokens) >= 0).astype(np.int8)  # it holds the tokens that occur, and no other
+        return (self._rows.table.vocabulary.find(tokens) >= 0).astype(
+            np.int8
+        )  # it holds the tokens that occur, and no other
 
     def with_rule(self, rule: RowRule) -> SparseRanker:
         """Return what ranks labels by this rule; made once for the rule that was asked for last."""
@@ -151,7 +168,8 @@ class SparseCounts(ExactReader):
         """Return the compiled form with these arrays, checked: undo `stored`."""
         _expect_no_description(description)
         labels = LabelCounts(frame.labels, frame.label_counts)
-        return cls(CountTable.from_arrays(frame.sites, labels, stored), frame, on_disk=stored.trusted)
+        table = CountTable.from_arrays(frame.sites, labels, stored)
+        return cls(partial(_itself, table), frame, on_disk=stored.trusted)
 
 
 class SparseRanker(RowRanker):
@@ -261,6 +279,10 @@ class DenseCounts(ExactReader):
         if any(len(site) > 1 for site in positions) or (not stored.trusted and counts.size and int(counts.min()) < 0):
             raise ValueError("a dense table has sites of one position each, and no negative count")
         return cls(counts, vocabulary, frame)
+
+
+def _itself(table: CountTable) -> CountTable:
+    return table
 
 
 def _expect_no_description(description: dict[str, Any]) -> None:

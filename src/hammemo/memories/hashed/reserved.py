@@ -280,14 +280,12 @@ def _listed(
 def stored_reserved(stored: StoredArrays, sites: Sites, seed: int, key: bytes | None, most: Sequence[int]) -> Reserved:
     """Return the reserved features from a file, checked; no group has more than its entry of `most`.
 
-    Files of format 1 have a list of hashes for each group; where those are empty nothing is missing.
+    Files of format 1 have a list of hashes for each group.
     """
     if "reserved.identities" in stored:
         reserved = _stored_identities(stored, sites, seed, key)
     else:
         reserved = Reserved(tuple(stored.ascending(f"reserved.{group}", "uint64") for group in range(len(most))))
-        if not any(len(hashes) for hashes in reserved.hashes):
-            reserved = none_reserved(sites)
     if any(len(hashes) > number for hashes, number in zip(reserved.hashes, most, strict=True)):
         raise ValueError("a group of sites has more reserved features than its reserved= allows")
     return reserved

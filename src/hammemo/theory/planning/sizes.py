@@ -19,7 +19,7 @@ from hammemo.theory.planning.growth import expected_features
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hammemo.theory.planning.trials import Sample
+    from hammemo.theory.planning.trials import HashedSample
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -51,12 +51,12 @@ class Sizes:
     Parameters
     ----------
     examples : Examples
-    sample : Sample
+    sample : HashedSample
     n_labels : int
         How many labels there will be.
     """
 
-    def __init__(self, examples: Examples, sample: Sample, n_labels: int) -> None:
+    def __init__(self, examples: Examples, sample: HashedSample, n_labels: int) -> None:
         self.examples = examples
         self.sample = sample
         self.n_labels = n_labels

@@ -1,8 +1,8 @@
 r"""Memories tried out on data that does not exist yet.
 
-A `Sample` is what each site of a kernel holds in some examples, as 64-bit hashes: all that a hashed memory ever sees. A
-`Trial` is one growth of it (:mod:`hammemo.theory.planning.growth`) to a larger number of examples: the exact scores of
-the sample's own examples as queries, and for any hashed memory, with the estimator's own seed and so its own
+A `HashedSample` is what each site of a kernel holds in some examples, as 64-bit hashes: all that a hashed memory ever
+sees. A `Trial` is one growth of it (:mod:`hammemo.theory.planning.growth`) to a larger number of examples: the exact
+scores of the sample's own examples as queries, and for any hashed memory, with the estimator's own seed and so its own
 collisions, what it would answer and prove.
 """
 
@@ -38,7 +38,7 @@ SHARE_DRAWS = 7
 _SCORE_NUMBERS = 2**23  # numbers read to answer the queries of one trial
 
 
-class Sample:
+class HashedSample:
     """Some examples as a hashed memory sees them, and what they say of `n` of their kind.
 
     Parameters
@@ -119,7 +119,7 @@ def _site_sample(hashes: NDArray[np.uint64], held: NDArray[np.bool_], labels: ND
 class Grower:
     """Draws trials of one size; what a sample says of it is fitted once."""
 
-    def __init__(self, sample: Sample, n: int) -> None:
+    def __init__(self, sample: HashedSample, n: int) -> None:
         self.sample = sample
         self.n = max(n, sample.m)
         shares = sample.label_counts / sample.m
@@ -178,7 +178,7 @@ class Trial:
 
     def __init__(
         self,
-        sample: Sample,
+        sample: HashedSample,
         sites: list[tuple[GrownSite, NDArray[np.uint64]]],
         label_totals: NDArray[np.int64],
         weights: NDArray[np.float64],

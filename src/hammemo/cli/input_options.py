@@ -1,0 +1,164 @@
+"""How the input is read: options that every command with rows or documents has, and the schema that they make."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from hammemo.cli.console import UsageError
+
+if TYPE_CHECKING:
+    from hammemo.sources.schemas import Schema
+
+_PANEL: Final = "How the input is read (a model file remembers it)"
+
+NOT_FOR_TABLES: Final = "is for sequences: leave it out, or use --h instead of --label"
+
+NewLabel: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Learn a table: the column to predict (its number with --no-header)."),
+]
+NewLength: TypeAlias = Annotated[int | None, typer.Option("--h", min=1, help="Learn sequences: tokens per context.")]
+KnownLabel: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="The column with the labels (its number with --no-header).", rich_help_panel=_PANEL
+    ),
+]
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """What the command line says about its input; None and False say nothing."""
+
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,…",
+            help="The columns of the context, in this order.",
+            show_default="all but the label",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="The first row of a CSV file is not a header.", rich_help_panel=_PANEL)
+    ] = False
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="C",
+            help="What stands between the values of a CSV file.",
+            show_default="comma",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHAT",
+            help="Empty cells: refuse them, or empty for positions that match nothing.",
+            show_default="refuse",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    file_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="csv, tsv, jsonl, parquet or text.",
+            show_default="by the file's ending",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOW",
+            help="Tokens of a text: ids, words, characters, bytes or a tokenizer.json.",
+            show_default="ids",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The Parquet column or JSON field with the documents.", rich_help_panel=_PANEL
+        ),
+    ] = None
+    case: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Event logs: the column with the case.", rich_help_panel=_PANEL)
+    ] = None
+    event: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Event logs: the column with the event.", rich_help_panel=_PANEL),
+    ] = None
+
+    def new_schema(self, label: str | None, h: int | None) -> Schema:
+        """Return how input is read that no model knows yet: rows of a table with --label, sequences with --h."""
+        from hammemo.sources.schemas import SequenceSchema, TableSchema
+
+        if h is None and label is None:
+            raise UsageError("Name the column that is to be predicted with --label, or learn sequences with --h.")
+        if h is not None and label is not None:
+            raise UsageError("--label is for rows of a table, --h for sequences: give one of them.")
+        if h is not None:
+            refuse(self._for_tables, "is for tables: leave it out, or use --label instead of --h")
+            return SequenceSchema(h, **self._for_both, **self._for_sequences)
+        refuse(self._for_sequences, NOT_FOR_TABLES)
+        return TableSchema(label, **self._for_both, **self._for_tables)
+
+    def changed(self, schema: Schema, label: str | None = None) -> Schema:
+        """Return the schema of a model with what the command line says otherwise."""
+        from hammemo.sources.schemas import TableSchema
+
+        if isinstance(schema, TableSchema):
+            for name in self._for_sequences:
+                raise UsageError(f"This model learnt rows of a table: --{name} is for sequences. Leave it out.")
+            labelled: dict[str, Any] = {} if label is None else {"label": label}
+            return replace(schema, **self._for_both, **self._for_tables, **labelled)
+        if label is not None or self.columns is not None:
+            raise UsageError("This model learnt sequences: --label and --columns are for tables. Leave them out.")
+        return replace(schema, **self._for_both, **self._for_sequences)
+
+    @property
+    def _for_both(self) -> dict[str, Any]:
+        header = {"header": False} if self.no_header else {}
+        return {**header, **self._given("delimiter")}
+
+    @property
+    def _for_tables(self) -> dict[str, Any]:
+        columns = {} if self.columns is None else {"columns": column_list(self.columns)}
+        return {**columns, **self._given("missing")}
+
+    @property
+    def _for_sequences(self) -> dict[str, Any]:
+        return self._given("tokens", "column", "case", "event")
+
+    def _given(self, *names: str) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+
+def refuse(given: dict[str, Any], reason: str) -> None:
+    """Refuse options that were given but have no meaning here."""
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"--{name} {reason}.")
+
+
+def column_list(text: str) -> tuple[str, ...]:
+    """Return the names in a list with commas; a name with a comma is put in quotes, as in CSV.
+
+    Examples
+    --------
+    >>> from hammemo.cli.input_options import column_list
+    >>> column_list('colour,"size, in cm"')
+    ('colour', 'size, in cm')
+    """
+    names = tuple(next(csv.reader([text]), []))
+    if not names or not all(names):
+        raise UsageError(f"--columns {text!r} has an empty name in it: write the names with commas between, as in A,B.")
+    return names

@@ -1,0 +1,296 @@
+"""The description in a model file: all of a model that is not an array, as JSON. Written here, and checked here.
+
+A part of a model (a kernel, a memory, a vote) is described by the name of its class and its parameters. A parameter is
+a finite number, a string, a truth value, None, a list of these, or a part. A secret key is never written: in its place
+stands ``{"secret": true}``, and whoever loads the file passes the key.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo.files.archive import FileError, whole_lengths
+from hammemo.files.registry import PARTS, Registry, is_built_in, kind_of_part, name_in_file
+from hammemo.kernels import Joined, SiteKernel
+from hammemo.memories.secret_keys import secret_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories import Memory
+    from hammemo.tokens.vocabulary import Vocabulary
+
+MOST_NOTES: Final = 64
+"""The most notes a file may have; a name has 1 to 64 characters, a text at most `LONGEST_NOTE`."""
+
+LONGEST_NOTE: Final = 4096
+"""The most characters of one note."""
+
+
+# Writing
+
+
+def common_entries(sites: Sites, label_dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return what the descriptions of classifiers and of predictors both say of a model."""
+    return {
+        "n_features_in": sites.h,
+        "sites": {"positions": [list(site) for site in sites.positions], "weights": sites.weights.tolist()},
+        "label_dtype": label_dtype.str,
+    }
+
+
+def part_description(kind: str, part: Any, fitted: Memory | None = None) -> dict[str, Any]:
+    """Return the class and the parameters of a kernel, a memory or a vote, a secret left out.
+
+    Parameters
+    ----------
+    kind : {"kernel", "memory", "vote"}
+    part : object
+    fitted : Memory, optional
+        The fitted memory: a secret in a parameter must be the one that it uses.
+    """
+    cls, secret = type(part), getattr(part, "secret", None)
+    if not isinstance(part, PARTS[kind]):
+        raise FileError(f"{kind}={part!r} cannot be saved: it is not a {kind}.")
+    if secret not in (None, "key"):
+        raise FileError(
+            f"{kind}={part!r} cannot be saved: load() passes a secret as key=, so name it key, not {secret}."
+        )
+    params: dict[str, Any] = {}
+    for name, value in part.get_params(deep=False).items():
+        if value is not None and name == secret:
+            if getattr(fitted, name, None) != value:
+                raise FileError(
+                    f"The {name} of memory= is not that of the fitted memory. Undo set_params({kind}__{name}=...)."
+                )
+            params[name] = {"secret": True}
+        else:  # a memory inside another: fitted, it has the same name with an underscore
+            params[name] = _parameter_description(f"{kind}__{name}", value, getattr(fitted, f"{name}_", None))
+    return {"class": name_in_file(kind, cls), "params": params}
+
+
+def _parameter_description(name: str, value: Any, fitted: Memory | None) -> Any:
+    kind = kind_of_part(value)
+    if kind is not None:
+        return part_description(kind, value, fitted)
+    if isinstance(value, (list, tuple)) and any(kind_of_part(entry) for entry in value):
+        return [_parameter_description(name, entry, None) for entry in value]
+    return plain(name, value)
+
+
+def plain(name: str, value: Any) -> Any:
+    """Return a parameter as JSON has it: a number, a string, a truth value, None, or a list of these."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iufb":
+        value = value.tolist()
+    if isinstance(value, (list, tuple, range)):
+        return [plain(name, entry) for entry in value]
+    raise FileError(
+        f"{name}={value!r} cannot be saved: parameters in a file are finite numbers, strings, None, or lists of these."
+    )
+
+
+# Checking
+
+
+def field(about: Mapping[str, Any], name: str, *kinds: type) -> Any:
+    """Return an entry of the description, of exactly one of these types."""
+    if name not in about or type(about[name]) not in kinds:
+        raise ValueError(f"the entry {name} of its description is missing or of the wrong type")
+    return about[name]
+
+
+def exactly(about: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse a description that lacks one of these entries or has another one."""
+    for name in set(about) ^ set(names):
+        raise ValueError(f"its description {'has an unknown entry' if name in about else 'lacks'} {name}")
+
+
+def without_notes(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a description that a model is made from."""
+    return {name: value for name, value in about.items() if name != "notes"}
+
+
+def stored_notes(about: Mapping[str, Any]) -> dict[str, str]:
+    """Return the notes in a description, checked; empty where there are none."""
+    return checked_notes(field(about, "notes", dict)) if "notes" in about else {}
+
+
+def checked_notes(notes: dict[Any, Any]) -> dict[str, str]:
+    """Return notes that are few, short and well named, or refuse them."""
+    if len(notes) > MOST_NOTES:
+        raise ValueError(f"A file holds at most {MOST_NOTES} notes, not {len(notes)}: leave some out.")
+    for name, text in notes.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name, re.ASCII):
+            raise ValueError(f"A note cannot be named {str(name)[:80]!r}: use 1 to 64 letters, digits, '-' and '_'.")
+        if type(text) is not str or len(text) > LONGEST_NOTE:
+            raise ValueError(f"The note {name!r} is not a string of at most {LONGEST_NOTE} characters: shorten it.")
+    return notes
+
+
+def stored_digest(about: Mapping[str, Any]) -> str | None:
+    """Return the digest of the secret key, or None where there is none."""
+    place = about.get("layout" if about.get("kind") == "classifier" else "description")
+    digests = key_digests(place) if isinstance(place, dict) else []
+    if any(not isinstance(digest, str) for digest in digests) or len(set(digests)) > 1:
+        raise ValueError("the digest of its key is not a string, or there are several")
+    return digests[0] if digests else None
+
+
+def key_digests(layout: Mapping[str, Any]) -> list[Any]:
+    """Return the digests of the secret keys in a layout, those of memories inside others too."""
+    return [value for name, value in layout.items() if name.split(".")[-1] == "key" and value is not None]
+
+
+def check_key(digest: str | None, key: bytes | None) -> None:
+    """Refuse a key that is missing, wrong or not needed; `digest` is that of the key the model was made with."""
+    if digest is None and key is not None:
+        raise FileError("This model has no secret key: leave out key=.")
+    if digest is not None and key is None:
+        raise FileError("This model has a secret key, which is not in the file: pass it as load(path, key=...).")
+    if key is not None and (not isinstance(key, bytes) or digest != secret_digest(key)):
+        raise FileError("key= is not the secret key that this model was made with: pass the same bytes.")
+
+
+# Restoring
+
+
+class Restorer:
+    """Makes the parts of a model from their descriptions.
+
+    Parameters
+    ----------
+    registry : Registry
+        The classes that may be made.
+    key : bytes, optional
+        The secret key that the file does not hold.
+    """
+
+    def __init__(self, registry: Registry, key: bytes | None) -> None:
+        self.registry = registry
+        self.key = key
+
+    def part(self, kind: str, description: Any) -> Any:
+        """Return the kernel, the memory or the vote of a description."""
+        if not isinstance(description, dict):
+            raise ValueError(f"its {kind} is not described")
+        exactly(description, ("class", "params"))
+        cls = self.registry.find(kind, field(description, "class", str))
+        params = field(description, "params", dict)
+        exactly(params, parameter_names(cls))
+        return cls(**{name: self._of_part(kind, cls, name, value) for name, value in params.items()})
+
+    def parameter(self, name: str, value: Any) -> Any:
+        """Return a parameter of a classifier."""
+        return self.part(name, value) if name in PARTS and isinstance(value, dict) else _plain_value(value)
+
+    def _of_part(self, kind: str, cls: Any, name: str, value: Any) -> Any:
+        if value == {"secret": True} and name == getattr(cls, "secret", None):
+            return self.key
+        if not is_built_in(kind, cls):
+            return self._of_trusted(value)
+        if value is not None and name in getattr(cls, "inner", ()):
+            return self.part("memory", value)
+        if cls is Joined and isinstance(value, list):
+            return [self.part("kernel", kernel) for kernel in value]
+        return _plain_value(value)
+
+    def _of_trusted(self, value: Any) -> Any:
+        """Return a parameter of a class that the caller trusts: it may hold parts wherever it likes."""
+        if isinstance(value, list):
+            return [self._of_trusted(entry) for entry in value]
+        if isinstance(value, dict):
+            return self.part(self.registry.kind_of(field(value, "class", str)), value)
+        return _plain_value(value)
+
+
+@cache
+def parameter_names(cls: Any) -> tuple[str, ...]:
+    """Return the names of the parameters of an estimator class."""
+    return tuple(cls._get_param_names())
+
+
+def _plain_value(value: Any) -> Any:
+    """Return a parameter that is a plain value of bounded size, or refuse it."""
+    if isinstance(value, list):
+        for entry in value:
+            _plain_value(entry)
+    elif isinstance(value, (int, float)) and not -(2.0**64) < value < 2.0**64:
+        raise ValueError("a parameter is too large a number")
+    elif not isinstance(value, (int, float, str, type(None))):
+        raise ValueError("a parameter is neither a number, a string, a truth value, None nor a list of these")
+    return value
+
+
+def stored_sites(about: Mapping[str, Any]) -> Sites:
+    """Return the sites in a description, checked."""
+    h, described = field(about, "n_features_in", int), field(about, "sites", dict)
+    exactly(described, ("positions", "weights"))
+    positions, weights = field(described, "positions", list), field(described, "weights", list)
+    if not 1 <= h < 2**31 or any(type(weight) is not float for weight in weights):
+        raise ValueError("its contexts have no token or too many, or a weight of its sites is not a number")
+    sites = SiteKernel([whole_lengths(site) for site in positions], weights).resolve(h)
+    if [list(site) for site in sites.positions] != positions:
+        raise ValueError("its sites do not list their positions in ascending order")
+    return sites
+
+
+def check_kernel(kernel: SiteKernel, sites: Sites) -> None:
+    """Refuse sites that are not the kernel's; nothing is made of the declared h before it is known to be small."""
+    if type(kernel) is SiteKernel and not isinstance(kernel.sites, list):
+        raise ValueError("its kernel has no list of sites")
+    if kernel.least_sites(sites.h) > len(sites.positions):
+        raise ValueError("its kernel has more sites than the file declares")
+    resolved = kernel.resolve(sites.h)
+    if resolved.positions != sites.positions or not np.array_equal(resolved.weights, sites.weights):
+        raise ValueError("its sites are not those of its kernel")
+
+
+def stored_label_dtype(about: Mapping[str, Any], labels: Vocabulary) -> np.dtype[Any]:
+    """Return the type of `classes_`, which must be able to hold the labels."""
+    name = field(about, "label_dtype", str)
+    if not re.fullmatch(r"\|O|\|b1|\|[iu]1|[<>][iu][248]|[<>]f[248]|[<>]U[0-9]{1,7}", name, re.ASCII):
+        raise ValueError(f"labels cannot be of type {name[:80]!r}")
+    dtype: np.dtype[Any] = np.dtype(name)
+    n_numbers = len(labels) - len(labels.strings)
+    if (len(labels.strings) and (n_numbers or dtype.kind not in "OU")) or (n_numbers and dtype.kind == "U"):
+        raise ValueError(f"its labels cannot be of type {name}")
+    if dtype.kind in "iub" and len(labels):
+        low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        if len(labels.floats) or int(labels.ints[0]) < low or int(labels.ints[-1]) > high:
+            raise ValueError(f"its labels do not fit in the type {name}")
+    return dtype
+
+
+def stored_feature_names(about: Mapping[str, Any], h: int) -> NDArray[Any]:
+    """Return the names of the columns in a description, checked: one for each of the h tokens of a context."""
+    names = about["feature_names_in"]
+    if len(names) != h or any(type(name) is not str for name in names):
+        raise ValueError(f"it names {len(names)} features, but contexts have {h} tokens")
+    return np.array(names, dtype=object)
+
+
+def shown(part: Any) -> str:
+    """Return a described part as one would write it."""
+    if not isinstance(part, dict) or not isinstance(part.get("params"), dict):
+        return "?"
+    return f"{part.get('class')}({', '.join(f'{name}={_shown_value(v)}' for name, v in part['params'].items())})"
+
+
+def _shown_value(value: Any) -> str:
+    if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
+        return f"[{', '.join(map(_shown_value, value))}]"
+    if isinstance(value, dict):
+        return "<secret>" if value == {"secret": True} else shown(value)
+    return repr(value)

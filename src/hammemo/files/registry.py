@@ -1,0 +1,125 @@
+"""The classes that a model file may name: those of hammemo, and those that the caller of `load` trusts.
+
+A class of hammemo is stored by its bare name, such as ``"Exact"``. A kernel, a memory, a vote or a compiled form of
+somebody else is stored by its module and name, such as ``"shop.memories:Windowed"``. Such a name is only ever compared
+with the names of the classes that were passed as ``load(path, trust=[Windowed])``: nothing is imported because a file
+asks for it, and a file cannot choose among all that happens to be imported.
+
+A class of somebody else must keep the contract of its base class: parameters that are plain values or other parts, and
+`state` and `restore` (of a compiled form, `stored` and `restored`) that undo each other and check what they are given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from hammemo.files.archive import FileError
+from hammemo.kernels import Decaying, Joined, PositionalHamming, SiteKernel, SkipPairs, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Memory, Tiered
+from hammemo.memories.exact.readers import DenseCounts, SparseCounts
+from hammemo.memories.gaussian.readers import FusedGaussian, TwoStageGaussian
+from hammemo.memories.hashed.readers import HashedTables
+from hammemo.memories.reader import Compiled
+from hammemo.memories.tiered import TieredTables
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.memo import MeMoClassifier
+from hammemo.votes import LogLinear, Mean, Sum, Vote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def _by_name(*classes: type) -> dict[str, type]:
+    return {cls.__name__: cls for cls in classes}
+
+
+BUILT_IN: Final = {
+    "classifier": _by_name(MemoryClassifier, MeMoClassifier),
+    "kernel": _by_name(PositionalHamming, SiteKernel, Decaying, Suffixes, SkipPairs, Joined),
+    "memory": _by_name(Exact, Gaussian, Hashed, Ledgered, Tiered),
+    "vote": _by_name(Sum, Mean, LogLinear),
+    "compiled": _by_name(SparseCounts, DenseCounts, FusedGaussian, TwoStageGaussian, HashedTables, TieredTables),
+}
+"""What a bare name stands for, by the kind of class. A new class of hammemo that can be saved is added here."""
+
+PARTS: Final[dict[str, Any]] = {"kernel": SiteKernel, "memory": Memory, "vote": Vote}
+"""The kinds of parts of a classifier, and the base class of each."""
+
+
+def is_built_in(kind: str, cls: type) -> bool:
+    """Return whether a class has a bare name."""
+    return BUILT_IN[kind].get(cls.__name__) is cls
+
+
+def name_in_file(kind: str, cls: type) -> str:
+    """Return the name that a class has in files, or raise TypeError: only classes of that kind have one.
+
+    Examples
+    --------
+    >>> from hammemo import Exact
+    >>> from hammemo.files.registry import name_in_file
+    >>> class Mine(Exact):
+    ...     '''A memory of somebody else.'''
+    >>> Mine.__module__ = "shop.memories"
+    >>> name_in_file("memory", Exact), name_in_file("memory", Mine)
+    ('Exact', 'shop.memories:Mine')
+    """
+    if is_built_in(kind, cls):
+        return cls.__name__
+    if not _is_of(kind, cls):
+        raise TypeError(f"{cls.__name__} is not a {kind} that files can hold")
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def kind_of_part(value: Any) -> str | None:
+    """Return whether a value is a "kernel", a "memory" or a "vote"; None if it is none of these."""
+    return next((kind for kind, base in PARTS.items() if isinstance(value, base)), None)
+
+
+def _is_of(kind: str, cls: type) -> bool:
+    if kind in PARTS:
+        return issubclass(cls, PARTS[kind])
+    return kind == "compiled" and issubclass(cls, Compiled)
+
+
+class Registry:
+    """The classes that one call of `load` may make.
+
+    Parameters
+    ----------
+    trust : iterable of classes
+        Kernels, memories, votes and compiled forms that are not part of hammemo.
+    """
+
+    def __init__(self, trust: Iterable[type] = ()) -> None:
+        self._trusted: dict[str, type] = {}
+        for cls in trust:
+            kinds = [kind for kind in BUILT_IN if _is_of(kind, cls)] if isinstance(cls, type) else []
+            if not kinds:
+                raise TypeError(
+                    f"trust= lists {cls!r}, which files cannot hold: pass classes, each of them a kernel, a memory, "
+                    "a vote or a compiled form."
+                )
+            name = f"{cls.__module__}:{cls.__qualname__}"
+            if self._trusted.setdefault(name, cls) is not cls:
+                raise ValueError(f"trust= lists two classes with the name {name}: a file cannot tell them apart.")
+
+    def find(self, kind: str, name: str) -> Any:
+        """Return the class of that kind with this name in a file, or refuse the name."""
+        if name in BUILT_IN[kind]:
+            return BUILT_IN[kind][name]
+        cls = self._trusted.get(name)
+        if cls is None and ":" in name and kind != "classifier":
+            raise FileError(
+                f"The file holds a {kind} of the class {name[:200]!r}, which is not part of hammemo. If you trust that "
+                "class, import it and pass it to load: load(path, trust=[the class])."
+            )
+        if cls is None or not _is_of(kind, cls):
+            raise ValueError(f"it names a {name[:80]!r}, which is not one of {', '.join(BUILT_IN[kind])}")
+        return cls
+
+    def kind_of(self, name: str) -> str:
+        """Return the kind of part that has this name; a name that is not known counts as that of a memory."""
+        cls = self._trusted.get(name)
+        found = (kind for kind in PARTS if name in BUILT_IN[kind] or (cls is not None and _is_of(kind, cls)))
+        return next(found, "memory")

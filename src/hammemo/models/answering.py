@@ -1,0 +1,161 @@
+"""Everything that can be asked of a model, the same for a classifier, a window and a compiled predictor.
+
+A call makes one scorer (:mod:`hammemo.models.scorer`) and takes all of its answer from it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sklearn.utils.metaestimators import available_if
+
+from hammemo.models.explanations import one_context
+from hammemo.models.scorer import check_probabilities
+from hammemo.tokens.labels import classes_array
+from hammemo.votes import resolve_vote
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hammemo.models.explanations import Explanation
+    from hammemo.models.scorer import Scorer
+    from hammemo.tokens.contexts import Contexts
+    from hammemo.votes import Vote
+
+
+def _has_probabilities(model: Answering) -> bool:
+    check_probabilities(resolve_vote(model._vote()))
+    return True
+
+
+class Answering(ABC):
+    """What answers queries: contexts X, one row a context, or one context x."""
+
+    label_dtype_: np.dtype[Any]
+
+    @abstractmethod
+    def _scorer(self) -> Scorer:
+        """Return what answers for all that is stored now."""
+
+    @abstractmethod
+    def _contexts(self, X: Any) -> Contexts:
+        """Return checked contexts."""
+
+    @abstractmethod
+    def _vote(self) -> str | Vote:
+        """Return the vote, also before anything is learnt."""
+
+    def _classes(self, scorer: Scorer) -> NDArray[Any]:
+        return classes_array(scorer.labels, self.label_dtype_)
+
+    def class_scores(self, X: Any) -> NDArray[np.float64]:
+        """Return one score for each context and label, for any number of labels.
+
+        Shapes
+        ------
+        X : (m, h); returned : (m, len(classes_))
+        """
+        contexts = self._contexts(X)
+        return self._scorer().scores(contexts)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return `class_scores` or, for two labels, how far the second leads, as scikit-learn expects."""
+        scores = self.class_scores(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each label, in the order of `classes_`; for a log-linear vote only.
+
+        Shapes
+        ------
+        X : (m, h); returned : (m, len(classes_))
+
+        Examples
+        --------
+        >>> from hammemo import Exact, MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]] * 9, ["no", "no", "yes"] * 9
+        >>> MemoryClassifier(memory=Exact(), vote="log-linear").fit(X, y).predict_proba([["d", "b"]]).round(1)
+        array([[0.2, 0.8]])
+        """
+        contexts = self._contexts(X)
+        return self._scorer().probabilities(contexts)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label with the highest score; the first one in `classes_` among equals."""
+        contexts, scorer = self._contexts(X), self._scorer()
+        return self._classes(scorer)[scorer.winners(contexts)]
+
+    def top_k(self, X: Any, k: int = 5) -> NDArray[Any]:
+        """Return the k labels with the highest scores, best first; equals in the order of `classes_`.
+
+        Shapes
+        ------
+        X : (m, h); returned : (m, min(k, len(classes_)))
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"])
+        >>> clf.top_k([["a", "c"]], k=2).tolist()
+        [['y', 'x']]
+        """
+        contexts, scorer = self._contexts(X), self._scorer()
+        return self._classes(scorer)[scorer.leaders(contexts, k)]
+
+    def explain(self, x: Any, k: int = 5) -> Explanation:
+        """Return which sites and tokens of one context voted for the k leading labels, and how much.
+
+        The contributions and the base add up to the scores of `class_scores`. Where the memory is a sketch, each comes
+        with hard bounds or with a standard error. ``print`` shows a table, ``.plot()`` draws it, ``.to_dict()`` is
+        ready for JSON; see `docs/explaining.md`.
+
+        Parameters
+        ----------
+        x : sequence of h tokens
+            One context.
+        k : int
+            How many labels.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"])
+        >>> print(clf.explain(["a", "c"], k=2))
+                          'y'  'x'
+        position -2: 'a'  0.5  0.5
+        position -1: 'c'  1.0  0.0
+        score             1.5  0.5
+        'y' leads 'x' by 1, proven to be the exact classifier's answer; exact counts.
+        """
+        scorer = self._scorer()
+        names = getattr(self, "feature_names_in_", None)
+        context = scorer.contexts(one_context(x, names))
+        explanation = scorer.explanation(context, self._classes(scorer), k)
+        return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
+
+    def certify(self, X: Any) -> NDArray[np.bool_]:
+        """Return for each context whether the prediction is proven to be that of the exact classifier.
+
+        True means proven; False means not known. Exact and hashed memories can prove answers; the Gaussian memory
+        bounds its error only in probability (:mod:`hammemo.theory`).
+
+        Shapes
+        ------
+        X : (m, h); returned : (m,)
+
+        Examples
+        --------
+        >>> from hammemo import Hashed, MemoryClassifier
+        >>> X, y = [["a", "b"]] * 5 + [["c", "d"]], ["x"] * 5 + ["y"]
+        >>> clf = MemoryClassifier(memory=Hashed(buckets=1, reserved=2)).fit(X, y)
+        >>> clf.certify([["a", "b"], ["c", "d"]])
+        array([ True, False])
+        """
+        contexts, scorer = self._contexts(X), self._scorer()
+        if not scorer.reader.has_bounds:
+            raise TypeError("The memory of this model gives no certificate; Exact() and Hashed() do, in a ledger too.")
+        return scorer.certified(contexts)

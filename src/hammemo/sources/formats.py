@@ -1,0 +1,277 @@
+"""Formats: what the name of a file says about it, and how its bytes are reached.
+
+All that is read comes through this module, so that tables (:mod:`hammemo.sources.tables`) and documents
+(:mod:`hammemo.sources.documents`) read the same files:
+
+- the **format** is the ending of the name: CSV, TSV, JSON lines, Parquet or text;
+- the **compression** is an ending after it: gzip, bzip2, Zstandard or LZ4;
+- the **place** is this machine, standard input, or an address such as ``s3://bucket/folder/a.csv.gz``.
+
+Text, CSV and JSON lines on this machine need no extra package, plain or with gzip or bzip2. Parquet, Zstandard, LZ4 and
+addresses need pyarrow, and `require_arrow` is the only place that imports it.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import sys
+import tempfile
+import zlib
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from typing import IO, TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+STANDARD_INPUT: Final = "-"
+TABLE_FORMATS: Final = ("csv", "tsv", "jsonl", "parquet")
+DOCUMENT_FORMATS: Final = ("parquet", "jsonl", "text")
+FORMATS: Final = (*TABLE_FORMATS, "text")
+
+ENDINGS: Final = {
+    "csv": (".csv",),
+    "tsv": (".tsv", ".tab"),
+    "jsonl": (".jsonl", ".ndjson", ".json"),
+    "parquet": (".parquet", ".pq", ".parq"),
+    "text": (".txt", ".text", ".tokens"),
+}
+"""What names end in, by format."""
+
+COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+"""What compressed a file, by the last ending of its name."""
+
+PIECE_BYTES: Final = 2**20
+"""Bytes that are read at a time."""
+
+_WITHOUT_ARROW: Final = ("gzip", "bz2")
+
+
+# ---------------------------------------------------------------- names
+
+
+def compression_of(where: str) -> str | None:
+    """Return what compressed a file, by the ending of its name; None for a plain one.
+
+    Examples
+    --------
+    >>> from hammemo.sources.formats import compression_of
+    >>> compression_of("a.csv.zst"), compression_of("s3://bucket/a.txt.gz?region=eu-west-1"), compression_of("a.csv")
+    ('zstd', 'gzip', None)
+    """
+    return COMPRESSIONS.get(_ending(_name(where)))
+
+
+def format_of(where: str, default: str | None = None) -> str:
+    """Return the format of a file by the ending of its name, one for compression left aside.
+
+    Examples
+    --------
+    >>> from hammemo.sources.formats import format_of
+    >>> format_of("events.csv.zst"), format_of("-", "jsonl")
+    ('csv', 'jsonl')
+    """
+    name = _name(where)
+    if compression_of(where) is not None:
+        name = name.removesuffix(_ending(name))
+    found = next((kind for kind, endings in ENDINGS.items() if name.endswith(endings)), default)
+    if found is None:
+        shown = "Standard input" if where == STANDARD_INPUT else where
+        raise ValueError(
+            f"{shown} does not tell its format by its name: name it with format=, one of {', '.join(FORMATS)}."
+        )
+    return found
+
+
+def is_address(where: str) -> bool:
+    """Return whether a place is an address on object storage, not a path on this machine."""
+    return "://" in where
+
+
+def _name(where: str) -> str:
+    """Return a place in lower case, without what follows the path of an address."""
+    return (where.partition("?")[0] if is_address(where) else where).lower()
+
+
+def _ending(name: str) -> str:
+    return name[name.rfind(".") :] if "." in name else ""
+
+
+# ---------------------------------------------------------------- pyarrow
+
+
+def require_arrow(what: str, *modules: str) -> Any:
+    """Return pyarrow with these modules of it, or say what needs it and how to install it."""
+    try:
+        for name in ("pyarrow", *(f"pyarrow.{module}" for module in modules)):
+            import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{what} needs pyarrow, which is not installed: pip install 'hammemo[text]'", name=error.name
+        ) from error
+    return sys.modules["pyarrow"]
+
+
+def require_reader(where: str, kind: str) -> None:
+    """Refuse a file that only pyarrow reads where it is not installed, before any work is done."""
+    if kind == "parquet":
+        require_arrow("Parquet")
+    if compression_of(where) not in (None, *_WITHOUT_ARROW):
+        require_arrow(f"A file that ends in {_ending(_name(where))}")
+
+
+@cache
+def file_system(base: str) -> Any:
+    """Return pyarrow's file system of an address; of this machine for an empty one."""
+    systems = require_arrow("Object storage" if base else "Native file access", "fs").fs
+    return systems.FileSystem.from_uri(base)[0] if base else systems.LocalFileSystem()
+
+
+def located(where: str) -> tuple[str, str]:
+    """Return the address that a place's file system is found by, empty for this machine's, and the path there."""
+    if not is_address(where):
+        return "", where
+    return where, str(require_arrow("Object storage", "fs").fs.FileSystem.from_uri(where)[1])
+
+
+@contextmanager
+def parquet_file(stream: Any, where: str) -> Iterator[Any]:
+    """Yield an open stream as pyarrow's ``ParquetFile``."""
+    arrow = require_arrow("Parquet", "parquet")
+    with seekable(stream) as file:
+        try:
+            opened_file = arrow.parquet.ParquetFile(file)
+        except arrow.ArrowInvalid as error:
+            raise ValueError(
+                f"{where} is not a Parquet file: use another copy of it, or name its format with format=."
+            ) from error
+        yield opened_file
+
+
+# ---------------------------------------------------------------- streams
+
+
+@contextmanager
+def opened(where: str) -> Iterator[IO[bytes]]:
+    """Open a file or an address, decompressed where its name says so, or standard input for ``-``, left open."""
+    if where == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    with opened_file(*located(where), where) as stream:
+        yield stream
+
+
+@contextmanager
+def opened_file(base: str, path: str, shown: str) -> Iterator[IO[bytes]]:
+    """Open a file of a file system to be read from its start, decompressed where its name says so."""
+    with opened_bytes(base, path, shown) as stream, _decompressor(stream, path) as plain:
+        if plain is stream and not base:
+            yield stream
+        else:
+            yield io.BufferedReader(_Readable(plain, None if plain is stream else shown), PIECE_BYTES)
+
+
+@contextmanager
+def opened_bytes(base: str, path: str, shown: str) -> Iterator[Any]:
+    """Open a file of a file system as it is: with `seek` and `read`."""
+    try:
+        stream = file_system(base).open_input_file(path) if base else open(path, "rb")  # noqa: SIM115  (closed below)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{shown or 'A file without a name'} does not exist: name a file, or - for standard input."
+        ) from None
+    except IsADirectoryError:
+        raise IsADirectoryError(f"{shown} is a folder: name a file in it.") from None
+    with stream:
+        yield stream
+
+
+@contextmanager
+def _decompressor(stream: Any, path: str) -> Iterator[Any]:
+    """Yield a stream of what was compressed; the stream itself if nothing was."""
+    compression = compression_of(path)
+    if compression is None:
+        yield stream
+    elif compression == "gzip":
+        with gzip.GzipFile(fileobj=stream) as plain:
+            yield plain
+    elif compression == "bz2":
+        with bz2.BZ2File(stream) as plain:
+            yield plain
+    else:
+        require_reader(path, "text")
+        with require_arrow(path).CompressedInputStream(stream, compression) as plain:
+            yield plain
+
+
+class _Readable(io.RawIOBase):
+    """Whatever has `read` as a stream of Python's; `compressed` is the name of a compressed file, for its errors."""
+
+    def __init__(self, stream: Any, compressed: str | None) -> None:
+        self._stream, self._compressed = stream, compressed
+
+    def readable(self) -> bool:
+        """Return True: that is what it is for."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read some bytes into a buffer; none at the end."""
+        try:
+            data = self._stream.read(len(buffer))
+        except (EOFError, OSError, zlib.error) as error:
+            # An error of the disk or the network has a number; a decompressor's has none.
+            if self._compressed is None or getattr(error, "errno", None) is not None:
+                raise
+            raise ValueError(
+                f"{self._compressed} is damaged or not compressed as its name says: use another copy of it."
+            ) from error
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@contextmanager
+def seekable(stream: Any) -> Iterator[Any]:
+    """Yield a stream that can be read from its end: what cannot, such as a pipe, is copied to a file first."""
+    if stream.seekable():
+        yield stream
+        return
+    with tempfile.TemporaryFile() as copy:
+        while piece := stream.read(PIECE_BYTES):
+            copy.write(piece)
+        copy.seek(0)
+        yield copy
+
+
+# ---------------------------------------------------------------- text and JSON
+
+
+def not_utf8(where: str, error: UnicodeDecodeError) -> ValueError:
+    """Return the error of a file that is not text as it should be."""
+    return ValueError(
+        f"{where} is not text in UTF-8 ({error.reason}): convert it (iconv -t UTF-8), or name its format with format=."
+    )
+
+
+def json_value(line: bytes, place: str) -> Any:
+    """Return the value of a line of JSON, or say what is wrong at that place."""
+    try:
+        return json.loads(line)
+    except UnicodeDecodeError as error:
+        raise not_utf8(place, error) from error
+    except (ValueError, RecursionError) as error:
+        shown = line[:40].decode("utf-8", "replace").strip()
+        raise ValueError(
+            f"{place} cannot be read: {shown!r} is not JSON. Write one JSON value a line (jq -c '.[]' makes lines of "
+            "an array)."
+        ) from error
+
+
+def json_lines(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the value of each line of JSON that is not blank."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield number, json_value(line, f"{where}, line {number}")

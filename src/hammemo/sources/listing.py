@@ -1,0 +1,113 @@
+"""Listing: the files at a path, in a folder, behind a glob or at an address, without opening any of them."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hammemo.sources.formats import is_address, require_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a source.
+
+    Parameters
+    ----------
+    base : str
+        The address that the file system is found by; empty for this machine's.
+    path : str
+        The path in that file system.
+    size : int
+        Bytes.
+    modified : int
+        When it was last written, in nanoseconds since 1970; 0 where that is not known.
+    """
+
+    base: str
+    path: str
+    size: int
+    modified: int = 0
+
+
+def listed_files(place: str) -> list[File]:
+    """Return the files at a path, in a folder, behind a glob or at an address, in no particular order.
+
+    Files whose names, or whose folders' names, begin with a dot or an underscore are left out of folders; a glob says
+    itself what it matches.
+    """
+    address, _, query = place.partition("?") if is_address(place) else (place, "", "")
+    fixed, pattern = _split_glob(address, wild="*[" if is_address(place) else "*?[")
+    if is_address(place):
+        root, found = _remote_files(fixed + (f"?{query}" if query else ""))
+    else:
+        root = os.path.abspath(fixed).replace(os.sep, "/")
+        found = _local_files(root)
+    if found is None:
+        if pattern:
+            return []
+        raise FileNotFoundError(f"{place} does not exist.")
+    if [file.path for file in found] == [root]:  # a file, not a folder
+        return [] if pattern else found
+    return [file for file in found if _is_wanted(file.path[len(root) :].strip("/"), pattern)]
+
+
+def _is_wanted(name: str, pattern: re.Pattern[str] | None) -> bool:
+    if pattern:
+        return pattern.fullmatch(name) is not None
+    return not any(part[:1] in "._" for part in name.split("/"))
+
+
+def _local_files(root: str) -> list[File] | None:
+    """Return the file at a path of this machine, or all files below it; None if nothing is there."""
+    if os.path.isfile(root):
+        return [_local_file(root)]
+    if not os.path.isdir(root):
+        return None
+    return [_local_file(path) for path in _paths_below(root) if os.path.isfile(path)]
+
+
+def _paths_below(root: str) -> Iterator[str]:
+    for folder, _, names in os.walk(root, followlinks=True):
+        for name in names:
+            yield os.path.join(folder, name).replace(os.sep, "/")
+
+
+def _local_file(path: str) -> File:
+    facts = os.stat(path)
+    return File("", path, facts.st_size, facts.st_mtime_ns)
+
+
+def _remote_files(base: str) -> tuple[str, list[File] | None]:
+    """Return the path of an address and the file there, or all files below it; None if nothing is there."""
+    systems = require_arrow("Object storage", "fs").fs
+    system, root = systems.FileSystem.from_uri(base)
+    info = system.get_file_info(root)
+    if info.type == systems.FileType.NotFound:
+        return root, None
+    entries = [info]
+    if info.type != systems.FileType.File:
+        entries = system.get_file_info(systems.FileSelector(root, recursive=True, allow_not_found=True))
+    files = [entry for entry in entries if entry.type == systems.FileType.File]
+    return root, [File(base, entry.path, entry.size, entry.mtime_ns or 0) for entry in files]
+
+
+def _split_glob(address: str, wild: str) -> tuple[str, re.Pattern[str] | None]:
+    """Return the folder before the first wildcard, and the rest as a pattern."""
+    first = min((place for place in map(address.find, wild) if place >= 0), default=-1)
+    if first < 0:
+        return address, None
+    cut = address.rfind("/", 0, first)
+    fixed, rest = (address[:cut] or "/", address[cut + 1 :]) if cut >= 0 else (".", address)
+    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]*\])" if "?" in wild else r"(\*\*/|\*\*|\*|\[[^\]]*\])", rest)
+    meaning = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    text = "".join(
+        meaning.get(piece, "[" + piece[1:-1].replace("!", "^", 1) + "]" if piece[:1] == "[" else re.escape(piece))
+        for piece in pieces
+    )
+    return fixed, re.compile(text)

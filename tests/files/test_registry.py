@@ -1,0 +1,227 @@
+"""Model files with classes of somebody else: stored by name, made only if the caller of `load` trusts them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from file_catalogue import QUERIES, X, Y
+from hammemo import (
+    Exact,
+    FileError,
+    Hashed,
+    Ledgered,
+    MemoryClassifier,
+    PositionalHamming,
+    Predictor,
+    Suffixes,
+    load,
+    save,
+)
+from hammemo._arrays.checked import StoredArrays
+from hammemo.files.descriptions import shown
+from hammemo.files.models import inspect
+from hammemo.files.registry import BUILT_IN, Registry, name_in_file
+from hammemo.memories.exact.readers import SparseCounts
+from hammemo.votes import Mean
+from mutated_files import joined, sealed, split
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hammemo import SiteKernel
+    from hammemo.memories import Memory
+
+SECRET = bytes(range(20))
+
+
+class OwnKernel(Suffixes):
+    """A kernel of somebody else."""
+
+
+class BothKernels(PositionalHamming):
+    """A kernel with a parameter that is a kernel."""
+
+    def __init__(self, inner: SiteKernel | None = None, others: Any = ()) -> None:
+        self.inner = inner
+        self.others = others
+
+
+class OwnCounts(SparseCounts):
+    """A compiled form of somebody else."""
+
+
+class OwnMemory(Exact):
+    """A memory of somebody else, with a parameter and a compiled form of its own."""
+
+    def __init__(self, note: str = "") -> None:
+        self.note = note
+
+    def compile(self, form: str | None = None, vocabulary: Any = None, threads: int = 1) -> Any:
+        arrays, description = super().compile(form, vocabulary, threads).stored()
+        return OwnCounts.restored(self.frame(), StoredArrays(arrays), description)
+
+
+class OwnWrapper(Ledgered):
+    """A memory of somebody else around a memory."""
+
+    def __init__(self, memory: Memory | None = None, key: bytes | None = None, level: int = 0) -> None:
+        super().__init__(memory, key)
+        self.level = level
+
+
+class OwnVote(Mean):
+    """A vote of somebody else."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        self.factor = factor
+
+    def divisor(self, reader: Any, sites: Any) -> Any:
+        return super().divisor(reader, sites) * self.factor
+
+
+OWN: list[type] = [OwnKernel, BothKernels, OwnCounts, OwnMemory, OwnWrapper, OwnVote]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "model.safetensors"
+
+
+MODELS: dict[str, tuple[Any, Any, Any]] = {
+    "OwnKernel": (OwnKernel(2), Exact(), "sum"),
+    "OwnMemory": (None, OwnMemory("red"), "mean"),
+    "OwnVote": (None, Hashed(4, 2), OwnVote(2.5)),
+    "OwnWrapper": (None, OwnWrapper(Hashed(4, 2), level=7), "sum"),
+    "OwnMemory in a ledger": (None, Ledgered(OwnMemory("blue")), "sum"),
+    "OwnMemory in OwnWrapper": (OwnKernel(3), OwnWrapper(OwnMemory("green")), OwnVote(0.5)),
+    "OwnKernel in a sum": (PositionalHamming() + OwnKernel(2), Exact(), "sum"),
+    "OwnKernel in BothKernels": (BothKernels(OwnKernel(2), [Suffixes(1), OwnKernel(3)]), Exact(), "sum"),
+}
+
+
+@pytest.mark.parametrize("verify", [True, False], ids=["verified", "mapped"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_with_trusted_classes_comes_back(name: str, verify: bool, path: Path) -> None:
+    clf = MemoryClassifier(*MODELS[name]).fit(X, Y)
+    save(clf, path)
+    again = load(path, verify=verify, trust=OWN)
+    assert repr(again) == repr(clf)
+    assert [type(part) for part in (again.kernel_, again.memory_, again.vote_)] == [
+        type(part) for part in (clf.kernel_, clf.memory_, clf.vote_)
+    ]
+    assert again.memory_.state_bytes() == clf.memory_.state_bytes()
+    np.testing.assert_array_equal(again.class_scores(QUERIES), clf.class_scores(QUERIES))
+    again.partial_fit(X[:1], Y[:1]).forget(X[:1], Y[:1])
+    assert again.memory_.state_bytes() == clf.memory_.state_bytes()
+    with pytest.raises(FileError, match=r"test_registry:(Own|Both)\w+'.*load\(path, trust=\["):
+        load(path, verify=verify)
+
+
+def test_a_compiled_form_of_somebody_else_comes_back(path: Path) -> None:
+    clf = MemoryClassifier(memory=OwnMemory(), vote=OwnVote(2.0)).fit(X, Y)
+    save(clf.compile(), path)
+    again = load(path, trust=OWN)
+    assert isinstance(again, Predictor)
+    assert type(again.compiled) is OwnCounts
+    np.testing.assert_array_equal(again.class_scores(QUERIES), clf.class_scores(QUERIES))
+    for trust, missing in (([], "OwnCounts"), ([OwnCounts], "OwnVote"), ([OwnVote], "OwnCounts")):
+        with pytest.raises(FileError, match=missing):
+            load(path, trust=trust)
+
+
+def test_a_secret_key_goes_to_a_trusted_class(path: Path) -> None:
+    clf = MemoryClassifier(memory=OwnWrapper(Hashed(4, 2, SECRET), SECRET)).fit(X, Y)
+    save(clf, path)
+    assert SECRET not in path.read_bytes()
+    again = load(path, trust=[OwnWrapper], key=SECRET)
+    assert again.memory_.key == again.memory_.memory_.key == SECRET
+    assert again.memory_.state_bytes() == clf.memory_.state_bytes()
+    with pytest.raises(FileError, match=r"load\(path, key="):
+        load(path, trust=[OwnWrapper])
+
+
+class OtherSecret(Exact):
+    """A memory whose secret has a name that `load` cannot pass."""
+
+    secret = "word"
+
+    def __init__(self, word: bytes = b"") -> None:
+        self.word = word
+
+
+def test_what_a_file_cannot_hold_is_refused(path: Path) -> None:
+    with pytest.raises(FileError, match="name it key, not word"):
+        save(MemoryClassifier(memory=OtherSecret()).fit(X, Y), path)
+    for trust in ([3], ["Exact"], [int], [Exact()], [MemoryClassifier]):
+        with pytest.raises(TypeError, match="trust= lists"):
+            load(path, trust=trust)  # type: ignore[arg-type]
+    twin = type("OwnKernel", (Suffixes,), {"__module__": __name__, "__qualname__": "OwnKernel"})
+    with pytest.raises(ValueError, match="two classes with the name test_registry:OwnKernel"):
+        load(path, trust=[OwnKernel, twin])
+    with pytest.raises(TypeError, match="int is not a kernel"):
+        name_in_file("kernel", int)
+    assert not list(path.parent.iterdir())
+
+
+def forged(path: Path, place: tuple[str, ...], name: str) -> None:
+    """Save an exact model whose description names another class at one place, with a right checksum."""
+    save(MemoryClassifier(PositionalHamming(), Exact(), OwnVote()).fit(X, Y), path)
+    header, about, body = split(path.read_bytes())
+    entry = about
+    for step in place:
+        entry = entry[step]
+    entry["class"] = name
+    path.write_bytes(sealed(joined(header, about, body)))
+
+
+@pytest.mark.parametrize("name", ["os:system", "subprocess:Popen", "antigravity:fly", "hammemo:Exact", ":", ""])
+@pytest.mark.parametrize("place", [(), ("fitted", "memory"), ("params", "kernel"), ("fitted", "vote")], ids=str)
+def test_no_name_in_a_file_is_imported(name: str, place: tuple[str, ...], path: Path) -> None:
+    forged(path, place, name)
+    before = set(sys.modules)
+    with pytest.raises(FileError):
+        load(path, trust=OWN)
+    assert set(sys.modules) == before
+
+
+def test_a_trusted_class_is_made_only_in_its_own_place(path: Path) -> None:
+    forged(path, ("fitted", "memory"), "test_registry:OwnVote")
+    with pytest.raises(FileError, match="which is not one of Exact"):
+        load(path, trust=OWN)
+    forged(path, (), "test_registry:OwnMemory")
+    with pytest.raises(FileError, match="which is not one of MemoryClassifier"):
+        load(path, trust=OWN)
+
+
+@pytest.mark.parametrize(
+    "value", [{}, {"class": 3, "params": {}}, {"class": "Exact"}, {"class": "os:system", "params": {}}, 1e300, [[{}]]]
+)
+def test_forged_parameters_of_a_trusted_class_are_refused(value: Any, path: Path) -> None:
+    save(MemoryClassifier(memory=OwnMemory()).fit(X, Y), path)
+    header, about, body = split(path.read_bytes())
+    about["params"]["memory"]["params"]["note"] = value
+    path.write_bytes(sealed(joined(header, about, body)))
+    with pytest.raises(FileError):
+        load(path, trust=OWN)
+
+
+def test_trust_changes_nothing_for_classes_of_hammemo(path: Path) -> None:
+    clf = MemoryClassifier(memory=Exact()).fit(X, Y)
+    save(clf, path)
+    assert load(path, trust=OWN).memory_.state_bytes() == clf.memory_.state_bytes()
+    registry = Registry(OWN)
+    for kind, classes in BUILT_IN.items():
+        for name, cls in classes.items():
+            assert name == name_in_file(kind, cls)
+            assert registry.find(kind, name) is cls
+
+
+def test_inspect_names_classes_of_somebody_else_without_trusting_them(path: Path) -> None:
+    save(MemoryClassifier(memory=OwnWrapper(Hashed(4, 2, SECRET), SECRET, level=2)).fit(X, Y), path)
+    inner = "Hashed(buckets=4, key=<secret>, reserved=2)"
+    assert inspect(path)["memory"] == f"test_registry:OwnWrapper(key=<secret>, level=2, memory={inner})"
+    assert shown({"class": "Joined", "params": {"kernels": [{"class": "A", "params": {}}]}}) == "Joined(kernels=[A()])"
