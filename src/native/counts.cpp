@@ -30,13 +30,14 @@ void count_contexts(const Loops& loops, const LayoutView& layout, const Source& 
 void count_stream(const Loops& loops, const LayoutView& layout, const Source& source, size_t n, const int32_t* columns,
                   uint32_t n_labels, uint32_t* cells) {
     const size_t h = layout.h;
+    const bool hashed = by_hash(layout, source);
     TokensOwner known(CHUNK + h);
     FeaturesOwner features(CHUNK);
     std::vector<uint32_t> rows(CHUNK), chosen(CHUNK + 1), targets(CHUNK + 1);
     for (size_t begin = 0; begin + h < n; begin += CHUNK) {
         const size_t n_windows = std::min(n - h - begin, CHUNK);
         // Window i starts at token i, so each token is looked up once, however many windows hold it.
-        loops.tokens(layout, source, begin, 1, n_windows + h - 1, known.view());
+        loops.tokens(layout, source, begin, 1, n_windows + h - 1, layout.any_alone, known.view());
         size_t n_chosen = 0;  // collected once, without a branch: whether a window counts cannot be guessed
         for (size_t i = 0; i < n_windows; ++i) {
             chosen[n_chosen] = static_cast<uint32_t>(i);
@@ -44,7 +45,7 @@ void count_stream(const Loops& loops, const LayoutView& layout, const Source& so
             n_chosen += targets[n_chosen] < n_labels;
         }
         for (uint32_t k = 0; k < layout.n_sites; ++k) {
-            loops.site_rows(layout, layout.sites[k], known.view(), 1, n_windows, features.view(), rows.data());
+            loops.site_rows(layout, layout.sites[k], hashed, known.view(), 1, n_windows, features.view(), rows.data());
             for (size_t j = 0; j < n_chosen; ++j) ++cells[size_t{rows[chosen[j]]} * n_labels + targets[j]];
         }
     }

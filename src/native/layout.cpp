@@ -110,6 +110,12 @@ Layout::Layout(uint32_t h, const std::vector<std::vector<uint32_t>>& positions, 
     view_.integer_hash = integer_hash;
     add_sites(positions, multipliers, tuple_seeds, groups, buckets);
     add_tokens();
+    if (!view_.checks) add_integers();
+    for (const Finder& finder : finders_) finder_views_.push_back(finder.view());
+    const size_t n_groups = reserved_.hashes.size();
+    view_.finders = finder_views_.data();
+    view_.tokens = finder_views_[n_groups];
+    if (!view_.checks) view_.single_integers = finder_views_[n_groups + 1];
     add_blocks();
 }
 
@@ -117,6 +123,7 @@ void Layout::add_sites(const std::vector<std::vector<uint32_t>>& positions, cons
                        const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups,
                        const std::vector<uint32_t>& buckets) {
     std::vector<bool> of_tuples(reserved_.hashes.size(), false), compared(view_.h, false);
+    used_alone_.assign(view_.h, 0);
     uint64_t next_row = 0;
     for (size_t k = 0; k < positions.size(); ++k) {
         require(!positions[k].empty() && groups[k] < reserved_.hashes.size(), "a site is empty");
@@ -130,9 +137,10 @@ void Layout::add_sites(const std::vector<std::vector<uint32_t>>& positions, cons
         const bool confirmed = length > 1 && !entries.empty();
         require(!confirmed || entries.size() == n_own * length, "a reserved tuple has one entry for each position");
         if (length > 1) of_tuples[groups[k]] = true;
+        else used_alone_[positions[k][0]] = 1, view_.any_alone = true;
         sites_.push_back({static_cast<uint32_t>(positions_.size()), static_cast<uint32_t>(length),
                           static_cast<uint32_t>(next_row), static_cast<uint32_t>(n_own), buckets[k], groups[k],
-                          multipliers[k] | 1, tuple_seeds[k], confirmed ? entries.data() : nullptr});
+                          multipliers[k] | 1, tuple_seeds[k], confirmed ? entries.data() : nullptr, 0, nullptr});
         positions_.insert(positions_.end(), positions[k].begin(), positions[k].end());
         next_row += n_own + buckets[k];
         require(next_row < UINT32_MAX, "the tables have too many rows");
@@ -147,6 +155,7 @@ void Layout::add_sites(const std::vector<std::vector<uint32_t>>& positions, cons
     view_.sites = sites_.data();
     view_.positions = positions_.data();
     view_.used = used_.data();
+    view_.used_alone = used_alone_.data();
     view_.n_used = static_cast<uint32_t>(used_.size());
 }
 
@@ -171,9 +180,44 @@ void Layout::add_tokens() {
     for (size_t i = 0; i < checks.size(); ++i) checks_[2 * size_t{reserved_.token_places[i / 2]} + i % 2] = checks[i];
     view_.checks = checks_.empty() ? nullptr : checks_.data();
     finders_.emplace_back(reserved_.token_hashes, reserved_.token_places);
-    for (const Finder& finder : finders_) finder_views_.push_back(finder.view());
-    view_.finders = finder_views_.data();
-    view_.tokens = finder_views_.back();
+}
+
+// What integers are looked up in where their hashes identify them.
+void Layout::add_integers() {
+    std::vector<uint64_t> hashes, hash_of(view_.n_places, 0);
+    std::vector<uint32_t> rows;
+    std::vector<bool> is_integer(view_.n_places, false);
+    for (size_t i = 0; i < reserved_.token_hashes.size(); ++i) {
+        const uint32_t place = reserved_.token_places[i];
+        hash_of[place] = reserved_.token_hashes[i], is_integer[place] = true;
+        if (reserved_.single_rows[place] == MISSING) continue;
+        hashes.push_back(reserved_.token_hashes[i]);
+        rows.push_back(reserved_.single_rows[place]);
+    }
+    finders_.emplace_back(std::move(hashes), std::move(rows));
+    integer_entries_.resize(sites_.size());
+    for (size_t k = 0; k < sites_.size(); ++k) {
+        Site& site = sites_[k];
+        site.integer_finder = site.finder;
+        if (!site.entries) continue;
+        std::vector<uint64_t> tuples;
+        std::vector<uint32_t> numbers;
+        auto& entries = integer_entries_[k];
+        for (uint32_t row = 0; row < site.n_own; ++row) {
+            bool integers = true;
+            for (uint32_t j = 0; j < site.n_positions; ++j) {
+                const uint64_t place = site.entries[size_t{row} * site.n_positions + j] / 2;
+                const bool integer = place < view_.n_places && is_integer[place];
+                entries.push_back(integer ? hash_of[place] : 0);
+                integers &= integer;
+            }
+            if (integers) tuples.push_back(reserved_.hashes[site.finder][row]), numbers.push_back(row);
+        }
+        site.integer_entries = entries.data();
+        if (tuples.size() == site.n_own) continue;  // the same set
+        site.integer_finder = static_cast<uint32_t>(finders_.size());
+        finders_.emplace_back(std::move(tuples), std::move(numbers));
+    }
 }
 
 void Layout::add_blocks() {

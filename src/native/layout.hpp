@@ -13,6 +13,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#ifdef _MSC_VER
+#include <intrin.h>
+#endif
 
 namespace hammemo {
 
@@ -33,6 +36,16 @@ static inline T load_once(const T* p) {
     return __atomic_load_n(p, __ATOMIC_RELAXED);
 #else
     return *static_cast<const volatile T*>(p);
+#endif
+}
+
+// After this, what was copied from the caller's arrays is read from the copy: the compiler cannot go back to the original.
+// For copies of many numbers, which `load_once` would take one by one.
+static inline void copies_are_private() {
+#ifdef __GNUC__
+    __asm__ volatile("" ::: "memory");
+#else
+    _ReadWriteBarrier();
 #endif
 }
 
@@ -138,6 +151,10 @@ struct Site {
     uint64_t tuple_seed;      // where folding the hashes of several tokens starts
     const uint64_t* entries;  // n_own * n_positions: twice the place of each token of each reserved tuple; null where
                               // tuples are known by their hashes alone
+    // The same for integers without a key. No two of them have one hash, so hashes are compared, with tuples that hold
+    // integers only; and not the last one, because the fold is invertible: it is equal if all others are.
+    uint32_t integer_finder;
+    const uint64_t* integer_entries;
 };
 
 struct LayoutView {
@@ -153,9 +170,13 @@ struct LayoutView {
     const uint64_t* checks;
     const uint64_t* single_words;
     uint32_t n_places;
-    // The positions that a site compares.
+    // The rows of integers at sites of one position, by their hashes; without a key.
+    FinderView single_integers;
+    // The positions that a site compares, and for each whether a site of one position does.
     const uint32_t* used;
+    const uint8_t* used_alone;
     uint32_t n_used;
+    bool any_alone;
     // Where the sites are the positions in order, with equally many rows: what `place_block` needs for a block of whole
     // contexts, token by token. Otherwise null.
     const uint64_t* block_multipliers;

@@ -48,13 +48,17 @@ private:
                    const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups,
                    const std::vector<uint32_t>& buckets);
     void add_tokens();
+    void add_integers();
     void add_blocks();
 
     Reserved reserved_;
-    std::vector<Finder> finders_;  // of each group, empty where no site of several positions uses it; the last: of tokens
+    // Of each group, empty where no site of several positions uses it; of integers alone in each group; and of tokens.
+    std::vector<Finder> finders_;
     std::vector<FinderView> finder_views_;
     std::vector<Site> sites_;
     std::vector<uint32_t> positions_, used_, block_first_rows_;
+    std::vector<std::vector<uint64_t>> integer_entries_;
+    std::vector<uint8_t> used_alone_;
     std::vector<uint64_t> checks_, single_words_, block_multipliers_, memo_;
     LayoutView view_{};
 };

@@ -56,7 +56,7 @@ std::vector<int64_t> row_offsets(const int64_t* values, size_t rows, size_t n_la
     for (size_t row = 0; row < rows; ++row) {
         int64_t low = INT64_MAX, high = INT64_MIN;
         for (size_t c = 0; c < n_labels; ++c) {
-            const int64_t value = load_once(values + row * n_labels + c);
+            const int64_t value = values[row * n_labels + c];
             low = std::min(low, value), high = std::max(high, value);
         }
         if (magnitude(low) > INT32_MAX || magnitude(high) > INT32_MAX) throw std::overflow_error("a score exceeds 32 bits");
@@ -117,7 +117,7 @@ Table::Table(std::shared_ptr<const Layout> layout, const int64_t* integers, cons
     offsets_ = row_offsets(integers, rows.empty_row, n_labels, view_.divisor != nullptr);
     uint64_t widest = 0;
     const uint64_t largest = largest_sum(rows, n_labels, [&](size_t row, size_t c) {
-        const int64_t value = from_middle(load_once(integers + row * n_labels + c), offsets_[row]);
+        const int64_t value = from_middle(integers[row * n_labels + c], offsets_[row]);
         widest = std::max(widest, magnitude(value));
         return value;
     });
@@ -128,7 +128,8 @@ Table::Table(std::shared_ptr<const Layout> layout, const int64_t* integers, cons
     if (!fits) throw std::overflow_error("a sum could exceed 32 bits: the values changed while the table was made");
 }
 
-// Copy the caller's numbers, each loaded once, and return whether sums of what was copied fit the type of the sums.
+// Copy the caller's numbers, and return whether sums of what was copied fit the type of the sums: what was read before may
+// have been something else.
 template <class Row, class Given>
 bool Table::fill(const Given* given) {
     const size_t rows = size_t{layout_->view().empty_row} + 1, n_labels = view_.n_labels;
@@ -140,9 +141,10 @@ bool Table::fill(const Given* given) {
         for (size_t c = 0; c < n_labels; ++c)
             if constexpr (std::is_integral_v<Given>)
                 values[row * view_.stride + c] =
-                    static_cast<Row>(from_middle(load_once(given + row * n_labels + c), offsets_[row]));
+                    static_cast<Row>(from_middle(given[row * n_labels + c], offsets_[row]));
             else
                 values[row * view_.stride + c] = given[row * n_labels + c];
+    copies_are_private();
     view_.values = values;
 
     const auto start = [&](auto lowest) {  // padding never wins

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crafted_tokens import integers_hashed_to
 from hammemo import MemoryClassifier, PositionalHamming, SiteKernel
 from hammemo._arrays.integers import sorted_find
 from hammemo.memories import Hashed
@@ -31,7 +32,6 @@ from native_cases import (
     Case,
     _native,
     cases,
-    integers_hashed_to,
     kernels,
     known_strings,
     random_tokens,

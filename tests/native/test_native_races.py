@@ -96,9 +96,7 @@ def test_tokens(positions: list[list[int]], kind: str, path: str) -> None:
     table, upper = table_of(layout, path), table_of(layout, path, 2)
     tokens = np.zeros((M, H), np.int32 if kind == "int32" else np.int64)
     ranks = kind == "ranks"
-    source: Any = (
-        (tokens, np.arange(3, dtype=np.uint64), np.full(3, -1, np.int32)) if ranks else (tokens, None, None, None)
-    )
+    source: Any = (tokens, np.arange(3, dtype=np.uint64), np.full(3, -1, np.int32)) if ranks else (tokens, None, None)
     out, leaders, scores = np.empty(M, np.int32), np.empty((M, 2), np.int32), np.empty((M, N_LABELS))
     rows, verdicts, answers = np.zeros((M, H), np.uint32), np.empty(M, np.uint8), np.zeros(M, np.int32)
     columns, cells = np.zeros(M, np.int32), np.zeros((layout.n_rows + 1, N_LABELS), np.uint32)

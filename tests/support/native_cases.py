@@ -19,7 +19,6 @@ from hammemo._arrays.native import native
 from hammemo.memories.hashed.layout import RowLayout
 from hammemo.memories.hashed.reserved import Reserved, most_frequent, site_groups, site_hashes
 from hammemo.tokens.contexts import Contexts, Examples
-from hammemo.tokens.hashing import number_key
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -144,17 +143,3 @@ def known_strings(case: Case) -> dict[str, tuple[int, int]]:
     strings = Vocabulary(strings=case.contexts.vocabulary.strings)
     hashes, places = case.layout.vocabulary_source(strings)
     return dict(zip(strings.strings.tolist(), zip(hashes.tolist(), places.tolist(), strict=True), strict=True))
-
-
-def integers_hashed_to(words: NDArray[np.uint64], seed: int) -> NDArray[np.int64]:
-    """Return the integers whose hashes, without a key, are these words: the mix of `hashing` backwards."""
-    first, second = number_key(seed)
-    x = words ^ np.uint64(second)
-    x = _unshifted(x, 31) * np.uint64(pow(0x94D049BB133111EB, -1, 2**64))
-    x = _unshifted(x, 27) * np.uint64(pow(0xBF58476D1CE4E5B9, -1, 2**64))
-    return (_unshifted(x, 30) ^ np.uint64(first)).view(np.int64)
-
-
-def _unshifted(x: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
-    """Return y such that y ^ (y >> bits) is x, for shifts of at least 22 bits."""
-    return np.asarray(x ^ (x >> np.uint64(bits)) ^ (x >> np.uint64(2 * bits)), np.uint64)

@@ -171,7 +171,7 @@ def site_hashes(
             columns.append((hashes[:, site[0]], held[:, site[0]]))
             continue
         start = key_words(seed, "site", *site)[1]
-        columns.append((fold([hashes[:, r] for r in site], start), held[:, list(site)].all(axis=1)))
+        columns.append((fold([hashes[:, r] for r in site], start), np.asarray(held[:, list(site)].all(axis=1))))
     return columns
 
 
@@ -231,7 +231,7 @@ def _values(contexts: Contexts) -> NDArray[Any]:
     return contexts.ranks if contexts.integers is None else contexts.integers
 
 
-def _heaviest(hashes: NDArray[np.uint64], totals: NDArray[np.float64], number: int) -> NDArray[np.int64]:
+def _heaviest(hashes: NDArray[np.uint64], totals: NDArray[Any], number: int) -> NDArray[np.int64]:
     """Return which features have the highest totals, ties by hash; of those with one hash the first one only."""
     order = np.lexsort((hashes, -totals))
     firsts = np.sort(np.unique(hashes[order], return_index=True)[1])
