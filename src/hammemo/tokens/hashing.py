@@ -174,6 +174,27 @@ def hash_numbers(
     return siphash(words, first, second)
 
 
+def unhash_numbers(hashes: NDArray[np.uint64], seed: int, name: str = "integers") -> NDArray[np.uint64]:
+    """Return the numbers, as 64-bit words, that have these hashes without a key: `hash_numbers` backwards.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.hashing import hash_numbers, unhash_numbers
+    >>> unhash_numbers(hash_numbers(np.array([7, 2**64 - 1], np.uint64), seed=3), seed=3)
+    array([                   7, 18446744073709551615], dtype=uint64)
+    """
+    first, second = number_key(seed, None, name)
+    words = _unshifted(hashes ^ np.uint64(second), 31) * np.uint64(pow(0x94D049BB133111EB, -1, 2**64))
+    words = _unshifted(words, 27) * np.uint64(pow(0xBF58476D1CE4E5B9, -1, 2**64))
+    return np.asarray(_unshifted(words, 30) ^ np.uint64(first), np.uint64)
+
+
+def _unshifted(words: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+    """Return what becomes `words` by ``x ^ (x >> bits)``, for shifts of at least 22 bits."""
+    return words ^ (words >> np.uint64(bits)) ^ (words >> np.uint64(2 * bits))
+
+
 def number_key(seed: int, key: bytes | None = None, name: str = "integers") -> tuple[int, int]:
     """Return the two words that `hash_numbers` mixes in or, with a secret key, hashes under."""
     if key is None:

@@ -31,6 +31,7 @@ from hammemo.tokens.hashing import (
     hash_numbers,
     key_words,
     number_identities,
+    unhash_numbers,
     vocabulary_hashes,
     vocabulary_identities,
 )
@@ -52,9 +53,32 @@ class TokenList:
 
     hashes: NDArray[np.uint64]
     identities: NDArray[np.uint8]
+    keyed: bool = False
 
     def __len__(self) -> int:
         return len(self.hashes)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the hashes, the kinds, and the digests of those tokens that have one, end to end."""
+        kinds = self.identities[:, 0]
+        digests = self.identities[:, 1:][_digest_mask(kinds, keyed=self.keyed)]
+        return {"hashes": self.hashes, "kinds": kinds.copy(), "digests": digests}
+
+    @classmethod
+    def from_arrays(cls, stored: StoredArrays, seed: int, key: bytes | None) -> TokenList:
+        """Return the list with these arrays, checked: undo `arrays`."""
+        hashes = stored.ascending("hashes", "uint64")
+        kinds = stored.take("kinds", "uint8", (len(hashes),))
+        if (kinds > STRING).any():
+            raise ValueError("a reserved token is of no known kind")
+        identities = np.zeros((len(hashes), IDENTITY_BYTES), np.uint8)
+        for kind, name in ((INTEGER, "integers"), (FLOAT, "floats")) if key is None else ():
+            words = unhash_numbers(hashes[kinds == kind], seed, name)
+            identities[kinds == kind] = number_identities(words, seed, None, name)
+        identities[:, 0] = kinds
+        mask = _digest_mask(kinds, keyed=key is not None)
+        identities[:, 1:][mask] = stored.take("digests", "uint8", (int(mask.sum()),))
+        return cls(hashes, identities, key is not None)
 
     def places(
         self, vocabulary: Vocabulary, hashes: NDArray[np.uint64], seed: int, key: bytes | None
@@ -85,6 +109,12 @@ class TokenList:
         return found
 
 
+def _digest_mask(kinds: NDArray[np.uint8], *, keyed: bool) -> NDArray[np.bool_]:
+    """Return which bytes behind the kind are a digest: 32 of a string and, under a key, 16 of a number."""
+    lengths = np.where(kinds == STRING, IDENTITY_BYTES - 1, 16 if keyed else 0)
+    return np.asarray(np.arange(IDENTITY_BYTES - 1) < lengths[:, None])
+
+
 @dataclass(frozen=True, eq=False)
 class Reserved:
     """The features with rows of their own, for each group of sites (see `site_groups`).
@@ -109,11 +139,14 @@ class Reserved:
         return self.tokens is not None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the canonical arrays; a tuple's hash follows from those of its tokens and is not kept."""
+        """Return the canonical arrays.
+
+        What follows from the rest is not kept: the hash of a tuple and, without a key, the value of a number.
+        """
         if self.tokens is None:
             return {f"reserved.{group}": hashes for group, hashes in enumerate(self.hashes)}
         groups = {f"reserved.{group}": narrow(places) for group, places in enumerate(self.places)}
-        return {"reserved.hashes": self.tokens.hashes, "reserved.identities": self.tokens.identities, **groups}
+        return {**{f"reserved.{name}": array for name, array in self.tokens.arrays().items()}, **groups}
 
     def digest(self) -> str:
         """Return a short name of what is reserved: equal names, equal features."""
@@ -122,11 +155,7 @@ class Reserved:
             for hashes in self.hashes:
                 digest.update(len(hashes).to_bytes(8, "little") + hashes.astype("<u8").tobytes())
             return digest.hexdigest()
-        for array in (
-            self.tokens.hashes.astype("<u8"),
-            self.tokens.identities,
-            *(p.astype("<u4") for p in self.places),
-        ):
+        for array in (*self.tokens.arrays().values(), *(part.astype("<u4") for part in self.places)):
             digest.update(len(array).to_bytes(8, "little") + array.tobytes())
         return digest.hexdigest()
 
@@ -271,7 +300,7 @@ def _listed(
         return _listed((vocabulary.keep(used), groups), sites, seed, key)
     place = np.empty(len(hashes), np.int64)
     place[keep] = np.arange(len(keep))
-    tokens = TokenList(distinct, vocabulary_identities(vocabulary, seed, key)[keep])
+    tokens = TokenList(distinct, vocabulary_identities(vocabulary, seed, key)[keep], key is not None)
     unordered = reserved_places(sites, seed, tokens, [place[rows] for rows in groups])
     ordered = [rows[np.argsort(h)] for h, rows in zip(unordered.hashes, unordered.places, strict=True)]
     return reserved_places(sites, seed, tokens, ordered)
@@ -282,7 +311,7 @@ def stored_reserved(stored: StoredArrays, sites: Sites, seed: int, key: bytes | 
 
     Files of format 1 have a list of hashes for each group.
     """
-    if "reserved.identities" in stored:
+    if "reserved.hashes" in stored:
         reserved = _stored_identities(stored, sites, seed, key)
     else:
         reserved = Reserved(tuple(stored.ascending(f"reserved.{group}", "uint64") for group in range(len(most))))
@@ -292,8 +321,7 @@ def stored_reserved(stored: StoredArrays, sites: Sites, seed: int, key: bytes | 
 
 
 def _stored_identities(stored: StoredArrays, sites: Sites, seed: int, key: bytes | None) -> Reserved:
-    hashes = stored.ascending("reserved.hashes", "uint64")
-    tokens = TokenList(hashes, stored.take("reserved.identities", "uint8", (len(hashes), IDENTITY_BYTES)))
+    tokens = TokenList.from_arrays(stored.part("reserved"), seed, key)
     places = [
         stored.whole_numbers(f"reserved.{group}", (None, len(site)), below=max(len(tokens), 1)).astype(np.int64)
         for group, site in enumerate(group_sites(sites))
@@ -302,22 +330,9 @@ def _stored_identities(stored: StoredArrays, sites: Sites, seed: int, key: bytes
         raise ValueError("a reserved feature names a token that is not in the list")
     if stored.trusted:
         return reserved_places(sites, seed, tokens, places)
-    _check_tokens(tokens, seed, key)
     if len(np.unique(np.concatenate([rows.ravel() for rows in places]))) != len(tokens):
         raise ValueError("the list of reserved tokens holds one that no feature needs")
     reserved = reserved_places(sites, seed, tokens, places)
     if not all(is_ascending(hashes) for hashes in reserved.hashes):
         raise ValueError("the reserved features of a group are not in the order of their hashes")
     return reserved
-
-
-def _check_tokens(tokens: TokenList, seed: int, key: bytes | None) -> None:
-    """Refuse identities that no token has, and numbers with the hash of another one."""
-    kinds, rest = tokens.identities[:, 0], tokens.identities[:, 1:]
-    numbers = kinds != STRING
-    if (kinds > STRING).any() or rest[numbers, 8 if key is None else 16 :].any():
-        raise ValueError("a reserved token is of no known kind")
-    for kind, name in ((INTEGER, "integers"), (FLOAT, "floats")) if key is None else ():
-        words = np.ascontiguousarray(rest[kinds == kind, :8]).view("<u8")[:, 0].astype(np.uint64)
-        if (hash_numbers(words, seed, None, name) != tokens.hashes[kinds == kind]).any():
-            raise ValueError("a reserved number does not have the hash that it is listed under")

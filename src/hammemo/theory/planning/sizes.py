@@ -16,7 +16,6 @@ import numpy as np
 from hammemo.memories.hashed.reserved import most_frequent
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.theory.planning.growth import expected_features
-from hammemo.tokens.hashing import IDENTITY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +93,7 @@ class Sizes:
             sample = self.sample
             found = most_frequent(self.examples, sample.sites, sample.seed, None, numbers)
             missing = sum(numbers) - sum(map(len, found.hashes))
-            each = 8 + IDENTITY_BYTES + 4  # the hash, the identity and a place
+            each = 9 + 32 * bool(len(self.examples.contexts.vocabulary.strings)) + 4  # hash, kind, digest and place
             self._known[numbers] = sum(part.nbytes for part in found.arrays().values()) + missing * each
         return self._known[numbers]
 
