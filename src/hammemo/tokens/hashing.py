@@ -192,7 +192,7 @@ def unhash_numbers(hashes: NDArray[np.uint64], seed: int, name: str = "integers"
 
 def _unshifted(words: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
     """Return what becomes `words` by ``x ^ (x >> bits)``, for shifts of at least 22 bits."""
-    return words ^ (words >> np.uint64(bits)) ^ (words >> np.uint64(2 * bits))
+    return np.asarray(words ^ (words >> np.uint64(bits)) ^ (words >> np.uint64(2 * bits)), np.uint64)
 
 
 def number_key(seed: int, key: bytes | None = None, name: str = "integers") -> tuple[int, int]:

@@ -93,9 +93,14 @@ class Sizes:
             sample = self.sample
             found = most_frequent(self.examples, sample.sites, sample.seed, None, numbers)
             missing = sum(numbers) - sum(map(len, found.hashes))
-            each = 9 + 32 * bool(len(self.examples.contexts.vocabulary.strings)) + 4  # hash, kind, digest and place
-            self._known[numbers] = sum(part.nbytes for part in found.arrays().values()) + missing * each
+            known = sum(part.nbytes for part in found.arrays().values())
+            self._known[numbers] = known + missing * self.reserved_token
         return self._known[numbers]
+
+    @property
+    def reserved_token(self) -> int:
+        """The bytes of a token by which it is recognised: hash, kind, place and, where there are strings, a digest."""
+        return 8 + 1 + 2 + 32 * bool(len(self.examples.contexts.vocabulary.strings))
 
     def _tables(self, buckets: int, reserved: Sequence[int], largest: list[tuple[float, float]], sign: int) -> int:
         """Return the bytes of all tables where the largest counts are as expected (0), or off to one side."""
