@@ -15,6 +15,11 @@ class Layout:
         tuple_seeds: Sequence[int],
         groups: Sequence[int],
         reserved: Sequence[NDArray[np.uint64]],
+        entries: Sequence[NDArray[np.uint64]],
+        token_hashes: NDArray[np.uint64],
+        token_places: NDArray[np.uint32],
+        token_checks: NDArray[np.uint64],
+        single_rows: NDArray[np.uint32],
         buckets: Sequence[int],
         integer_key: tuple[int, int],
         keyed: bool,
@@ -25,6 +30,7 @@ class Layout:
         self,
         tokens: NDArray[Any],
         hashes: NDArray[np.uint64] | None,
+        places: NDArray[np.int32] | None,
         out: NDArray[np.uint32],
         path: str = "auto",
     ) -> None: ...
@@ -32,6 +38,7 @@ class Layout:
         self,
         tokens: NDArray[Any],
         hashes: NDArray[np.uint64] | None,
+        places: NDArray[np.int32] | None,
         columns: NDArray[np.int32],
         multiplicity: NDArray[np.uint32] | None,
         cells: NDArray[np.uint32],
@@ -41,6 +48,7 @@ class Layout:
         self,
         tokens: NDArray[Any],
         hashes: NDArray[np.uint64] | None,
+        places: NDArray[np.int32] | None,
         columns: NDArray[np.int32],
         cells: NDArray[np.uint32],
         path: str = "auto",
@@ -63,6 +71,7 @@ class Table:
         self,
         tokens: NDArray[Any],
         hashes: NDArray[np.uint64] | None,
+        places: NDArray[np.int32] | None,
         out: NDArray[np.int32],
         threads: int = 1,
     ) -> None: ...
@@ -70,6 +79,7 @@ class Table:
         self,
         tokens: NDArray[Any],
         hashes: NDArray[np.uint64] | None,
+        places: NDArray[np.int32] | None,
         out: NDArray[np.int32],
         threads: int = 1,
     ) -> None: ...
@@ -77,6 +87,7 @@ class Table:
         self,
         tokens: NDArray[Any],
         hashes: NDArray[np.uint64] | None,
+        places: NDArray[np.int32] | None,
         out: NDArray[np.float64],
         threads: int = 1,
     ) -> None: ...
@@ -85,11 +96,12 @@ class Table:
         upper: Table,
         tokens: NDArray[Any],
         hashes: NDArray[np.uint64] | None,
+        places: NDArray[np.int32] | None,
         answers: NDArray[np.int32],
         out: NDArray[np.uint8],
         threads: int = 1,
     ) -> None: ...
-    def one(self, tokens: Sequence[Any], known: dict[str, int]) -> int: ...
+    def one(self, tokens: Sequence[Any], known: dict[str, tuple[int, int]]) -> int: ...
     @property
     def nbytes(self) -> int: ...
     @property

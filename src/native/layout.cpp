@@ -5,12 +5,29 @@
 #include <stdexcept>
 
 namespace hammemo {
+namespace {
 
-Finder::Finder(std::vector<uint64_t> ascending) : sorted_(std::move(ascending)) {
-    for (size_t i = 1; i < sorted_.size(); ++i)
-        if (sorted_[i - 1] >= sorted_[i]) throw std::invalid_argument("reserved hashes must be ascending and distinct");
-    if (sorted_.size() >= (size_t{1} << 30)) throw std::invalid_argument("too many reserved hashes");
+void require(bool condition, const char* message) {
+    if (!condition) throw std::invalid_argument(message);
+}
+
+void require_ascending(const std::vector<uint64_t>& hashes) {
+    for (size_t i = 1; i < hashes.size(); ++i)
+        require(hashes[i - 1] < hashes[i], "reserved hashes must be ascending and distinct");
+    require(hashes.size() < (size_t{1} << 30), "too many reserved hashes");
+}
+
+}  // namespace
+
+Finder::Finder(std::vector<uint64_t> ascending, std::vector<uint32_t> numbers)
+    : sorted_(std::move(ascending)), sorted_numbers_(std::move(numbers)) {
+    require_ascending(sorted_);
     const size_t n = sorted_.size();
+    if (sorted_numbers_.empty()) {
+        sorted_numbers_.resize(n);
+        std::iota(sorted_numbers_.begin(), sorted_numbers_.end(), 0u);
+    }
+    require(sorted_numbers_.size() == n, "one number for each hash");
     // More room makes displacements easier to find; words chosen to defeat them are searched by halving instead.
     for (size_t room = n + n / 4 + 1; n > 0 && room <= 16 * n + 16; room *= 2)
         if (place(room)) return;
@@ -30,7 +47,7 @@ bool Finder::place(size_t slots) {
     if (members[order[0]].size() > 64) return false;  // no accident: a random group has two members
 
     words_.assign(slots, sorted_[0]);
-    ranks_.assign(slots, 0);
+    numbers_.assign(slots, sorted_numbers_[0]);
     displacements_.assign(groups, 0);
     std::vector<bool> taken(slots, false);
     std::vector<uint32_t> chosen;
@@ -53,7 +70,7 @@ bool Finder::place(size_t slots) {
             for (size_t j = 0; j < chosen.size(); ++j) {
                 taken[chosen[j]] = true;
                 words_[chosen[j]] = sorted_[members[group][j]];
-                ranks_[chosen[j]] = members[group][j];
+                numbers_[chosen[j]] = sorted_numbers_[members[group][j]];
             }
         }
         if (!placed) return false;
@@ -66,10 +83,11 @@ bool Finder::place(size_t slots) {
 FinderView Finder::view() const {
     FinderView view{};
     view.sorted = sorted_.data();
+    view.sorted_numbers = sorted_numbers_.data();
     view.size = static_cast<uint32_t>(sorted_.size());
     if (!words_.empty()) {
         view.words = words_.data();
-        view.ranks = ranks_.data();
+        view.numbers = numbers_.data();
         view.displacements = displacements_.data();
         view.slots = static_cast<uint32_t>(words_.size());
         view.group_mask = static_cast<uint32_t>(displacements_.size() - 1);
@@ -78,41 +96,143 @@ FinderView Finder::view() const {
 }
 
 Layout::Layout(uint32_t h, const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
-               const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups,
-               std::vector<std::vector<uint64_t>> reserved, const std::vector<uint32_t>& buckets,
-               IntegerHash integer_hash) {
+               const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups, Reserved reserved,
+               const std::vector<uint32_t>& buckets, IntegerHash integer_hash)
+    : reserved_(std::move(reserved)) {
     const size_t n_sites = positions.size();
-    if (h == 0 || n_sites == 0 || h > MAX_WIDTH || n_sites > MAX_WIDTH) throw std::invalid_argument("h or sites out of range");
-    if (multipliers.size() != n_sites || tuple_seeds.size() != n_sites || groups.size() != n_sites || buckets.size() != n_sites)
-        throw std::invalid_argument("one multiplier, tuple seed, group and number of buckets is needed for each site");
-    for (const uint32_t number : buckets)
-        if (number == 0) throw std::invalid_argument("at least one bucket is needed");
-    for (auto& words : reserved) finders_.emplace_back(std::move(words));
+    require(h > 0 && n_sites > 0 && h <= MAX_WIDTH && n_sites <= MAX_WIDTH, "h or sites out of range");
+    require(multipliers.size() == n_sites && tuple_seeds.size() == n_sites && groups.size() == n_sites &&
+                buckets.size() == n_sites,
+            "one multiplier, tuple seed, group and number of buckets is needed for each site");
+    require(reserved_.entries.size() == reserved_.hashes.size(), "one list of entries is needed for each group");
+    view_.h = h;
+    view_.n_sites = static_cast<uint32_t>(n_sites);
+    view_.integer_hash = integer_hash;
+    add_sites(positions, multipliers, tuple_seeds, groups, buckets);
+    add_tokens();
+    if (!view_.checks) add_integers();
     for (const Finder& finder : finders_) finder_views_.push_back(finder.view());
+    const size_t n_groups = reserved_.hashes.size();
+    view_.finders = finder_views_.data();
+    view_.tokens = finder_views_[n_groups];
+    if (!view_.checks) view_.single_integers = finder_views_[n_groups + 1];
+    add_blocks();
+}
 
+void Layout::add_sites(const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
+                       const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups,
+                       const std::vector<uint32_t>& buckets) {
+    std::vector<bool> of_tuples(reserved_.hashes.size(), false), compared(view_.h, false);
+    used_alone_.assign(view_.h, 0);
     uint64_t next_row = 0;
-    for (size_t k = 0; k < n_sites; ++k) {
-        if (positions[k].empty() || groups[k] >= finders_.size()) throw std::invalid_argument("a site is empty");
-        for (const uint32_t position : positions[k])
-            if (position >= h) throw std::invalid_argument("a site names a position outside the context");
-        const uint32_t n_own = finder_views_[groups[k]].size;
-        sites_.push_back({static_cast<uint32_t>(positions_.size()), static_cast<uint32_t>(positions[k].size()),
-                          static_cast<uint32_t>(next_row), n_own, buckets[k], groups[k], multipliers[k] | 1,
-                          tuple_seeds[k]});
+    for (size_t k = 0; k < positions.size(); ++k) {
+        require(!positions[k].empty() && groups[k] < reserved_.hashes.size(), "a site is empty");
+        require(buckets[k] > 0, "at least one bucket is needed");
+        for (const uint32_t position : positions[k]) {
+            require(position < view_.h, "a site names a position outside the context");
+            compared[position] = true;
+        }
+        const auto& entries = reserved_.entries[groups[k]];
+        const size_t n_own = reserved_.hashes[groups[k]].size(), length = positions[k].size();
+        const bool confirmed = length > 1 && !entries.empty();
+        require(!confirmed || entries.size() == n_own * length, "a reserved tuple has one entry for each position");
+        if (length > 1) of_tuples[groups[k]] = true;
+        else used_alone_[positions[k][0]] = 1, view_.any_alone = true;
+        sites_.push_back({static_cast<uint32_t>(positions_.size()), static_cast<uint32_t>(length),
+                          static_cast<uint32_t>(next_row), static_cast<uint32_t>(n_own), buckets[k], groups[k],
+                          multipliers[k] | 1, tuple_seeds[k], confirmed ? entries.data() : nullptr, 0, nullptr});
         positions_.insert(positions_.end(), positions[k].begin(), positions[k].end());
-        next_row += uint64_t{n_own} + buckets[k];
-        if (next_row >= UINT32_MAX) throw std::invalid_argument("the tables have too many rows");
+        next_row += n_own + buckets[k];
+        require(next_row < UINT32_MAX, "the tables have too many rows");
     }
-    view_ = {h, static_cast<uint32_t>(n_sites), static_cast<uint32_t>(next_row), sites_.data(),
-             positions_.data(), finder_views_.data(), integer_hash, nullptr, nullptr, nullptr, 0};
-    for (uint32_t k = 0; k < n_sites; ++k)
-        if (n_sites != h || positions[k].size() != 1 || positions[k][0] != k || groups[k] != 0 || buckets[k] != buckets[0])
+    for (uint32_t r = 0; r < view_.h; ++r)
+        if (compared[r]) used_.push_back(r);
+    for (size_t group = 0; group < reserved_.hashes.size(); ++group) {
+        require_ascending(reserved_.hashes[group]);
+        finders_.emplace_back(of_tuples[group] ? reserved_.hashes[group] : std::vector<uint64_t>{});
+    }
+    view_.empty_row = static_cast<uint32_t>(next_row);
+    view_.sites = sites_.data();
+    view_.positions = positions_.data();
+    view_.used = used_.data();
+    view_.used_alone = used_alone_.data();
+    view_.n_used = static_cast<uint32_t>(used_.size());
+}
+
+void Layout::add_tokens() {
+    const auto& rows = reserved_.single_rows;
+    require(rows.size() < (size_t{1} << 30), "too many reserved tokens");
+    require(reserved_.token_places.size() == reserved_.token_hashes.size(), "one place for each token");
+    for (const uint32_t place : reserved_.token_places) require(place < rows.size(), "a place is not in the list");
+    for (const Site& site : sites_)
+        for (const uint32_t row : rows)
+            require(site.n_positions > 1 || row == MISSING || row < site.n_own, "a token has no row at a site");
+    view_.n_places = static_cast<uint32_t>(rows.size());
+    bool mapped = false;
+    for (size_t place = 0; place < rows.size(); ++place) {
+        mapped |= rows[place] != place;
+        single_words_.push_back(rows[place] == MISSING ? MISSING_WORD : uint64_t{rows[place]} << 1);
+    }
+    view_.single_words = mapped ? single_words_.data() : nullptr;
+    const auto& checks = reserved_.token_checks;
+    require(checks.empty() || checks.size() == 2 * reserved_.token_places.size(), "two words confirm a token");
+    checks_.assign(checks.empty() ? 0 : 2 * rows.size(), 0);
+    for (size_t i = 0; i < checks.size(); ++i) checks_[2 * size_t{reserved_.token_places[i / 2]} + i % 2] = checks[i];
+    view_.checks = checks_.empty() ? nullptr : checks_.data();
+    finders_.emplace_back(reserved_.token_hashes, reserved_.token_places);
+}
+
+// What integers are looked up in where their hashes identify them.
+void Layout::add_integers() {
+    std::vector<uint64_t> hashes, hash_of(view_.n_places, 0);
+    std::vector<uint32_t> rows;
+    std::vector<bool> is_integer(view_.n_places, false);
+    for (size_t i = 0; i < reserved_.token_hashes.size(); ++i) {
+        const uint32_t place = reserved_.token_places[i];
+        hash_of[place] = reserved_.token_hashes[i], is_integer[place] = true;
+        if (reserved_.single_rows[place] == MISSING) continue;
+        hashes.push_back(reserved_.token_hashes[i]);
+        rows.push_back(reserved_.single_rows[place]);
+    }
+    finders_.emplace_back(std::move(hashes), std::move(rows));
+    integer_entries_.resize(sites_.size());
+    for (size_t k = 0; k < sites_.size(); ++k) {
+        Site& site = sites_[k];
+        site.integer_finder = site.finder;
+        if (!site.entries) continue;
+        std::vector<uint64_t> tuples;
+        std::vector<uint32_t> numbers;
+        auto& entries = integer_entries_[k];
+        for (uint32_t row = 0; row < site.n_own; ++row) {
+            bool integers = true;
+            for (uint32_t j = 0; j < site.n_positions; ++j) {
+                const uint64_t place = site.entries[size_t{row} * site.n_positions + j] / 2;
+                const bool integer = place < view_.n_places && is_integer[place];
+                entries.push_back(integer ? hash_of[place] : 0);
+                integers &= integer;
+            }
+            if (integers) tuples.push_back(reserved_.hashes[site.finder][row]), numbers.push_back(row);
+        }
+        site.integer_entries = entries.data();
+        if (tuples.size() == site.n_own) continue;  // the same set
+        site.integer_finder = static_cast<uint32_t>(finders_.size());
+        finders_.emplace_back(std::move(tuples), std::move(numbers));
+    }
+}
+
+void Layout::add_blocks() {
+    for (uint32_t k = 0; k < view_.n_sites; ++k)
+        if (view_.single_words || view_.n_sites != view_.h || sites_[k].n_positions != 1 || positions_[k] != k ||
+            sites_[k].n_own != sites_[0].n_own || sites_[k].buckets != sites_[0].buckets)
             return;
-    for (size_t i = 0; i < BLOCK * h; ++i) {
-        block_multipliers_.push_back(sites_[i % h].multiplier);
-        block_first_rows_.push_back(sites_[i % h].first_row);
+    for (size_t i = 0; i < BLOCK * view_.h; ++i) {
+        block_multipliers_.push_back(sites_[i % view_.h].multiplier);
+        block_first_rows_.push_back(sites_[i % view_.h].first_row);
     }
-    for (uint64_t token = 0; token < MEMO; ++token) memo_.push_back(finder_views_[0].locate(integer_hash(token)));
+    for (uint64_t token = 0; token < MEMO; ++token) {
+        const uint64_t hash = view_.integer_hash(token);
+        memo_.push_back(view_.confirmed(view_.tokens.locate(hash), hash, token));
+    }
     view_.memo = memo_.data();
     view_.memo_size = memo_.size();
     view_.block_multipliers = block_multipliers_.data();

@@ -19,11 +19,34 @@ struct TableView {
 
 constexpr size_t BLOCK = 32;  // contexts whose rows are looked up before any is summed, so that their loads overlap
 
+// Whether the hashes of a source's tokens identify them: integers without a key. (What is known by its hash alone, as in
+// files of format 1, is treated alike.)
+static inline bool by_hash(const LayoutView& layout, const Source& source) {
+    return source.kind != Source::RANKS && !layout.checks;
+}
+
+// What is known of some tokens: that of the i-th is at place i of each array.
+struct Tokens {
+    uint64_t* hashes;
+    uint64_t* words;    // see ABSENT: the place in the list of reserved tokens; where hashes identify tokens, the row at
+                        // sites of one position
+    uint64_t* values;   // of integers, where they are needed to confirm a place
+    uint8_t* present;
+
+    Tokens from(size_t first) const { return {hashes + first, words + first, values + first, present + first}; }
+};
+
+// Space for the features of one site in as many contexts as are looked up at a time.
+struct Features {
+    uint64_t* hashes;
+    uint64_t* words;
+    uint8_t* present;
+};
+
 // Space for a block of contexts.
 struct Scratch {
-    uint64_t* hashes;   // h * BLOCK
-    uint64_t* words;    // h * BLOCK
-    uint8_t* present;   // h * BLOCK
+    Tokens tokens;      // h * BLOCK
+    Features features;  // BLOCK
     uint32_t* rows;     // n_sites * BLOCK
 };
 
@@ -39,8 +62,13 @@ struct Loops {
     void (*hash)(const IntegerHash&, const Source&, size_t begin, size_t end, uint64_t* hashes, uint8_t* present);
     // The word of each hash in a set: see ABSENT.
     void (*locate)(const FinderView&, const uint64_t* hashes, const uint8_t* present, size_t n, uint64_t* words);
-    // The global rows of one site in n contexts, given the words of what it holds.
-    void (*place)(const LayoutView&, const Site&, const uint64_t* words, size_t n, uint32_t* rows);
+    // All that is known of n tokens of a source, every stride-th from `first` on; `alone` says whether a site of one
+    // position reads them.
+    void (*tokens)(const LayoutView&, const Source&, size_t first, size_t stride, size_t n, bool alone, const Tokens&);
+    // The global rows of one site in n contexts: the token at position r of context i is at r * step + i. `by_hash` says
+    // whether the hashes of these tokens identify them.
+    void (*site_rows)(const LayoutView&, const Site&, bool by_hash, const Tokens&, size_t step, size_t n, const Features&,
+                      uint32_t* rows);
     // The rows of contexts [begin, end), at most BLOCK of them.
     BlockRows (*rows)(const LayoutView&, const Source&, size_t begin, size_t end, const Scratch&);
     // The column of the highest sum of each context from begin to end, the first among equals.

@@ -15,44 +15,131 @@ void hash_in_place(const IntegerHash& hash, uint64_t* words, size_t n) {
     }
 }
 
-// Hash every stride-th token from `first` on, n of them.
+// Load every stride-th integer from `first` on, n of them, as 64-bit words.
 template <class Token>
-void hash_integers(const IntegerHash& hash, const Token* first, size_t stride, size_t n, uint64_t* hashes,
-                   uint8_t* present) {
-    for (size_t i = 0; i < n; ++i) hashes[i] = static_cast<uint64_t>(int64_t{first[i * stride]});
-    for (size_t i = 0; i < n; ++i) present[i] = hashes[i] != static_cast<uint64_t>(NO_TOKEN);
-    hash_in_place(hash, hashes, n);
+void load_integers(const Token* first, size_t stride, size_t n, uint64_t* values, uint8_t* present) {
+    for (size_t i = 0; i < n; ++i) values[i] = static_cast<uint64_t>(int64_t{first[i * stride]});
+    copies_are_private();
+    for (size_t i = 0; i < n; ++i) present[i] = values[i] != static_cast<uint64_t>(NO_TOKEN);
 }
 
-void hash_strided(const IntegerHash& integer_hash, const Source& source, size_t first, size_t stride, size_t n, uint64_t* hashes,
-                  uint8_t* present) {
-    if (source.kind == Source::INT64) {
-        hash_integers(integer_hash, static_cast<const int64_t*>(source.data) + first, stride, n, hashes, present);
-    } else if (source.kind == Source::INT32) {
-        hash_integers(integer_hash, static_cast<const int32_t*>(source.data) + first, stride, n, hashes, present);
-    } else {
-        const int64_t* ranks = static_cast<const int64_t*>(source.data) + first;
-        for (size_t i = 0; i < n; ++i) {
-            const int64_t rank = ranks[i * stride];
-            present[i] = rank >= 0;
-            hashes[i] = rank >= 0 ? source.hashes[rank] : 0;
-        }
-    }
+void load_integers(const Source& source, size_t first, size_t stride, size_t n, uint64_t* values, uint8_t* present) {
+    if (source.kind == Source::INT64)
+        load_integers(static_cast<const int64_t*>(source.data) + first, stride, n, values, present);
+    else
+        load_integers(static_cast<const int32_t*>(source.data) + first, stride, n, values, present);
 }
 
 void hash(const IntegerHash& integer_hash, const Source& source, size_t begin, size_t end, uint64_t* hashes,
           uint8_t* present) {
-    hash_strided(integer_hash, source, begin, 1, end - begin, hashes, present);
+    load_integers(source, begin, 1, end - begin, hashes, present);
+    hash_in_place(integer_hash, hashes, end - begin);
+}
+
+void known_tokens(const LayoutView& layout, const Source& source, size_t first, size_t stride, size_t n, const Tokens& out) {
+    const int64_t* ranks = static_cast<const int64_t*>(source.data) + first;
+    for (size_t i = 0; i < n; ++i) {
+        const auto rank = static_cast<uint64_t>(load_once(ranks + i * stride));  // -1 is above every bound
+        const bool present = rank < source.n_hashes;
+        const uint64_t hash = present ? load_once(source.hashes + rank) : 0;
+        const auto place = static_cast<uint32_t>(present ? load_once(source.places + rank) : -1);
+        out.present[i] = present;
+        out.hashes[i] = hash;
+        out.words[i] = !present ? ABSENT : place < layout.n_places ? uint64_t{place} << 1 : hash | 1;
+    }
+}
+
+void tokens(const LayoutView& layout, const Source& source, size_t first, size_t stride, size_t n, bool alone,
+            const Tokens& out) {
+    if (source.kind == Source::RANKS) return known_tokens(layout, source, first, stride, n, out);
+    load_integers(source, first, stride, n, out.hashes, out.present);
+    if (layout.checks)
+        for (size_t i = 0; i < n; ++i) out.values[i] = out.hashes[i];
+    hash_in_place(layout.integer_hash, out.hashes, n);
+    if (!layout.checks) {
+        if (alone) locate(layout.single_integers, out.hashes, out.present, n, out.words);
+        return;
+    }
+    locate(layout.tokens, out.hashes, out.present, n, out.words);
+    for (size_t i = 0; i < n; ++i) out.words[i] = layout.confirmed(out.words[i], out.hashes[i], out.values[i]);
+}
+
+// Call f(i) for all i below n, which is BLOCK most of the time: then the compiler knows how often.
+template <class F>
+inline void for_each(size_t n, const F& f) {
+    if (n == BLOCK)
+        for (size_t i = 0; i < BLOCK; ++i) f(i);
+    else
+        for (size_t i = 0; i < n; ++i) f(i);
 }
 
 // What a site of several positions holds: the hashes of its tokens, folded.
-void fold(const LayoutView& layout, const Site& site, const Scratch& scratch, uint64_t* hashes, uint8_t* present) {
-    for (size_t i = 0; i < BLOCK; ++i) hashes[i] = site.tuple_seed, present[i] = 1;
+void fold(const LayoutView& layout, const Site& site, const Tokens& tokens, size_t step, size_t n, const Features& out) {
+    uint64_t* hashes = out.hashes;
+    uint8_t* present = out.present;
+    for_each(n, [=, &site](size_t i) { hashes[i] = site.tuple_seed; });
+    for_each(n, [=](size_t i) { present[i] = 1; });
     for (uint32_t j = 0; j < site.n_positions; ++j) {
-        const size_t at = layout.positions[site.first_position + j] * BLOCK;
-        for (size_t i = 0; i < BLOCK; ++i) hashes[i] = mix(hashes[i] ^ scratch.hashes[at + i]);
-        for (size_t i = 0; i < BLOCK; ++i) present[i] &= scratch.present[at + i];
+        const size_t at = layout.positions[site.first_position + j] * step;
+        const uint64_t* token_hashes = tokens.hashes + at;
+        const uint8_t* token_present = tokens.present + at;
+        for_each(n, [=](size_t i) { hashes[i] = mix(hashes[i] ^ token_hashes[i]); });
+        for_each(n, [=](size_t i) { present[i] &= token_present[i]; });
     }
+}
+
+// Of up to BLOCK tuples that were found by their hashes, compare what is held at the first positions, `compared` of them,
+// with the entries of the tuple; those that differ are not reserved. Without a branch: what was not found is compared with
+// the first tuple, in vain.
+void confirm(const LayoutView& layout, const Site& site, const uint64_t* entries, uint32_t compared, const uint64_t* held,
+             size_t step, size_t n, const Features& features) {
+    uint64_t index[BLOCK], differs[BLOCK];
+    uint64_t* words = features.words;
+    const uint64_t* hashes = features.hashes;
+    const uint64_t length = site.n_positions;
+    for_each(n, [&](size_t i) {
+        index[i] = is_found(words[i]) ? (words[i] >> 1) * length : 0;
+        differs[i] = 0;
+    });
+    for (uint32_t j = 0; j < compared; ++j) {
+        const uint64_t* at = held + layout.positions[site.first_position + j] * step;
+        for_each(n, [&](size_t i) { differs[i] |= entries[index[i] + j] ^ at[i]; });
+    }
+    for_each(n, [&](size_t i) { words[i] = is_found(words[i]) && differs[i] ? hashes[i] | 1 : words[i]; });
+}
+
+// From places in the list of tokens to rows at sites of one position.
+void single_words(const LayoutView& layout, const uint64_t* words, const uint64_t* hashes, size_t n, uint64_t* out) {
+    for (size_t i = 0; i < n; ++i) {
+        const uint64_t single = is_found(words[i]) ? layout.single_words[words[i] >> 1] : words[i];
+        out[i] = single == MISSING_WORD ? hashes[i] | 1 : single;
+    }
+}
+
+// The words of what a site of several positions holds.
+void tuple_words(const LayoutView& layout, const Site& site, bool by_hash, const Tokens& tokens, size_t step, size_t n,
+                 const Features& features) {
+    fold(layout, site, tokens, step, n, features);
+    const FinderView& finder = layout.finders[by_hash ? site.integer_finder : site.finder];
+    locate(finder, features.hashes, features.present, n, features.words);
+    const uint64_t* entries = by_hash ? site.integer_entries : site.entries;
+    const uint64_t* held = by_hash ? tokens.hashes : tokens.words;
+    if (!entries || !finder.size) return;
+    for (size_t i = 0; i < n; i += BLOCK)
+        confirm(layout, site, entries, by_hash ? site.n_positions - 1 : site.n_positions, held + i, step,
+                n - i < BLOCK ? n - i : BLOCK, {features.hashes + i, features.words + i, features.present + i});
+}
+
+void site_rows(const LayoutView& layout, const Site& site, bool by_hash, const Tokens& tokens, size_t step, size_t n,
+               const Features& features, uint32_t* rows) {
+    if (site.n_positions > 1) {
+        tuple_words(layout, site, by_hash, tokens, step, n, features);
+        return place(layout, site, features.words, n, rows);
+    }
+    const size_t at = layout.positions[site.first_position] * step;
+    if (by_hash || !layout.single_words) return place(layout, site, tokens.words + at, n, rows);
+    single_words(layout, tokens.words + at, tokens.hashes + at, n, features.words);
+    place(layout, site, features.words, n, rows);
 }
 
 // The words of the integer tokens [first, first + n), if the memo has them all.
@@ -65,32 +152,18 @@ bool recalled(const LayoutView& layout, const Source& source, size_t first, size
 BlockRows rows(const LayoutView& layout, const Source& source, size_t begin, size_t end, const Scratch& scratch) {
     if (layout.block_multipliers) {
         const size_t first = begin * layout.h, n = (end - begin) * layout.h;
-        if (!recalled(layout, source, first, n, scratch.words)) {
-            hash_strided(layout.integer_hash, source, first, 1, n, scratch.hashes, scratch.present);
-            locate(layout.finders[0], scratch.hashes, scratch.present, n, scratch.words);
-        }
-        place_block(layout, scratch.words, n, scratch.rows);
+        if (!recalled(layout, source, first, n, scratch.tokens.words)) tokens(layout, source, first, 1, n, true, scratch.tokens);
+        place_block(layout, scratch.tokens.words, n, scratch.rows);
         return {scratch.rows, layout.h, 1};
     }
     const size_t n = end - begin;
-    for (uint32_t r = 0; r < layout.h; ++r)
-        hash_strided(layout.integer_hash, source, begin * layout.h + r, layout.h, n, scratch.hashes + r * BLOCK,
-                     scratch.present + r * BLOCK);
-    uint64_t folded[BLOCK];
-    uint8_t complete[BLOCK];
-    uint64_t words[BLOCK];
-    for (uint32_t k = 0; k < layout.n_sites; ++k) {
-        const Site& site = layout.sites[k];
-        const size_t at = layout.positions[site.first_position] * BLOCK;
-        const uint64_t* hashes = scratch.hashes + at;
-        const uint8_t* present = scratch.present + at;
-        if (site.n_positions > 1) {
-            fold(layout, site, scratch, folded, complete);
-            hashes = folded, present = complete;
-        }
-        locate(layout.finders[site.finder], hashes, present, n, words);
-        place(layout, site, words, n, scratch.rows + k * BLOCK);
+    for (uint32_t u = 0; u < layout.n_used; ++u) {
+        const uint32_t r = layout.used[u];
+        tokens(layout, source, begin * layout.h + r, layout.h, n, layout.used_alone[r], scratch.tokens.from(r * BLOCK));
     }
+    const bool hashed = by_hash(layout, source);
+    for (uint32_t k = 0; k < layout.n_sites; ++k)
+        site_rows(layout, layout.sites[k], hashed, scratch.tokens, BLOCK, n, scratch.features, scratch.rows + k * BLOCK);
     return {scratch.rows, 1, BLOCK};
 }
 

@@ -89,5 +89,5 @@ struct Vector<double, double> {
 #include "loops.inl"
 
 namespace hammemo {
-extern const Loops avx2_loops{"avx2", hash, locate, place, rows, winners, sums};
+extern const Loops avx2_loops{"avx2", hash, locate, tokens, site_rows, rows, winners, sums};
 }

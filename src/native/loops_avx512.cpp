@@ -29,8 +29,8 @@ void locate(const FinderView& finder, const uint64_t* hashes, const uint8_t* pre
         const __m512i moved = _mm512_xor_si512(hash, _mm512_i64gather_epi64(group, finder.displacements, 8));
         const __m512i slot = scaled_eight(_mm512_mullo_epi64(moved, all(FinderView::SPREAD)), finder.slots);
         const __mmask8 own = _mm512_cmpeq_epi64_mask(_mm512_i64gather_epi64(slot, finder.words, 8), hash);
-        const __m512i rank = _mm512_cvtepu32_epi64(_mm512_i64gather_epi32(slot, finder.ranks, 4));
-        const __m512i word = _mm512_mask_slli_epi64(_mm512_or_si512(hash, all(1)), own, rank, 1);
+        const __m512i number = _mm512_cvtepu32_epi64(_mm512_i64gather_epi32(slot, finder.numbers, 4));
+        const __m512i word = _mm512_mask_slli_epi64(_mm512_or_si512(hash, all(1)), own, number, 1);
         const __m128i flags = _mm_maskz_loadu_epi8(here, present + i);
         const __mmask8 held = static_cast<__mmask8>(_mm_test_epi8_mask(flags, flags));
         _mm512_mask_storeu_epi64(words + i, here, _mm512_mask_mov_epi64(all(ABSENT), held, word));
@@ -67,6 +67,12 @@ void place_block(const LayoutView& layout, const uint64_t* words, size_t n, uint
     }
 }
 
+// A register that the compiler cannot load a second time: see `load_once`.
+inline __m512i loaded_once(__m512i word) {
+    __asm__("" : "+v"(word));
+    return word;
+}
+
 inline __m512i widened(__mmask8 here, const int64_t* tokens) { return _mm512_maskz_loadu_epi64(here, tokens); }
 inline __m512i widened(__mmask8 here, const int32_t* tokens) {
     return _mm512_cvtepi32_epi64(_mm256_maskz_loadu_epi32(here, tokens));
@@ -76,7 +82,7 @@ template <class Token>
 bool recall(const LayoutView& layout, const Token* tokens, size_t n, uint64_t* words) {
     for (size_t i = 0; i < n; i += 8) {
         const __mmask8 here = first_lanes(n - i);
-        const __m512i token = widened(here, tokens + i);
+        const __m512i token = loaded_once(widened(here, tokens + i));
         if (_mm512_cmpge_epu64_mask(token, all(layout.memo_size))) return false;
         _mm512_mask_storeu_epi64(words + i, here, _mm512_i64gather_epi64(token, layout.memo, 8));
     }
@@ -155,5 +161,5 @@ struct Vector<double, double> {
 #include "loops.inl"
 
 namespace hammemo {
-extern const Loops avx512_loops{"avx512", hash, locate, place, rows, winners, sums};
+extern const Loops avx512_loops{"avx512", hash, locate, tokens, site_rows, rows, winners, sums};
 }

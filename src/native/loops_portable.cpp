@@ -51,5 +51,5 @@ struct Vector {
 #include "loops.inl"
 
 namespace hammemo {
-extern const Loops portable_loops{"portable", hash, locate, place, rows, winners, sums};
+extern const Loops portable_loops{"portable", hash, locate, tokens, site_rows, rows, winners, sums};
 }

@@ -25,6 +25,8 @@ using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
+using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
 using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using OutputMatrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -46,19 +48,28 @@ void require_aligned(const std::optional<A>& array) {
     if (array) require_aligned(*array);
 }
 
-// Tokens as integers, or as ranks in `hashes`; every rank is checked, because it is followed blindly later.
-Source source_of(const Array& tokens, const std::optional<Vector<uint64_t>>& hashes) {
-    require_aligned(tokens), require_aligned(hashes);
+using MaybeHashes = std::optional<Vector<uint64_t>>;
+using MaybePlaces = std::optional<Vector<int32_t>>;
+
+// Tokens as integers, or as ranks in `hashes` and `places`. A wrong rank is refused here; one that becomes wrong later,
+// because another thread writes to the array, is no token to the loops.
+Source source_of(const Array& tokens, const MaybeHashes& hashes, const MaybePlaces& places) {
+    require_aligned(tokens), require_aligned(hashes), require_aligned(places);
+    require(hashes.has_value() == places.has_value(), "ranks need both hashes and places");
     if (hashes) {
+        require(hashes->shape(0) == places->shape(0), "one place for each hash");
         require(tokens.dtype() == nb::dtype<int64_t>(), "ranks are 64-bit integers");
         const auto* ranks = static_cast<const int64_t*>(tokens.data());
         const auto size = static_cast<int64_t>(hashes->shape(0));
-        for (size_t i = 0; i < tokens.size(); ++i) require(ranks[i] >= -1 && ranks[i] < size, "a rank has no hash");
-        return {Source::RANKS, ranks, hashes->data()};
+        for (size_t i = 0; i < tokens.size(); ++i) {
+            const int64_t rank = load_once(ranks + i);
+            require(rank >= -1 && rank < size, "a rank has no hash");
+        }
+        return {Source::RANKS, ranks, hashes->data(), places->data(), hashes->shape(0)};
     }
-    if (tokens.dtype() == nb::dtype<int64_t>()) return {Source::INT64, tokens.data(), nullptr};
+    if (tokens.dtype() == nb::dtype<int64_t>()) return {Source::INT64, tokens.data(), nullptr, nullptr, 0};
     require(tokens.dtype() == nb::dtype<int32_t>(), "integer tokens have 32 or 64 bits");
-    return {Source::INT32, tokens.data(), nullptr};
+    return {Source::INT32, tokens.data(), nullptr, nullptr, 0};
 }
 
 size_t contexts_of(const LayoutView& layout, const Array& tokens) {
@@ -66,21 +77,33 @@ size_t contexts_of(const LayoutView& layout, const Array& tokens) {
     return tokens.shape(0);
 }
 
-using MaybeHashes = std::optional<Vector<uint64_t>>;
-
 const Loops& loops_named(const std::string& name) {
     for (const Loops* loops : available_loops())
         if (name == "auto" || name == loops->name) return *loops;
     throw std::invalid_argument("this processor has no such path: " + name);
 }
 
+template <class T, class A>
+std::vector<T> copied(const A& array) {
+    require_aligned(array);
+    return {array.data(), array.data() + array.size()};
+}
+
 std::shared_ptr<Layout> make_layout(uint32_t h, const std::vector<std::vector<uint32_t>>& positions,
                                     const std::vector<uint64_t>& multipliers, const std::vector<uint64_t>& tuple_seeds,
                                     const std::vector<uint32_t>& groups, const std::vector<Vector<uint64_t>>& reserved,
-                                    const std::vector<uint32_t>& buckets, std::pair<uint64_t, uint64_t> integer_key, bool keyed) {
-    std::vector<std::vector<uint64_t>> words;
-    for (const auto& list : reserved) require_aligned(list), words.emplace_back(list.data(), list.data() + list.shape(0));
-    return std::make_shared<Layout>(h, positions, multipliers, tuple_seeds, groups, std::move(words), buckets,
+                                    const std::vector<Matrix<uint64_t>>& entries, const Vector<uint64_t>& token_hashes,
+                                    const Vector<uint32_t>& token_places, const Matrix<uint64_t>& token_checks,
+                                    const Vector<uint32_t>& single_rows, const std::vector<uint32_t>& buckets,
+                                    std::pair<uint64_t, uint64_t> integer_key, bool keyed) {
+    Reserved own;
+    for (const auto& list : reserved) own.hashes.push_back(copied<uint64_t>(list));
+    for (const auto& list : entries) own.entries.push_back(copied<uint64_t>(list));
+    own.token_hashes = copied<uint64_t>(token_hashes);
+    own.token_places = copied<uint32_t>(token_places);
+    own.token_checks = copied<uint64_t>(token_checks);
+    own.single_rows = copied<uint32_t>(single_rows);
+    return std::make_shared<Layout>(h, positions, multipliers, tuple_seeds, groups, std::move(own), buckets,
                                     IntegerHash{integer_key.first, integer_key.second, keyed});
 }
 
@@ -98,31 +121,31 @@ std::shared_ptr<Table> make_table(std::shared_ptr<Layout> layout, const Array& v
                                    static_cast<uint32_t>(values.shape(1)), std::move(divisors), scale, loops_named(path));
 }
 
-void table_winners(const Table& table, const Array& tokens, const MaybeHashes& hashes, Output<int32_t> out, unsigned threads) {
+void table_winners(const Table& table, const Array& tokens, const MaybeHashes& hashes, const MaybePlaces& places, Output<int32_t> out, unsigned threads) {
     const size_t m = contexts_of(table.layout(), tokens);
     require(out.shape(0) == m, "one answer a context");
     require_aligned(out);
-    const Source source = source_of(tokens, hashes);
+    const Source source = source_of(tokens, hashes, places);
     nb::gil_scoped_release released;
     table.winners(source, m, threads, out.data());
 }
 
-void table_leaders(const Table& table, const Array& tokens, const MaybeHashes& hashes, OutputMatrix<int32_t> out,
+void table_leaders(const Table& table, const Array& tokens, const MaybeHashes& hashes, const MaybePlaces& places, OutputMatrix<int32_t> out,
                    unsigned threads) {
     const size_t m = contexts_of(table.layout(), tokens), k = out.shape(1);
     require(out.shape(0) == m && k >= 1 && k <= table.view().n_labels, "between one and all labels are asked for");
     require_aligned(out);
-    const Source source = source_of(tokens, hashes);
+    const Source source = source_of(tokens, hashes, places);
     nb::gil_scoped_release released;
     table.leaders(source, m, static_cast<uint32_t>(k), threads, out.data());
 }
 
-void table_scores(const Table& table, const Array& tokens, const MaybeHashes& hashes, OutputMatrix<double> out,
+void table_scores(const Table& table, const Array& tokens, const MaybeHashes& hashes, const MaybePlaces& places, OutputMatrix<double> out,
                   unsigned threads) {
     const size_t m = contexts_of(table.layout(), tokens);
     require(out.shape(0) == m && out.shape(1) == table.view().n_labels, "one score for each context and label");
     require_aligned(out);
-    const Source source = source_of(tokens, hashes);
+    const Source source = source_of(tokens, hashes, places);
     nb::gil_scoped_release released;
     table.scores(source, m, threads, out.data());
 }
@@ -130,27 +153,30 @@ void table_scores(const Table& table, const Array& tokens, const MaybeHashes& ha
 void check_columns(const Vector<int32_t>& columns, size_t n, int64_t lowest, size_t n_labels) {
     require(columns.shape(0) == n, "one column for each example");
     require_aligned(columns);
-    for (size_t i = 0; i < n; ++i)
-        require(columns.data()[i] >= lowest && columns.data()[i] < static_cast<int64_t>(n_labels), "a column is outside the table");
+    for (size_t i = 0; i < n; ++i) {  // the loops leave out what becomes wrong later
+        const int32_t column = load_once(columns.data() + i);
+        require(column >= lowest && column < static_cast<int64_t>(n_labels), "a column is outside the table");
+    }
 }
 
-void table_prove(const Table& lower, const Table& upper, const Array& tokens, const MaybeHashes& hashes,
+void table_prove(const Table& lower, const Table& upper, const Array& tokens, const MaybeHashes& hashes, const MaybePlaces& places,
                  const Vector<int32_t>& answers, Output<uint8_t> out, unsigned threads) {
     const size_t m = contexts_of(lower.layout(), tokens);
     const uint32_t n_labels = lower.view().n_labels;
     require(lower.shares_layout_with(upper) && n_labels == upper.view().n_labels, "both tables are of one layout");
     require(out.shape(0) == m, "one verdict a context");
     check_columns(answers, m, 0, n_labels);
-    const Source source = source_of(tokens, hashes);
+    const Source source = source_of(tokens, hashes, places);
     nb::gil_scoped_release released;
     lower.prove(upper, source, m, threads, answers.data(), out.data());
 }
 
-// One context from Python: plain integers are hashed here, strings are looked up in a dictionary of hashes. Returns the
-// column, or -1 where something else needs Python's help first.
+// One context from Python: plain integers are hashed here, strings are looked up in a dictionary of pairs (hash, place).
+// Returns the column, or -1 where something else needs Python's help first.
 int32_t table_one(const Table& table, nb::handle tokens, nb::dict known) {
     const LayoutView& layout = table.layout();
     uint64_t hashes[MAX_WIDTH];
+    int32_t places[MAX_WIDTH];
     uint8_t present[MAX_WIDTH];
     PyObject* sequence = PySequence_Fast(tokens.ptr(), "a context is a sequence of tokens");
     if (!sequence) throw nb::python_error();
@@ -167,27 +193,34 @@ int32_t table_one(const Table& table, nb::handle tokens, nb::dict known) {
             if (overflow) return -1;
             present[i] = value != NO_TOKEN;
             hashes[i] = layout.integer_hash(static_cast<uint64_t>(value));
+            const uint64_t word = layout.tokens.locate(hashes[i]);
+            const bool found = is_found(layout.confirmed(word, hashes[i], static_cast<uint64_t>(value)));
+            places[i] = found ? static_cast<int32_t>(word >> 1) : -1;
         } else if (PyUnicode_CheckExact(token)) {
-            PyObject* hash = PyDict_GetItemWithError(known.ptr(), token);
-            if (!hash) {
+            PyObject* pair = PyDict_GetItemWithError(known.ptr(), token);
+            if (!pair) {
                 if (PyErr_Occurred()) throw nb::python_error();
                 return -1;
             }
-            hashes[i] = PyLong_AsUnsignedLongLong(hash);
+            require(PyTuple_CheckExact(pair) && PyTuple_Size(pair) == 2, "a known string has a hash and a place");
+            hashes[i] = PyLong_AsUnsignedLongLong(PyTuple_GetItem(pair, 0));
             if (hashes[i] == UINT64_MAX && PyErr_Occurred()) throw nb::python_error();
+            const long place = PyLong_AsLong(PyTuple_GetItem(pair, 1));
+            if (place == -1 && PyErr_Occurred()) throw nb::python_error();
+            places[i] = static_cast<int32_t>(std::max(-1L, std::min(place, long{INT32_MAX})));
         } else {
             return -1;
         }
     }
-    return table.winner_of(hashes, present);
+    return table.winner_of(hashes, places, present);
 }
 
-void layout_rows(const Layout& layout, const Array& tokens, const MaybeHashes& hashes, OutputMatrix<uint32_t> out,
+void layout_rows(const Layout& layout, const Array& tokens, const MaybeHashes& hashes, const MaybePlaces& places, OutputMatrix<uint32_t> out,
                  const std::string& path) {
     const size_t m = contexts_of(layout.view(), tokens);
     require(out.shape(0) == m && out.shape(1) == layout.view().n_sites, "one row for each context and site");
     require_aligned(out);
-    const Source source = source_of(tokens, hashes);
+    const Source source = source_of(tokens, hashes, places);
     const Loops& loops = loops_named(path);
     nb::gil_scoped_release released;
     ScratchOwner scratch(layout.view());
@@ -208,7 +241,7 @@ uint32_t labels_of(const LayoutView& layout, const OutputMatrix<uint32_t>& cells
     return static_cast<uint32_t>(cells.shape(1));
 }
 
-void layout_count(const Layout& layout, const Array& tokens, const MaybeHashes& hashes, const Vector<int32_t>& columns,
+void layout_count(const Layout& layout, const Array& tokens, const MaybeHashes& hashes, const MaybePlaces& places, const Vector<int32_t>& columns,
                   const std::optional<Vector<uint32_t>>& multiplicity, OutputMatrix<uint32_t> cells,
                   const std::string& path) {
     const size_t m = contexts_of(layout.view(), tokens);
@@ -216,19 +249,19 @@ void layout_count(const Layout& layout, const Array& tokens, const MaybeHashes& 
     check_columns(columns, m, 0, n_labels);
     require(!multiplicity || multiplicity->shape(0) == m, "one multiplicity for each example");
     require_aligned(multiplicity);
-    const Source source = source_of(tokens, hashes);
+    const Source source = source_of(tokens, hashes, places);
     const Loops& loops = loops_named(path);
     nb::gil_scoped_release released;
     count_contexts(loops, layout.view(), source, m, columns.data(), multiplicity ? multiplicity->data() : nullptr, n_labels,
                    cells.data());
 }
 
-void layout_count_stream(const Layout& layout, const Array& tokens, const MaybeHashes& hashes,
+void layout_count_stream(const Layout& layout, const Array& tokens, const MaybeHashes& hashes, const MaybePlaces& places,
                          const Vector<int32_t>& columns, OutputMatrix<uint32_t> cells, const std::string& path) {
     require(tokens.ndim() == 1, "a stream has one dimension");
     const uint32_t n_labels = labels_of(layout.view(), cells);
     check_columns(columns, tokens.shape(0), -1, n_labels);
-    const Source source = source_of(tokens, hashes);
+    const Source source = source_of(tokens, hashes, places);
     const Loops& loops = loops_named(path);
     nb::gil_scoped_release released;
     count_stream(loops, layout.view(), source, tokens.shape(0), columns.data(), n_labels, cells.data());
@@ -250,7 +283,7 @@ std::shared_ptr<IntegerFinder> make_finder(const Vector<uint64_t>& words, std::p
 void finder_find(const IntegerFinder& set, const Array& tokens, Output<int32_t> out, const std::string& path) {
     require(tokens.ndim() == 1 && out.shape(0) == tokens.shape(0), "one answer a token");
     require_aligned(out);
-    const Source source = source_of(tokens, std::nullopt);
+    const Source source = source_of(tokens, std::nullopt, std::nullopt);
     const Loops& loops = loops_named(path);
     nb::gil_scoped_release released;
     find_integers(loops, set.hash, set.finder.view(), source, out.shape(0), out.data());
@@ -268,12 +301,13 @@ NB_MODULE(_native, m) {
     });
     nb::class_<Layout>(m, "Layout")
         .def(nb::new_(&make_layout), nb::arg("h"), nb::arg("positions"), nb::arg("multipliers"), nb::arg("tuple_seeds"),
-             nb::arg("groups"), array("reserved"), nb::arg("buckets"), nb::arg("integer_key"), nb::arg("keyed"))
+             nb::arg("groups"), array("reserved"), array("entries"), array("token_hashes"), array("token_places"),
+             array("token_checks"), array("single_rows"), nb::arg("buckets"), nb::arg("integer_key"), nb::arg("keyed"))
         .def_prop_ro("n_rows", [](const Layout& layout) { return layout.view().empty_row; })
-        .def("rows", &layout_rows, array("tokens"), array("hashes").none(), array("out"), nb::arg("path") = "auto")
-        .def("count", &layout_count, array("tokens"), array("hashes").none(), array("columns"),
+        .def("rows", &layout_rows, array("tokens"), array("hashes").none(), array("places").none(), array("out"), nb::arg("path") = "auto")
+        .def("count", &layout_count, array("tokens"), array("hashes").none(), array("places").none(), array("columns"),
              array("multiplicity").none(), array("cells"), nb::arg("path") = "auto")
-        .def("count_stream", &layout_count_stream, array("tokens"), array("hashes").none(), array("columns"),
+        .def("count_stream", &layout_count_stream, array("tokens"), array("hashes").none(), array("places").none(), array("columns"),
              array("cells"), nb::arg("path") = "auto");
     nb::class_<IntegerFinder>(m, "Finder")
         .def(nb::new_(&make_finder), array("words"), nb::arg("integer_key"), nb::arg("keyed"))
@@ -281,13 +315,13 @@ NB_MODULE(_native, m) {
     nb::class_<Table>(m, "Table")
         .def(nb::new_(&make_table), nb::arg("layout"), array("values"), array("divisor").none(), nb::arg("scale"),
              nb::arg("path") = "auto")
-        .def("winners", &table_winners, array("tokens"), array("hashes").none(), array("out"), nb::arg("threads") = 1)
-        .def("leaders", &table_leaders, array("tokens"), array("hashes").none(), array("out"), nb::arg("threads") = 1)
-        .def("scores", &table_scores, array("tokens"), array("hashes").none(), array("out"), nb::arg("threads") = 1)
-        .def("prove", &table_prove, nb::arg("upper"), array("tokens"), array("hashes").none(), array("answers"),
+        .def("winners", &table_winners, array("tokens"), array("hashes").none(), array("places").none(), array("out"), nb::arg("threads") = 1)
+        .def("leaders", &table_leaders, array("tokens"), array("hashes").none(), array("places").none(), array("out"), nb::arg("threads") = 1)
+        .def("scores", &table_scores, array("tokens"), array("hashes").none(), array("places").none(), array("out"), nb::arg("threads") = 1)
+        .def("prove", &table_prove, nb::arg("upper"), array("tokens"), array("hashes").none(), array("places").none(), array("answers"),
              array("out"), nb::arg("threads") = 1)
         .def("one", &table_one, nb::arg("tokens"), nb::arg("known"),
-             nb::sig("def one(self, tokens: Sequence[Any], known: dict[str, int]) -> int"))
+             nb::sig("def one(self, tokens: Sequence[Any], known: dict[str, tuple[int, int]]) -> int"))
         .def_prop_ro("nbytes", &Table::nbytes)
         .def_prop_ro("path", [](const Table& table) { return table.loops().name; })
         .def_prop_ro("sum_bits", [](const Table& table) {

@@ -31,9 +31,11 @@ void place_block(const LayoutView& layout, const uint64_t* words, size_t n, uint
 template <class Token>
 bool recall(const LayoutView& layout, const Token* tokens, size_t n, uint64_t* words) {
     uint64_t outside = 0;
-    for (size_t i = 0; i < n; ++i) outside |= static_cast<uint64_t>(int64_t{tokens[i]}) >= layout.memo_size;
+    for (size_t i = 0; i < n; ++i) words[i] = static_cast<uint64_t>(int64_t{tokens[i]});
+    copies_are_private();
+    for (size_t i = 0; i < n; ++i) outside |= words[i] >= layout.memo_size;
     if (outside) return false;
-    for (size_t i = 0; i < n; ++i) words[i] = layout.memo[tokens[i]];
+    for (size_t i = 0; i < n; ++i) words[i] = layout.memo[words[i]];
     return true;
 }
 

@@ -5,6 +5,7 @@
 #include <future>
 #include <limits>
 #include <stdexcept>
+#include <type_traits>
 
 #include "scratch.hpp"
 
@@ -31,13 +32,19 @@ std::byte* aligned(std::vector<std::byte>& bytes, size_t needed) {
     return bytes.data() + (ALIGNMENT - address % ALIGNMENT) % ALIGNMENT;
 }
 
-// Call use(begin, end) with the range of the cells of each site's rows.
+// Call use(begin, end) with the range of each site's rows.
 template <class Use>
-void each_site(const LayoutView& layout, size_t n_labels, const Use& use) {
+void each_site(const LayoutView& layout, const Use& use) {
     for (uint32_t k = 0; k < layout.n_sites; ++k) {
         const size_t last = k + 1 < layout.n_sites ? layout.sites[k + 1].first_row : layout.empty_row;
-        use(layout.sites[k].first_row * n_labels, last * n_labels);
+        use(size_t{layout.sites[k].first_row}, last);
     }
+}
+
+// A row's number counted from the row's middle. The caller's array may change at any time, so nothing is known of it, and
+// the difference wraps around rather than being undefined.
+int64_t from_middle(int64_t value, int64_t middle) {
+    return static_cast<int64_t>(static_cast<uint64_t>(value) - static_cast<uint64_t>(middle));
 }
 
 uint64_t magnitude(int64_t value) { return value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value); }
@@ -47,36 +54,44 @@ uint64_t magnitude(int64_t value) { return value < 0 ? 0 - static_cast<uint64_t>
 std::vector<int64_t> row_offsets(const int64_t* values, size_t rows, size_t n_labels, bool divided) {
     std::vector<int64_t> offsets(rows, 0);
     for (size_t row = 0; row < rows; ++row) {
-        const auto [low, high] = std::minmax_element(values + row * n_labels, values + (row + 1) * n_labels);
-        if (magnitude(*low) > INT32_MAX || magnitude(*high) > INT32_MAX)
-            throw std::overflow_error("a score exceeds 32 bits");
-        if (!divided) offsets[row] = (*low + *high) / 2;
+        int64_t low = INT64_MAX, high = INT64_MIN;
+        for (size_t c = 0; c < n_labels; ++c) {
+            const int64_t value = values[row * n_labels + c];
+            low = std::min(low, value), high = std::max(high, value);
+        }
+        if (magnitude(low) > INT32_MAX || magnitude(high) > INT32_MAX) throw std::overflow_error("a score exceeds 32 bits");
+        if (!divided) offsets[row] = (low + high) / 2;
     }
     return offsets;
 }
 
-// The largest absolute value that a sum of one row from each site can reach, also on the way.
-uint64_t largest_sum(const LayoutView& layout, const int64_t* values, const std::vector<int64_t>& offsets, size_t n_labels) {
+// The largest absolute value that a sum of one row from each site can reach, also on the way; `at(row, c)` is a number of
+// at most 32 bits or the result is above 32 bits. With 2,048 sites at most, 64 bits hold it.
+template <class At>
+uint64_t largest_sum(const LayoutView& layout, size_t n_labels, const At& at) {
     std::vector<uint64_t> totals(n_labels, 0), largest(n_labels);
-    each_site(layout, n_labels, [&](size_t begin, size_t end) {
+    each_site(layout, [&](size_t begin, size_t end) {
         std::fill(largest.begin(), largest.end(), 0);
-        for (size_t row = begin / n_labels; row < end / n_labels; ++row)
+        for (size_t row = begin; row < end; ++row)
             for (size_t c = 0; c < n_labels; ++c)
-                largest[c] = std::max(largest[c], magnitude(values[row * n_labels + c] - offsets[row]));
+                largest[c] = std::max(largest[c], std::min(magnitude(at(row, c)), uint64_t{UINT32_MAX}));
         for (size_t c = 0; c < n_labels; ++c) totals[c] += largest[c];
     });
     return *std::max_element(totals.begin(), totals.end());
 }
 
 // Whether such sums are finite numbers.
-bool finite_sums(const LayoutView& layout, const double* values, uint32_t n_labels) {
+template <class At>
+bool finite_sums(const LayoutView& layout, size_t n_labels, const At& at) {
     double total = 0;
-    each_site(layout, n_labels, [&](size_t begin, size_t end) {
+    each_site(layout, [&](size_t begin, size_t end) {
         double largest = 0;
-        for (size_t i = begin; i < end; ++i) {
-            if (!std::isfinite(values[i])) total = std::numeric_limits<double>::infinity();
-            largest = std::max(largest, std::fabs(values[i]));
-        }
+        for (size_t row = begin; row < end; ++row)
+            for (size_t c = 0; c < n_labels; ++c) {
+                const double value = at(row, c);
+                if (!std::isfinite(value)) total = std::numeric_limits<double>::infinity();
+                largest = std::max(largest, std::fabs(value));
+            }
         total += largest;
     });
     return std::isfinite(total);
@@ -94,25 +109,29 @@ Table::Table(std::shared_ptr<const Layout> layout, const int64_t* integers, cons
     view_.divisor = divisor_.empty() ? nullptr : divisor_.data();
     view_.scale = scale;
     if (floats) {  // an infinite sum would tie with the padding, and one that is no number with nothing
-        if (!finite_sums(layout_->view(), floats, n_labels)) throw std::overflow_error("a sum could be infinite");
         view_.row = view_.sum = Number::FLOAT64;
-        fill<double>(floats);
+        if (!fill<double>(floats)) throw std::overflow_error("a sum could be infinite");
         return;
     }
     const LayoutView& rows = layout_->view();
     offsets_ = row_offsets(integers, rows.empty_row, n_labels, view_.divisor != nullptr);
-    const uint64_t largest = largest_sum(rows, integers, offsets_, n_labels);
+    uint64_t widest = 0;
+    const uint64_t largest = largest_sum(rows, n_labels, [&](size_t row, size_t c) {
+        const int64_t value = from_middle(integers[row * n_labels + c], offsets_[row]);
+        widest = std::max(widest, magnitude(value));
+        return value;
+    });
     if (largest > INT32_MAX) throw std::overflow_error("a sum could exceed 32 bits");
     view_.sum = largest <= INT16_MAX ? Number::INT16 : Number::INT32;
-    view_.row = Number::INT16;
-    for (size_t row = 0; row < rows.empty_row; ++row)
-        for (size_t c = 0; c < n_labels; ++c)
-            if (magnitude(integers[row * n_labels + c] - offsets_[row]) > INT16_MAX) view_.row = Number::INT32;
-    view_.row == Number::INT16 ? fill<int16_t>(integers) : fill<int32_t>(integers);
+    view_.row = widest <= INT16_MAX ? Number::INT16 : Number::INT32;
+    const bool fits = view_.row == Number::INT16 ? fill<int16_t>(integers) : fill<int32_t>(integers);
+    if (!fits) throw std::overflow_error("a sum could exceed 32 bits: the values changed while the table was made");
 }
 
+// Copy the caller's numbers, and return whether sums of what was copied fit the type of the sums: what was read before may
+// have been something else.
 template <class Row, class Given>
-void Table::fill(const Given* given) {
+bool Table::fill(const Given* given) {
     const size_t rows = size_t{layout_->view().empty_row} + 1, n_labels = view_.n_labels;
     offsets_.resize(rows, 0);
     const size_t lanes = view_.sum == Number::INT16 ? 32 : view_.sum == Number::INT32 ? 16 : 8;
@@ -120,8 +139,12 @@ void Table::fill(const Given* given) {
     auto* values = reinterpret_cast<Row*>(aligned(bytes_, rows * view_.stride * sizeof(Row)));
     for (size_t row = 0; row + 1 < rows; ++row)
         for (size_t c = 0; c < n_labels; ++c)
-            values[row * view_.stride + c] =
-                static_cast<Row>(given[row * n_labels + c] - static_cast<Given>(offsets_[row]));
+            if constexpr (std::is_integral_v<Given>)
+                values[row * view_.stride + c] =
+                    static_cast<Row>(from_middle(given[row * n_labels + c], offsets_[row]));
+            else
+                values[row * view_.stride + c] = given[row * n_labels + c];
+    copies_are_private();
     view_.values = values;
 
     const auto start = [&](auto lowest) {  // padding never wins
@@ -133,6 +156,12 @@ void Table::fill(const Given* given) {
     if (view_.sum == Number::INT16) start(std::numeric_limits<int16_t>::lowest());
     else if (view_.sum == Number::INT32) start(std::numeric_limits<int32_t>::lowest());
     else start(-std::numeric_limits<double>::infinity());
+
+    const auto kept = [&](size_t row, size_t c) { return values[row * view_.stride + c]; };
+    if constexpr (std::is_integral_v<Given>)
+        return largest_sum(layout_->view(), n_labels, kept) <= (view_.sum == Number::INT16 ? INT16_MAX : INT32_MAX);
+    else
+        return finite_sums(layout_->view(), n_labels, kept);
 }
 
 void Table::winners(const Source& source, size_t m, unsigned threads, int32_t* out) const {
@@ -142,12 +171,12 @@ void Table::winners(const Source& source, size_t m, unsigned threads, int32_t* o
     });
 }
 
-int32_t Table::winner_of(const uint64_t* hashes, const uint8_t* present) const {
+int32_t Table::winner_of(const uint64_t* hashes, const int32_t* places, const uint8_t* present) const {
     std::vector<int64_t> ranks(layout_->view().h);
     for (size_t i = 0; i < ranks.size(); ++i) ranks[i] = present[i] ? static_cast<int64_t>(i) : -1;
     int32_t answer = -1;
     ScratchOwner scratch(layout_->view());
-    loops_.winners(layout_->view(), view_, {Source::RANKS, ranks.data(), hashes}, 0, 1, scratch.view(), &answer);
+    loops_.winners(layout_->view(), view_, {Source::RANKS, ranks.data(), hashes, places, ranks.size()}, 0, 1, scratch.view(), &answer);
     return answer;
 }
 
@@ -188,7 +217,9 @@ void Table::prove(const Table& upper, const Source& source, size_t m, unsigned t
             const size_t last = std::min(end, i + BLOCK);
             const BlockRows rows = loops_.rows(layout_->view(), source, i, last, scratch.view());
             for (size_t q = i; q < last; ++q) {
-                const uint32_t answer = static_cast<uint32_t>(answers[q]);
+                const auto answer = static_cast<uint32_t>(load_once(answers + q));
+                out[q] = 0;
+                if (answer >= view_.n_labels) continue;  // it was checked, but another thread may have changed it since
                 const double claim = context_score(rows, q - i, answer);
                 upper.context_scores(rows, q - i, sums.data(), highest.data());
                 bool proven = true;
@@ -200,10 +231,11 @@ void Table::prove(const Table& upper, const Source& source, size_t m, unsigned t
     });
 }
 
-// Call use(q, scores) for every context.
-template <class Use>
-void Table::each(const Source& source, size_t m, unsigned threads, const Use& use) const {
+// Call use(q, scores) for every context; each thread has its own `use`, made by `make_use()`.
+template <class MakeUse>
+void Table::each(const Source& source, size_t m, unsigned threads, const MakeUse& make_use) const {
     in_parallel(m, threads, [&](size_t begin, size_t end) {
+        auto use = make_use();
         ScratchOwner scratch(layout_->view());
         std::vector<double> sums(view_.stride), scores(view_.n_labels);
         for (size_t i = begin; i < end; i += BLOCK) {
@@ -218,20 +250,24 @@ void Table::each(const Source& source, size_t m, unsigned threads, const Use& us
 }
 
 void Table::scores(const Source& source, size_t m, unsigned threads, double* out) const {
-    each(source, m, threads,
-         [&](size_t q, const double* scores) { std::copy_n(scores, view_.n_labels, out + q * view_.n_labels); });
+    each(source, m, threads, [&] {
+        return [&](size_t q, const double* scores) { std::copy_n(scores, view_.n_labels, out + q * view_.n_labels); };
+    });
 }
 
 void Table::leaders(const Source& source, size_t m, uint32_t k, unsigned threads, int32_t* out) const {
-    each(source, m, threads, [&](size_t q, const double* scores) {
-        int32_t* best = out + q * k;
-        uint32_t held = 0;
-        for (uint32_t c = 0; c < view_.n_labels; ++c) {  // insertion, so equals stay in the order of columns
-            if (held == k && !(scores[c] > scores[best[k - 1]])) continue;
-            uint32_t place = held < k ? held++ : k - 1;
-            for (; place > 0 && scores[c] > scores[best[place - 1]]; --place) best[place] = best[place - 1];
-            best[place] = static_cast<int32_t>(c);
-        }
+    each(source, m, threads, [&] {
+        // `best` is not the caller's array: another thread may change that while its entries are followed.
+        return [this, k, out, best = std::vector<int32_t>(k)](size_t q, const double* scores) mutable {
+            uint32_t held = 0;
+            for (uint32_t c = 0; c < view_.n_labels; ++c) {  // insertion, so equals stay in the order of columns
+                if (held == k && !(scores[c] > scores[best[k - 1]])) continue;
+                uint32_t place = held < k ? held++ : k - 1;
+                for (; place > 0 && scores[c] > scores[best[place - 1]]; --place) best[place] = best[place - 1];
+                best[place] = static_cast<int32_t>(c);
+            }
+            std::copy(best.begin(), best.end(), out + q * k);
+        };
     });
 }
 

@@ -27,7 +27,7 @@ public:
     // divisor, upper bounds: the answer's lower bound exceeds every rival's upper bound, or equals it and comes first.
     void prove(const Table& upper, const Source& source, size_t m, unsigned threads, const int32_t* answers,
                uint8_t* out) const;
-    int32_t winner_of(const uint64_t* hashes, const uint8_t* present) const;
+    int32_t winner_of(const uint64_t* hashes, const int32_t* places, const uint8_t* present) const;
 
     bool shares_layout_with(const Table& other) const { return layout_ == other.layout_; }
     const LayoutView& layout() const { return layout_->view(); }
@@ -37,9 +37,9 @@ public:
 
 private:
     template <class Row, class Given>
-    void fill(const Given* given);
-    template <class Use>
-    void each(const Source& source, size_t m, unsigned threads, const Use& use) const;
+    bool fill(const Given* given);
+    template <class MakeUse>
+    void each(const Source& source, size_t m, unsigned threads, const MakeUse& make_use) const;
     double context_score(const BlockRows& rows, size_t i, uint32_t column) const;
     void context_scores(const BlockRows& rows, size_t i, void* sums, double* out) const;
 

@@ -91,7 +91,7 @@ def test_what_cannot_be_edited_is_refused(path: Path) -> None:
     with pytest.raises(FileNotFoundError), editing(other):
         pass
     other.write_text("no model")
-    with pytest.raises(FileError, match="no model of hammemo"), editing(other):
+    with pytest.raises(FileError, match="not a model of hammemo"), editing(other):
         pass
     assert not other.with_name("other.lock").exists()
     save(fruit().compile(), other)

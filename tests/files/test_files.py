@@ -31,7 +31,7 @@ from hammemo import (
 )
 from hammemo.files import archive
 from hammemo.files import models as files_module
-from hammemo.files.models import FORMAT, inspect
+from hammemo.files.models import FORMATS, inspect
 from hammemo.votes import Mean
 from mutated_files import joined, sealed, split
 from pace import patience
@@ -291,8 +291,11 @@ def test_other_files_are_refused_in_one_sentence(path: Path) -> None:
     save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
     header, about, body = split(path.read_bytes())
     assert "is damaged" in refusal(path, path.read_bytes()[:-1])
-    newer = sealed(joined(header, {**about, "format": FORMAT + 1}, body))
-    assert f"format {FORMAT + 1}; this version of hammemo reads format {FORMAT}" in refusal(path, newer)
+    newer = sealed(joined(header, {**about, "format": FORMATS[-1] + 1}, body))
+    assert f"format {FORMATS[-1] + 1}; this version of hammemo reads formats 1 to {FORMATS[-1]}" in refusal(path, newer)
+    for number in set(FORMATS) - {about["format"]}:
+        other = sealed(joined(header, {**about, "format": number}, body))
+        assert f"declares format {number}, but what it holds has format {about['format']}" in refusal(path, other)
     assert "Install a newer version" in refusal(path, newer, verify=False)
 
 
@@ -606,7 +609,7 @@ def test_every_format_has_golden_files() -> None:
     """A new format number needs new golden files (python tests/support/golden_files.py); the old ones stay."""
     on_disk = {file.name for file in FOLDER.glob("*.safetensors")}
     assert on_disk == set(GOLDEN)
-    for number in range(1, FORMAT + 1):
+    for number in FORMATS:
         assert any(name.startswith(f"format-{number}-") for name in on_disk)
 
 

@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crafted_tokens import integers_hashed_to
 from hammemo import MemoryClassifier, PositionalHamming, SiteKernel
 from hammemo._arrays.integers import sorted_find
 from hammemo.memories import Hashed
 from hammemo.memories.hashed.layout import RowLayout
 from hammemo.memories.hashed.readers import FRACTION_BITS, HashedTables
+from hammemo.memories.hashed.reserved import Reserved, none_reserved, site_groups
 from hammemo.memories.label_counts import Frame
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import hash_numbers, number_key
@@ -30,10 +32,10 @@ from native_cases import (
     Case,
     _native,
     cases,
-    integers_hashed_to,
     kernels,
     known_strings,
     random_tokens,
+    reserved_features,
     seeds,
     thorough,
     token_pool,
@@ -97,9 +99,11 @@ def check_stream(
     stream: NDArray[Any], sites: Any, key: bytes | None, n_reserved: int, rng: np.random.Generator
 ) -> None:
     n, n_labels = len(stream), int(rng.integers(1, 20))
-    words = np.unique(rng.integers(0, 2**64 - 1, n_reserved, np.uint64))
-    layout = RowLayout(sites, 1, key, 5, [words] * (max(RowLayout(sites, 1, key, 5, []).groups) + 1))
-    tokens, hashes = layout.source(Contexts(stream[:, None]))
+    ends = np.arange(sites.h, max(n, sites.h))
+    numbers = [n_reserved] * (max(site_groups(sites)) + 1)
+    reserved = reserved_features(stream[ends[:, None] + np.arange(-sites.h, 0)], sites, 1, key, numbers)
+    layout = RowLayout(sites, 1, key, 5, reserved)
+    tokens, *known = layout.source(Contexts(stream[:, None]))
     columns = rng.integers(-1, n_labels, n).astype(np.int32)
     targets = np.flatnonzero(columns >= 0)
     targets = targets[targets >= sites.h]
@@ -109,7 +113,7 @@ def check_stream(
     np.add.at(expected, (np.where(rows < 0, -1, rows + layout.first_rows[:-1]), columns[targets][:, None]), 1)
     for path in PATHS:
         streamed, counted = np.zeros_like(expected), np.zeros_like(expected)
-        layout.compiled.count_stream(tokens.ravel(), hashes, columns, streamed, path)
+        layout.compiled.count_stream(tokens.ravel(), *known, columns, streamed, path)
         layout.compiled.count(*layout.source(windows), columns[targets], None, counted, path)
         np.testing.assert_array_equal(streamed, expected, path)
         np.testing.assert_array_equal(counted, expected, path)
@@ -164,7 +168,7 @@ def test_adversarial_words_are_found_and_nothing_else_is(words: NDArray[np.uint6
     np.testing.assert_array_equal(hash_numbers(tokens.view(np.uint64), 3), asked)
     check_find(words, tokens, 3, None)
     for sites in (PositionalHamming().resolve(1), SiteKernel([1]).resolve(2)):  # with the memo and without
-        layout = RowLayout(sites, 3, None, 4, [words])
+        layout = RowLayout(sites, 3, None, 4, Reserved((words,)))
         contexts = Contexts(np.repeat(tokens[:, None], sites.h, axis=1))
         for path in PATHS:
             out = np.empty((len(tokens), 1), np.uint32)
@@ -262,7 +266,7 @@ def test_one_context(case: Case, n_labels: int, size: str, whole: bool, divided:
 def test_threads_divide_the_work_without_a_seam(path: str, kind: str) -> None:
     rng = np.random.default_rng(0)
     contexts = Contexts(random_tokens(kind, (3 * 4096 + 37, 3), rng))
-    layout = RowLayout(PositionalHamming().resolve(3), 0, None, 20, [np.empty(0, np.uint64)])
+    layout = RowLayout(sites := PositionalHamming().resolve(3), 0, None, 20, none_reserved(sites))
     tables = random_tables(Case(layout, contexts, rng), 17, "16")
     table = compiled(tables, np.ones(3), None, path)
     plain = tables.plain_scores(contexts, np.ones(3))
@@ -299,7 +303,7 @@ def test_threads_divide_the_work_without_a_seam(path: str, kind: str) -> None:
     ],
 )
 def test_sums_are_as_wide_as_they_may_have_to_be(path: str, first: int, second: int, bits: int | None) -> None:
-    layout = RowLayout(PositionalHamming().resolve(2), 0, None, 1, [np.empty(0, np.uint64)])
+    layout = RowLayout(sites := PositionalHamming().resolve(2), 0, None, 1, none_reserved(sites))
     values = np.array([[first] * 3, [second] * 3])
     values[1, 2] = 0
     if bits is None:
@@ -309,8 +313,8 @@ def test_sums_are_as_wide_as_they_may_have_to_be(path: str, first: int, second: 
     table = _native.Table(layout.compiled, values, np.ones(3), 1.0, path)  # with a divisor rows stay as they are
     tokens = np.array([[1, 2], [1, NO_TOKEN]])
     scores, winners = np.empty((2, 3)), np.empty(2, np.int32)
-    table.scores(tokens, None, scores)
-    table.winners(tokens, None, winners)
+    table.scores(tokens, None, None, scores)
+    table.winners(tokens, None, None, winners)
     expected = np.array([values.sum(axis=0), values[0]])
     assert table.sum_bits == bits
     np.testing.assert_array_equal(scores, expected)
@@ -320,7 +324,7 @@ def test_sums_are_as_wide_as_they_may_have_to_be(path: str, first: int, second: 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(("high", "bits"), [(2**16 - 2, 16), (2**16, 32), (2**31 - 1, 32), (2**31, None)])
 def test_a_row_s_numbers_are_counted_from_their_middle(path: str, high: int, bits: int | None) -> None:
-    layout = RowLayout(PositionalHamming().resolve(1), 0, None, 1, [np.empty(0, np.uint64)])
+    layout = RowLayout(sites := PositionalHamming().resolve(1), 0, None, 1, none_reserved(sites))
     values = np.array([[0, high, high // 2]])
     if bits is None:
         with pytest.raises(OverflowError, match="32 bits"):
@@ -331,15 +335,15 @@ def test_a_row_s_numbers_are_counted_from_their_middle(path: str, high: int, bit
         np.empty((1, 3)),
         np.empty(1, "i4"),
     )
-    table.scores(np.array([[5]]), None, scores)
-    table.winners(np.array([[5]]), None, winners)
+    table.scores(np.array([[5]]), None, None, scores)
+    table.winners(np.array([[5]]), None, None, winners)
     assert (table.sum_bits, scores.tolist(), winners.tolist()) == (bits, values.tolist(), [1])
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1.7e308])
 def test_float_sums_are_finite(path: str, value: float) -> None:
-    layout = RowLayout(PositionalHamming().resolve(2), 0, None, 1, [np.empty(0, np.uint64)])
+    layout = RowLayout(sites := PositionalHamming().resolve(2), 0, None, 1, none_reserved(sites))
     with pytest.raises(OverflowError, match="infinite"):
         _native.Table(layout.compiled, np.array([[1.0, value], [1.0, 1.7e308]]), None, 1.0, path)
 
@@ -390,7 +394,7 @@ def test_the_bare_loops_of_the_benchmark_do_the_same_work(reserved: int) -> None
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, MEMO, (100, 8))
     words = np.unique(rng.permutation(hash_numbers(np.unique(tokens).view(np.uint64), 0))[:reserved])
-    layout = RowLayout(PositionalHamming().resolve(8), 0, None, 50, [words])
+    layout = RowLayout(PositionalHamming().resolve(8), 0, None, 50, Reserved((words,)))
     contexts = Contexts(tokens)
     tables = random_tables(Case(layout, contexts, rng), 64, "16")
     winners = np.empty(100, np.int32)
@@ -399,7 +403,7 @@ def test_the_bare_loops_of_the_benchmark_do_the_same_work(reserved: int) -> None
     rows, columns = Case(layout, contexts, rng).rows().astype(np.uint32), rng.integers(0, 64, 100).astype(np.int32)
     bare, cells = (np.zeros((layout.first_rows[-1] + 1, 64), np.uint32) for _ in range(2))
     _native.bare_scatter(rows, columns, bare)
-    layout.compiled.count(tokens, None, columns, None, cells)
+    layout.compiled.count(tokens, None, None, columns, None, cells)
     np.testing.assert_array_equal(bare, cells)
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 H, N_LABELS, M = 3, 5, 40
 RESERVED = np.array([5, 7, 2**64 - 1], np.uint64)
 HASHES = np.arange(0, 11, dtype=np.uint64)
+PLACES = np.arange(-3, 8, dtype=np.int32)
 REFUSALS = (TypeError, ValueError)
 
 LAYOUT: dict[str, Any] = {
@@ -37,11 +38,24 @@ LAYOUT: dict[str, Any] = {
     "tuple_seeds": [1, 2, 3],
     "groups": [0, 0, 0],
     "reserved": [RESERVED],
+    "entries": [np.empty((0, 1), np.uint64)],
+    "token_hashes": RESERVED,
+    "token_places": np.array([2, 0, 1], np.uint32),
+    "token_checks": np.empty((0, 2), np.uint64),
+    "single_rows": np.arange(3, dtype=np.uint32),
     "buckets": [4, 4, 4],
     "integer_key": (1, 2),
     "keyed": False,
 }
-TUPLES: dict[str, Any] = {**LAYOUT, "positions": [[0], [0, 2], [2, 1]], "groups": [0, 1, 1], "reserved": [RESERVED] * 2}
+TUPLES: dict[str, Any] = {
+    **LAYOUT,
+    "positions": [[0], [0, 2], [2, 1]],
+    "groups": [0, 1, 1],
+    "reserved": [RESERVED] * 2,
+    "entries": [np.empty((0, 1), np.uint64), 2 * np.array([[0, 0], [1, 3], [2**62, 2]], np.uint64)],
+    "token_checks": np.array([[0, 1], [5, 7], [2**64 - 1, 3]], np.uint64),
+    "single_rows": np.array([1, 2**32 - 1, 0], np.uint32),
+}
 
 
 def arguments(method: str) -> dict[str, Any]:
@@ -53,17 +67,17 @@ def arguments(method: str) -> dict[str, Any]:
     cells = np.zeros((n_rows + 1, N_LABELS), np.uint32)
     values = rng.integers(-9, 9, (n_rows, N_LABELS))
     path: dict[str, Any] = {"path": "auto"}
-    source: dict[str, Any] = {"tokens": ranks, "hashes": HASHES.copy()}
+    source: dict[str, Any] = {"tokens": ranks, "hashes": HASHES.copy(), "places": PLACES.copy()}
     chosen: dict[str, dict[str, Any]] = {
         "rows": {**source, "out": np.zeros((M, H), np.uint32), **path},
         "count": {**source, "columns": columns, "multiplicity": columns.astype(np.uint32), "cells": cells, **path},
-        "count_stream": {"tokens": stream, "hashes": HASHES.copy(), "columns": columns, "cells": cells, **path},
+        "count_stream": {**source, "tokens": stream, "columns": columns, "cells": cells, **path},
         "find": {"tokens": stream, "out": np.zeros(M, np.int32), **path},
         "Table": {"values": values, "divisor": np.arange(1.0, N_LABELS + 1), "scale": 1.0, **path},
         "winners": {**source, "out": np.zeros(M, np.int32), "threads": 1},
         "leaders": {**source, "out": np.zeros((M, 2), np.int32), "threads": 1},
         "scores": {**source, "out": np.zeros((M, N_LABELS)), "threads": 1},
-        "one": {"tokens": [1, "a", 3], "known": {"a": 5}},
+        "one": {"tokens": [1, "a", 3], "known": {"a": (5, 1)}},
     }
     return chosen[method]
 
@@ -176,6 +190,11 @@ WRONG_LAYOUTS: dict[str, list[Any]] = {
         *([], None, [[5, 7]], [RESERVED[::-1]], [RESERVED[::-1].copy()], [RESERVED.repeat(2)]),
         *([RESERVED.astype(float)], [RESERVED.view(np.int64)], [RESERVED[:, None]]),
     ],
+    "entries": [[], None, [RESERVED], [RESERVED[:, None].astype(float)], [RESERVED[:, None]] * 2],
+    "token_hashes": [None, RESERVED[::-1].copy(), RESERVED[:2], RESERVED.view(np.int64), RESERVED[:, None]],
+    "token_places": [None, np.array([0, 1, 3], np.uint32), np.arange(2, dtype=np.uint32), np.arange(3)],
+    "token_checks": [None, RESERVED, RESERVED[:2, None], np.ones((2, 2), np.uint64), np.ones((3, 3), np.uint64)],
+    "single_rows": [None, np.arange(2, dtype=np.uint32), np.array([0, 1, 3], np.uint32), np.arange(3)],
     "buckets": [4, [], [4, 4], [0, 4, 4], *([4, 4, wrong] for wrong in (0, -1, 2**32 - 1, 2**32))],
     "integer_key": [(1,), (1, 2, 3), (-1, 2), (1, 2**64), 5],
     "keyed": [None, "yes", 2],
@@ -199,27 +218,44 @@ def test_wrong_layouts_are_refused(name: str, value: Any) -> None:
     reserved=st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=5), max_size=3),
     buckets=st.integers(0, 4),
     kind=st.sampled_from([np.int32, np.int64]),
+    length=st.integers(0, 3),
+    missing=st.integers(0, 3),
+    confirmed=st.booleans(),
 )
 @thorough
 def test_any_layout_is_refused_or_works(
-    h: int, positions: list[list[int]], groups: list[int], reserved: list[list[int]], buckets: int, kind: Any
+    h: int,
+    positions: list[list[int]],
+    groups: list[int],
+    reserved: list[list[int]],
+    buckets: int,
+    kind: Any,
+    length: int,
+    missing: int,
+    confirmed: bool,
 ) -> None:
     words = [np.array(sorted(values), np.uint64) for values in reserved]
     n_sites = len(positions)
+    entries = [np.repeat(part[:, None], length, axis=1) for part in words]
+    tokens = words[0] if words else np.empty(0, np.uint64)
+    places, rows = np.arange(len(tokens), dtype=np.uint32), np.arange(len(tokens) + 2, dtype=np.uint32)
+    rows[missing:] = 2**32 - 1
+    checks = np.repeat(tokens[:, None], 2, axis=1)[: None if confirmed else 0]
     try:
         layout = _native.Layout(
-            h, positions, [3] * n_sites, [1] * n_sites, groups, words, [buckets] * n_sites, (1, 2), True
+            *(h, positions, [3] * n_sites, [1] * n_sites, groups, words, entries, tokens, places, checks, rows),
+            *([buckets] * n_sites, (1, 2), True),
         )
     except REFUSALS:
         return
-    tokens, columns = np.arange(-9, 6 * h * 11 - 9).astype(kind), np.zeros(6 * h * 11, np.int32)
+    asked, columns = np.arange(-9, 6 * h * 11 - 9).astype(kind), np.zeros(6 * h * 11, np.int32)
     for path in PATHS:
-        rows = np.empty((66, n_sites), np.uint32)
-        layout.rows(tokens.reshape(66, h), None, rows, path)
-        assert rows.max() < layout.n_rows
+        found = np.empty((66, n_sites), np.uint32)
+        layout.rows(asked.reshape(66, h), None, None, found, path)
+        assert found.max() < layout.n_rows
         cells = np.zeros((layout.n_rows + 1, 1), np.uint32)
-        layout.count_stream(tokens, None, columns, cells, path)
-        assert cells.sum() == (len(tokens) - h) * n_sites
+        layout.count_stream(asked, None, None, columns, cells, path)
+        assert cells.sum() == (len(asked) - h) * n_sites
 
 
 @pytest.mark.parametrize("path", ["", "sse", "AUTO", "avx512\0"])
@@ -290,7 +326,8 @@ def test_nothing_behind_an_array_is_touched(method: str, path: str) -> None:
                     if "out" in chosen:
                         chosen["out"] = chosen["out"][:tokens]
                 if integers and "hashes" in chosen:
-                    chosen["hashes"], chosen["tokens"] = None, chosen["tokens"].astype(np.int32)
+                    chosen["hashes"] = chosen["places"] = None
+                    chosen["tokens"] = chosen["tokens"].astype(np.int32)
                 for name, value in chosen.items():
                     if isinstance(value, np.ndarray):
                         chosen[name] = before_forbidden_memory(value)

@@ -15,7 +15,25 @@ import pytest
 from places import ROOT
 
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # also without an activated environment
-TESTS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py"]
+RACES = "tests/native/test_native_races.py"
+TESTS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py", RACES]
+OPTIONS = ["-q", "-p", "no:cacheprovider", "-s"]  # -s: or a report dies with the process
+RACE = """
+import conftest, threading
+import numpy as np
+from hammemo import _native
+none, few = np.empty(0, np.uint64), np.empty(0, np.uint32)
+pairs = none.reshape(0, 2)
+layout = _native.Layout(1, [[0]], [3], [5], [0], [none], [pairs], none, few, pairs, few, [64], (1, 2), False)
+tokens, columns = np.zeros((20000, 1), np.int64), np.zeros(20000, np.int32)
+cells = np.zeros((layout.n_rows + 1, 1), np.uint32)
+def count():
+    for _ in range(20):
+        layout.count(tokens, None, None, columns, None, cells)
+threads = [threading.Thread(target=count) for _ in range(2)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
 SMOKE = """
 import warnings
 from hammemo import Hashed, MemoryClassifier
@@ -40,18 +58,18 @@ def run(*command: str | Path, cwd: Path = ROOT, environment: dict[str, str] | No
     return done.stdout
 
 
-def runtime_libraries() -> list[str]:
+def runtime_libraries(*sanitizers: str) -> str:
     """Return the libraries that a sanitized module needs to be loaded before everything else."""
     if sys.platform != "linux" or not all(shutil.which(tool, path=PATH) for tool in ("cmake", "ninja", "g++")):
         pytest.skip("needs Linux, cmake, ninja and g++")
     if importlib.util.find_spec("nanobind") is None:
         pytest.skip("needs nanobind: pip install nanobind")
-    names = ["libasan.so", "libubsan.so", "libstdc++.so"]  # the last one, or exceptions are not understood
+    names = [*sanitizers, "libstdc++.so"]  # the last one, or exceptions are not understood
     found = [run("g++", f"-print-file-name={name}").strip() for name in names]
     for name, file in zip(names, found, strict=True):
         if file == name:  # as the compiler says that it has none
             pytest.skip(f"the compiler has no {name}")
-    return found
+    return " ".join(found)
 
 
 def build(folder: Path, *options: str) -> Path:
@@ -67,22 +85,39 @@ def build(folder: Path, *options: str) -> Path:
 
 @pytest.mark.long
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
-    libraries = runtime_libraries()
-    module = build(tmp_path, "-DHAMMEMO_SANITIZE=ON")
+    libraries = runtime_libraries("libasan.so", "libubsan.so")
+    module = build(tmp_path, "-DHAMMEMO_SANITIZE=address,undefined")
     for name in ("loops_avx2", "loops_avx512"):
         for compiled in tmp_path.rglob(f"{name}.cpp.o"):
             shared = [line for line in run("nm", "-C", compiled).splitlines() if " W " in line and "hammemo::" in line]
             assert not shared, f"other files may end up with a function for {name}: {shared}"
     environment = {
         "HAMMEMO_TEST_BUILD": str(module),
-        "LD_PRELOAD": " ".join(libraries),
+        "LD_PRELOAD": libraries,
         "ASAN_OPTIONS": "detect_leaks=0",  # Python itself never frees everything
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }
     where = "import conftest, hammemo._native as loops; print(loops.__file__)"
     assert run(sys.executable, "-c", where, environment=environment).strip() == str(module)
-    options = ["-q", "-p", "no:cacheprovider", "-s"]  # -s: or a report dies with the process
-    run(sys.executable, "-m", "pytest", *options, *TESTS, environment=environment)
+    run(sys.executable, "-m", "pytest", *OPTIONS, *TESTS, environment=environment)
+
+
+def test_threads_that_read_do_not_race(tmp_path: Path) -> None:
+    """Readers of one table under ThreadSanitizer, which first has to see a race that is there."""
+    libraries = runtime_libraries("libtsan.so")
+    module = build(tmp_path, "-DHAMMEMO_SANITIZE=thread")
+    environment = {
+        "HAMMEMO_TEST_BUILD": str(module),
+        "LD_PRELOAD": libraries,
+        "TSAN_OPTIONS": "halt_on_error=1 exitcode=66",
+    }
+    whole = {**os.environ, "PATH": PATH, **environment}
+    raced = subprocess.run([sys.executable, "-c", RACE], cwd=ROOT, env=whole, capture_output=True, text=True)
+    if "unexpected memory mapping" in raced.stderr:  # a kernel that randomises addresses more than it can follow
+        pytest.skip("ThreadSanitizer does not run on this system")
+    assert raced.returncode == 66, raced.stderr[-2000:]
+    assert "data race" in raced.stderr
+    run(sys.executable, "-m", "pytest", *OPTIONS, RACES, "-k", "many_threads", environment=environment)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from typing import Any
 
 from file_catalogue import KERNELS, QUERIES, X, Y
 from hammemo import Exact, Gaussian, Hashed, Ledgered, LogLinear, MemoryClassifier, Predictor, Suffixes, Tiered, save
-from hammemo.files.models import FORMAT
 from places import TESTS
 
 FOLDER = TESTS / "files" / "golden"
@@ -49,7 +48,8 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     expected = json.loads(EXPECTED.read_text("utf-8")) if EXPECTED.exists() else {}
     for kind, model in models().items():
-        name = f"format-{FORMAT}-{kind}.safetensors"
+        holder: Any = model.compiled if isinstance(model, Predictor) else model.memory_
+        name = f"format-{holder.file_format}-{kind}.safetensors"
         if name not in expected:
             save(model, FOLDER / name)
             expected[name] = facts(model)

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from hammemo import NO_TOKEN, PositionalHamming, SiteKernel
 from hammemo._arrays.native import native
-from hammemo.memories.hashed.layout import RowLayout, site_groups, site_hashes
-from hammemo.tokens.contexts import Contexts
-from hammemo.tokens.hashing import number_key, token_hashes
+from hammemo.memories.hashed.layout import RowLayout
+from hammemo.memories.hashed.reserved import Reserved, most_frequent, site_groups, site_hashes
+from hammemo.tokens.contexts import Contexts, Examples
+from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,17 +103,28 @@ def cases(draw: st.DrawFn, most_buckets: int = 64, kinds: list[str] = KINDS, siz
     """Return a random layout and contexts, some of whose features are reserved."""
     sites, rng = draw(kernels()), np.random.default_rng(draw(seeds))
     kind, m = draw(st.sampled_from(kinds)), draw(st.sampled_from(sizes))
-    contexts = Contexts(random_tokens(kind, (m, sites.h), rng))
+    tokens = random_tokens(kind, (m, sites.h), rng)
+    contexts = Contexts(tokens)
     seed, key = draw(st.integers(0, 3)), draw(st.sampled_from([None, KEY]))
     numbers = st.one_of(st.integers(1, 8), st.integers(1, most_buckets))
     n_sites = len(sites.positions)
     buckets = draw(st.one_of(numbers, st.lists(numbers, min_size=n_sites, max_size=n_sites)))
     sizes_of_lists = st.sampled_from([0, 1, 5, 1000 if most_buckets > 64 else 40])
-    reserved = [
-        reserved_hashes(contexts, sites, seed, key, group, draw(sizes_of_lists), rng)
-        for group in range(max(site_groups(sites)) + 1)
-    ]
+    lengths = [draw(sizes_of_lists) for _ in range(max(site_groups(sites)) + 1)]
+    if draw(st.booleans()):  # as in files of format 1
+        lists = [reserved_hashes(contexts, sites, seed, key, group, n, rng) for group, n in enumerate(lengths)]
+        reserved = Reserved(tuple(lists))
+    else:
+        others = random_tokens(kind, (40, sites.h), rng).astype(tokens.dtype)
+        reserved = reserved_features(np.concatenate([tokens[::2], others]), sites, seed, key, lengths)
     return Case(RowLayout(sites, seed, key, buckets, reserved), contexts, rng)
+
+
+def reserved_features(tokens: NDArray[Any], sites: Sites, seed: int, key: bytes | None, numbers: list[int]) -> Reserved:
+    """Return the most frequent features of some contexts."""
+    ones = np.ones(len(tokens), np.int64)
+    learnt = Examples(Contexts(tokens), 0 * ones, Vocabulary.of(["a"]), ones)
+    return most_frequent(learnt, sites, seed, key, numbers)
 
 
 def reserved_hashes(
@@ -126,22 +138,8 @@ def reserved_hashes(
     return np.unique(np.concatenate([present, others]))
 
 
-def known_strings(case: Case) -> dict[str, int]:
-    """Return the hashes of the strings among the tokens, as `Table.one` takes them."""
-    strings = [token for token in case.contexts.vocabulary.tolist() if isinstance(token, str)]
-    hashes = token_hashes(strings, case.layout.seed, case.layout.key)
-    return dict(zip(strings, hashes.tolist(), strict=True))
-
-
-def integers_hashed_to(words: NDArray[np.uint64], seed: int) -> NDArray[np.int64]:
-    """Return the integers whose hashes, without a key, are these words: the mix of `hashing` backwards."""
-    first, second = number_key(seed)
-    x = words ^ np.uint64(second)
-    x = _unshifted(x, 31) * np.uint64(pow(0x94D049BB133111EB, -1, 2**64))
-    x = _unshifted(x, 27) * np.uint64(pow(0xBF58476D1CE4E5B9, -1, 2**64))
-    return (_unshifted(x, 30) ^ np.uint64(first)).view(np.int64)
-
-
-def _unshifted(x: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
-    """Return y such that y ^ (y >> bits) is x, for shifts of at least 22 bits."""
-    return np.asarray(x ^ (x >> np.uint64(bits)) ^ (x >> np.uint64(2 * bits)), np.uint64)
+def known_strings(case: Case) -> dict[str, tuple[int, int]]:
+    """Return the hash and the place of the strings among the tokens, as `Table.one` takes them."""
+    strings = Vocabulary(strings=case.contexts.vocabulary.strings)
+    hashes, places = case.layout.vocabulary_source(strings)
+    return dict(zip(strings.strings.tolist(), zip(hashes.tolist(), places.tolist(), strict=True), strict=True))

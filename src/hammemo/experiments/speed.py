@@ -85,7 +85,7 @@ def predict(
     table = tables._table(model.sites_.weights, None).loops
     ids = np.ascontiguousarray(queries, np.int64)
     answers, bare_answers = np.empty(len(ids), np.int32), np.empty(len(ids), np.int32)
-    contenders = [Contender("hammemo: compiled loop", len(ids), lambda: table.winners(ids, None, answers, 1))]
+    contenders = [Contender("hammemo: compiled loop", len(ids), lambda: table.winners(ids, None, None, answers, 1))]
     contenders.append(Contender("hammemo: Predictor.predict", len(ids), lambda: predictor.predict(ids)))
     contenders.append(_fused(X, y, ids, n_tokens))
     contenders.extend(_embedding_bag(model, ids))

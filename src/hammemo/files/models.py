@@ -43,8 +43,12 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.votes import Vote
 
-FORMAT: Final = 1
-"""The number of the format that `save` writes. A change of what a file means gets a new number."""
+FORMATS: Final = (1, 2)
+"""The numbers of the formats that are read. A change of what a file means gets a new number.
+
+A file has the lowest number that says all of it: 2 where it holds a hashed memory whose reserved features are known by
+identities, and else 1.
+"""
 
 _START: Final = ("checksum", "format", "version", "kind", "class", "n_features_in", "sites", "label_dtype")
 """What the descriptions of classifiers and of predictors both have."""
@@ -114,7 +118,7 @@ def _file_parts(model: MemoryClassifier | Predictor, notes: Mapping[str, str] | 
         arrays, about = _classifier_parts(model)
     if notes:
         about["notes"] = descriptions.checked_notes(dict(notes))
-    start = {"checksum": "0" * 64, "format": FORMAT, "version": version("hammemo")}
+    start = {"checksum": "0" * 64, "format": _format_of(model), "version": version("hammemo")}
     text = json.dumps({**start, **about}, separators=(",", ":"), allow_nan=False)
     return sealed({name: np.require(array, requirements="C") for name, array in arrays.items()}, text)
 
@@ -287,19 +291,25 @@ def _vote_arrays(vote: Vote) -> dict[str, NDArray[Any]]:
 def _restored(archive: Archive, restorer: Restorer, *, verify: bool) -> MemoryClassifier | Predictor:
     about = archive.about
     number = field(about, "format", int)
-    if number != FORMAT:
+    if number not in FORMATS:
         raise FileError(
-            f"The file has format {number}; this version of hammemo reads format {FORMAT}. Install a newer version."
+            f"The file has format {number}; this version of hammemo reads formats {FORMATS[0]} to {FORMATS[-1]}. "
+            "Install a newer version."
         )
     kind = field(about, "kind", str)
     field(about, "version", str)
     descriptions.stored_notes(about)
     descriptions.check_key(descriptions.stored_digest(about), restorer.key)
-    if kind == "classifier":
-        return _classifier(archive, restorer, verify=verify)
-    if kind == "predictor":
-        return _predictor(archive, restorer, verify=verify)
-    raise ValueError(f"it holds a {kind!r}, which is not known")
+    if kind not in ("classifier", "predictor"):
+        raise ValueError(f"it holds a {kind!r}, which is not known")
+    model = (_classifier if kind == "classifier" else _predictor)(archive, restorer, verify=verify)
+    if _format_of(model) != number:
+        raise ValueError(f"it declares format {number}, but what it holds has format {_format_of(model)}")
+    return model
+
+
+def _format_of(model: MemoryClassifier | Predictor) -> int:
+    return int(getattr(model.compiled if isinstance(model, Predictor) else model.memory_, "file_format", 1))
 
 
 def _classifier(archive: Archive, restorer: Restorer, *, verify: bool) -> MemoryClassifier:

@@ -205,12 +205,19 @@ class Memory(Versioned, BaseEstimator, ABC):
         copied._reader = None
         return copied
 
+    @property
+    def file_format(self) -> int:
+        """The number of the format of files that hold this state."""
+        return 1
+
     def _check_layout(self, other: Memory) -> None:
         theirs = other.layout() if isinstance(other, Memory) else {"memory": type(other).__name__}
         mine = self.layout()
         settled = [name for name in mine if name not in self.undecided()]
         for name in settled:
             if theirs.get(name) != mine[name] and not (isinstance(other, Memory) and name in other.undecided()):
+                if name.endswith("reserved") and isinstance(other, Memory) and self.file_format != other.file_format:
+                    raise LayoutError(_other_format(self.file_format, other.file_format))
                 raise LayoutError(
                     f"States can be added and subtracted when their layouts agree; {name} is {mine[name]!r} here and "
                     f"{theirs.get(name)!r} there. Learn every shard from the layout of one model: "
@@ -351,3 +358,11 @@ def _version_of(other: Any) -> Any:
 
 _READER_NAMES = ("bounds", "leaders", "proven", "row_width", "scores", "seen", "site_counts", "site_scores", "winners")
 """What memories answered themselves in version 0.1."""
+
+
+def _other_format(mine: int, theirs: int) -> str:
+    return (
+        f"This state has format {mine} and the other one format {theirs}: they know reserved features in different "
+        "ways. Learn the one of format 1 anew from its examples; or start what is to be merged with it from its own "
+        "layout, with empty_like() of it or partial_fit(X, y, layout=it)."
+    )

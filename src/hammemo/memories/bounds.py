@@ -13,8 +13,9 @@ own holds the exact counts; a bucket's row holds the counts of the feature and o
 upper bound, and zero is a lower one. Hence :math:`\underline S_c = \sum_R w_k n_c` and
 :math:`\overline S_c = \underline S_c + \sum_T w_k T_c`, and the condition reads: a's lead on the sites of R is at least
 b's raw bucket counts on the sites of T. With whole-number weights nothing is rounded; with others the bounds keep a
-margin for rounding. (A feature is known by its 64-bit hash: integers never collide; two given strings do with
-probability 2^-64.)
+margin for rounding. What has a row of its own is known by its identity, not by its hash alone
+(:mod:`hammemo.memories.hashed.reserved`), so this holds for every input, unless someone finds a collision of
+BLAKE2b-256.
 """
 
 from __future__ import annotations

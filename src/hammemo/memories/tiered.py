@@ -109,6 +109,11 @@ class Tiered(Memory):
         """Return what must agree for two states to be added, by name."""
         return {**self.sketch_.layout(), "memory": type(self).__name__}  # the exact tier has nothing of its own
 
+    @property
+    def file_format(self) -> int:
+        """The format of files that hold this state: that of the sketch."""
+        return self.sketch_.file_format
+
     def clear(self) -> None:
         """Start two empty tiers."""
         self.sketch_, self.exact_ = self._cloned_tiers()
@@ -193,6 +198,11 @@ class TieredTables(Compiled):
         unproven = np.flatnonzero(~self._sketch.proven(contexts, weights, divisor, answers))
         answers[unproven] = self._exact.winners(contexts[unproven], weights, divisor)
         return answers
+
+    @property
+    def file_format(self) -> int:
+        """The format of files that hold these tables: that of the sketch."""
+        return self._sketch.file_format
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""

@@ -10,6 +10,12 @@ does not protect: a person who chooses the integers can make them all fall into 
 hashes are keyed: BLAKE2b for strings, SipHash-2-4 for numbers. Use a key when tokens come from people you do not trust.
 The hash of a tuple combines the hashes of its tokens with the same mix. With a key these are not known, so nobody can
 choose where a tuple falls.
+
+An enemy can also make an integer, a float or a tuple that has the word of another token or tuple. So a word proves
+nothing. For proofs, `vocabulary_identities`: what no two tokens share, unless somebody finds a collision of a
+cryptographic hash. The kind (integer, float, string), then the number's 64 bits themselves, or BLAKE2b-256 of the
+string with its kind before it. With a key BLAKE2b-256 is keyed, and a number is known by SipHash-2-4-128, so that
+nothing readable is kept.
 """
 
 from __future__ import annotations
@@ -30,7 +36,9 @@ if TYPE_CHECKING:
 Feature: TypeAlias = "Token | tuple[Token, ...]"
 """What one site holds: a token, or a tuple of them for a site of several positions."""
 
-_INTEGER, _FLOAT, _STRING, _TUPLE = range(4)
+INTEGER, FLOAT, STRING, _TUPLE = range(4)
+IDENTITY_BYTES = 33
+"""The length of what `vocabulary_identities` returns for a token."""
 _MASK = 2**64 - 1
 
 
@@ -46,10 +54,10 @@ def feature_words(feature: Feature) -> tuple[int, int, int]:
     (True, False)
     """
     if isinstance(feature, int):
-        return feature & _MASK, 0, _INTEGER
+        return feature & _MASK, 0, INTEGER
     if isinstance(feature, float):
-        return struct.unpack("<Q", struct.pack("<d", feature))[0], 0, _FLOAT
-    kind = _STRING if isinstance(feature, str) else _TUPLE
+        return struct.unpack("<Q", struct.pack("<d", feature))[0], 0, FLOAT
+    kind = STRING if isinstance(feature, str) else _TUPLE
     low, high = struct.unpack("<QQ", hashlib.blake2b(_encode(feature), digest_size=16, person=b"hammemo").digest())
     return low, high, kind
 
@@ -89,10 +97,10 @@ def token_hashes(tokens: Sequence[Token], seed: int, key: bytes | None = None) -
     words = np.empty(len(tokens), np.uint64)
     kinds = np.fromiter(map(_kind, tokens), np.int8, len(tokens))
     secret, family = _secret(key), _family(seed)
-    for i in np.flatnonzero(kinds == _STRING).tolist():
+    for i in np.flatnonzero(kinds == STRING).tolist():
         digest = hashlib.blake2b(_encode(tokens[i]), digest_size=8, key=secret, salt=family, person=b"hammemo string")
         words[i] = int.from_bytes(digest.digest(), "little")
-    for kind, name in ((_INTEGER, "integers"), (_FLOAT, "floats")):
+    for kind, name in ((INTEGER, "integers"), (FLOAT, "floats")):
         chosen = np.flatnonzero(kinds == kind)
         numbers = np.array([feature_words(tokens[i])[0] for i in chosen.tolist()], np.uint64)
         words[chosen] = hash_numbers(numbers, seed, key, name)
@@ -110,6 +118,53 @@ def vocabulary_hashes(vocabulary: Vocabulary, seed: int, key: bytes | None = Non
     )
 
 
+def vocabulary_identities(vocabulary: Vocabulary, seed: int, key: bytes | None = None) -> NDArray[np.uint8]:
+    """Return the identity of each token: the kind in the first byte, then up to 32 bytes, zeros behind.
+
+    Shapes
+    ------
+    returned : (number of tokens, IDENTITY_BYTES)
+
+    Examples
+    --------
+    >>> from hammemo.tokens.hashing import vocabulary_identities
+    >>> from hammemo.tokens.vocabulary import Vocabulary
+    >>> vocabulary_identities(Vocabulary.of([7, "7"]), seed=0)[:, :3].tolist()[0]
+    [0, 7, 0]
+    """
+    strings = np.zeros((len(vocabulary.strings), IDENTITY_BYTES), np.uint8)
+    strings[:, 0] = STRING
+    secret, family = _secret(key), _family(seed)
+    for i, string in enumerate(vocabulary.strings.tolist()):
+        encoded = bytes([STRING]) + _encode(string)
+        digest = hashlib.blake2b(encoded, digest_size=32, key=secret, salt=family, person=b"hammemo identity")
+        strings[i, 1:] = np.frombuffer(digest.digest(), np.uint8)
+    return np.concatenate(
+        [
+            number_identities(vocabulary.ints.view(np.uint64), seed, key),
+            number_identities(vocabulary.floats.view(np.uint64), seed, key, "floats"),
+            strings,
+        ]
+    )
+
+
+def number_identities(
+    words: NDArray[np.uint64], seed: int, key: bytes | None = None, name: str = "integers"
+) -> NDArray[np.uint8]:
+    """Return the identities of numbers given as 64-bit words.
+
+    Shapes
+    ------
+    words : (n,); returned : (n, IDENTITY_BYTES)
+    """
+    parts = [words] if key is None else siphash128(words, *number_key(seed, key, name))
+    identities = np.zeros((len(words), IDENTITY_BYTES), np.uint8)
+    identities[:, 0] = INTEGER if name == "integers" else FLOAT
+    for j, part in enumerate(parts):
+        identities[:, 1 + 8 * j : 9 + 8 * j] = part.astype("<u8")[:, None].view(np.uint8)
+    return identities
+
+
 def hash_numbers(
     words: NDArray[np.uint64], seed: int, key: bytes | None = None, name: str = "integers"
 ) -> NDArray[np.uint64]:
@@ -118,6 +173,27 @@ def hash_numbers(
     if key is None:
         return mix(words ^ np.uint64(first)) ^ np.uint64(second)
     return siphash(words, first, second)
+
+
+def unhash_numbers(hashes: NDArray[np.uint64], seed: int, name: str = "integers") -> NDArray[np.uint64]:
+    """Return the numbers, as 64-bit words, that have these hashes without a key: `hash_numbers` backwards.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.hashing import hash_numbers, unhash_numbers
+    >>> unhash_numbers(hash_numbers(np.array([7, 2**64 - 1], np.uint64), seed=3), seed=3)
+    array([                   7, 18446744073709551615], dtype=uint64)
+    """
+    first, second = number_key(seed, None, name)
+    words = _unshifted(hashes ^ np.uint64(second), 31) * np.uint64(pow(0x94D049BB133111EB, -1, 2**64))
+    words = _unshifted(words, 27) * np.uint64(pow(0xBF58476D1CE4E5B9, -1, 2**64))
+    return np.asarray(_unshifted(words, 30) ^ np.uint64(first), np.uint64)
+
+
+def _unshifted(words: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+    """Return what becomes `words` by ``x ^ (x >> bits)``, for shifts of at least 22 bits."""
+    return np.asarray(words ^ (words >> np.uint64(bits)) ^ (words >> np.uint64(2 * bits)), np.uint64)
 
 
 def number_key(seed: int, key: bytes | None = None, name: str = "integers") -> tuple[int, int]:
@@ -155,12 +231,28 @@ def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def siphash(words: NDArray[np.uint64], k0: int, k1: int) -> NDArray[np.uint64]:
     """Return SipHash-2-4 of each word as an 8-byte little-endian message under the key (k0, k1).
 
-    By hand because hashlib has no SipHash and a call per integer would be slow; tested on the authors' vector.
+    By hand because hashlib has no SipHash and a call per integer would be slow; tested on the authors' vectors.
     """
+    v = _sip_absorbed(words, k0, k1, 0)
+    v[2] = v[2] ^ np.uint64(0xFF)
+    return _sip_finished(v)
+
+
+def siphash128(words: NDArray[np.uint64], k0: int, k1: int) -> list[NDArray[np.uint64]]:
+    """Return SipHash-2-4-128 of each word as an 8-byte message under the key (k0, k1): the lower and the upper half."""
+    v = _sip_absorbed(words, k0, k1, 0xEE)
+    v[2] = v[2] ^ np.uint64(0xEE)
+    low = _sip_finished(v)
+    v[1] = v[1] ^ np.uint64(0xDD)
+    return [low, _sip_finished(v)]
+
+
+def _sip_absorbed(words: NDArray[np.uint64], k0: int, k1: int, tweak: int) -> list[NDArray[np.uint64]]:
+    """Return SipHash's state after the message; `tweak` says which of its two lengths of output is meant."""
     first, second = np.uint64(k0), np.uint64(k1)
     v = [
         np.full(words.shape, first ^ np.uint64(0x736F6D6570736575)),
-        np.full(words.shape, second ^ np.uint64(0x646F72616E646F6D)),
+        np.full(words.shape, second ^ np.uint64(0x646F72616E646F6D ^ tweak)),
         np.full(words.shape, first ^ np.uint64(0x6C7967656E657261)),
         np.full(words.shape, second ^ np.uint64(0x7465646279746573)),
     ]
@@ -168,7 +260,11 @@ def siphash(words: NDArray[np.uint64], k0: int, k1: int) -> NDArray[np.uint64]:
         v[3] = v[3] ^ block
         _sip_rounds(v, 2)
         v[0] = v[0] ^ block
-    v[2] = v[2] ^ np.uint64(0xFF)
+    return v
+
+
+def _sip_finished(v: list[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    """Run the last four rounds on a state, and return what they say."""
     _sip_rounds(v, 4)
     return np.asarray(v[0] ^ v[1] ^ v[2] ^ v[3], np.uint64)
 
@@ -202,7 +298,7 @@ def _encode(feature: Feature) -> bytes:
 
 
 def _kind(token: Token) -> int:
-    return _INTEGER if isinstance(token, int) else _FLOAT if isinstance(token, float) else _STRING
+    return INTEGER if isinstance(token, int) else FLOAT if isinstance(token, float) else STRING
 
 
 def _length_prefixed(data: bytes) -> bytes:

@@ -21,7 +21,7 @@ from hammemo import (
     SiteKernel,
 )
 from hammemo.memories.hashed.memory import MANY_LABELS
-from hammemo.memories.hashed.readers import FRACTION_BITS
+from hammemo.memories.hashed.readers import FRACTION_BITS, _narrow_signed, centred_counts
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.hashing import mix, siphash, token_hashes
 from memory_catalogue import KERNELS, LABELS, POSITIONS, TOKENS, batches, examples
@@ -308,3 +308,52 @@ def test_each_site_has_its_own_numbers() -> None:
 def test_numbers_that_fit_no_site_are_refused(buckets: Any, reserved: Any, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         MemoryClassifier(memory=Hashed(buckets, reserved)).fit([["a", "b"]], ["x"])
+
+
+wide_counts = st.one_of(st.integers(0, 9), st.integers(2**45, 2**53 - 1))
+
+
+@given(count=wide_counts, others=wide_counts, buckets=st.one_of(st.integers(1, 9), st.integers(2**20, 2**31 - 1)))
+@settings(deadline=None)
+def test_centred_counts_are_those_of_unbounded_integers(count: int, others: int, buckets: int) -> None:
+    total = min(count + others, 2**53 - 1)
+    found = centred_counts(np.array([[count]]), np.array([total]), buckets)
+    doubled = (buckets * count - total) << (FRACTION_BITS + 1)
+    expected = (doubled + buckets - 1) // (2 * (buckets - 1)) if buckets > 1 else 0
+    assert found.tolist() == [[expected]]
+
+
+@pytest.mark.parametrize("exponent", [40, 47, 48, 49, 50, 51, 52])
+@pytest.mark.parametrize("buckets", [2048, 2**16])
+def test_large_counts_win(exponent: int, buckets: int) -> None:
+    clf = MemoryClassifier(memory=Hashed(buckets, reserved=0), random_state=0)
+    clf.fit([[1], [2], [2]], ["a", "b", "c"], sample_weight=[2**exponent, 2 ** (exponent - 2), 1])
+    scores = clf.class_scores([[1]])[0]
+    assert clf.predict([[1]]).tolist() == ["a"]
+    assert clf.predict([[1]] * 100).tolist() == ["a"] * 100
+    assert scores[0] > 2**exponent / 2
+    assert abs(scores[1:]).max() < scores[0]
+
+
+def test_where_whole_sums_are_rounded_the_bounds_keep_a_margin() -> None:
+    """Above 2^53 a float64 is no exact sum, so 2^53 + 1 against 2^53 is not proven."""
+    kernel = SiteKernel([0, 1, (0, 1)])
+    clf = MemoryClassifier(kernel, Hashed(64, 8), random_state=0)
+    clf.fit([[1, 1], [1, 2]], ["b", "a"], sample_weight=[2**52, 2**52 - 2**20])
+    low, high = clf.memory_.reader().bounds(Contexts.of([[1, 1]]), clf.sites_.weights)
+    assert (low < high).all()
+
+
+@given(st.lists(st.integers(-(2**40), 2**40), max_size=5), st.sampled_from([127, 128, -128, -129, 2**15, -(2**15), 0]))
+def test_narrow_rows_keep_their_values(values: list[int], edge: int) -> None:
+    array = np.array([*values, edge])
+    assert _narrow_signed(array).tolist() == array.tolist()
+
+
+def test_more_examples_than_scores_have_room_for_are_refused() -> None:
+    memory = Hashed(4, 0).open(PositionalHamming().resolve(1), seed=0)
+    memory.add(Examples.of([[1]], ["a"], [2**52]))
+    tables: Any = memory.reader()
+    tables.frame.label_counts[0] = 2**53
+    with pytest.raises(ValueError, match=r"2\^53 examples"):
+        type(tables)(tables._layout, tables._raw.counts, tables.frame)

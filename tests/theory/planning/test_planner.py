@@ -14,6 +14,7 @@ import plans
 from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, MemoryClassifier, Suffixes, plan
 from hammemo.kernels import PositionalHamming
 from hammemo.memories.hashed.layout import RowLayout
+from hammemo.memories.hashed.reserved import Reserved
 from hammemo.theory.planning.growth import SiteModel, SiteSample, Urn, expected_distinct, expected_features
 from hammemo.theory.planning.planner import parse_bytes
 from hammemo.theory.planning.sizes import Sizes, width
@@ -122,7 +123,7 @@ def test_rows_of_hashes_are_those_of_contexts(data: plans.Data) -> None:
     examples = Examples.of(data.X[:200], data.y[:200])
     sites = PositionalHamming().resolve(4)
     sample = HashedSample(examples, sites, 3, 200)
-    layout = RowLayout(sites, 3, None, 17, [sample.pooled[0][0][:5]])
+    layout = RowLayout(sites, 3, None, 17, Reserved((sample.pooled[0][0][:5],)))
     rows = np.stack([layout.rows_at(k, part.words[part.features]) for k, part in enumerate(sample.parts)], axis=1)
     assert np.array_equal(rows, layout.rows(examples.contexts))
 

@@ -1,7 +1,7 @@
 r"""Which row of a hashed memory's tables each site of a context reads: the layout, as a function.
 
 A site of one position holds the 64-bit hash :math:`g` of its token, a site of several the fold of its tokens' hashes. A
-hash that is reserved has a row of its own. Any other goes to the bucket
+feature that is reserved (:mod:`hammemo.memories.hashed.reserved`) has a row of its own. Any other goes to the bucket
 
 .. math:: \lfloor B_k \cdot \mathrm{high}(a_k (g \mathbin{|} 1)) / 2^{32} \rfloor,
 
@@ -17,29 +17,39 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from hammemo._arrays.integers import sorted_find
 from hammemo._arrays.native import native
-from hammemo.tokens.hashing import fold, hash_numbers, key_words, number_key, vocabulary_hashes
-from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo.memories.hashed.reserved import site_groups, token_columns
+from hammemo.tokens.hashing import INTEGER, fold, key_words, number_key, vocabulary_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
-    from hammemo.tokens.contexts import Contexts, Examples
+    from hammemo.memories.hashed.reserved import Reserved
+    from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.vocabulary import Vocabulary
 
 Cells: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"
 """Rows, columns and counts of the cells of one site's table."""
 
 _MOST_SITES = 2048  # what the compiled loops take
 _LAID_OUT: tuple[Literal["C"], Literal["A"]] = ("C", "A")  # so must arrays be for them: row by row, and aligned
+_NO_ROW = 2**32 - 1  # as they write it
+
+
+class Source(NamedTuple):
+    """Contexts as the compiled loops take them: integers, or ranks with the hash and the place of each rank's token."""
+
+    tokens: NDArray[Any]
+    hashes: NDArray[np.uint64] | None
+    places: NDArray[np.int32] | None
 
 
 class RowLayout:
@@ -52,17 +62,12 @@ class RowLayout:
     key : bytes or None
     buckets : int or sequence of int
         Shared rows: of every site, or one number for each.
-    reserved : list of ndarray of uint64, ascending
-        The hashes with rows of their own, one list for each group of sites (see `groups`).
+    reserved : Reserved
+        The features with rows of their own, for each group of sites (see `site_groups`).
     """
 
     def __init__(
-        self,
-        sites: Sites,
-        seed: int,
-        key: bytes | None,
-        buckets: int | Sequence[int],
-        reserved: list[NDArray[np.uint64]],
+        self, sites: Sites, seed: int, key: bytes | None, buckets: int | Sequence[int], reserved: Reserved
     ) -> None:
         self.sites = sites
         self.seed = seed
@@ -75,8 +80,12 @@ class RowLayout:
         self._tuple_seeds = [high for _, high in words]
 
     def own(self, k: int) -> NDArray[np.uint64]:
-        """Return the reserved hashes of site k."""
-        return self.reserved[self.groups[k]]
+        """Return the hashes of the features that have rows of their own at site k, in the order of the rows."""
+        return self.reserved.hashes[self.groups[k]]
+
+    def n_exact(self, k: int) -> int:
+        """Return how many rows of site k hold the counts of one feature and of nothing else: the first ones."""
+        return len(self.own(k)) if self.reserved.is_proof else 0
 
     @cached_property
     def first_rows(self) -> NDArray[np.int64]:
@@ -91,23 +100,67 @@ class RowLayout:
         ------
         returned : (m, S)
         """
-        columns = site_hashes(contexts, self.sites, self.seed, self.key)
-        rows = np.full((len(contexts), len(columns)), -1, np.int64)
-        for k, (hashes, held) in enumerate(columns):
-            rows[held, k] = self.rows_at(k, hashes)[held]
+        hashes, held = token_columns(contexts, self.seed, self.key)
+        places = self._places(contexts, hashes)
+        rows = np.full((len(contexts), len(self.groups)), -1, np.int64)
+        for k, site in enumerate(self.sites.positions):
+            if len(site) == 1:
+                features, own = hashes[:, site[0]], self._single_rows[places[:, site[0]]]
+            else:
+                features = fold([hashes[:, r] for r in site], self._tuple_seeds[k])
+                own = self._confirmed(k, sorted_find(self.own(k), features), places[:, list(site)])
+            there = held[:, list(site)].all(axis=1)
+            rows[there, k] = self._placed(k, features, own)[there]
         return rows
 
     def rows_at(self, k: int, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the row of site k's own table that each hash reads.
+        """Return the row of site k's own table that each feature reads, were its hash all that is known of it.
 
         Shapes
         ------
         hashes : (m,); returned : (m,)
         """
+        return self._placed(k, hashes, sorted_find(self.own(k), hashes))
+
+    def _placed(self, k: int, hashes: NDArray[np.uint64], own: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the reserved row where there is one (not -1), and the bucket of the hash elsewhere."""
         product = (hashes | np.uint64(1)) * np.uint64(self._multipliers[k])
         buckets = ((product >> np.uint64(32)) * np.uint64(self.buckets[k])) >> np.uint64(32)
-        own = sorted_find(self.own(k), hashes)
         return np.where(own >= 0, own, len(self.own(k)) + buckets.astype(np.int64))
+
+    def _places(self, contexts: Contexts, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the place of each token in the list of reserved tokens, -1 where it has none: (m, h)."""
+        if contexts.integers is None:
+            known = self.vocabulary_source(contexts.vocabulary)[1]
+            return np.append(known, -1)[contexts.ranks].astype(np.int64)  # rank -1 reads the last entry
+        tokens, flat = self.reserved.tokens, hashes.ravel()
+        if tokens is None:
+            return sorted_find(self._token_hashes, flat).reshape(hashes.shape)
+        integers = contexts.integers.astype(np.int64).ravel()
+        return tokens.integer_places(integers, flat, self.seed, self.key).reshape(hashes.shape)
+
+    @property
+    def _token_hashes(self) -> NDArray[np.uint64]:
+        """The hashes of the list of reserved tokens; without identities, of those of sites of one position."""
+        if self.reserved.tokens is not None:
+            return self.reserved.tokens.hashes
+        single = any(len(site) == 1 for site in self.sites.positions)
+        return self.reserved.hashes[0] if single else np.empty(0, np.uint64)
+
+    @cached_property
+    def _single_rows(self) -> NDArray[np.int64]:
+        """For each place the row of that token at sites of one position, -1 for none; one more entry for no place."""
+        rows = np.full(len(self._token_hashes) + 1, -1, np.int64)
+        if len(self.sites.positions[self.groups.index(0)]) == 1:
+            places = self.reserved.places[0][:, 0] if self.reserved.is_proof else np.arange(len(self._token_hashes))
+            rows[places] = np.arange(len(places))
+        return rows
+
+    def _confirmed(self, k: int, own: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows of tuples that were found by hash, -1 where the tokens are others."""
+        if not self.reserved.is_proof or not len(self.own(k)):
+            return own
+        return np.where((self.reserved.places[self.groups[k]][own] == places).all(axis=1), own, -1)
 
     @cached_property
     def compiled(self) -> Any:
@@ -115,17 +168,40 @@ class RowLayout:
         loops = native()
         if loops is None or max(self.sites.h, len(self.sites.positions)) > _MOST_SITES:
             return None
+        hashes, places, checks = self._integer_tokens()
+        entries = [np.empty((0, 1), np.uint64) for _ in self.reserved.hashes]  # none where nothing is to be compared
+        for group, part in enumerate(self.reserved.places):
+            if part.shape[1] > 1:
+                entries[group] = np.ascontiguousarray(2 * part.astype(np.uint64))  # as the loops write places
         return loops.Layout(
             self.sites.h,
             self.sites.positions,
             self._multipliers,
             self._tuple_seeds,
             self.groups,
-            [np.require(words, requirements=_LAID_OUT) for words in self.reserved],
+            [np.require(words, requirements=_LAID_OUT) for words in self.reserved.hashes],
+            entries,
+            hashes,
+            places,
+            checks,
+            np.where(self._single_rows < 0, _NO_ROW, self._single_rows)[:-1].astype(np.uint32),
             self.buckets,
             number_key(self.seed, self.key),
             self.key is not None,
         )
+
+    def _integer_tokens(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint64]]:
+        """Return the hashes and places of the tokens that an integer can be and, under a key, their SipHash-128.
+
+        Without a key no two integers have one hash, so that an integer found among the hashes of integers is that one.
+        """
+        tokens = self.reserved.tokens
+        if tokens is None:
+            hashes = np.require(self._token_hashes, requirements=_LAID_OUT)
+            return hashes, np.arange(len(hashes), dtype=np.uint32), np.empty((0, 2), np.uint64)
+        places = np.flatnonzero(tokens.identities[:, 0] == INTEGER)
+        halves = np.ascontiguousarray(tokens.identities[places, 1:17]).view("<u8").astype(np.uint64)
+        return tokens.hashes[places], places.astype(np.uint32), halves[: None if self.key is not None else 0]
 
     def cells(self, n_labels: int) -> NDArray[np.uint32]:
         """Return zeros for every row of the stacked tables and, last, one for sites that hold nothing."""
@@ -143,26 +219,19 @@ class RowLayout:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "compiled"}  # made again when needed
 
-    def source(self, contexts: Contexts) -> tuple[NDArray[Any], NDArray[np.uint64] | None]:
-        """Return contexts as the compiled loops take them: integers, or ranks and the hashes of the ranks."""
+    def source(self, contexts: Contexts) -> Source:
+        """Return contexts as the compiled loops take them."""
         if contexts.integers is not None:
-            return np.require(contexts.integers, requirements=_LAID_OUT), None
+            return Source(np.require(contexts.integers, requirements=_LAID_OUT), None, None)
         ranks = np.require(contexts.ranks, requirements=_LAID_OUT)
-        return ranks, vocabulary_hashes(contexts.vocabulary, self.seed, self.key)
+        return Source(ranks, *self.vocabulary_source(contexts.vocabulary))
 
-
-def site_groups(sites: Sites) -> list[int]:
-    """Return for each site which reserved list it uses: one for all sites of one position, one for each other."""
-    groups, others = [], int(any(len(site) == 1 for site in sites.positions))
-    for site in sites.positions:
-        groups.append(0 if len(site) == 1 else others)
-        others += len(site) > 1
-    return groups
-
-
-def none_reserved(sites: Sites) -> list[NDArray[np.uint64]]:
-    """Return empty reserved lists, one for each group of sites."""
-    return [np.empty(0, np.uint64) for _ in set(site_groups(sites))]
+    def vocabulary_source(self, vocabulary: Vocabulary) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+        """Return the hash of each token and its place in the list of reserved tokens, -1 where it has none."""
+        tokens, hashes = self.reserved.tokens, vocabulary_hashes(vocabulary, self.seed, self.key)
+        if tokens is None:
+            return hashes, sorted_find(self._token_hashes, hashes).astype(np.int32)
+        return hashes, tokens.places(vocabulary, hashes, self.seed, self.key).astype(np.int32)
 
 
 def per_site(numbers: int | Sequence[int], n_sites: int) -> tuple[int, ...]:
@@ -185,62 +254,3 @@ def per_group(numbers: Sequence[int], groups: list[int]) -> list[int]:
     for number, group in zip(numbers, groups, strict=True):
         largest[group] = max(largest[group], number)
     return largest
-
-
-def stored_reserved(stored: StoredArrays, most: Sequence[int]) -> list[NDArray[np.uint64]]:
-    """Return the reserved hashes of each group from a file, checked; no group has more than its entry of `most`."""
-    reserved = [stored.ascending(f"reserved.{group}", "uint64") for group in range(len(most))]
-    if any(len(words) > number for words, number in zip(reserved, most, strict=True)):
-        raise ValueError("a group of sites has more reserved features than its reserved= allows")
-    return reserved
-
-
-def site_hashes(
-    contexts: Contexts, sites: Sites, seed: int, key: bytes | None
-) -> list[tuple[NDArray[np.uint64], NDArray[np.bool_]]]:
-    """Return for each site the hash of what each context holds there, and whether it holds anything."""
-    if contexts.integers is not None:
-        integers = contexts.integers.astype(np.int64, copy=False)
-        held = integers != NO_TOKEN
-        hashes = hash_numbers(integers.view(np.uint64), seed, key)
-    else:
-        held = contexts.ranks >= 0
-        known = vocabulary_hashes(contexts.vocabulary, seed, key)
-        hashes = np.append(known, np.uint64(0))[contexts.ranks]  # rank -1 reads the last entry
-    columns = []
-    for site in sites.positions:
-        if len(site) == 1:
-            columns.append((hashes[:, site[0]], held[:, site[0]]))
-            continue
-        start = key_words(seed, "site", *site)[1]
-        columns.append((fold([hashes[:, r] for r in site], start), held[:, list(site)].all(axis=1)))
-    return columns
-
-
-def most_frequent(
-    examples: Examples, sites: Sites, seed: int, key: bytes | None, numbers: Sequence[int]
-) -> list[NDArray[np.uint64]]:
-    """Return for each group of sites its most frequent hashes, ascending, as many as `numbers` says; ties by hash."""
-    groups = site_groups(sites)
-    parts: list[list[tuple[NDArray[np.uint64], NDArray[np.int64]]]] = [[] for _ in range(max(groups) + 1)]
-    single = [site[0] for site in sites.positions if len(site) == 1]
-    if single:  # tokens are counted before they are hashed: there are far fewer distinct ones
-        ranks = examples.contexts.ranks[:, single]
-        totals = np.bincount(
-            ranks.ravel() + 1, np.repeat(examples.multiplicity, len(single)), len(examples.contexts.vocabulary) + 1
-        )
-        hashes = vocabulary_hashes(examples.contexts.vocabulary, seed, key)
-        parts[0].append((hashes[totals[1:] > 0], totals[1:][totals[1:] > 0].astype(np.int64)))
-    columns = site_hashes(examples.contexts, sites, seed, key) if len(single) < len(groups) else []
-    for group, site, (hashes, held) in zip(groups, sites.positions, columns, strict=False):
-        if len(site) > 1:
-            parts[group].append((hashes[held], examples.multiplicity[held]))
-    return [_heaviest(group_parts, number) for group_parts, number in zip(parts, numbers, strict=True)]
-
-
-def _heaviest(parts: Sequence[tuple[NDArray[np.uint64], NDArray[np.int64]]], number: int) -> NDArray[np.uint64]:
-    words, place = np.unique(np.concatenate([w for w, _ in parts]), return_inverse=True)
-    totals = np.zeros(len(words), np.int64)
-    np.add.at(totals, place, np.concatenate([t for _, t in parts]))
-    best = np.lexsort((words, -totals))[:number]
-    return np.sort(words[best])

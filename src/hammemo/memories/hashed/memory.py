@@ -20,7 +20,6 @@ the layout: which features are reserved stays as it is.
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,17 +29,9 @@ import numpy as np
 from hammemo._arrays.integers import narrow, sum_by_key
 from hammemo.memories.base import Memory
 from hammemo.memories.errors import NotStoredError, never_stored
-from hammemo.memories.hashed.layout import (
-    RowLayout,
-    most_frequent,
-    none_reserved,
-    one_if_equal,
-    per_group,
-    per_site,
-    site_groups,
-    stored_reserved,
-)
+from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_group, per_site
 from hammemo.memories.hashed.readers import HashedTables
+from hammemo.memories.hashed.reserved import most_frequent, none_reserved, site_groups, stored_reserved
 from hammemo.memories.hashed.site_table import SiteTable, stored_table
 from hammemo.memories.hashed.stream_counter import StreamCounter, block_labels
 from hammemo.memories.label_counts import LabelCounts
@@ -53,6 +44,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.memories.hashed.layout import Cells
+    from hammemo.memories.hashed.reserved import Reserved
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
@@ -185,16 +177,18 @@ class Hashed(Memory):
 
     def layout(self) -> dict[str, Any]:
         """Return what must agree for two states to be added, by name; of a secret key, only a digest."""
-        reserved = hashlib.blake2b(digest_size=16)
-        for words in self._rows.reserved if self._rows else []:
-            reserved.update(len(words).to_bytes(8, "little") + words.astype("<u8").tobytes())
         return {
             **super().layout(),
             "seed": self.seed,
             "key": secret_digest(self.key),
             "buckets": one_if_equal(self._bucket_numbers),
-            "reserved": None if self._rows is None else reserved.hexdigest(),
+            "reserved": None if self._rows is None else self._rows.reserved.digest(),
         }
+
+    @property
+    def file_format(self) -> int:
+        """The format of files that hold this state: 1 where reserved features are known by their hashes alone."""
+        return 2 if self._rows is None or self._rows.reserved.is_proof else 1
 
     def rows(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the row of each site's table that each context reads: reserved ones first, then buckets; -1 for none.
@@ -218,7 +212,7 @@ class Hashed(Memory):
         if not any(self._reserved_numbers):  # nothing is left to choose
             self._settle(none_reserved(self.sites))
 
-    def _settle(self, reserved: list[NDArray[np.uint64]]) -> None:
+    def _settle(self, reserved: Reserved) -> None:
         self._rows = RowLayout(self.sites, self.seed, self.key, self.buckets, reserved)
         self._tables = tuple(
             SiteTable.empty(len(self._rows.own(k)), number) for k, number in enumerate(self._bucket_numbers)
@@ -254,9 +248,9 @@ class Hashed(Memory):
             return None
         cells = self._rows.cells(len(self._columns))
         ones = bool((examples.multiplicity == 1).all())
-        tokens, hashes = self._rows.source(examples.contexts)
         multiplicity = None if ones else examples.multiplicity.astype(np.uint32)
-        self._rows.compiled.count(tokens, hashes, columns.astype(np.int32), multiplicity, cells)
+        source = self._rows.source(examples.contexts)
+        self._rows.compiled.count(*source, columns.astype(np.int32), multiplicity, cells)
         return self._rows.touched(cells)
 
     def _counts_left(self, counts: LabelCounts) -> NDArray[np.int64]:
@@ -324,9 +318,9 @@ class Hashed(Memory):
         if self._rows is None and "own.0" not in stored and not len(counts.labels):
             return  # the layout was still open
         groups = site_groups(self.sites)
-        reserved = stored_reserved(stored, self._reserved_numbers)
+        reserved = stored_reserved(stored, self.sites, self.seed, self.key, self._reserved_numbers)
         tables = [
-            stored_table(stored, k, reserved[group], self._bucket_numbers[k], all_labels)
+            stored_table(stored, k, len(reserved.hashes[group]), self._bucket_numbers[k], all_labels)
             for k, group in enumerate(groups)
         ]
         self._settle(reserved)
@@ -355,9 +349,7 @@ class Hashed(Memory):
                 placed = np.zeros((len(part), len(labels)), part.dtype)
                 part.copy_to(placed, columns)
                 state[f"{name}.{k}"] = narrow(placed)
-        for group, words in enumerate(self._rows.reserved if self._rows else []):
-            state[f"reserved.{group}"] = words
-        return state
+        return {**state, **(self._rows.reserved.arrays() if self._rows else {})}
 
 
 def _added(tables: Sequence[SiteTable], cells: Sequence[Cells]) -> tuple[SiteTable, ...]:

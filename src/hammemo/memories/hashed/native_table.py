@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._arrays.native import native
-from hammemo.tokens.hashing import token_hashes
 from hammemo.tokens.labels import top_columns
-from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from hammemo.memories.hashed.layout import RowLayout
     from hammemo.tokens.contexts import Contexts
 
-_MOST_KNOWN = 2**18  # strings whose hashes are kept for single queries
+_MOST_KNOWN = 2**18  # strings whose hashes and places are kept for single queries
 
 
 class NativeTable:
@@ -72,7 +71,7 @@ class NativeTable:
         self._n_labels = rows[0].shape[1]
         self.loops = self._compiled(rows)  # None where NumPy answers
         self._rows = rows if self.loops is None or base is not None else None  # what NumPy needs
-        self._known: dict[str, int] = {}
+        self._known: dict[str, tuple[int, int]] = {}  # the hash and the place of strings that were asked for
 
     @property
     def is_compiled(self) -> bool:
@@ -126,8 +125,9 @@ class NativeTable:
             if column < 0 and all(type(token) in (int, str) for token in tokens):
                 if len(known) > _MOST_KNOWN:
                     known.clear()
-                new = [token for token in tokens if type(token) is str and token not in known]
-                known.update(zip(new, token_hashes(new, layout.seed, layout.key).tolist(), strict=True))
+                new = Vocabulary.of(token for token in tokens if type(token) is str and token not in known)
+                hashes, places = layout.vocabulary_source(new)
+                known.update(zip(new.strings.tolist(), zip(hashes.tolist(), places.tolist(), strict=True), strict=True))
                 column = one(tokens, known)
             return column
 

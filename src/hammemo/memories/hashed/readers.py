@@ -15,8 +15,9 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow, object_array
 from hammemo.memories.contributions import SiteScores
-from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_site, site_groups, stored_reserved
-from hammemo.memories.hashed.native_table import NativeTable, largest, whole
+from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_site
+from hammemo.memories.hashed.native_table import NativeTable, whole
+from hammemo.memories.hashed.reserved import site_groups, stored_reserved
 from hammemo.memories.ranker import Ranker
 from hammemo.memories.reader import Compiled
 from hammemo.memories.secret_keys import secret_digest
@@ -44,7 +45,7 @@ _FEW = 64  # contexts that are answered by NumPy before compiled tables are made
 
 
 class RawRows:
-    """The rows of raw counts of every site: upper bounds in buckets, exact in reserved rows.
+    """The rows of raw counts of every site: upper bounds in buckets, exact in reserved rows (`RowLayout.n_exact`).
 
     Parameters
     ----------
@@ -72,8 +73,8 @@ class RawRows:
         returned : (m, S, L), (m, S, L)
         """
         high, rows = self.site_counts(contexts), self.layout.rows(contexts)
-        n_own = np.array([len(self.layout.own(k)) for k in range(rows.shape[1])])
-        return np.where((rows < n_own)[:, :, None], high, 0.0), high
+        n_exact = np.array([self.layout.n_exact(k) for k in range(rows.shape[1])])
+        return np.where((rows < n_exact)[:, :, None], high, 0.0), high
 
 
 class HashedTables(Compiled):
@@ -94,6 +95,8 @@ class HashedTables(Compiled):
 
     def __init__(self, layout: RowLayout, counts: list[NDArray[Any]], frame: Frame, threads: int = 1) -> None:
         super().__init__(frame, 2 * len(frame.labels))
+        if frame.label_counts.sum(dtype=np.float64) >= MAX_EXAMPLES:  # so no sum over a column is larger
+            raise ValueError("The memory holds 2^53 examples or more: fixed-point scores have room for fewer.")
         self._threads = threads
         self._layout = layout
         self._raw = RawRows(layout, counts)
@@ -185,7 +188,7 @@ class HashedTables(Compiled):
             low, high = lower.scores(contexts), upper.scores(contexts)
         else:
             low, high = self.plain_bounds(contexts, weights)
-        if not whole(weights):  # the exact classifier may add its rounded terms in another order
+        if not whole(weights) or high.max(initial=0) >= 2**53:  # the exact classifier may round in another order
             low, high = low * (1 - _ROUNDING), high * (1 + _ROUNDING)
         return low, high
 
@@ -212,22 +215,20 @@ class HashedTables(Compiled):
         for k, (counts, row, weight) in enumerate(sites):
             held = row >= 0
             high[held] += weight * counts[row[held]]
-            own = held & (row < len(self._layout.own(k)))
+            own = held & (row < self._layout.n_exact(k))
             low[own] += weight * counts[row[own]]
         return low, high
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""
         tables = {f"rows.{k}": _narrow_signed(table) for k, table in enumerate(self._centred)}
-        reserved = {f"reserved.{group}": words for group, words in enumerate(self._layout.reserved)}
-        return {**tables, **{name: words for name, words in reserved.items() if len(words)}}
+        return {**tables, **{name: part for name, part in self._layout.reserved.arrays().items() if len(part)}}
 
     def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return what `restored` needs: the counts, and the layout without its secret."""
         layout = self._layout
         tables = {f"counts.{k}": narrow(counts) for k, counts in enumerate(self._raw.counts)}
-        reserved = {f"reserved.{group}": words for group, words in enumerate(layout.reserved)}
-        return {**tables, **reserved}, {
+        return {**tables, **layout.reserved.arrays()}, {
             "buckets": one_if_equal(layout.buckets),
             "seed": layout.seed,
             "key": secret_digest(layout.key),
@@ -246,13 +247,23 @@ class HashedTables(Compiled):
             raise ValueError("the buckets of the hashed tables are not one positive number, or one a site")
         groups = site_groups(frame.sites)
         numbers = per_site(buckets, len(groups))
-        reserved = stored_reserved(stored, [2**31] * (max(groups) + 1))
+        secret = key if description["key"] else None
+        reserved = stored_reserved(stored, frame.sites, seed, secret, [2**31] * (max(groups) + 1))
         counts = [
-            stored.whole_numbers(f"counts.{k}", (len(reserved[group]) + n, len(frame.labels)), below=MAX_EXAMPLES)
+            stored.whole_numbers(
+                f"counts.{k}", (len(reserved.hashes[group]) + n, len(frame.labels)), below=MAX_EXAMPLES
+            )
             for k, (group, n) in enumerate(zip(groups, numbers, strict=True))
         ]
-        layout = RowLayout(frame.sites, seed, key if description["key"] else None, buckets, reserved)
-        return cls(layout, counts, frame)
+        for k, part in enumerate([] if stored.trusted else counts):
+            if (part.sum(axis=0, dtype=np.float64) > frame.label_counts).any():
+                raise ValueError(f"the rows of site {k} count more examples of a label than the label has")
+        return cls(RowLayout(frame.sites, seed, secret, buckets, reserved), counts, frame)
+
+    @property
+    def file_format(self) -> int:
+        """The format of files that hold these tables: 1 where reserved features are known by their hashes alone."""
+        return 2 if self._layout.reserved.is_proof else 1
 
     def __getstate__(self) -> dict[str, Any]:
         made_again = {"_score_table": None, "_bound_tables": None, "_ranker": None}
@@ -308,7 +319,7 @@ class HashedTables(Compiled):
             upper = [counts.astype(np.int64) for counts in self._raw.counts]
             lower = [counts.copy() for counts in upper]
             for k, counts in enumerate(lower):
-                counts[len(self._layout.own(k)) :] = 0
+                counts[self._layout.n_exact(k) :] = 0
             tables = [self._made(part, weights, divisor, 1.0) for part in (lower, upper)]
             made = self._bound_tables = (signature, tables[0], tables[1])
         return made[1], made[2]
@@ -390,11 +401,16 @@ def centred(counts: NDArray[Any], n_reserved: int) -> NDArray[np.int64]:
 
 
 def centred_counts(shared: NDArray[np.int64], sums: NDArray[np.int64], buckets: int) -> NDArray[np.int64]:
-    """Return some of a site's bucket rows, centred by the sums over all its buckets, in fixed point."""
+    r"""Return some of a site's bucket rows, centred by the sums over all its buckets, in fixed point.
+
+    With T a count, M its label's sum and B the number of buckets, this is :math:`4(BT - M)/(B - 1)` to the nearest
+    whole number, halves up. The product BT may need more than 64 bits, so it is computed as
+    :math:`4T + 4(T - M)/(B - 1)`, the second part rounded: both are below 2^56, because counts are below 2^53.
+    """
     if buckets == 1:  # a single bucket tells nothing of any of its features
         return np.zeros_like(shared)
-    doubled = (buckets * shared - sums) << (FRACTION_BITS + 1)
-    return np.asarray((doubled + (buckets - 1)) // (2 * (buckets - 1)))
+    doubled = (shared - sums) << (FRACTION_BITS + 1)
+    return np.asarray((shared << FRACTION_BITS) + (doubled + (buckets - 1)) // (2 * (buckets - 1)))
 
 
 def _needed(divisor: NDArray[np.float64] | None, weights: NDArray[np.float64]) -> NDArray[np.float64] | None:
@@ -410,4 +426,5 @@ def _signature(weights: NDArray[np.float64], divisor: NDArray[np.float64] | None
 
 
 def _narrow_signed(values: NDArray[np.int64]) -> NDArray[Any]:
-    return values.astype(np.min_scalar_type(-max(largest(values), 1)))
+    highest, lowest = (int(values.max()), int(values.min())) if values.size else (0, 0)
+    return values.astype(np.min_scalar_type(min(lowest, -highest - 1)))

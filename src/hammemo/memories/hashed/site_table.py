@@ -135,12 +135,10 @@ class SiteTable:
         return changed
 
 
-def stored_table(
-    stored: StoredArrays, k: int, reserved: NDArray[np.uint64], buckets: int, all_labels: LabelCounts
-) -> SiteTable:
+def stored_table(stored: StoredArrays, k: int, reserved: int, buckets: int, all_labels: LabelCounts) -> SiteTable:
     """Return the table of site k, checked, with columns for the labels that have examples."""
     n_labels, held = len(all_labels.labels), all_labels.counts > 0
-    own = stored.whole_numbers(f"own.{k}", (len(reserved), n_labels), below=MAX_EXAMPLES)
+    own = stored.whole_numbers(f"own.{k}", (reserved, n_labels), below=MAX_EXAMPLES)
     shared = stored.whole_numbers(f"shared.{k}", (buckets, n_labels), below=MAX_EXAMPLES)
     if not stored.trusted:
         totals = own.sum(axis=0, dtype=np.float64) + shared.sum(axis=0, dtype=np.float64)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._arrays.native import native
+from hammemo.memories.hashed.layout import Source
 from hammemo.memories.label_counts import LabelCounts
-from hammemo.tokens.hashing import hash_numbers, number_key, vocabulary_hashes
+from hammemo.tokens.hashing import hash_numbers, number_key
 from hammemo.tokens.vocabulary import Vocabulary, checked_integers, factorize
 
 if TYPE_CHECKING:
@@ -51,11 +52,11 @@ class StreamCounter:
     def add(self, block: Block) -> None:
         """Count the windows of a block."""
         tokens = checked_integers(block.tokens) if block.tokens.dtype.kind in "iub" else block.tokens
-        source, hashes, columns = self._integers(tokens) if tokens.dtype.kind == "i" else self._others(tokens)
+        source, columns = self._integers(tokens) if tokens.dtype.kind == "i" else self._others(tokens)
         mask = np.full(len(columns), -1, np.int32)
         targets = block.targets()
         mask[targets] = columns[targets]
-        self._layout.compiled.count_stream(source, hashes, mask, self._cells)
+        self._layout.compiled.count_stream(*source, mask, self._cells)
         self._totals += np.bincount(mask[mask >= 0], minlength=len(self._totals))
 
     def label_counts(self) -> LabelCounts:
@@ -66,25 +67,27 @@ class StreamCounter:
         """Return for each site the cells that are not zero."""
         return self._layout.touched(self._cells)
 
-    def _integers(self, tokens: NDArray[Any]) -> tuple[NDArray[Any], None, NDArray[np.int32]]:
+    def _integers(self, tokens: NDArray[Any]) -> tuple[Source, NDArray[np.int32]]:
         found = np.empty(len(tokens), np.int32)
         tokens = np.ascontiguousarray(tokens)
         finder, columns = self._integer_labels
         finder.find(tokens, found)
-        return tokens, None, columns[found]
+        return Source(tokens, None, None), columns[found]
 
     @cached_property
     def _integer_labels(self) -> tuple[Any, NDArray[np.int32]]:
-        """The integer labels as a set to look tokens up in, and the column of each member; the last entry is -1."""
-        loops, layout = native(), self._layout
+        """The integer labels as a set to look tokens up in, and the column of each member; the last entry is -1.
+
+        Without a key, whatever the layout has: no two integers have one hash then, so that nothing is mistaken.
+        """
+        loops, seed = native(), self._layout.seed
         assert loops is not None
-        words = hash_numbers(self.labels.ints.view(np.uint64), layout.seed, layout.key)
+        words = hash_numbers(self.labels.ints.view(np.uint64), seed)
         order = np.argsort(words)  # integers come first in a vocabulary: the column is the rank among them
-        finder = loops.Finder(words[order], number_key(layout.seed, layout.key), layout.key is not None)
+        finder = loops.Finder(words[order], number_key(seed), False)
         return finder, np.append(order, -1).astype(np.int32)
 
-    def _others(self, tokens: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int32]]:
+    def _others(self, tokens: NDArray[Any]) -> tuple[Source, NDArray[np.int32]]:
         vocabulary, ranks = factorize(tokens)
-        hashes = vocabulary_hashes(vocabulary, self._layout.seed, self._layout.key)
         columns = np.append(self.labels.find(vocabulary), -1).astype(np.int32)
-        return ranks, hashes, columns[ranks]
+        return Source(ranks, *self._layout.vocabulary_source(vocabulary)), columns[ranks]

@@ -183,7 +183,9 @@ class _Search:
 
     def _split(self, size: int, own_share: float, largest: list[tuple[float, float]]) -> tuple[int, int] | None:
         room = size - self.predicted.sizes.frame
-        own = sum(self.predicted.n_labels * width(a) for a, _ in largest) + 8 * len(self.predicted.sample.pooled)
+        own = sum(self.predicted.n_labels * width(a) for a, _ in largest) + self.predicted.sizes.reserved_token * len(
+            self.predicted.sample.pooled
+        )
         shared = sum(self.predicted.n_labels * width(b) for _, b in largest)
         reserved = min(int(own_share * room / own), max(len(words) for words, _ in self.predicted.sample.pooled))
         buckets = (room - reserved * own) // shared

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hammemo.memories.hashed.reserved import most_frequent
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.theory.planning.growth import expected_features
 
@@ -62,6 +63,7 @@ class Sizes:
         self.n_labels = n_labels
         self.times = sample.n / sample.m
         self._sites: dict[int, tuple[float, float]] = {}
+        self._known: dict[tuple[int, ...], int] = {}
 
     @property
     def frame(self) -> int:
@@ -82,8 +84,23 @@ class Sizes:
             For each site the largest count expected in a reserved row and in a bucket.
         """
         low, value, high = (self._tables(buckets, reserved, largest, sign) for sign in (-1, 0, 1))
-        rest = 8 * sum(reserved) + self.frame
+        rest = self._reserved(tuple(reserved)) + self.frame
         return Size(value + rest, low + rest, high + rest)
+
+    def _reserved(self, numbers: tuple[int, ...]) -> int:
+        """Return the bytes by which reserved features are known; one that the sample lacks is taken for a new token."""
+        if numbers not in self._known:
+            sample = self.sample
+            found = most_frequent(self.examples, sample.sites, sample.seed, None, numbers)
+            missing = sum(numbers) - sum(map(len, found.hashes))
+            known = sum(part.nbytes for part in found.arrays().values())
+            self._known[numbers] = known + missing * self.reserved_token
+        return self._known[numbers]
+
+    @property
+    def reserved_token(self) -> int:
+        """The bytes of a token by which it is recognised: hash, kind, place and, where there are strings, a digest."""
+        return 8 + 1 + 2 + 32 * bool(len(self.examples.contexts.vocabulary.strings))
 
     def _tables(self, buckets: int, reserved: Sequence[int], largest: list[tuple[float, float]], sign: int) -> int:
         """Return the bytes of all tables where the largest counts are as expected (0), or off to one side."""

@@ -17,8 +17,9 @@ from scipy import sparse
 
 from hammemo._arrays.integers import sorted_find
 from hammemo.memories.bounds import proven
-from hammemo.memories.hashed.layout import RowLayout, site_groups, site_hashes
+from hammemo.memories.hashed.layout import RowLayout
 from hammemo.memories.hashed.readers import FRACTION_BITS, centred
+from hammemo.memories.hashed.reserved import Reserved, site_groups, site_hashes
 from hammemo.theory.planning.growth import SiteModel, SiteSample, expected_distinct, expected_features
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ class Trial:
 
     def _tried(self, buckets: int, reserved: int, *, certify: bool) -> Outcome:
         sample, asked = self.sample, slice(None) if certify else slice(None, None, 4)
-        own = [np.sort(words[:reserved]) for words in self._reserved_order]
+        own = Reserved(tuple(np.sort(words[:reserved]) for words in self._reserved_order))
         layout = RowLayout(sample.sites, sample.seed, None, buckets, own)
         scores, low, high = np.zeros((3, len(self.queries[asked]), sample.n_labels))
         largest = []

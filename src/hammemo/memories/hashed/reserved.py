@@ -1,0 +1,338 @@
+r"""Which features of a hashed memory have rows of their own, and how they are known.
+
+A reserved row is a proof only if nothing else can reach it. A feature's 64-bit hash says where to look, but whoever
+knows the seed can make another token or tuple with the same hash. So a reserved token is also known by its identity
+(:func:`hammemo.tokens.hashing.vocabulary_identities`): the value of a number, a 256-bit digest of a string. Tokens
+stand in one list, ascending by hash; the place of a token in it is found by its hash and confirmed by its identity. A
+reserved tuple is a tuple of places, found by its hash and compared entry by entry. What is not confirmed is not
+reserved and goes to its bucket. Of several tokens, or tuples, with one hash at most one is reserved.
+
+Files of format 1 kept nothing but hashes. What they reserve is found by hash alone, as it was when it was learnt, so
+those rows may hold the counts of other features too: they bound counts from above and prove nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._arrays.checked import is_ascending
+from hammemo._arrays.integers import narrow, sorted_find
+from hammemo._arrays.tuple_sets import TupleSet
+from hammemo.tokens.hashing import (
+    FLOAT,
+    IDENTITY_BYTES,
+    INTEGER,
+    STRING,
+    fold,
+    hash_numbers,
+    key_words,
+    number_identities,
+    unhash_numbers,
+    vocabulary_hashes,
+    vocabulary_identities,
+)
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.kernels.sites import Sites
+    from hammemo.tokens.contexts import Contexts, Examples
+
+
+@dataclass(frozen=True, eq=False)
+class TokenList:
+    """Tokens that can be recognised and not read: hashes, ascending, and identities."""
+
+    hashes: NDArray[np.uint64]
+    identities: NDArray[np.uint8]
+    keyed: bool = False
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the hashes, the kinds, and the digests of those tokens that have one, end to end."""
+        kinds = self.identities[:, 0]
+        digests = self.identities[:, 1:][_digest_mask(kinds, keyed=self.keyed)]
+        return {"hashes": self.hashes, "kinds": kinds.copy(), "digests": digests}
+
+    @classmethod
+    def from_arrays(cls, stored: StoredArrays, seed: int, key: bytes | None) -> TokenList:
+        """Return the list with these arrays, checked: undo `arrays`."""
+        hashes = stored.ascending("hashes", "uint64")
+        kinds = stored.take("kinds", "uint8", (len(hashes),))
+        if (kinds > STRING).any():
+            raise ValueError("a reserved token is of no known kind")
+        identities = np.zeros((len(hashes), IDENTITY_BYTES), np.uint8)
+        for kind, name in ((INTEGER, "integers"), (FLOAT, "floats")) if key is None else ():
+            words = unhash_numbers(hashes[kinds == kind], seed, name)
+            identities[kinds == kind] = number_identities(words, seed, None, name)
+        identities[:, 0] = kinds
+        mask = _digest_mask(kinds, keyed=key is not None)
+        identities[:, 1:][mask] = stored.take("digests", "uint8", (int(mask.sum()),))
+        return cls(hashes, identities, key is not None)
+
+    def places(
+        self, vocabulary: Vocabulary, hashes: NDArray[np.uint64], seed: int, key: bytes | None
+    ) -> NDArray[np.int64]:
+        """Return the place of each token of a vocabulary with these hashes, -1 where it is not here: (tokens,)."""
+
+        def identities(asked: NDArray[np.int64]) -> NDArray[np.uint8]:
+            mask = np.zeros(len(vocabulary), bool)
+            mask[asked] = True
+            return vocabulary_identities(vocabulary.keep(mask), seed, key)
+
+        return self._confirmed(hashes, identities)
+
+    def integer_places(
+        self, integers: NDArray[np.int64], hashes: NDArray[np.uint64], seed: int, key: bytes | None
+    ) -> NDArray[np.int64]:
+        """Return the place of each integer with these hashes, -1 where it is not here: (n,)."""
+        words = integers.view(np.uint64)
+        return self._confirmed(hashes, lambda asked: number_identities(words[asked], seed, key))
+
+    def _confirmed(
+        self, hashes: NDArray[np.uint64], identities: Callable[[NDArray[np.int64]], NDArray[np.uint8]]
+    ) -> NDArray[np.int64]:
+        found = sorted_find(self.hashes, hashes)
+        asked = np.flatnonzero(found >= 0)
+        same = (identities(asked) == self.identities[found[asked]]).all(axis=1)
+        found[asked[~same]] = -1
+        return found
+
+
+def _digest_mask(kinds: NDArray[np.uint8], *, keyed: bool) -> NDArray[np.bool_]:
+    """Return which bytes behind the kind are a digest: 32 of a string and, under a key, 16 of a number."""
+    lengths = np.where(kinds == STRING, IDENTITY_BYTES - 1, 16 if keyed else 0)
+    return np.asarray(np.arange(IDENTITY_BYTES - 1) < lengths[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class Reserved:
+    """The features with rows of their own, for each group of sites (see `site_groups`).
+
+    Parameters
+    ----------
+    hashes : tuple of ndarray of uint64, ascending
+        For each group the hash of each feature, in the order of their rows.
+    tokens : TokenList or None
+        All tokens that are reserved or stand in a reserved tuple. None: features are known by their hashes alone.
+    places : tuple of ndarray of shape (features, positions of a site)
+        For each group the features as places in `tokens`; without `tokens` there are none.
+    """
+
+    hashes: tuple[NDArray[np.uint64], ...]
+    tokens: TokenList | None = None
+    places: tuple[NDArray[np.int64], ...] = ()
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether a reserved row holds the counts of one feature and of nothing else."""
+        return self.tokens is not None
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the canonical arrays.
+
+        What follows from the rest is not kept: the hash of a tuple and, without a key, the value of a number.
+        """
+        if self.tokens is None:
+            return {f"reserved.{group}": hashes for group, hashes in enumerate(self.hashes)}
+        groups = {f"reserved.{group}": narrow(places) for group, places in enumerate(self.places)}
+        return {**{f"reserved.{name}": array for name, array in self.tokens.arrays().items()}, **groups}
+
+    def digest(self) -> str:
+        """Return a short name of what is reserved: equal names, equal features."""
+        digest = hashlib.blake2b(digest_size=16)
+        if self.tokens is None:
+            for hashes in self.hashes:
+                digest.update(len(hashes).to_bytes(8, "little") + hashes.astype("<u8").tobytes())
+            return digest.hexdigest()
+        for array in (*self.tokens.arrays().values(), *(part.astype("<u4") for part in self.places)):
+            digest.update(len(array).to_bytes(8, "little") + array.tobytes())
+        return digest.hexdigest()
+
+
+def site_groups(sites: Sites) -> list[int]:
+    """Return for each site which reserved list it uses: one for all sites of one position, one for each other."""
+    groups, others = [], int(any(len(site) == 1 for site in sites.positions))
+    for site in sites.positions:
+        groups.append(0 if len(site) == 1 else others)
+        others += len(site) > 1
+    return groups
+
+
+def group_sites(sites: Sites) -> list[tuple[int, ...]]:
+    """Return a site of each group, in the order of the groups."""
+    return [site for _, site in sorted(dict(zip(site_groups(sites), sites.positions, strict=True)).items())]
+
+
+def none_reserved(sites: Sites) -> Reserved:
+    """Return that nothing has a row of its own."""
+    empty = TokenList(np.empty(0, np.uint64), np.empty((0, IDENTITY_BYTES), np.uint8))
+    return reserved_places(sites, 0, empty, [np.empty((0, len(site)), np.int64) for site in group_sites(sites)])
+
+
+def reserved_places(sites: Sites, seed: int, tokens: TokenList, places: Sequence[NDArray[np.int64]]) -> Reserved:
+    """Return features given by their places in a list of tokens; their hashes are computed."""
+    hashes = []
+    for site, rows in zip(group_sites(sites), places, strict=True):
+        columns = [tokens.hashes[column] for column in rows.T]
+        hashes.append(columns[0] if len(site) == 1 else fold(columns, key_words(seed, "site", *site)[1]))
+    return Reserved(tuple(hashes), tokens, tuple(places))
+
+
+def site_hashes(
+    contexts: Contexts, sites: Sites, seed: int, key: bytes | None
+) -> list[tuple[NDArray[np.uint64], NDArray[np.bool_]]]:
+    """Return for each site the hash of what each context holds there, and whether it holds anything."""
+    hashes, held = token_columns(contexts, seed, key)
+    columns = []
+    for site in sites.positions:
+        if len(site) == 1:
+            columns.append((hashes[:, site[0]], held[:, site[0]]))
+            continue
+        start = key_words(seed, "site", *site)[1]
+        columns.append((fold([hashes[:, r] for r in site], start), np.asarray(held[:, list(site)].all(axis=1))))
+    return columns
+
+
+def token_columns(contexts: Contexts, seed: int, key: bytes | None) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    """Return the hash of each token, and whether there is one: (m, h), (m, h)."""
+    if contexts.integers is not None:
+        integers = contexts.integers.astype(np.int64, copy=False)
+        return hash_numbers(integers.view(np.uint64), seed, key), integers != NO_TOKEN
+    known = vocabulary_hashes(contexts.vocabulary, seed, key)
+    return np.append(known, np.uint64(0))[contexts.ranks], contexts.ranks >= 0  # rank -1 reads the last entry
+
+
+def most_frequent(examples: Examples, sites: Sites, seed: int, key: bytes | None, numbers: Sequence[int]) -> Reserved:
+    """Return for each group of sites its most frequent features, as many as `numbers` says; ties by hash."""
+    columns = site_hashes(examples.contexts, sites, seed, key) if any(len(s) > 1 for s in sites.positions) else []
+    chosen = []
+    for group, (site, number) in enumerate(zip(group_sites(sites), numbers, strict=True)):
+        if len(site) == 1:
+            chosen.append(_frequent_tokens(examples, sites, seed, key, number))
+        else:
+            k = site_groups(sites).index(group)
+            chosen.append(_frequent_tuples(examples, site, *columns[k], number))
+    return _listed(_vocabulary_and_ranks(examples.contexts, chosen), sites, seed, key)
+
+
+def _frequent_tokens(examples: Examples, sites: Sites, seed: int, key: bytes | None, number: int) -> NDArray[np.int64]:
+    """Return the tokens most frequent at the sites of one position, as they stand in `_values`: (number, 1)."""
+    contexts, single = examples.contexts, [site[0] for site in sites.positions if len(site) == 1]
+    weights = np.repeat(examples.multiplicity, len(single))
+    totals = np.bincount(contexts.ranks[:, single].ravel() + 1, weights, len(contexts.vocabulary) + 1)[1:]
+    ranks = np.flatnonzero(totals > 0)
+    best = ranks[_heaviest(vocabulary_hashes(contexts.vocabulary, seed, key)[ranks], totals[ranks], number)]
+    return (best if contexts.integers is None else contexts.vocabulary.ints[best])[:, None]
+
+
+def _frequent_tuples(
+    examples: Examples, site: tuple[int, ...], hashes: NDArray[np.uint64], held: NDArray[np.bool_], number: int
+) -> NDArray[np.int64]:
+    """Return the tuples most frequent at a site, each token as it stands in `_values`: (number, len(site))."""
+    if not number:
+        return np.empty((0, len(site)), np.int64)
+    rows, times, hashes = _values(examples.contexts)[:, list(site)][held], examples.multiplicity[held], hashes[held]
+    distinct, index = np.unique(hashes, return_inverse=True)
+    first = np.zeros(len(distinct), np.int64)
+    first[index] = np.arange(len(index))
+    if (rows != rows[first[index]]).any():  # several tuples have one hash: no accident
+        ranks = examples.contexts.ranks[held][:, list(site)]
+        index = TupleSet.collect(ranks, len(examples.contexts.vocabulary))[1]
+        first = np.zeros(int(index.max()) + 1, np.int64)
+        first[index] = np.arange(len(index))
+    best = _heaviest(hashes[first], np.bincount(index, times, len(first)), number)
+    return np.asarray(rows[first[best]], np.int64)
+
+
+def _values(contexts: Contexts) -> NDArray[Any]:
+    """Return the tokens as integers that are equal where the tokens are: the tokens themselves, or ranks."""
+    return contexts.ranks if contexts.integers is None else contexts.integers
+
+
+def _heaviest(hashes: NDArray[np.uint64], totals: NDArray[Any], number: int) -> NDArray[np.int64]:
+    """Return which features have the highest totals, ties by hash; of those with one hash the first one only."""
+    order = np.lexsort((hashes, -totals))
+    firsts = np.sort(np.unique(hashes[order], return_index=True)[1])
+    return order[firsts[:number]]
+
+
+def _vocabulary_and_ranks(
+    contexts: Contexts, chosen: list[NDArray[np.int64]]
+) -> tuple[Vocabulary, list[NDArray[np.int64]]]:
+    """Return the tokens that the chosen features hold, and the features as ranks among them."""
+    values, index = np.unique(np.concatenate([rows.ravel() for rows in chosen]), return_inverse=True)
+    if contexts.integers is None:
+        mask = np.zeros(len(contexts.vocabulary), bool)
+        mask[values] = True
+        vocabulary = contexts.vocabulary.keep(mask)
+    else:
+        vocabulary = Vocabulary(values)
+    parts = np.split(index, np.cumsum([rows.size for rows in chosen])[:-1])
+    return vocabulary, [part.reshape(rows.shape) for part, rows in zip(parts, chosen, strict=True)]
+
+
+def _listed(
+    features: tuple[Vocabulary, list[NDArray[np.int64]]], sites: Sites, seed: int, key: bytes | None
+) -> Reserved:
+    """Return features as places in a list of their tokens, groups in the order of hashes."""
+    vocabulary, groups = features
+    hashes = vocabulary_hashes(vocabulary, seed, key)
+    distinct, keep = np.unique(hashes, return_index=True)
+    if len(distinct) < len(hashes):  # two tokens of different groups have one hash: features with the second one go
+        mask = np.zeros(len(hashes), bool)
+        mask[keep] = True
+        groups = [rows[mask[rows].all(axis=1)] for rows in groups]
+        used = np.zeros(len(hashes), bool)
+        for rows in groups:
+            used[rows] = True
+        groups = [(np.cumsum(used) - 1)[rows] for rows in groups]
+        return _listed((vocabulary.keep(used), groups), sites, seed, key)
+    place = np.empty(len(hashes), np.int64)
+    place[keep] = np.arange(len(keep))
+    tokens = TokenList(distinct, vocabulary_identities(vocabulary, seed, key)[keep], key is not None)
+    unordered = reserved_places(sites, seed, tokens, [place[rows] for rows in groups])
+    ordered = [rows[np.argsort(h)] for h, rows in zip(unordered.hashes, unordered.places, strict=True)]
+    return reserved_places(sites, seed, tokens, ordered)
+
+
+def stored_reserved(stored: StoredArrays, sites: Sites, seed: int, key: bytes | None, most: Sequence[int]) -> Reserved:
+    """Return the reserved features from a file, checked; no group has more than its entry of `most`.
+
+    Files of format 1 have a list of hashes for each group.
+    """
+    if "reserved.hashes" in stored:
+        reserved = _stored_identities(stored, sites, seed, key)
+    else:
+        reserved = Reserved(tuple(stored.ascending(f"reserved.{group}", "uint64") for group in range(len(most))))
+    if any(len(hashes) > number for hashes, number in zip(reserved.hashes, most, strict=True)):
+        raise ValueError("a group of sites has more reserved features than its reserved= allows")
+    return reserved
+
+
+def _stored_identities(stored: StoredArrays, sites: Sites, seed: int, key: bytes | None) -> Reserved:
+    tokens = TokenList.from_arrays(stored.part("reserved"), seed, key)
+    places = [
+        stored.whole_numbers(f"reserved.{group}", (None, len(site)), below=max(len(tokens), 1)).astype(np.int64)
+        for group, site in enumerate(group_sites(sites))
+    ]
+    if any(rows.size and rows.max() >= len(tokens) for rows in places):  # a mapped file is not believed here either
+        raise ValueError("a reserved feature names a token that is not in the list")
+    if stored.trusted:
+        return reserved_places(sites, seed, tokens, places)
+    if len(np.unique(np.concatenate([rows.ravel() for rows in places]))) != len(tokens):
+        raise ValueError("the list of reserved tokens holds one that no feature needs")
+    reserved = reserved_places(sites, seed, tokens, places)
+    if not all(is_ascending(hashes) for hashes in reserved.hashes):
+        raise ValueError("the reserved features of a group are not in the order of their hashes")
+    return reserved
