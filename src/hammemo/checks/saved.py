@@ -34,8 +34,8 @@ def require_saved(model: MemoryClassifier, asked: Batch) -> None:
     trust = [type(part) for part in (*parts(model.kernel_), *parts(model.memory_), *parts(model.vote_))]
     trust = [*dict.fromkeys((*trust, type(predictor.compiled)))]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.safetensors"
         for verify in (True, False):
+            path = Path(folder) / f"model-{verify}.safetensors"
             save(model, path)
             again = load(path, key=_needed(key, path), verify=verify, trust=trust)
             require_same_bytes(again.memory_, model.memory_)
@@ -45,13 +45,13 @@ def require_saved(model: MemoryClassifier, asked: Batch) -> None:
                 require(_described(found) == _described(part), f"{part!r} comes back as {found!r}")
             require_equal(again.class_scores(X), model.class_scores(X), "scores of the loaded classifier")
             require_equal(again.predict(X), model.predict(X), "labels that the loaded classifier predicts")
-            del again  # a file that is mapped cannot be replaced on every system
+            path = Path(folder) / f"predictor-{verify}.safetensors"
             save(predictor, path)
             loaded = load(path, key=_needed(key, path), verify=verify, trust=trust)
             require_equal(loaded.class_scores(X), predictor.class_scores(X), "scores of the loaded predictor")
             require_equal(loaded.predict(X), predictor.predict(X), "labels that the loaded predictor predicts")
             require_equal([loaded(list(x)) for x in X], predictor.predict(X), "labels of single contexts")
-            del loaded
+            del again, loaded  # a file that is mapped cannot be removed on every system
 
 
 def parts(part: Any) -> Iterator[Any]:

@@ -165,13 +165,12 @@ def fit(
     model = MemoryClassifier(memory=Hashed(BUCKETS, RESERVED)).fit(windows[:100_000], labels[8:100_008])
     layout: Any = model.memory_._rows
     rows = np.empty((len(windows), 8), np.uint32)
-    layout.compiled.rows(windows, None, rows)
+    layout.compiled.rows(windows, None, None, rows)
     cells, targets = layout.cells(64), labels[8:].copy()
+    count, count_stream = layout.compiled.count, layout.compiled.count_stream
     contenders = [
-        Contender("hammemo: stream", len(targets), lambda: layout.compiled.count_stream(stream, None, labels, cells)),
-        Contender(
-            "hammemo: contexts", len(targets), lambda: layout.compiled.count(windows, None, targets, None, cells)
-        ),
+        Contender("hammemo: stream", len(targets), lambda: count_stream(stream, None, None, labels, cells)),
+        Contender("hammemo: contexts", len(targets), lambda: count(windows, None, None, targets, None, cells)),
         Contender("bare scatter, rows given", len(targets), lambda: loops.bare_scatter(rows, targets, cells)),
     ]
     rates = race(contenders, rounds, on_progress)
