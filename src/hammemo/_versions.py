@@ -28,6 +28,13 @@ Result = TypeVar("Result")
 _locks: WeakKeyDictionary[Versioned, Any] = WeakKeyDictionary()
 
 
+class Cached:
+    """What versions share and what fills caches of its own: it can be copied and pickled while another thread does."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)  # a copy, made at once: the dictionary itself may grow while it is gone through
+
+
 class Versioned:
     """An object whose attributes are one version, replaced as a whole."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._arrays.integers import narrow
+from hammemo._versions import Cached
 from hammemo.memories.errors import NotStoredError
 from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class LabelCounts:
+class LabelCounts(Cached):
     """How many examples each label has; labels with none are not held."""
 
     labels: Vocabulary = field(default_factory=Vocabulary)

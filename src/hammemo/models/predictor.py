@@ -91,7 +91,7 @@ class Predictor(Answering):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_single"}  # made again when needed
+        return {name: value for name, value in dict(vars(self)).items() if name != "_single"}  # made again when needed
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, by name."""

@@ -57,7 +57,7 @@ class Scorer:
         return self.vote.ranker(self.reader, self.sites)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "ranker"}  # made again when needed
+        return {name: value for name, value in dict(vars(self)).items() if name != "ranker"}  # made again when needed
 
     def contexts(self, X: Any) -> Contexts:
         """Return contexts of as many tokens as the sites compare, or refuse others."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from hammemo._arrays.checked import StoredArrays, is_ascending
 from hammemo._arrays.integers import narrow, object_array, pieces, sorted_find, unique_ranks
+from hammemo._versions import Cached
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -82,7 +83,7 @@ def _float_token(value: float) -> Token:
     return int(value) if value.is_integer() and -_INT_LIMIT <= value < _INT_LIMIT else value
 
 
-class Vocabulary:
+class Vocabulary(Cached):
     """An immutable set of distinct tokens in canonical order.
 
     Parameters

@@ -18,6 +18,7 @@ from scipy import sparse
 
 from hammemo._arrays.integers import narrow, pieces, sorted_find, sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
+from hammemo._versions import Cached
 from hammemo.kernels.sites import Sites, collect_sites
 from hammemo.memories.errors import never_stored
 from hammemo.memories.label_counts import LabelCounts
@@ -37,7 +38,7 @@ _BLOCK = 16
 
 
 @dataclass(frozen=True, eq=False)
-class CountTable:
+class CountTable(Cached):
     """Sparse counts of (site, tuple of tokens, label), canonical.
 
     Parameters

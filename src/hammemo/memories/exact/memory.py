@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo._versions import Cached
 from hammemo.memories.base import Memory
 from hammemo.memories.errors import never_stored
 from hammemo.memories.exact.count_table import CountTable, check_empty_sites
@@ -104,7 +105,7 @@ class Exact(Memory):
 
 
 @dataclass(frozen=True, eq=False)
-class _Stacks:
+class _Stacks(Cached):
     """One version of what is stored: tables to add, tables to subtract, and the examples of each label."""
 
     added: tuple[CountTable, ...]

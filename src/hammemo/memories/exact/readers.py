@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo._versions import Cached
 from hammemo.kernels.sites import find_sites, rows_of_columns
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.exact.count_table import CountTable
@@ -51,7 +52,7 @@ class ExactReader(Compiled):
         return scores, scores
 
 
-class SparseRows:
+class SparseRows(Cached):
     """The rows of a count table as a compressed sparse matrix, one for each tuple of tokens at each site.
 
     A table in memory becomes one float64 matrix, made once. A table `on_disk` (memory-mapped arrays) stays there: the

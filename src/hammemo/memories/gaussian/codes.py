@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri
 
+from hammemo._versions import Cached
 from hammemo.tokens.hashing import Feature, feature_words, key_words
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def standard_normals(key: tuple[int, int], words: Sequence[tuple[int, int, int]]
     return np.asarray(ndtri(uniform), np.float64)
 
 
-class GaussianCodes:
+class GaussianCodes(Cached):
     """The paper's input codes, output codes and projection for one seed.
 
     Parameters
@@ -229,6 +230,10 @@ class CodeCache:
         cache = cls(compute, rows.shape[1])
         cache._index, cache._rows = {feature: i for i, feature in enumerate(features)}, rows
         return cache
+
+    def __getstate__(self) -> dict[str, Any]:
+        index = dict(self._index)  # before the rows: another thread may append, the rows first
+        return {**vars(self), "_index": index}
 
     def features(self) -> list[Feature]:
         """Return the features whose codes are held, in the order of `rows`."""

@@ -217,7 +217,7 @@ class RowLayout:
         return sites
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "compiled"}  # made again when needed
+        return {name: value for name, value in dict(vars(self)).items() if name != "compiled"}  # made again when needed
 
     def source(self, contexts: Contexts) -> Source:
         """Return contexts as the compiled loops take them."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo._versions import Cached
 from hammemo.memories.hashed.paged_rows import PagedRows
 from hammemo.tokens.contexts import MAX_EXAMPLES
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class SiteTable:
+class SiteTable(Cached):
     """The counts of one site: rows of reserved features, then buckets."""
 
     own: PagedRows
