@@ -204,8 +204,10 @@ def test_a_node_added_late_takes_groups(cluster: Any, source: Any, expected: Any
 
     def add() -> None:
         new = cluster.add_node(**NODE).node_id
-        assert wait_until(lambda: any(new in name for name in where.under_way().values()), 60)
-        gate.touch()
+        try:
+            assert wait_until(lambda: any(new in name for name in where.under_way().values()), 60)
+        finally:
+            gate.touch()  # or the job would not end
 
     result = disturbed(where, "Hashed", lambda: where.count("read") >= 2, add)
     assert result == expected["Hashed"]

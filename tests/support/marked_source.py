@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 H = 3
 SHARD_BYTES = 6000
+GATE_SECONDS = 5.0
 MEMORIES = {"Hashed": Hashed(buckets=64, reserved=16), "Exact": Exact()}
 
 
@@ -36,7 +37,7 @@ class Marked(Source):
     failures: int = 0
     """How many attempts at each shard end in an input error."""
     gate: str = ""
-    """A file: once two shards are read, the others wait until it is there."""
+    """A file: once two shards are read, each of the others waits until it is there, at most for `GATE_SECONDS`."""
 
     def pieces(self, shard: Shard) -> Iterator[Pieces]:
         """Yield the documents of a shard, some at a time."""
@@ -50,12 +51,16 @@ class Marked(Source):
             if earlier <= self.failures:
                 raise OSError("injected")
             time.sleep(self.seconds)
-            while self.gate and self.count("read") >= 2 and not Path(self.gate).exists():
+            until = time.monotonic() + GATE_SECONDS  # a shard that ends makes room for the next one
+            while self._is_held() and time.monotonic() < until:
                 time.sleep(0.05)
             yield from super().pieces(shard)
             Path(self.marks, f"read-{name}").touch()
         else:
             yield from super().pieces(shard)
+
+    def _is_held(self) -> bool:
+        return bool(self.gate) and self.count("read") >= 2 and not Path(self.gate).exists()
 
     def under_way(self) -> dict[int, str]:
         """Return the process of each shard that is begun and not read, of the last attempt."""
