@@ -216,6 +216,18 @@ def test_a_node_added_late_takes_groups(cluster: Any, source: Any, expected: Any
     cluster.remove_node(list(cluster.worker_nodes)[-1])
 
 
+def settled(states: Path, where: Marked) -> tuple[int, int]:
+    """Return how many groups are done and begun, once Ray has ended all tasks of a driver that is gone."""
+    before = (-1, -1)
+    while True:
+        done = len([path for path in states.glob("group-*") if not path.name.endswith(".part")])
+        now = done, where.count("begun")
+        if now == before:
+            return now
+        before = now
+        time.sleep(patience(4))  # tasks that were about to begin may begin still
+
+
 @pytest.mark.parametrize("memory", list(marked_source.MEMORIES))
 def test_a_killed_driver_is_resumed_and_repeats_nothing(
     memory: str, cluster: Any, source: Any, expected: Any, files: Path, tmp_path_factory: pytest.TempPathFactory
@@ -233,9 +245,7 @@ def test_a_killed_driver_is_resumed_and_repeats_nothing(
     driver.kill()
     driver.communicate()
     assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in where.under_way()), 20)
-    time.sleep(patience(1.5))  # Ray ends the tasks of a driver that is gone, those that are about to begin as well
-    done = len([path for path in states.glob("group-*") if not path.name.endswith(".part")])
-    begun = where.count("begun")
+    done, begun = settled(states, where)
     assert 3 <= done < begun
     assert learn(where, memory, engine="ray", resume=str(states)) == expected[memory]  # another driver, the same call
     assert where.count("begun") - begun == shards_of(where) - done
