@@ -133,10 +133,10 @@ def disturbed(source: Marked, memory: str, ready: Callable[[], bool], action: Ca
     """Return what a job gives that is disturbed as soon as the marks say so; Ray adds nodes in the main thread only."""
     with ThreadPoolExecutor(1) as side:
         job = side.submit(learn, source, memory, engine="ray")
-        assert wait_until(lambda: ready() or job.done(), 60)
+        assert wait_until(lambda: ready() or job.done(), 300)
         assert not job.done(), job.result()
         action()
-        return job.result(timeout=patience(100))
+        return job.result(timeout=patience(300))
 
 
 @pytest.mark.parametrize("memory", list(marked_source.MEMORIES))
@@ -205,7 +205,7 @@ def test_a_node_added_late_takes_groups(cluster: Any, source: Any, expected: Any
     def add() -> None:
         new = cluster.add_node(**NODE).node_id
         try:
-            assert wait_until(lambda: any(new in name for name in where.under_way().values()), 60)
+            assert wait_until(lambda: any(new in name for name in where.under_way().values()), 300)
         finally:
             gate.touch()  # or the job would not end
 
@@ -241,7 +241,7 @@ def test_a_killed_driver_is_resumed_and_repeats_nothing(
         assert driver.poll() is None
         return len(list(states.glob("group-*"))) >= 3 and bool(where.under_way())
 
-    assert wait_until(in_the_middle, 60)
+    assert wait_until(in_the_middle, 300)
     driver.kill()
     driver.communicate()
     assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in where.under_way()), 20)
