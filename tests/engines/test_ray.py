@@ -244,7 +244,7 @@ def test_a_killed_driver_is_resumed_and_repeats_nothing(
     assert wait_until(in_the_middle, 300)
     driver.kill()
     driver.communicate()
-    assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in where.under_way()), 20)
+    assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in where.under_way()), 120)
     done, begun = settled(states, where)
     assert 3 <= done < begun
     assert learn(where, memory, engine="ray", resume=str(states)) == expected[memory]  # another driver, the same call
