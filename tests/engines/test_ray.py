@@ -228,6 +228,7 @@ def settled(states: Path, where: Marked) -> tuple[int, int]:
         time.sleep(patience(4))  # tasks that were about to begin may begin still
 
 
+@pytest.mark.slow  # on two busy cores Ray may need minutes to end a driver's tasks
 @pytest.mark.parametrize("memory", list(marked_source.MEMORIES))
 def test_a_killed_driver_is_resumed_and_repeats_nothing(
     memory: str, cluster: Any, source: Any, expected: Any, files: Path, tmp_path_factory: pytest.TempPathFactory
