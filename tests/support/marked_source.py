@@ -1,6 +1,6 @@
 """A source that leaves a mark when a shard is begun and one when it is read, and can be slow or fail: for fault tests.
 
-As a program it is a driver that can be killed: ``python marked_source.py ADDRESS SOURCE MARKS STATES``.
+As a program it is a driver that can be killed: ``python marked_source.py ADDRESS SOURCE MARKS STATES MEMORY``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 
 H = 3
 SHARD_BYTES = 6000
-GATE_SECONDS = 5.0
 MEMORIES = {"Hashed": Hashed(buckets=64, reserved=16), "Exact": Exact()}
+
+
+def shard_name(shard: Shard) -> str:
+    """Return what a shard is called in marks."""
+    return f"{Path(shard.file.path).stem}:{shard.start}"
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,9 @@ class Marked(Source):
     failures: int = 0
     """How many attempts at each shard end in an input error."""
     gate: str = ""
-    """A file: once two shards are read, each of the others waits until it is there, at most for `GATE_SECONDS`."""
+    """A file: once two shards are read, each of the others waits until it is there, or until the test has ended."""
+    test: int = 0
+    """The process of the test, which opens the gate."""
 
     def pieces(self, shard: Shard) -> Iterator[Pieces]:
         """Yield the documents of a shard, some at a time."""
@@ -45,14 +51,13 @@ class Marked(Source):
             import ray
 
             node = ray.get_runtime_context().get_node_id()
-            name = f"{Path(shard.file.path).stem}:{shard.start}-{os.getpid()}-{node}-{uuid.uuid4().hex}"
+            name = f"{shard_name(shard)}-{os.getpid()}-{node}-{uuid.uuid4().hex}"
             Path(self.marks, f"begun-{name}").touch()
-            earlier = len(list(Path(self.marks).glob(f"begun-{Path(shard.file.path).stem}:{shard.start}-*")))
+            earlier = len(list(Path(self.marks).glob(f"begun-{shard_name(shard)}-*")))
             if earlier <= self.failures:
                 raise OSError("injected")
             time.sleep(self.seconds)
-            until = time.monotonic() + GATE_SECONDS  # a shard that ends makes room for the next one
-            while self._is_held() and time.monotonic() < until:
+            while self._is_held():
                 time.sleep(0.05)
             yield from super().pieces(shard)
             Path(self.marks, f"read-{name}").touch()
@@ -60,7 +65,9 @@ class Marked(Source):
             yield from super().pieces(shard)
 
     def _is_held(self) -> bool:
-        return bool(self.gate) and self.count("read") >= 2 and not Path(self.gate).exists()
+        if not self.gate or self.count("read") < 2:
+            return False
+        return Path(f"/proc/{self.test}").exists() and not Path(self.gate).exists()
 
     def under_way(self) -> dict[int, str]:
         """Return the process of each shard that is begun and not read, of the last attempt."""
@@ -71,6 +78,10 @@ class Marked(Source):
     def count(self, kind: str) -> int:
         """Return how many marks there are of a kind."""
         return len(list(Path(self.marks).glob(f"{kind}-*")))
+
+    def begun(self) -> set[str]:
+        """Return the shards that were begun, as `shard_name` names them."""
+        return {path.name.split("-")[1] for path in Path(self.marks).glob("begun-*")}
 
 
 def marked(where: Any, marks: Any, **options: Any) -> Marked:
