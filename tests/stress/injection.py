@@ -1,7 +1,8 @@
 """An exception at any point of an edit leaves the state before the call, or after it.
 
-    python tests/stress/injection.py all              every line of every call and memory, and every opcode of two calls
-    python tests/stress/injection.py 60 [seed]        a sample that takes about as many seconds
+    python tests/stress/injection.py all                  every line of every call and memory, every opcode of two calls
+    python tests/stress/injection.py 60 [SEED]            a sample that takes about as many seconds
+    python tests/stress/injection.py all 0 "^Hashed"      those memories and calls whose name has the pattern
 
 A trace function counts the lines (or opcodes) that a call runs in hammemo's own files; then the call is repeated, once
 for each place, with an exception raised there. State means bytes, answers and every fitted attribute. The lock of the
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 import sys
 import time
 from collections import Counter
@@ -119,7 +121,7 @@ def calls(memory: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[[Any],
     yield "memory.add", base.memory_.snapshot, lambda model: model.add(examples)
     yield "memory.declare", base.memory_.snapshot, lambda model: model.declare(labels)
     if hasattr(memory, "reserve"):
-        yield "memory.reserve", base.memory_.empty_like, lambda model: _reserve(model, examples)
+        yield "memory.reserve", lambda: clone(memory).open(base.sites_), lambda model: model.reserve(examples)
     window = Rolling(MemoryClassifier(memory=clone(memory)), last=6).fit(X, Y, times=np.arange(10))
     yield "Rolling.partial_fit", window.snapshot, lambda model: model.partial_fit(MORE_X, MORE_Y, times=[11, 12])
     timed = Rolling(MemoryClassifier(memory=clone(memory)), seconds=5).fit(X, Y, times=np.arange(10))
@@ -127,12 +129,6 @@ def calls(memory: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[[Any],
     if not isinstance(memory, Gaussian):
         log_linear = MemoryClassifier(memory=clone(memory), vote=LogLinear(steps=2)).fit(X, Y)
         yield "fit_vote", log_linear.snapshot, lambda model: model.fit_vote(X[:6], Y[:6])
-
-
-def _reserve(memory: Any, examples: Examples) -> None:
-    fresh = clone(memory).open(memory.sites)  # its layout is open
-    fresh.reserve(examples)
-    memory.merge(fresh) if memory.layout() == fresh.layout() else None
 
 
 def state(model: Any) -> Any:
@@ -166,11 +162,17 @@ def places(make: Callable[[], Any], call: Callable[[Any], Any], *, opcodes: bool
     return counter.seen
 
 
-def inject(make: Callable[[], Any], call: Callable[[Any], Any], at: int, *, opcodes: bool) -> str:
+def states(make: Callable[[], Any], call: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """Return the state before a call and after it."""
+    model = make()
+    before = state(make())
+    call(model)
+    return before, state(model)
+
+
+def inject(make: Callable[[], Any], call: Callable[[Any], Any], at: int, known: tuple[Any, Any], opcodes: bool) -> str:
     """Return whether the state is that "before" the call, or "after" it, or what else was found."""
-    expected_before, model = state(make()), make()
-    finished = make()
-    call(finished)
+    model = make()
     with Injector(at, opcodes=opcodes):
         try:
             call(model)
@@ -181,25 +183,27 @@ def inject(make: Callable[[], Any], call: Callable[[Any], Any], at: int, *, opco
     if _versions._lock_of(model)._is_owned():
         return "LOCK KEPT"
     found = state(model)
-    if found not in (expected_before, state(finished)):
+    if found not in known:
         return "HALF"
-    verdict = "before" if found == expected_before else "after"
+    if found == known[1]:
+        return "after"
     again = copy.copy(model)
-    call(again) if verdict == "before" else None
-    return verdict if verdict == "after" or state(again) == state(finished) else "BROKEN FOR THE NEXT CALL"
+    call(again)
+    return "before" if state(again) == known[1] else "BROKEN FOR THE NEXT CALL"
 
 
-def main(seconds: float | None, seed: int) -> int:
+def main(seconds: float | None, seed: int, pattern: str) -> int:
     began, total, rng = time.monotonic(), Counter[str](), random.Random(seed)
     plans = []
     for memory in MEMORIES:
         for name, make, call in calls(memory):
             kinds = (False, True) if name in ("partial_fit", "forget") else (False,)
-            plans += [(memory, name, make, call, opcodes) for opcodes in kinds]
+            if re.search(pattern, f"{memory!r} {name}"):
+                plans += [(memory, name, make, call, opcodes) for opcodes in kinds]
     if seconds is not None:
         rng.shuffle(plans)
     for n, (memory, name, make, call, opcodes) in enumerate(plans):
-        number = places(make, call, opcodes=opcodes)
+        number, known = places(make, call, opcodes=opcodes), states(make, call)
         chosen = list(range(number))
         if seconds is not None:
             rng.shuffle(chosen)
@@ -207,7 +211,7 @@ def main(seconds: float | None, seed: int) -> int:
         share = None if seconds is None else (seconds - (time.monotonic() - began)) / (len(plans) - n)
         until = None if share is None else time.monotonic() + share
         for at in chosen:
-            counted[inject(make, call, at, opcodes=opcodes)] += 1
+            counted[inject(make, call, at, known, opcodes)] += 1
             if until is not None and time.monotonic() > until:
                 break
         kind = "opcodes" if opcodes else "lines"
@@ -219,5 +223,5 @@ def main(seconds: float | None, seed: int) -> int:
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1] if len(sys.argv) > 1 else "60"
-    sys.exit(main(None if asked == "all" else float(asked), int(sys.argv[2]) if len(sys.argv) > 2 else 0))
+    asked, seed, pattern = sys.argv[1:] + ["60", "0", ""][len(sys.argv) - 1 :]
+    sys.exit(main(None if asked == "all" else float(asked), int(seed), pattern))
