@@ -1,6 +1,7 @@
 #include "counts.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "scratch.hpp"
 

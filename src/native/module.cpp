@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <stdexcept>
 
@@ -171,48 +172,56 @@ void table_prove(const Table& lower, const Table& upper, const Array& tokens, co
     lower.prove(upper, source, m, threads, answers.data(), out.data());
 }
 
-// One context from Python: plain integers are hashed here, strings are looked up in a dictionary of pairs (hash, place).
-// Returns the column, or -1 where something else needs Python's help first.
+// What is known of a string: its hash and its place in the list of reserved tokens, -1 where it has none.
+constexpr Py_ssize_t KNOWN_BYTES = sizeof(uint64_t) + sizeof(int32_t);
+
+// One context from Python: plain integers are taken as they are, strings are looked up in a dictionary, where each has a
+// `bytes` of its hash and its place. Returns the column, or -1 where something else needs Python's help first.
 int32_t table_one(const Table& table, nb::handle tokens, nb::dict known) {
     const LayoutView& layout = table.layout();
+    int64_t values[MAX_WIDTH];
     uint64_t hashes[MAX_WIDTH];
     int32_t places[MAX_WIDTH];
-    uint8_t present[MAX_WIDTH];
+    uint8_t is_string[MAX_WIDTH];
     PyObject* sequence = PySequence_Fast(tokens.ptr(), "a context is a sequence of tokens");
     if (!sequence) throw nb::python_error();
     nb::object owner = nb::steal(sequence);
     if (PySequence_Size(sequence) != static_cast<Py_ssize_t>(layout.h)) return -1;
     const auto item = PyTuple_Check(sequence) ? PyTuple_GetItem : PyList_GetItem;  // functions of the stable ABI
+    bool strings = false;
     for (uint32_t i = 0; i < layout.h; ++i) {
         PyObject* token = item(sequence, i);  // borrowed
         if (!token) throw nb::python_error();
-        present[i] = 1;
-        if (PyLong_CheckExact(token)) {
-            int overflow = 0;
-            const int64_t value = PyLong_AsLongLongAndOverflow(token, &overflow);
-            if (overflow) return -1;
-            present[i] = value != NO_TOKEN;
-            hashes[i] = layout.integer_hash(static_cast<uint64_t>(value));
-            const uint64_t word = layout.tokens.locate(hashes[i]);
-            const bool found = is_found(layout.confirmed(word, hashes[i], static_cast<uint64_t>(value)));
-            places[i] = found ? static_cast<int32_t>(word >> 1) : -1;
-        } else if (PyUnicode_CheckExact(token)) {
-            PyObject* pair = PyDict_GetItemWithError(known.ptr(), token);
-            if (!pair) {
+        is_string[i] = PyUnicode_CheckExact(token);
+        if (is_string[i]) {
+            PyObject* found = PyDict_GetItemWithError(known.ptr(), token);
+            if (!found) {
                 if (PyErr_Occurred()) throw nb::python_error();
                 return -1;
             }
-            require(PyTuple_CheckExact(pair) && PyTuple_Size(pair) == 2, "a known string has a hash and a place");
-            hashes[i] = PyLong_AsUnsignedLongLong(PyTuple_GetItem(pair, 0));
-            if (hashes[i] == UINT64_MAX && PyErr_Occurred()) throw nb::python_error();
-            const long place = PyLong_AsLong(PyTuple_GetItem(pair, 1));
-            if (place == -1 && PyErr_Occurred()) throw nb::python_error();
-            places[i] = static_cast<int32_t>(std::max(-1L, std::min(place, long{INT32_MAX})));
+            require(PyBytes_CheckExact(found) && PyBytes_Size(found) == KNOWN_BYTES, "a known string has a hash and a place");
+            const char* bytes = PyBytes_AsString(found);
+            std::memcpy(hashes + i, bytes, sizeof(uint64_t));
+            std::memcpy(places + i, bytes + sizeof(uint64_t), sizeof(int32_t));
+            strings = true;
+        } else if (PyLong_CheckExact(token)) {
+            int overflow = 0;
+            values[i] = PyLong_AsLongLongAndOverflow(token, &overflow);
+            if (overflow) return -1;
         } else {
             return -1;
         }
     }
-    return table.winner_of(hashes, places, present);
+    if (!strings) return table.winner_of({Source::INT64, values, nullptr, nullptr, 0});
+    for (uint32_t i = 0; i < layout.h; ++i) {  // from integers to ranks: token i has rank i
+        const auto value = is_string[i] ? 0 : static_cast<uint64_t>(values[i]);
+        values[i] = value != static_cast<uint64_t>(NO_TOKEN) ? int64_t{i} : -1;
+        if (is_string[i]) continue;
+        hashes[i] = layout.integer_hash(value);
+        const uint64_t word = layout.confirmed(layout.tokens.locate(hashes[i]), hashes[i], value);
+        places[i] = is_found(word) ? static_cast<int32_t>(word >> 1) : -1;
+    }
+    return table.winner_of({Source::RANKS, values, hashes, places, layout.h});
 }
 
 void layout_rows(const Layout& layout, const Array& tokens, const MaybeHashes& hashes, const MaybePlaces& places, OutputMatrix<uint32_t> out,

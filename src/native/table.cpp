@@ -171,12 +171,10 @@ void Table::winners(const Source& source, size_t m, unsigned threads, int32_t* o
     });
 }
 
-int32_t Table::winner_of(const uint64_t* hashes, const int32_t* places, const uint8_t* present) const {
-    std::vector<int64_t> ranks(layout_->view().h);
-    for (size_t i = 0; i < ranks.size(); ++i) ranks[i] = present[i] ? static_cast<int64_t>(i) : -1;
+int32_t Table::winner_of(const Source& source) const {
     int32_t answer = -1;
     ScratchOwner scratch(layout_->view());
-    loops_.winners(layout_->view(), view_, {Source::RANKS, ranks.data(), hashes, places, ranks.size()}, 0, 1, scratch.view(), &answer);
+    loops_.winners(layout_->view(), view_, source, 0, 1, scratch.view(), &answer);
     return answer;
 }
 

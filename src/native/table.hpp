@@ -27,7 +27,8 @@ public:
     // divisor, upper bounds: the answer's lower bound exceeds every rival's upper bound, or equals it and comes first.
     void prove(const Table& upper, const Source& source, size_t m, unsigned threads, const int32_t* answers,
                uint8_t* out) const;
-    int32_t winner_of(const uint64_t* hashes, const int32_t* places, const uint8_t* present) const;
+    // The winner of the first context of a source.
+    int32_t winner_of(const Source& source) const;
 
     bool shares_layout_with(const Table& other) const { return layout_ == other.layout_; }
     const LayoutView& layout() const { return layout_->view(); }

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hammemo import NO_TOKEN, PositionalHamming, SiteKernel
 from hammemo._arrays.native import native
 from hammemo.memories.hashed.layout import RowLayout
+from hammemo.memories.hashed.native_table import known_bytes
 from hammemo.memories.hashed.reserved import Reserved, most_frequent, site_groups, site_hashes
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.vocabulary import Vocabulary
@@ -138,8 +139,7 @@ def reserved_hashes(
     return np.unique(np.concatenate([present, others]))
 
 
-def known_strings(case: Case) -> dict[str, tuple[int, int]]:
+def known_strings(case: Case) -> dict[str, bytes]:
     """Return the hash and the place of the strings among the tokens, as `Table.one` takes them."""
     strings = Vocabulary(strings=case.contexts.vocabulary.strings)
-    hashes, places = case.layout.vocabulary_source(strings)
-    return dict(zip(strings.strings.tolist(), zip(hashes.tolist(), places.tolist(), strict=True), strict=True))
+    return dict(zip(strings.strings.tolist(), known_bytes(*case.layout.vocabulary_source(strings)), strict=True))

@@ -71,7 +71,7 @@ class NativeTable:
         self._n_labels = rows[0].shape[1]
         self.loops = self._compiled(rows)  # None where NumPy answers
         self._rows = rows if self.loops is None or base is not None else None  # what NumPy needs
-        self._known: dict[str, tuple[int, int]] = {}  # the hash and the place of strings that were asked for
+        self._known: dict[str, bytes] = {}  # the hash and the place of strings that were asked for
 
     @property
     def is_compiled(self) -> bool:
@@ -126,8 +126,7 @@ class NativeTable:
                 if len(known) > _MOST_KNOWN:
                     known.clear()
                 new = Vocabulary.of(token for token in tokens if type(token) is str and token not in known)
-                hashes, places = layout.vocabulary_source(new)
-                known.update(zip(new.strings.tolist(), zip(hashes.tolist(), places.tolist(), strict=True), strict=True))
+                known.update(zip(new.strings.tolist(), known_bytes(*layout.vocabulary_source(new)), strict=True))
                 column = one(tokens, known)
             return column
 
@@ -198,3 +197,8 @@ def whole(weights: NDArray[np.float64]) -> bool:
 def largest(values: NDArray[Any]) -> int:
     """Return the largest absolute value."""
     return max(int(values.max()), -int(values.min())) if values.size else 0
+
+
+def known_bytes(hashes: NDArray[np.uint64], places: NDArray[np.int32]) -> list[bytes]:
+    """Return for each token its hash and its place as the compiled loops take them, one after the other."""
+    return [hash_.tobytes() + place.tobytes() for hash_, place in zip(hashes, places, strict=True)]
