@@ -165,23 +165,22 @@ def trial(memory: Any, vote: Any, seconds: float, seed: int, folder: Path) -> Co
 
 def wrong_answers(memory: Any, vote: Any, journal: list[Any], answers: list[Any], folder: Path) -> int:
     """Repeat the edits one by one; return how many answers are those of no version between the two that were seen."""
-    wanted: dict[int, set[str]] = defaultdict(set)
-    for name, before, after, _ in answers:
-        for version in range(before, after + 1):
-            wanted[version].add(name)
+    starting: dict[int, list[Any]] = defaultdict(list)
+    for answer in answers:
+        starting[answer[1]].append(answer)
     asked, X, serial = questions(folder), queries(), MemoryClassifier(memory=clone(memory), vote=vote)
-    right: dict[tuple[int, str], bytes] = {}
+    wrong, open_answers = 0, []
     for version, edit in enumerate(journal, start=1):
         if edit is None:
             serial.fit(*first_examples())
         else:
             getattr(serial, edit[0])(*edit[1:])
-        for name in wanted[version]:
-            right[version, name] = digest(asked[name](serial, X))
-    return sum(
-        not any(right.get((version, name)) == answer for version in range(before, after + 1))
-        for name, before, after, answer in answers
-    )
+        open_answers += starting.pop(version, [])
+        right = {name: digest(asked[name](serial, X)) for name in {answer[0] for answer in open_answers}}
+        unlike = [answer for answer in open_answers if right[answer[0]] != answer[3]]
+        open_answers = [answer for answer in unlike if answer[2] > version]  # it may be that of a later version
+        wrong += len(unlike) - len(open_answers)
+    return wrong + len(open_answers) + sum(map(len, starting.values()))
 
 
 def main(seconds: float, seed: int, pattern: str) -> int:
