@@ -64,6 +64,7 @@ MODELS: Final = [
         ("Ledgered Exact", "sum"),
         ("Ledgered Hashed", "sum"),
         ("Tiered", "sum"),
+        ("Hashed suffixes", "sum"),
         ("Exact", "log-linear"),
         ("Hashed", "log-linear"),
     )
@@ -91,6 +92,7 @@ def new_model(memory: str, vote: str) -> MemoryClassifier:
     memories = {
         "Exact": hm.Exact(),
         "Hashed": hashed,
+        "Hashed suffixes": hashed,
         "Gaussian": hm.Gaussian(d=128),
         "Gaussian exact": hm.Gaussian(d=128, exact=True),
         "Ledgered Exact": hm.Ledgered(hm.Exact()),
@@ -98,7 +100,8 @@ def new_model(memory: str, vote: str) -> MemoryClassifier:
         "Tiered": hm.Tiered(hashed),
     }
     weighed = hm.LogLinear(sample=1000, steps=10)  # else almost all of `fit` would be its optimizer
-    return hm.MemoryClassifier(memory=memories[memory], vote=weighed if vote == "log-linear" else vote)
+    kernel = hm.Suffixes(5) if memory.endswith("suffixes") else hm.PositionalHamming()
+    return hm.MemoryClassifier(kernel, memories[memory], weighed if vote == "log-linear" else vote)
 
 
 @dataclass

@@ -54,7 +54,7 @@ def test_rows(case: Case) -> None:
         out = np.full((len(case.contexts), len(case.layout.groups)), 7, np.uint32)
         case.layout.compiled.rows(*case.layout.source(case.contexts), out, path)
         np.testing.assert_array_equal(out, case.rows(), path)
-    np.testing.assert_array_equal(case.layout.rows(case.contexts), case.layout.plain_rows(case.contexts))
+    np.testing.assert_array_equal(case.layout.found(case.contexts), case.layout.rows(case.contexts))
 
 
 @given(case=cases(), n_labels=st.sampled_from(LABELS), weighted=st.booleans())
@@ -109,7 +109,7 @@ def check_stream(
     targets = np.flatnonzero(columns >= 0)
     targets = targets[targets >= sites.h]
     windows = Contexts(stream[targets[:, None] + np.arange(-sites.h, 0)])
-    rows = layout.plain_rows(windows)
+    rows = layout.rows(windows)
     expected = np.zeros((layout.first_rows[-1] + 1, n_labels), np.uint32)
     np.add.at(expected, (np.where(rows < 0, -1, rows + layout.first_rows[:-1]), columns[targets][:, None]), 1)
     for path in PATHS:
@@ -174,7 +174,7 @@ def test_adversarial_words_are_found_and_nothing_else_is(words: NDArray[np.uint6
         for path in PATHS:
             out = np.empty((len(tokens), 1), np.uint32)
             layout.compiled.rows(*layout.source(contexts), out, path)
-            np.testing.assert_array_equal(out, layout.plain_rows(contexts), path)
+            np.testing.assert_array_equal(out, layout.rows(contexts), path)
 
 
 def random_tables(case: Case, n_labels: int, size: str) -> HashedTables:

@@ -95,7 +95,7 @@ class Case:
 
     def rows(self) -> NDArray[np.int64]:
         """Return the rows by NumPy, numbered through, empty sites last."""
-        rows = self.layout.plain_rows(self.contexts)
+        rows = self.layout.rows(self.contexts)
         return np.where(rows < 0, self.n_rows, rows + self.layout.first_rows[:-1])
 
 

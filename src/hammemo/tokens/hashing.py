@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -96,10 +96,8 @@ def token_hashes(tokens: Sequence[Token], seed: int, key: bytes | None = None) -
     """
     words = np.empty(len(tokens), np.uint64)
     kinds = np.fromiter(map(_kind, tokens), np.int8, len(tokens))
-    secret, family = _secret(key), _family(seed)
-    for i in np.flatnonzero(kinds == STRING).tolist():
-        digest = hashlib.blake2b(_encode(tokens[i]), digest_size=8, key=secret, salt=family, person=b"hammemo string")
-        words[i] = int.from_bytes(digest.digest(), "little")
+    chosen = np.flatnonzero(kinds == STRING)
+    words[chosen] = _encoded_hashes([_encode(tokens[i]) for i in chosen.tolist()], seed, key)
     for kind, name in ((INTEGER, "integers"), (FLOAT, "floats")):
         chosen = np.flatnonzero(kinds == kind)
         numbers = np.array([feature_words(tokens[i])[0] for i in chosen.tolist()], np.uint64)
@@ -113,7 +111,7 @@ def vocabulary_hashes(vocabulary: Vocabulary, seed: int, key: bytes | None = Non
         [
             hash_numbers(vocabulary.ints.view(np.uint64), seed, key),
             hash_numbers(vocabulary.floats.view(np.uint64), seed, key, "floats"),
-            token_hashes(vocabulary.strings.tolist(), seed, key),
+            _encoded_hashes(_encoded_strings(vocabulary), seed, key),
         ]
     )
 
@@ -134,11 +132,11 @@ def vocabulary_identities(vocabulary: Vocabulary, seed: int, key: bytes | None =
     """
     strings = np.zeros((len(vocabulary.strings), IDENTITY_BYTES), np.uint8)
     strings[:, 0] = STRING
-    secret, family = _secret(key), _family(seed)
-    for i, string in enumerate(vocabulary.strings.tolist()):
-        encoded = bytes([STRING]) + _encode(string)
-        digest = hashlib.blake2b(encoded, digest_size=32, key=secret, salt=family, person=b"hammemo identity")
-        strings[i, 1:] = np.frombuffer(digest.digest(), np.uint8)
+    start = hashlib.blake2b(
+        bytes([STRING]), digest_size=32, key=_secret(key), salt=_family(seed), person=b"hammemo identity"
+    )
+    digests = np.frombuffer(_digests(start, _encoded_strings(vocabulary)), np.uint8)
+    strings[:, 1:] = digests.reshape(-1, IDENTITY_BYTES - 1)
     return np.concatenate(
         [
             number_identities(vocabulary.ints.view(np.uint64), seed, key),
@@ -146,6 +144,25 @@ def vocabulary_identities(vocabulary: Vocabulary, seed: int, key: bytes | None =
             strings,
         ]
     )
+
+
+def _encoded_hashes(encoded: list[bytes], seed: int, key: bytes | None) -> NDArray[np.uint64]:
+    start = hashlib.blake2b(digest_size=8, key=_secret(key), salt=_family(seed), person=b"hammemo string")
+    return np.frombuffer(_digests(start, encoded), "<u8").astype(np.uint64)
+
+
+def _encoded_strings(vocabulary: Vocabulary) -> list[bytes]:
+    return [string.encode("utf-8", "surrogatepass") for string in vocabulary.strings.tolist()]
+
+
+def _digests(start: Any, encoded: list[bytes]) -> bytes:
+    """Return the digest of each message, end to end; a copy of the start takes half the time of a new one."""
+    found = []
+    for message in encoded:
+        digest = start.copy()
+        digest.update(message)
+        found.append(digest.digest())
+    return b"".join(found)
 
 
 def number_identities(

@@ -28,8 +28,8 @@ from hammemo import (
     Tiered,
     load,
 )
-from hammemo.memories.hashed.reserved import Reserved
-from hammemo.tokens.contexts import Contexts
+from hammemo.memories.hashed.reserved import Reserved, site_hashes
+from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.hashing import siphash128, token_hashes
 from places import TESTS
 
@@ -153,6 +153,35 @@ def test_of_two_tokens_with_one_hash_the_more_frequent_is_reserved() -> None:
     assert clf.predict(object_rows([("admin",)])).tolist() == ["good"]
     assert clf.certify(object_rows([("admin",)])).tolist() == [False]
     assert fitted(Tiered(Hashed(64, 8)), None, X, y).predict(object_rows([("admin",)])).tolist() == ["good"]
+
+
+@given(
+    ranks=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), min_size=1, max_size=40),
+    number=st.integers(0, 6),
+)
+@settings(max_examples=100)
+def test_reserved_pairs_are_those_that_counting_gives(ranks: Any, number: int) -> None:
+    """Half of the pairs may be crafted twins of the others; of twins the more frequent one is chosen."""
+    pairs = np.array([row[:2] for row in ranks])
+    twins = tuples_like(pairs, pairs[:, :1] + 100, (0, 1), SEED)
+    stored = np.where(np.array([[row[2]] for row in ranks]), twins, pairs)
+    counts = Counter(map(tuple, stored.tolist()))
+    hashes = dict(zip(map(tuple, stored.tolist()), pair_hashes(stored).tolist(), strict=True))
+    expected: dict[int, int] = {}
+    for pair, count in sorted(counts.items(), key=lambda item: (-item[1], hashes[item[0]])):
+        expected.setdefault(hashes[pair], count)
+    memory = Hashed(4, number).open(SiteKernel([(0, 1)]).resolve(2), seed=SEED)
+    memory.add(Examples.of(stored, np.zeros(len(stored), int)))
+    assert memory._rows is not None
+    assert memory._rows.own(0).tolist() == sorted(list(expected)[:number])
+    own = memory.rows(Contexts(stored))[:, 0] < len(memory._rows.own(0))
+    for pair in {tuple(row) for row in stored[own].tolist()}:
+        assert counts[pair] == expected[hashes[pair]]  # not its less frequent twin
+
+
+def pair_hashes(pairs: Any) -> Any:
+    [(hashes, _)] = site_hashes(Contexts(pairs), SiteKernel([(0, 1)]).resolve(2), SEED, None)
+    return hashes
 
 
 def test_no_string_can_be_read_from_a_state() -> None:

@@ -10,7 +10,7 @@ where :math:`a_k` is the site's odd multiplier and :math:`B_k` its number of buc
 anew.
 
 All of it is a pure function of the layout: any process that knows it finds the same rows. The compiled loops compute
-the same; what NumPy does here is what they are tested against.
+the same; this is what they are tested against.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ Cells: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64
 _MOST_SITES = 2048  # what the compiled loops take
 _LAID_OUT: tuple[Literal["C"], Literal["A"]] = ("C", "A")  # so must arrays be for them: row by row, and aligned
 _NO_ROW = 2**32 - 1  # as they write it
-_WORTH_COMPILING = 500  # contexts whose rows cost NumPy more time than it takes to make the compiled layout
 
 
 class Source(NamedTuple):
@@ -101,17 +100,6 @@ class RowLayout:
         ------
         returned : (m, S)
         """
-        worth = len(contexts) >= _WORTH_COMPILING or "compiled" in vars(self)
-        if not worth or self.compiled is None:
-            return self.plain_rows(contexts)
-        found = np.empty((len(contexts), len(self.groups)), np.uint32)
-        self.compiled.rows(*self.source(contexts), found)
-        rows = found - self.first_rows[:-1]
-        rows[found == self.first_rows[-1]] = -1
-        return rows
-
-    def plain_rows(self, contexts: Contexts) -> NDArray[np.int64]:
-        """Return the same by NumPy alone: what the compiled loops are tested against."""
         hashes, held = token_columns(contexts, self.seed, self.key)
         places = self._places(contexts, hashes)
         rows = np.full((len(contexts), len(self.groups)), -1, np.int64)
@@ -123,6 +111,16 @@ class RowLayout:
                 own = self._confirmed(k, sorted_find(self.own(k), features), places[:, list(site)])
             there = held[:, list(site)].all(axis=1)
             rows[there, k] = self._placed(k, features, own)[there]
+        return rows
+
+    def found(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return what `rows` does, by the compiled loops where they can be used."""
+        if self.compiled is None:
+            return self.rows(contexts)
+        found = np.empty((len(contexts), len(self.groups)), np.uint32)
+        self.compiled.rows(*self.source(contexts), found)
+        rows = found - self.first_rows[:-1]
+        rows[found == self.first_rows[-1]] = -1  # the row of sites that hold no token
         return rows
 
     def rows_at(self, k: int, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -228,7 +228,7 @@ class Hashed(Memory):
             counted = self._counted(examples, columns)
             if counted is not None:
                 return counted
-        rows, width = self._rows.rows(examples.contexts), max(len(self._columns), 1)
+        rows, width = self._rows.found(examples.contexts), max(len(self._columns), 1)
         deltas = []
         for table, row in zip(self._tables, rows.T, strict=True):
             held = row >= 0

@@ -153,7 +153,7 @@ class NativeTable:
         totals = np.zeros((len(contexts), self._n_labels))
         if self._base is not None:
             totals += self._base
-        reads = zip(self._rows, self._layout.plain_rows(contexts).T, self._weights, strict=True)
+        reads = zip(self._rows, self._layout.rows(contexts).T, self._weights, strict=True)
         for rows, row, weight in reads:
             held = row >= 0
             totals[held] += weight * rows[row[held]]

@@ -174,7 +174,7 @@ class HashedTables(Compiled):
     def plain_scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores by NumPy alone, from as few rows as the contexts read: what all else is tested against."""
         totals: NDArray[np.float64] = np.zeros((len(contexts), len(self.labels)))
-        for k, (row, weight) in enumerate(zip(self._layout.plain_rows(contexts).T, weights, strict=True)):
+        for k, (row, weight) in enumerate(zip(self._layout.rows(contexts).T, weights, strict=True)):
             held = row >= 0
             totals[held] += weight * self._centred_rows(k, row[held])
         return np.asarray(totals / 2**FRACTION_BITS)
@@ -211,7 +211,7 @@ class HashedTables(Compiled):
         """Return the weighted counts of reserved rows alone, and of all rows, by NumPy."""
         low = np.zeros((len(contexts), len(self.labels)))
         high = np.zeros_like(low)
-        sites = zip(self._raw.counts, self._layout.plain_rows(contexts).T, weights, strict=True)
+        sites = zip(self._raw.counts, self._layout.rows(contexts).T, weights, strict=True)
         for k, (counts, row, weight) in enumerate(sites):
             held = row >= 0
             high[held] += weight * counts[row[held]]

@@ -242,17 +242,25 @@ def _frequent_tuples(
     """Return the tuples most frequent at a site, each token as it stands in `_values`: (number, len(site))."""
     if not number:
         return np.empty((0, len(site)), np.int64)
-    rows, times, hashes = _values(examples.contexts)[:, list(site)][held], examples.multiplicity[held], hashes[held]
+    values, times = _values(examples.contexts), examples.multiplicity
+    columns = [values[:, r] for r in site]
+    if not held.all():
+        columns, times, hashes = [column[held] for column in columns], times[held], hashes[held]
     distinct, index = np.unique(hashes, return_inverse=True)
+    best = _heaviest(distinct, np.bincount(index, times, len(distinct)), number)
+    chosen = np.zeros(len(distinct), bool)
+    chosen[best] = True
+    counted = np.flatnonzero(chosen[index])  # two tuples of one hash among the others would not be chosen either
+    at = index[counted]
     first = np.zeros(len(distinct), np.int64)
-    first[index] = np.arange(len(index))
-    if (rows != rows[first[index]]).any():  # several tuples have one hash: no accident
+    first[at] = counted
+    if any((column[counted] != column[first[at]]).any() for column in columns):  # two have one hash: no accident
         ranks = examples.contexts.ranks[held][:, list(site)]
         index = TupleSet.collect(ranks, len(examples.contexts.vocabulary))[1]
         first = np.zeros(int(index.max()) + 1, np.int64)
         first[index] = np.arange(len(index))
-    best = _heaviest(hashes[first], np.bincount(index, times, len(first)), number)
-    return np.asarray(rows[first[best]], np.int64)
+        best = _heaviest(hashes[first], np.bincount(index, times, len(first)), number)
+    return np.stack([column[first[best]] for column in columns], axis=1).astype(np.int64)
 
 
 def _values(contexts: Contexts) -> NDArray[Any]:
@@ -262,9 +270,21 @@ def _values(contexts: Contexts) -> NDArray[Any]:
 
 def _heaviest(hashes: NDArray[np.uint64], totals: NDArray[Any], number: int) -> NDArray[np.int64]:
     """Return which features have the highest totals, ties by hash; of those with one hash the first one only."""
-    order = np.lexsort((hashes, -totals))
-    firsts = np.sort(np.unique(hashes[order], return_index=True)[1])
-    return order[firsts[:number]]
+    order = _descending(hashes, totals, number)
+    distinct, firsts = np.unique(hashes[order], return_index=True)
+    if len(distinct) < len(order):  # those that go make room for others
+        order = _descending(hashes, totals, len(hashes))
+        firsts = np.unique(hashes[order], return_index=True)[1]
+    return order[np.sort(firsts)[:number]]
+
+
+def _descending(hashes: NDArray[np.uint64], totals: NDArray[Any], number: int) -> NDArray[np.int64]:
+    """Return which features have the highest totals, ties by hash; only as many as are asked for are put in order."""
+    if number >= len(totals):
+        return np.lexsort((hashes, -totals))
+    least = np.partition(totals, len(totals) - number)[len(totals) - number] if number else np.inf
+    within = np.flatnonzero(totals >= least)
+    return within[np.lexsort((hashes[within], -totals[within]))[:number]]
 
 
 def _vocabulary_and_ranks(
