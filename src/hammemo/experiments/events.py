@@ -160,7 +160,7 @@ def run(folder: Path) -> dict[str, Any]:
         path = folder / f"{log}.csv"
         if not path.is_file():
             raise FileNotFoundError(
-                f"{path} is missing: --data takes a folder with {' and '.join(LSTM)}, as .csv files."
+                f"{path} is missing: data= takes a folder with {' and '.join(LSTM)}, as .csv files."
             )
         rows += [{"log": log, "lstm": published, **row} for row in evaluate(read_log(path))]
     return {"settings": {"h": H, "ridge": RIDGE}, "table": rows}

@@ -210,7 +210,7 @@ def inference_table(
     if device not in DEVICES:
         raise ValueError(f"device={device!r} is not known: use one of {', '.join(DEVICES)}.")
     if device == "cuda" and not require_torch().cuda.is_available():
-        raise SystemExit("torch sees no CUDA device here; use --device cpu or torch-cpu.")
+        raise RuntimeError("torch sees no CUDA device here: use device='cpu' or device='torch-cpu'.")
     rows = []
     for method in methods:
         if device != "cpu" and not method.portable:

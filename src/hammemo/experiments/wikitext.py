@@ -84,7 +84,7 @@ def read_folder(folder: Path) -> Lines:
         path = folder / f"wiki.{split}.tokens"
         if not path.is_file():
             raise FileNotFoundError(
-                f"{path} is missing: --data takes a folder with wiki.train.tokens, .valid and .test."
+                f"{path} is missing: data= takes a folder with wiki.train.tokens, .valid and .test."
             )
         lines[split] = _tokens(path.read_text(encoding="utf-8").split("\n")[:-1])
     return lines
@@ -96,9 +96,10 @@ def read_hub(base: str = HUB) -> Lines:
         import fsspec
         from pyarrow import parquet
     except ModuleNotFoundError as error:
-        raise SystemExit(
-            "Without --data the text comes from the Hugging Face hub: pip install fsspec huggingface-hub pyarrow. "
-            "Or pass --data FOLDER with wiki.train.tokens, .valid and .test."
+        raise ModuleNotFoundError(
+            "Without data= the text comes from the Hugging Face hub: pip install fsspec huggingface-hub pyarrow. "
+            "Or data= names a folder with wiki.train.tokens, .valid and .test.",
+            name=error.name,
         ) from error
     lines = {}
     for split in SPLITS:

@@ -62,9 +62,7 @@ class Ranker(ABC):
         ------
         contexts : m of them; returned : (m,)
         """
-        parts = row_pieces(len(contexts), self.row_width)
-        found = [self.scores(contexts[part]).argmax(axis=1) for part in parts]
-        return np.concatenate(found) if found else np.empty(0, np.int64)
+        return best_columns(lambda part: self.scores(contexts[part]), len(contexts), self.row_width)
 
     def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
         """Return the columns of the k highest scores of each context, best first, equals in column order.
@@ -73,9 +71,8 @@ class Ranker(ABC):
         ------
         contexts : m of them; returned : (m, min(k, number of labels))
         """
-        parts = row_pieces(len(contexts), self.row_width)
-        found = [top_columns(self.scores(contexts[part]), k) for part in parts]
-        return np.concatenate(found) if found else np.empty((0, min(k, self.n_labels)), np.int64)
+        width = min(k, self.n_labels)
+        return leading_columns(lambda part: self.scores(contexts[part]), len(contexts), self.row_width, width)
 
     def single(self) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context, or None.
@@ -83,3 +80,15 @@ class Ranker(ABC):
         It is a function from a list of integers and strings to the winner's column, or -1: then ask `winners`.
         """
         return None
+
+
+def best_columns(scores: Callable[[slice], NDArray[Any]], m: int, row_width: int) -> NDArray[np.int64]:
+    """Return the first column of the highest score of each of m contexts, whose scores are made some at a time."""
+    found = [scores(part).argmax(axis=1) for part in row_pieces(m, row_width)]
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def leading_columns(scores: Callable[[slice], NDArray[Any]], m: int, row_width: int, k: int) -> NDArray[np.int64]:
+    """Return the columns of the k highest scores of each of m contexts; there are at least k columns."""
+    found = [top_columns(scores(part), k) for part in row_pieces(m, row_width)]
+    return np.concatenate(found) if found else np.empty((0, k), np.int64)

@@ -24,8 +24,8 @@ import numpy as np
 
 from hammemo._arrays.integers import row_pieces
 from hammemo.memories.bounds import proven
+from hammemo.memories.ranker import best_columns, leading_columns
 from hammemo.memories.row_rules import RowRanker
-from hammemo.tokens.labels import top_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,9 +99,7 @@ class Reader(ABC):
         ------
         weights : (S,); divisor : (L,); returned : (m,)
         """
-        parts = row_pieces(len(contexts), self.row_width)
-        found = [(self.scores(contexts[part], weights) / divisor).argmax(axis=1) for part in parts]
-        return np.concatenate(found) if found else np.empty(0, np.int64)
+        return best_columns(lambda part: self.scores(contexts[part], weights) / divisor, len(contexts), self.row_width)
 
     def leaders(
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
@@ -112,9 +110,12 @@ class Reader(ABC):
         ------
         weights : (S,); divisor : (L,); returned : (m, min(k, L))
         """
-        parts = row_pieces(len(contexts), self.row_width)
-        found = [top_columns(self.scores(contexts[part], weights) / divisor, k) for part in parts]
-        return np.concatenate(found) if found else np.empty((0, min(k, len(self.labels))), np.int64)
+        return leading_columns(
+            lambda part: self.scores(contexts[part], weights) / divisor,
+            len(contexts),
+            self.row_width,
+            min(k, len(self.labels)),
+        )
 
     def single(
         self,
