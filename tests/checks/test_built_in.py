@@ -13,6 +13,7 @@ from hammemo.checks import BrokenPromiseError, check_kernel, check_memory, check
 from hammemo.checks.memories import default_sites
 from hammemo.checks.promises import promise, require, require_refusal
 from hammemo.files.registry import BUILT_IN
+from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes import Mean, Sum
 from memory_catalogue import MEMORIES, Entry
 
@@ -74,6 +75,15 @@ def test_a_check_names_the_promise_and_the_examples() -> None:
         even("a list", [3])
     with pytest.raises(BrokenPromiseError, match="TypeError"):
         even("a list", [None])  # type: ignore[list-item]
+
+
+def test_a_check_names_empty_positions() -> None:
+    @promise("nothing is empty")
+    def full(name: str, context: list[int]) -> None:
+        require(NO_TOKEN not in context, f"{context} is not full")
+
+    with pytest.raises(BrokenPromiseError, match=r"\[1, NO_TOKEN\] is not full\nfull was called with \[1, NO_TOKEN\]$"):
+        full("a context", [1, NO_TOKEN])
 
 
 def test_a_refusal_that_says_something_else_is_found() -> None:

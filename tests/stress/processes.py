@@ -105,4 +105,6 @@ def _forgets(model: MemoryClassifier, context: tuple[int, ...]) -> bool:
 if __name__ == "__main__":
     sizes = [int(argument) for argument in sys.argv[1:]] + [32, 50][len(sys.argv) - 1 :]
     with tempfile.TemporaryDirectory() as scratch:
-        print(json.dumps(run(sizes[0], sizes[1], Path(scratch))))
+        found = run(sizes[0], sizes[1], Path(scratch))
+    print(json.dumps(found))
+    sys.exit(bool(found["failed"] or found["lost"] or found["twice"] or not found["equal_to_one_process"]))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
+from hammemo.tokens.vocabulary import NO_TOKEN
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -56,7 +58,7 @@ def promise(text: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
                 lines = [f"{args[0]} breaks a promise: {text}.", f"What happened: {_happened(error)}"]
                 shown = [_short(value) for value in (*args[1:], *kwargs.values())]
                 lines += [f"{check.__name__} was called with {', '.join(shown)}"] if shown else []
-                raise BrokenPromiseError("\n".join(lines)) from error
+                raise BrokenPromiseError("\n".join(lines).replace(str(NO_TOKEN), "NO_TOKEN")) from error
 
         return checked
 

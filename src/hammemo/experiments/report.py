@@ -22,8 +22,7 @@ def reproduction(results: dict[str, Any]) -> str:
         [
             "# Reproduction of the paper's real-data evaluation",
             "",
-            "Written by `hammemo reproduce wikitext`; do not edit. "
-            "The numbers are in `results.json` beside it.",
+            "Written by `hammemo reproduce wikitext`; do not edit. The numbers are in `results.json` beside it.",
             "",
             *(
                 []
