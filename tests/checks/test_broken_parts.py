@@ -58,6 +58,7 @@ class HalfApplies(Exact):
         if sign > 0:
             super().update(examples, sign)
             return
+        self._stored = self._stacks()
         stored = vars(self._stored)  # other versions share it
         for label in examples.labels:
             table = CountTable.of(examples.only(type(examples.labels).of([label])), self.sites)
@@ -70,6 +71,7 @@ class ChangesInPlace(Exact):
     """Changes what its attributes hold, in every edit."""
 
     def update(self, examples: Examples, sign: int) -> None:
+        self._stored = self._stacks()
         stored, changed = vars(self._stored), self._stored.changed(CountTable.of(examples, self.sites), sign)
         stored.pop("total", None)
         stored.update(vars(changed))

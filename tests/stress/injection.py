@@ -178,7 +178,7 @@ def inject(make: Callable[[], Any], call: Callable[[Any], Any], at: int, *, opco
             pass
         else:
             return "finished"
-    if _versions._lock_of(model)._is_owned():
+    if _versions.lock_of(model)._is_owned():
         return "LOCK KEPT"
     found = state(model)
     if found not in (expected_before, state(finished)):
