@@ -160,11 +160,13 @@ template <class Count>
 class Leaders {
     using R = Row<Count>;
     static constexpr uint32_t FEW = 16;  // so short rows are added up whole
+    static constexpr size_t MOST_LISTED = 512;
     static constexpr double EXACT = 1125899906842624.0;  // 2^50: sums and quotients below it keep their order
 
 public:
-    Leaders(const Query& query, size_t n_sites, size_t k, const uint64_t* ranks)
-        : query_(query), n_sites_(n_sites), k_(k), ranks_(ranks), heads_(n_sites), sums_(Sums::of_this_thread()) {
+    // Labels have numbers below n_labels.
+    Leaders(const Query& query, size_t n_sites, size_t k, const uint64_t* ranks, size_t n_labels)
+        : query_(query), n_sites_(n_sites), k_(k), n_labels_(n_labels), ranks_(ranks), heads_(n_sites), sums_(Sums::of_this_thread()) {
         for (size_t s = 0; s < n_sites; ++s)
             whole_ = whole_ && query.weights[s] == std::floor(query.weights[s]) && query.weights[s] < EXACT;
         margin_ = 1.0 + double(n_sites + 4) * 0x1p-51;
@@ -175,7 +177,10 @@ public:
         best_.clear();
         sums_.start();
         rows_ = rows;
-        by_threshold();
+        if (n_labels_ <= MOST_LISTED)
+            by_sums();
+        else
+            by_threshold();
         for (size_t i = 0; i < k_; ++i) out[i] = i < best_.size() ? int64_t(best_[i].label) : -1;
     }
 
@@ -206,6 +211,16 @@ private:
         best_.push_back({score, label});
         for (; i && better(score, label, best_[i - 1]); --i) best_[i] = best_[i - 1];
         best_[i] = {score, label};
+    }
+
+    // Few labels: all sums, in the order of the sites.
+    void by_sums() {
+        double sums[MOST_LISTED] = {};
+        for (size_t s = 0; s < n_sites_; ++s)
+            if (rows_[s])
+                rows_[s]->each([&](const Entry<Count>& e) { sums[e.label] += query_.weights[s] * double(e.count); });
+        for (uint32_t label = 0; label < n_labels_; ++label)
+            if (sums[label] > 0) give(sums[label], label);
     }
 
     void by_threshold() {
@@ -310,7 +325,7 @@ private:
     }
 
     const Query query_;
-    const size_t n_sites_, k_;
+    const size_t n_sites_, k_, n_labels_;
     const uint64_t* ranks_;
     bool whole_ = true;
     double margin_ = 1, total_ = 0;

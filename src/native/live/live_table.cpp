@@ -199,7 +199,7 @@ public:
                  int64_t* out) const override {
         const size_t n_sites = shape_.site_steps.size(), n_steps = shape_.steps.size();
         Locator<Count> locator(shape_, made(version).roots.data());
-        Leaders<Count> leaders(query, n_sites, k, version->ranks->places());
+        Leaders<Count> leaders(query, n_sites, k, version->ranks->places(), version->ranks->room());
         std::vector<const R*> rows(Locator<Count>::BLOCK * n_steps), of_sites(n_sites);
         for (size_t first = 0; first < m; first += Locator<Count>::BLOCK) {
             const size_t part = std::min(m - first, Locator<Count>::BLOCK);

@@ -6,7 +6,7 @@ sparse table does.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from hammemo._arrays.native import native
 from hammemo.kernels.sites import rows_of_columns
 from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.live import Live
-from hammemo.memories.exact.sparse_rows import ExactReader, SparseRanker, expect_no_description
+from hammemo.memories.exact.sparse_rows import ExactReader, SparseRanker, SparseRows, expect_no_description
 from hammemo.memories.label_counts import Frame, LabelCounts
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class LiveCounts(ExactReader):
         self.declared = declared
         self.sites = live.store.steps.sites
         self.rows = LiveRows(live, declared)
+        self._ranker: tuple[bytes, LiveRanker] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"live": self.live, "declared": self.declared}
@@ -178,9 +179,12 @@ class LiveCounts(ExactReader):
 
         return answer
 
-    def with_rule(self, rule: RowRule) -> SparseRanker:
-        """Return what ranks labels by this rule."""
-        return SparseRanker(self.rows, rule)
+    def with_rule(self, rule: RowRule) -> LiveRanker:
+        """Return what ranks labels by this rule; made once for the rule that was asked for last."""
+        made = self._ranker
+        if made is None or made[0] != rule.signature:
+            made = self._ranker = (rule.signature, LiveRanker(self, rule))
+        return made[1]
 
     def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
@@ -208,6 +212,27 @@ class LiveCounts(ExactReader):
         expect_no_description(description)
         table = CountTable.from_arrays(frame.sites, LabelCounts(frame.labels, frame.label_counts), stored)
         return cls(Live.of(table.without_idle_labels()), frame.labels.keep(frame.label_counts == 0))
+
+
+class LiveRanker(SparseRanker):
+    """A rule applied to the rows that each batch reads or, once as many were read as there are, to the whole table."""
+
+    def __init__(self, reader: LiveCounts, rule: RowRule) -> None:
+        super().__init__(reader.rows, rule)
+        self._reader = reader
+        self._n_read = 0
+        self._whole: SparseRanker | None = None
+
+    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the rule's score of each context and label."""
+        whole = self._whole
+        if whole is None:
+            self._n_read += len(contexts) * len(self._reader.sites.positions)
+            if self._n_read < self._reader.live.version.n_rows:
+                return super().scores(contexts)
+            table = partial(getattr, self._reader.live, "table")
+            whole = self._whole = SparseRanker(SparseRows(table, self._reader.labels, on_disk=False), self._rule)
+        return whole.scores(contexts)
 
 
 def _is_one_number(divisor: NDArray[np.float64]) -> bool:
