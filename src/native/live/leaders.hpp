@@ -160,7 +160,6 @@ template <class Count>
 class Leaders {
     using R = Row<Count>;
     static constexpr uint32_t FEW = 16;  // so short rows are added up whole
-    static constexpr size_t MOST_LISTED = 512;
     static constexpr double EXACT = 1125899906842624.0;  // 2^50: sums and quotients below it keep their order
 
 public:
@@ -177,7 +176,7 @@ public:
         best_.clear();
         sums_.start();
         rows_ = rows;
-        if (n_labels_ <= MOST_LISTED)
+        if (n_labels_ <= std::min<size_t>(query_.most_listed, MOST_LISTED))
             by_sums();
         else
             by_threshold();

@@ -141,13 +141,14 @@ std::vector<double> checked_weights(const Handle& handle, const Vector<double>& 
 }
 
 void leaders(const Handle& handle, const Vector<double>& weights, double divisor, const Matrix<int64_t>& tokens,
-             Output<int64_t> out) {
+             Output<int64_t> out, size_t most_listed) {
     const auto own = checked_weights(handle, weights, divisor);
     require(tokens.shape(1) == handle.table->shape().h && out.shape(0) == tokens.shape(0), "one answer a context");
     require(out.shape(1) >= 1, "at least one label is asked for");
     require_aligned(tokens), require_aligned(out);
     nb::gil_scoped_release released;
-    handle.table->leaders(handle.version, {own.data(), divisor}, tokens.data(), tokens.shape(0), out.shape(1), out.data());
+    handle.table->leaders(handle.version, {own.data(), divisor, most_listed}, tokens.data(), tokens.shape(0), out.shape(1),
+                          out.data());
 }
 
 // One context at a time, with fixed weights.
@@ -227,7 +228,7 @@ void bind_live_table(nb::module_& module) {
                  return handle.table->place(label, before, after);
              }, nb::arg("label"), nb::arg("before"), nb::arg("after"))
         .def("leaders", &leaders, nb::arg("weights").noconvert(), nb::arg("divisor"), nb::arg("tokens").noconvert(),
-             nb::arg("out").noconvert())
+             nb::arg("out").noconvert(), nb::arg("most_listed") = MOST_LISTED)
         .def("rows", &listed_rows, nb::arg("step"))
         .def("read", &read_rows, nb::arg("tokens").noconvert())
         .def("label_row", [](const Handle& handle) {

@@ -54,9 +54,12 @@ struct RowView {
     size_t n_rows, n_entries;
 };
 
+constexpr size_t MOST_LISTED = 512;  // so few labels are added up in a list
+
 struct Query {
     const double* weights;  // one a site
     double divisor;
+    size_t most_listed = MOST_LISTED;  // less in tests: other ways for few labels
 };
 
 class Version;

@@ -153,11 +153,13 @@ class LiveCounts(ExactReader):
             return super().leaders(contexts, weights, divisor, k)
         return self._leading(contexts, weights, float(divisor[0]), k)
 
-    def _leading(self, contexts: Contexts, weights: NDArray[np.float64], divisor: float, k: int) -> NDArray[np.int64]:
+    def _leading(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: float, k: int, **options: int
+    ) -> NDArray[np.int64]:
         numbers = np.empty((len(contexts), k), np.int64)
         for part in row_pieces(len(contexts), max(k, len(self.sites.positions))):
             tokens = self.live.token_numbers(contexts[part])
-            self.live.version.leaders(weights, divisor, tokens, numbers[part])
+            self.live.version.leaders(weights, divisor, tokens, numbers[part], **options)
         columns = self.rows.columns[numbers]
         for row in np.flatnonzero(numbers[:, -1] < 0):  # fewer labels have a count: the rest is in column order
             columns[row] = _filled(columns[row])
