@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="Versioned")
 Result = TypeVar("Result")
 
-_locks: WeakKeyDictionary[Versioned, Any] = WeakKeyDictionary()
+_locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 class Cached:
@@ -55,15 +55,18 @@ class Versioned:
 
     def _edited(self: Self, change: Callable[[Self], Result]) -> Result:
         """Let `change` work on a private version, then publish that; return what it returned."""
-        with _lock_of(self):
+        with lock_of(self):
             private = self.snapshot()
             result = change(private)
             self.__dict__ = private.__dict__
             return result
 
 
-def _lock_of(owner: Versioned) -> Any:
-    """Return the lock in which edits of an object queue; the thread that has it may take it again."""
+def lock_of(owner: object) -> Any:
+    """Return the lock in which edits of an object queue; the thread that has it may take it again.
+
+    A forked process has locks of its own: the threads that held these are not there.
+    """
     return _locks.setdefault(owner, threading.RLock())  # one store in C: no lock around it is needed
 
 

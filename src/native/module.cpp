@@ -14,6 +14,7 @@
 
 #include "bare.hpp"
 #include "counts.hpp"
+#include "live/live_module.hpp"
 #include "scratch.hpp"
 #include "table.hpp"
 
@@ -302,7 +303,7 @@ void finder_find(const IntegerFinder& set, const Array& tokens, Output<int32_t> 
 
 NB_MODULE(_native, m) {
     nb::set_leak_warnings(false);  // models that live until the interpreter ends are no mistake
-    m.doc() = "The hot loops of the hashed memory, compiled.";
+    m.doc() = "The hot loops of the hashed memory and the live table of the exact one, compiled.";
     m.def("paths", [] {
         std::vector<std::string> names;
         for (const Loops* loops : available_loops()) names.emplace_back(loops->name);
@@ -337,4 +338,5 @@ NB_MODULE(_native, m) {
             return table.view().sum == Number::INT16 ? 16 : table.view().sum == Number::INT32 ? 32 : 64;
         });
     bind_bare(m);
+    bind_live_table(m);
 }

@@ -38,7 +38,7 @@ class DropsMultiplicity(Exact):
 class LiveReader(Exact):
     """Its reader changes with the memory."""
 
-    def make_reader(self) -> Any:
+    def reader(self) -> Any:
         return SharedReader(self)
 
 
@@ -51,32 +51,39 @@ class SharedReader(SparseCounts):
         return SparseCounts(self._memory.table, self._memory.frame()).scores(contexts, weights)
 
 
-class HalfApplies(Exact):
+class InBulk(Exact):
+    """Keeps tables only: what is stored is not made anew for reading and for small edits."""
+
+    def _live_for(self, n_examples: int) -> None:
+        return None
+
+    def make_reader(self) -> SparseCounts:
+        table = self.table()
+        return SparseCounts(lambda: table, self.frame())
+
+
+class HalfApplies(InBulk):
     """Takes examples back one label at a time, in place, and stops at the first that is not there."""
 
     def update(self, examples: Examples, sign: int) -> None:
         if sign > 0:
             super().update(examples, sign)
             return
-        stored = vars(self._stored)  # other versions share it
+        stored = vars(self._stacks())  # other versions share it
         for label in examples.labels:
             table = CountTable.of(examples.only(type(examples.labels).of([label])), self.sites)
-            changed = vars(self._stored.changed(table, sign))
+            changed = vars(self._stacks().changed(table, sign))
             stored.pop("total", None)
             stored.update(changed)
 
 
-class ChangesInPlace(Exact):
+class ChangesInPlace(InBulk):
     """Changes what its attributes hold, in every edit."""
 
     def update(self, examples: Examples, sign: int) -> None:
-        stored, changed = vars(self._stored), self._stored.changed(CountTable.of(examples, self.sites), sign)
+        stored, changed = vars(self._stacks()), self._stacks().changed(CountTable.of(examples, self.sites), sign)
         stored.pop("total", None)
         stored.update(vars(changed))
-
-    def make_reader(self) -> SparseCounts:
-        table = self.table()
-        return SparseCounts(lambda: table, self.frame())
 
 
 class RefusesNothing(Exact):

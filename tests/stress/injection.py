@@ -180,7 +180,7 @@ def inject(make: Callable[[], Any], call: Callable[[Any], Any], at: int, known: 
             pass
         else:
             return "finished"
-    if _versions._lock_of(model)._is_owned():
+    if _versions.lock_of(model)._is_owned():
         return "LOCK KEPT"
     found = state(model)
     if found not in known:

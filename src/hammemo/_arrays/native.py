@@ -22,7 +22,11 @@ class CompiledLoops(Protocol):
 
     Finder: type[compiled.Finder]
     Layout: type[compiled.Layout]
+    LiveSingle: type[compiled.LiveSingle]
+    LiveVersion: type[compiled.LiveVersion]
+    RefusedError: type[compiled.RefusedError]
     Table: type[compiled.Table]
+    TooWideError: type[compiled.TooWideError]
 
     @staticmethod
     def paths() -> list[str]:

@@ -39,17 +39,17 @@ from hammemo._arrays.checked import StoredArrays
 from hammemo._versions import Versioned
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.label_counts import Frame, LabelCounts
+from hammemo.tokens.contexts import Examples
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
     from hammemo.memories.reader import Compiled, Reader
-    from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 
 __all__ = ["LayoutError", "Memory", "NotStoredError"]
@@ -254,7 +254,11 @@ class Memory(Versioned, BaseEstimator, ABC):
     def labels(self) -> Vocabulary:
         """Observed and declared labels, in canonical order."""
         version = self._now()
-        return version.observed().labels.union(version.declared)
+        return version.observed_labels().union(version.declared)
+
+    def observed_labels(self) -> Vocabulary:
+        """Return the labels that have examples."""
+        return self.observed().labels
 
     @property
     def label_counts(self) -> NDArray[np.int64]:
@@ -305,6 +309,11 @@ class Memory(Versioned, BaseEstimator, ABC):
     @abstractmethod
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples or, with sign -1, take them back: all of them, or none and an error."""
+
+    def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
+        """Add one example `by` times or, below zero, take it back; a memory that can do it faster says so here."""
+        examples = Examples.of([list(tokens)], [label], [abs(by)])
+        self.update(examples, 1 if by > 0 else -1)
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Add the windows of a stream; with `labels`, only those that have one of them."""

@@ -14,5 +14,10 @@ def never_stored() -> NotStoredError:
     )
 
 
+def fewer_stored(label: object) -> NotStoredError:
+    """Return the error for more examples of a label than there are."""
+    return NotStoredError(f"Label {label!r} has fewer stored examples than are to be removed. Nothing was changed.")
+
+
 class LayoutError(ValueError):
     """Raised when two memories differ in what must agree before their states can be added."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow
 from hammemo._versions import Cached
-from hammemo.memories.errors import NotStoredError
+from hammemo.memories.errors import fewer_stored
 from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
+
+
+def check_total(held: int, added: int) -> None:
+    """Refuse `MAX_EXAMPLES` and more, as `Frame.from_arrays` does when a model is loaded."""
+    if held + added >= MAX_EXAMPLES:
+        raise ValueError(
+            f"The model holds {held:,} examples and {added:,} are to be added, multiplicities counted: "
+            "counts are exact below 2^53 only, so nothing was changed. Divide all sample_weight by a common factor."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,20 +44,15 @@ class LabelCounts(Cached):
 
     def plus(self, other: LabelCounts, sign: int = 1) -> LabelCounts:
         """Return the sum, or with sign -1 the difference, or refuse to go below zero or to `MAX_EXAMPLES`."""
-        if sign > 0 and self.total + other.total >= MAX_EXAMPLES:  # as in `Frame.from_arrays`, for loading
-            raise ValueError(
-                f"The model holds {self.total:,} examples and {other.total:,} are to be added, multiplicities counted: "
-                "counts are exact below 2^53 only, so nothing was changed. Divide all sample_weight by a common factor."
-            )
+        if sign > 0:
+            check_total(self.total, other.total)
         labels = self.labels.union(other.labels)
         totals = np.zeros(len(labels), np.int64)
         totals[labels.find(self.labels)] += self.counts
         totals[labels.find(other.labels)] += sign * other.counts
         if (totals < 0).any():
             label = list(labels)[int(np.flatnonzero(totals < 0)[0])]
-            raise NotStoredError(
-                f"Label {label!r} has fewer stored examples than are to be removed. Nothing was changed."
-            )
+            raise fewer_stored(label)
         return LabelCounts(labels, totals).positive()
 
     def positive(self) -> LabelCounts:

@@ -177,6 +177,9 @@ class Reader(ABC):
 class Compiled(Reader):
     """A reader that can be written to a file: what `Memory.compile` returns."""
 
+    name_in_files: ClassVar[str | None] = None
+    """The bare name in files, where that is another than the class's own: both read the same arrays."""
+
     @abstractmethod
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, the numbering of the tokens not counted."""

@@ -62,7 +62,8 @@ class RowRule:
     @property
     def signature(self) -> bytes:
         """Equal for equal rules."""
-        return b"".join(part.tobytes() for part in (np.array(self.smoothing), self.weights, self.prior, self.base))
+        weights = self.weights if self.weights.strides[-1] else self.weights[:, :, :1]  # the same for all labels
+        return b"".join(part.tobytes() for part in (np.array(self.smoothing), weights, self.prior, self.base))
 
     def gains(self, site: int, counts: NDArray[Any], labels: Any = slice(None)) -> NDArray[np.float64]:
         """Return the term of each count of a site; `labels` are their columns. Zero where the count is zero."""

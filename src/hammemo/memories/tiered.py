@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.memories.contributions import SiteScores
+    from hammemo.memories.exact.sparse_rows import ExactReader
     from hammemo.memories.label_counts import Frame, LabelCounts
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.row_rules import RowRule
@@ -159,7 +160,7 @@ class TieredTables(Compiled):
     has_bounds = True
     has_rows = True
 
-    def __init__(self, sketch: HashedTables, exact: SparseCounts) -> None:
+    def __init__(self, sketch: HashedTables, exact: ExactReader) -> None:
         super().__init__(exact.frame, sketch.row_width)
         self._sketch = sketch
         self._exact = exact

@@ -157,7 +157,7 @@ class Answering(ABC):
         model = self._now()
         scorer = model._scorer()
         names = getattr(model, "feature_names_in_", None)
-        context = scorer.contexts(one_context(x, names))
+        context = scorer.contexts([one_context(x, names)])
         explanation = scorer.explanation(context, model._classes(scorer), k)
         return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
 

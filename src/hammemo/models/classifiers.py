@@ -23,16 +23,17 @@ from hammemo.memories import Hashed, Memory
 from hammemo.memories.errors import LayoutError
 from hammemo.models.additive import Additive
 from hammemo.models.answering import Answering
+from hammemo.models.explanations import one_context
 from hammemo.models.predictor import Predictor
 from hammemo.models.scorer import Scorer
 from hammemo.tokens.contexts import Contexts, Examples, check_column_names, validated_array, validated_contexts
-from hammemo.tokens.labels import classes_array, common_label_dtype, label_array, widened_label_dtype
+from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array, widened_label_dtype
 from hammemo.tokens.streams import WindowSample, stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import resolve_vote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -292,7 +293,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         if hasattr(self, "memory_"):
             if h != self.sites_.h:
                 raise ValueError(f"The model was fitted on contexts of {self.sites_.h} tokens; h={h}.")
-            kinds.append(self.classes_)
+            kinds.append(self._label_ends())
         else:
             self._start(h, layout)
             self.n_features_in_ = h
@@ -334,6 +335,46 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         memory = self.memory_.snapshot()
         memory.update(self._examples(X, y, sample_weight), -1)
         self.memory_ = memory
+
+    def learn_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
+        """Learn one example, the short way: no table of contexts is checked, and an exact memory takes microseconds.
+
+        Examples
+        --------
+        >>> from hammemo import Exact, MemoryClassifier
+        >>> clf = MemoryClassifier(memory=Exact()).fit([["a", "b"], ["c", "d"]], ["x", "y"])
+        >>> clf.learn_one(["c", "e"], "z").learn_one(["c", "e"], "z").predict([["c", "e"]]).tolist()
+        ['z']
+        >>> clf.forget_one(["c", "e"], "z").forget_one(["c", "e"], "z").classes_.tolist()
+        ['x', 'y']
+        """
+        if not hasattr(self, "memory_"):
+            return self.partial_fit([tokens], [label])
+        self._edited(lambda model: model._change_one(tokens, label, 1))
+        return self
+
+    def forget_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
+        """Take one example back, the short way: the inverse of `learn_one`, with the refusals of `forget`."""
+        check_is_fitted(self, "memory_")
+        self._edited(lambda model: model._change_one(tokens, label, -1))
+        return self
+
+    def _change_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
+        context = one_context(tokens, getattr(self, "feature_names_in_", None), "learn_one" if by > 0 else "forget_one")
+        if len(context) != self.n_features_in_:
+            raise ValueError(
+                f"The model was fitted on contexts of {self.n_features_in_} tokens; this has {len(context)}."
+            )
+        dtype = self.label_dtype_
+        if by > 0 and not holds_label(dtype, label):
+            dtype = common_label_dtype(label_array([label]), self._label_ends())
+        memory = self.memory_.snapshot()
+        memory.update_one(context, label, by)
+        self.memory_, self.label_dtype_ = memory, dtype
+
+    def _label_ends(self) -> NDArray[Any]:
+        """Return a few labels that have the type of all, and their largest and smallest number."""
+        return classes_array(self.memory_.labels.ends(), self.label_dtype_)
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -400,7 +441,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         array = validated_array(self, X, reset=reset, y=y)
         targets = label_array(y)
         declared = targets[:0] if classes is None else label_array(classes)
-        dtype = common_label_dtype(targets, declared, *([] if reset else [self.classes_]))
+        dtype = common_label_dtype(targets, declared, *([] if reset else [self._label_ends()]))
         examples = Examples.of(array, targets, sample_weight)
         if reset and not len(examples) and not len(declared):
             raise ValueError("There is nothing to learn: every sample_weight is zero and no class was declared.")

@@ -269,22 +269,22 @@ class Explanation:
         return ["", *map(repr, self.labels)], rows
 
 
-def one_context(tokens: Any, names: NDArray[Any] | None = None) -> list[list[Any]]:
-    """Return the batch of one context, or refuse what is a batch already, or a row of a frame with other columns."""
+def one_context(tokens: Any, names: NDArray[Any] | None = None, call: str = "explain") -> list[Any]:
+    """Return the tokens of one context, or refuse what is a batch already, or a row of a frame with other columns."""
     if hasattr(tokens, "columns"):  # to go through a data frame is to go through the names of its columns
         raise ValueError(
-            "explain takes one context, not a frame: explain(X.iloc[0]) (pandas) or explain(X.row(0)) (polars)."
+            f"{call} takes one context, not a frame: {call}(X.iloc[0], …) (pandas) or {call}(X.row(0), …) (polars)."
         )
     if names is not None and hasattr(tokens, "iloc") and list(tokens.index) != names.tolist():
         raise ValueError(
             f"The row has the columns {list(tokens.index)}, the model {names.tolist()}: take these, in this order."
         )
     if isinstance(tokens, (str, Mapping, Set)) or not hasattr(tokens, "__len__"):
-        raise TypeError(f"explain takes one context, a list of its tokens in order, not {tokens!r}.")
-    values = list(tokens)
+        raise TypeError(f"{call} takes one context, a list of its tokens in order, not {tokens!r}.")
+    values: list[Any] = tokens.tolist() if isinstance(tokens, np.ndarray) else list(tokens)
     if any(isinstance(value, (list, tuple, np.ndarray)) for value in values):
-        raise ValueError("explain takes one context, not a batch of them: explain(X[0]), or one call for each row.")
-    return [values]
+        raise ValueError(f"{call} takes one context, not a batch of them: {call}(X[0], …), or one call for each row.")
+    return values
 
 
 class _Numbers:

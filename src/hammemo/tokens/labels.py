@@ -100,6 +100,15 @@ def common_label_dtype(*parts: NDArray[Any]) -> np.dtype[Any]:
     return dtype
 
 
+def holds_label(dtype: np.dtype[Any], label: Any) -> bool:
+    """Return whether a type holds a label as it is, seen at a glance; False where one must look closer."""
+    if isinstance(label, str):
+        return dtype.kind in "UO"
+    if dtype == np.int64:
+        return type(label) is int and -(2**63) <= label < 2**63
+    return False
+
+
 def widened_label_dtype(dtype: np.dtype[Any], labels: Vocabulary) -> np.dtype[Any]:
     """Return the type, or one that holds these numbers too where it does not: a stream's first labels may be small.
 
@@ -129,8 +138,14 @@ def _refuse_mixture(example_by_kind: dict[bool, Any]) -> None:
 
 
 def classes_array(labels: Vocabulary, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return labels in sorted order, in the type that they came in."""
-    return np.array(labels.tolist(), dtype=str if dtype.kind == "U" else dtype)  # str: as wide as the longest
+    """Return labels in sorted order, in the type that they came in; one array for all who ask, which is read-only."""
+    kind = "U" if dtype.kind == "U" else dtype.str  # a string's type is as wide as the longest
+    made: NDArray[Any] | None = labels.as_arrays.get(kind)
+    if made is None:
+        made = np.array(labels.ints if len(labels) == len(labels.ints) else labels.tolist(), kind)
+        made.setflags(write=False)
+        labels.as_arrays[kind] = made
+    return made
 
 
 def most_frequent_labels(y: NDArray[Any], number: int) -> list[Any]:

@@ -117,6 +117,9 @@ class Vocabulary(Cached):
         """Return the vocabulary of any tokens, repeated or not, in any order."""
         return factorize(object_array(tokens))[0]
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"ints": self.ints, "floats": self.floats, "strings": self.strings}  # caches are made again
+
     def __len__(self) -> int:
         return len(self.ints) + len(self.floats) + len(self.strings)
 
@@ -153,15 +156,18 @@ class Vocabulary(Cached):
             return self
         if not len(self):
             return other
-        strings = self.strings
-        if len(other.strings):
-            strings = object_array(sorted({*self.strings.tolist(), *other.strings.tolist()}))
-        return Vocabulary(np.union1d(self.ints, other.ints), np.union1d(self.floats, other.floats), strings)
+        if len(self) < len(other):
+            return other.union(self)
+        return Vocabulary(*(_union(mine, theirs) for mine, theirs in zip(self._parts(), other._parts(), strict=True)))
 
     def keep(self, mask: NDArray[np.bool_]) -> Vocabulary:
         """Return the vocabulary of the tokens at which `mask` is true."""
         ints, floats, strings = np.split(mask, [len(self.ints), len(self.ints) + len(self.floats)])
         return Vocabulary(self.ints[ints], self.floats[floats], self.strings[strings])
+
+    def ends(self) -> Vocabulary:
+        """Return the first and the last token of each kind."""
+        return Vocabulary(*(np.concatenate([part[:1], part[1:][-1:]]) for part in self._parts()))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the canonical arrays: numbers as they are, strings as UTF-8 with their lengths in bytes."""
@@ -193,12 +199,30 @@ class Vocabulary(Cached):
         return cls(ints, floats, _stored_strings(text, lengths))
 
     @cached_property
+    def as_arrays(self) -> dict[str, NDArray[Any]]:
+        """All tokens as one array, by its type: a cache, filled by who needs them so."""
+        return {}
+
+    @cached_property
     def _string_ranks(self) -> dict[str, int]:
         first = len(self.ints) + len(self.floats)
         return {s: rank for rank, s in enumerate(self.strings.tolist(), first)}
 
     def _parts(self) -> tuple[NDArray[Any], ...]:
         return self.ints, self.floats, self.strings
+
+
+def _union(many: NDArray[Any], few: NDArray[Any]) -> NDArray[Any]:
+    """Return the union of ascending arrays: a few are put among many, others are sorted."""
+    if not len(few):
+        return many
+    if 8 * len(few) > len(many):
+        if many.dtype.kind == "O":
+            return object_array(sorted({*many.tolist(), *few.tolist()}))
+        return np.union1d(many, few)
+    places = np.searchsorted(many, few)
+    new = many[np.minimum(places, len(many) - 1)] != few
+    return np.insert(many, places[new], few[new])
 
 
 def _are_float_tokens(floats: NDArray[np.float64]) -> bool:

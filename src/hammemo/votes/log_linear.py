@@ -107,14 +107,16 @@ class LogLinear(Vote):
         """Return the function of a row that the weights and the reader's labels make."""
         n_sites, smoothing = len(sites.positions), self._smoothing()
         prior = shares(reader.label_counts)
-        weights = np.repeat(self._shared(n_sites).reshape(-1, 1), len(prior), axis=1)
-        offsets = np.zeros(len(prior))
-        if hasattr(self, "labels_"):
-            place = self.labels_.find(reader.labels)
-            known = place >= 0
-            weights[:, known] += self.label_weights_[:, place[known]]
-            offsets[known] = self.offsets_[place[known]]
-        return RowRule(smoothing, weights.reshape(n_sites, len(smoothing), -1), prior, np.log(prior) + offsets)
+        shared = self._shared(n_sites)[:, :, None]
+        if not hasattr(self, "labels_") or not self.per_label:
+            weights = np.broadcast_to(shared, (*shared.shape[:2], len(prior)))  # no copy for each label
+            return RowRule(smoothing, weights, prior, np.log(prior))
+        weights, offsets = np.repeat(shared, len(prior), axis=2), np.zeros(len(prior))
+        place = self.labels_.find(reader.labels)
+        known = place >= 0
+        weights[:, :, known] += self.label_weights_[:, place[known]].reshape(n_sites, len(smoothing), -1)
+        offsets[known] = self.offsets_[place[known]]
+        return RowRule(smoothing, weights, prior, np.log(prior) + offsets)
 
     def fit_to(
         self, reader: Reader, examples: Examples, sites: Sites, *, seed: int = 0, leave_one_out: bool = True

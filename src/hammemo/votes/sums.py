@@ -27,7 +27,7 @@ class Sum(WeightedSum):
 
     def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
         """Return the sum of the site weights, for every label."""
-        return np.full(len(reader.labels), sites.total_weight)
+        return np.broadcast_to(np.float64(sites.total_weight), (len(reader.labels),))  # one number: readers may see it
 
 
 class Mean(WeightedSum):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from hammemo import NO_TOKEN, Exact, MemoryClassifier, NotStoredError, PositionalHamming, SiteKernel, SiteOneHot
 from hammemo.memories.exact.count_table import CountTable
+from hammemo.memories.exact.memory import MOST_ROW_BY_ROW, _Stacks
 from hammemo.tokens.contexts import Contexts, Examples
 from memory_catalogue import KERNELS, POSITIONS, TUPLES, batches, examples
 
@@ -102,31 +103,38 @@ def test_a_dense_table_needs_single_positions_and_32_bit_counts() -> None:
         large.compile("dense")
 
 
+def stacks(memory: Exact) -> _Stacks:
+    assert isinstance(memory._stored, _Stacks)
+    return memory._stored
+
+
 @pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])
 def test_many_small_batches_keep_a_short_stack(sites: Sites) -> None:
     rng = np.random.default_rng(0)
-    X, y = rng.integers(0, 40, (600, 3)), rng.integers(0, 5, 600)
+    size = MOST_ROW_BY_ROW + 1
+    X, y = rng.integers(0, 40, (120 * size, 3)), rng.integers(0, 5, 120 * size)
     memory, whole = Exact().open(sites), Exact().open(sites)
-    for start in range(0, 600, 5):
-        memory.add(Examples.of(X[start : start + 5], y[start : start + 5]))
-        assert len(memory._stored.added) <= 12
+    for start in range(0, len(X), size):
+        memory.add(Examples.of(X[start : start + size], y[start : start + size]))
+        assert len(stacks(memory).added) <= 12
     whole.add(Examples.of(X, y))
     assert memory.label_counts.tolist() == whole.label_counts.tolist()
-    assert len(memory._stored.added) > 1  # asking for the labels has not added up the stack
+    assert len(stacks(memory).added) > 1  # asking for the labels has not added up the stack
     assert memory.state_bytes() == whole.state_bytes()
 
 
 @pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])
 def test_many_small_removals_keep_short_stacks_and_the_state(sites: Sites) -> None:
     rng = np.random.default_rng(2)
-    X, y = rng.integers(0, 40, (600, 3)), rng.integers(0, 5, 600)
+    size = MOST_ROW_BY_ROW + 1
+    X, y = rng.integers(0, 400, (200 * size, 3)), rng.integers(0, 5, 200 * size)
     memory, rest = Exact().open(sites), Exact().open(sites)
     memory.add(Examples.of(X, y))
-    for start in range(0, 300, 5):
-        memory.remove(Examples.of(X[start : start + 5], y[start : start + 5]))
-        assert len(memory._stored.added) + len(memory._stored.removed) <= 12
-    assert memory._stored.removed  # a removal looks at the counts it touches, and does not add up the stacks
-    rest.add(Examples.of(X[300:], y[300:]))
+    for start in range(0, 30 * size, size):
+        memory.remove(Examples.of(X[start : start + size], y[start : start + size]))
+        assert len(stacks(memory).added) + len(stacks(memory).removed) <= 12
+    assert stacks(memory).removed  # a removal looks at the counts it touches, and does not add up the stacks
+    rest.add(Examples.of(X[30 * size :], y[30 * size :]))
     with pytest.raises(NotStoredError):
         memory.remove(Examples.of(X[:1], y[:1] + 5))
     assert memory.state_bytes() == rest.state_bytes()

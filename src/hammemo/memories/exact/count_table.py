@@ -129,6 +129,10 @@ class CountTable(Cached):
 
     def plus(self, other: CountTable, sign: int = 1) -> CountTable:
         """Return the table of both multisets or, with sign -1, of the difference; refuse to go below zero."""
+        if not other.label_counts.total:
+            return self
+        if sign > 0 and not self.label_counts.total:
+            return other
         label_counts = self.label_counts.plus(other.label_counts, sign)
         labels = self.label_counts.labels.union(other.label_counts.labels)
         vocabulary = self.vocabulary.union(other.vocabulary)

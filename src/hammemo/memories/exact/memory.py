@@ -1,10 +1,14 @@
 r"""The exact memory: the count table itself, and with it the classifier that all sketches are measured against.
 
-Learning appends the table of each batch to a short stack of tables of falling size and adds neighbours of similar size,
-so that n batches cost O(n log n) and not O(n^2). What is taken back goes to a stack of its own, once the counts it
-touches, and only those, have been found large enough; where that stack would pass half the size of the first, the two
-become one. Reading adds up both, once for each version of the stacks. This changes nothing that can be seen: the state
-is the difference, in canonical form.
+Learning in bulk appends the table of each batch to a short stack of tables of falling size and adds neighbours of
+similar size, so that n batches cost O(n log n) and not O(n^2). What is taken back goes to a stack of its own, once the
+counts it touches, and only those, have been found large enough; where that stack would pass half the size of the first,
+the two become one. Reading adds up both, once for each version of the stacks. This changes nothing that can be seen:
+the state is the difference, in canonical form.
+
+Once something is asked, or a few examples are edited, the counts are kept in a live table instead
+(:mod:`hammemo.memories.exact.live`), which is edited row by row; a large batch goes back to the stacks. Without the
+compiled code everything is done by the stacks.
 """
 
 from __future__ import annotations
@@ -15,20 +19,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo._arrays.native import native
 from hammemo._versions import Cached
 from hammemo.memories.base import Memory
 from hammemo.memories.errors import never_stored
 from hammemo.memories.exact.count_table import CountTable, check_empty_sites
-from hammemo.memories.exact.readers import DenseCounts, ExactReader, SparseCounts
+from hammemo.memories.exact.live import Live
+from hammemo.memories.exact.live_reader import LiveCounts
+from hammemo.memories.exact.readers import DenseCounts, SparseCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo.memories.exact.sparse_rows import ExactReader
     from hammemo.memories.label_counts import LabelCounts
     from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
+
+MOST_ROW_BY_ROW = 64
+"""A batch of more examples is learnt in bulk, unless the table is live and the batch is small beside it."""
 
 
 class Exact(Memory):
@@ -46,7 +60,7 @@ class Exact(Memory):
     array([[1.5, 0.5]])
     """
 
-    _stored: _Stacks
+    _stored: _Stacks | Live
 
     def table(self) -> CountTable:
         """Return the counts of all that is stored."""
@@ -61,12 +75,50 @@ class Exact(Memory):
 
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples, or take them back, or raise `NotStoredError` where a count would become negative."""
-        self._stored = self._stored.changed(CountTable.of(examples, self.sites), sign)
+        live = self._live_for(len(examples))
+        self._stored = (
+            self._stacks().changed(CountTable.of(examples, self.sites), sign)
+            if live is None
+            else live.changed(examples, sign)
+        )
 
-    def make_reader(self) -> SparseCounts:
-        """Return the counts as a sparse table, read from the disk as needed where they are mapped from a file."""
+    def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
+        """Add one example `by` times or, below zero, take it back; in microseconds, whatever is stored."""
+        live = self._live_for(1)
+        if live is None:
+            super().update_one(tokens, label, by)
+        else:
+            self._stored = live.changed_by_one(tokens, label, by)
+
+    def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
+        """Add the windows of a stream: in bulk, whatever the size of its blocks."""
+        stored = self._stacks()
+        for block in blocks:
+            examples = block.examples() if labels is None else block.examples().only(labels)
+            stored = stored.changed(CountTable.of(examples, self.sites), 1)
+        self._stored = stored
+
+    def _stacks(self) -> _Stacks:
         stored = self._stored
-        return SparseCounts(partial(getattr, stored, "total"), self.frame(), on_disk=stored.on_disk)
+        return stored if isinstance(stored, _Stacks) else _Stacks((stored.table,), (), stored.label_counts)
+
+    def _live_for(self, n_examples: int) -> Live | None:
+        """Return the live table in which so many examples are to be edited; None where bulk learning is faster."""
+        stored = self._stored
+        if isinstance(stored, Live):
+            return stored if n_examples <= max(MOST_ROW_BY_ROW, stored.version.examples // 8) else None
+        if n_examples > MOST_ROW_BY_ROW or native() is None:
+            return None
+        return Live.of(stored.total)
+
+    def make_reader(self) -> ExactReader:
+        """Return what answers from the counts; from those of a mapped file, read from the disk as needed."""
+        stored = self._stored
+        if isinstance(stored, _Stacks):
+            if stored.on_disk or native() is None:
+                return SparseCounts(partial(getattr, stored, "total"), self.frame(), on_disk=stored.on_disk)
+            stored = self._stored = Live.of(stored.total)  # the same counts, which are now kept once
+        return LiveCounts(stored, self.declared)
 
     def compile(
         self,
@@ -76,7 +128,7 @@ class Exact(Memory):
     ) -> ExactReader:
         """Return the counts as a ``"sparse"`` or a ``"dense"`` table; the dense one has rows for `vocabulary`."""
         if form in (None, "sparse"):
-            return self.make_reader()
+            return self._now().make_reader()
         if form == "dense":
             return DenseCounts.of(self.table(), self.frame(), vocabulary)
         raise ValueError(f"form={form!r} is not known: Exact() compiles to 'sparse' or 'dense'.")
@@ -93,11 +145,16 @@ class Exact(Memory):
 
     def add_state(self, other: Exact, sign: int) -> None:
         """Add the counts of another exact memory, or subtract them."""
-        self._stored = self._stored.changed(other.table(), sign)
+        self._stored = self._stacks().changed(other.table(), sign)
 
     def observed(self) -> LabelCounts:
-        """Return the labels that have examples, and how many: kept beside the stacks, which are not added up."""
+        """Return the labels that have examples, and how many: without adding up the stacks, or the rows."""
         return self._stored.label_counts
+
+    def observed_labels(self) -> Vocabulary:
+        """Return the labels that have examples: of a live table, without counting all."""
+        stored = self._stored
+        return stored.label_set.labels if isinstance(stored, Live) else stored.label_counts.labels
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the canonical arrays of the table."""

@@ -7,98 +7,28 @@ Sums of whole numbers below 2^53 are exact in float64, so with whole-number weig
 
 from __future__ import annotations
 
-from functools import cached_property, partial
-from itertools import pairwise
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._versions import Cached
-from hammemo.kernels.sites import find_sites, rows_of_columns
-from hammemo.memories.contributions import SiteScores
+from hammemo._arrays.native import native
+from hammemo.kernels.sites import rows_of_columns
 from hammemo.memories.exact.count_table import CountTable
+from hammemo.memories.exact.live_reader import LiveCounts
+from hammemo.memories.exact.sparse_rows import ExactReader, SparseRanker, SparseRows, expect_no_description
 from hammemo.memories.label_counts import LabelCounts
-from hammemo.memories.reader import Compiled
-from hammemo.memories.row_rules import RowRanker
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-    from scipy import sparse
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.memories.label_counts import Frame
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
-
-
-class ExactReader(Compiled):
-    """What every reader of exact counts has: contributions that are known, and so are their bounds."""
-
-    has_bounds = True
-    has_rows = True
-
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns: weighted counts."""
-        return SiteScores.exact(weights[:, None] * self.site_counts(contexts)[:, :, columns])
-
-    def bounds(
-        self, contexts: Contexts, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what the exact weighted counts are at least, and at most: here, the counts themselves."""
-        scores = self.scores(contexts, weights)
-        return scores, scores
-
-
-class SparseRows(Cached):
-    """The rows of a count table as a compressed sparse matrix, one for each tuple of tokens at each site.
-
-    A table in memory becomes one float64 matrix, made once. A table `on_disk` (memory-mapped arrays) stays there: the
-    rows that a batch of queries touches are read and make a small matrix, with the same scores.
-    """
-
-    def __init__(self, table: Callable[[], CountTable], labels: Vocabulary, *, on_disk: bool) -> None:
-        self._make_table = table
-        self.labels = labels
-        self.on_disk = on_disk
-
-    @cached_property
-    def table(self) -> CountTable:
-        """The counts, added up when they are first read."""
-        return self._make_table()
-
-    @cached_property
-    def matrix(self) -> sparse.csr_array:
-        """All rows, with a column for each label."""
-        return self.table.matrix(self.labels)
-
-    @cached_property
-    def _columns(self) -> NDArray[np.int64]:
-        return self.labels.find(self.table.label_counts.labels)
-
-    def read(self, contexts: Contexts) -> tuple[NDArray[np.int64], sparse.csr_array, NDArray[np.int64]]:
-        """Return which row each site of each context reads, -1 for none, the matrix, and where each site's rows start.
-
-        Shapes
-        ------
-        returned : (m, S), (rows, L), (S + 1,)
-        """
-        rows = find_sites(contexts.ranks_in(self.table.vocabulary), self.table.sites, self.table.tuples)
-        starts = np.cumsum([0, *map(len, self.table.tuples)])
-        if not self.on_disk:
-            return rows, self.matrix, starts
-        touched, ranks = np.unique(np.append(rows, -1), return_inverse=True)  # -1 comes first, so its rank is 0
-        counts = self.table.rows_matrix(touched[1:], self._columns, len(self.labels))
-        return ranks[:-1].reshape(rows.shape) - 1, counts, np.searchsorted(touched[1:], starts)
-
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
-        rows, counts, _ = self.read(contexts)
-        read = np.zeros((*rows.shape, len(self.labels)))
-        read[rows >= 0] = counts[rows[rows >= 0]].toarray()
-        return read
 
 
 class SparseCounts(ExactReader):
@@ -165,47 +95,14 @@ class SparseCounts(ExactReader):
         stored: StoredArrays,
         description: dict[str, Any],
         key: bytes | None = None,  # noqa: ARG003
-    ) -> SparseCounts:
+    ) -> SparseCounts | LiveCounts:
         """Return the compiled form with these arrays, checked: undo `stored`."""
-        _expect_no_description(description)
+        if cls is SparseCounts and not stored.trusted and native() is not None:
+            return LiveCounts.restored(frame, stored, description)
+        expect_no_description(description)
         labels = LabelCounts(frame.labels, frame.label_counts)
         table = CountTable.from_arrays(frame.sites, labels, stored)
         return cls(partial(_itself, table), frame, on_disk=stored.trusted)
-
-
-class SparseRanker(RowRanker):
-    """A rule applied to the entries of the table: sparse gains, and one loss a row and amount of smoothing.
-
-    In memory it is applied once to all entries; on disk, to those that each batch of queries touches.
-    """
-
-    def __init__(self, rows: SparseRows, rule: RowRule) -> None:
-        super().__init__(rows.site_counts, rule)
-        self.row_width = self.n_labels  # of a query only its scores are dense
-        self._rows = rows
-        self._kept: tuple[sparse.csr_array, NDArray[np.float64]] | None = None
-
-    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the rule's score of each context and label."""
-        rows, counts, starts = self._rows.read(contexts)
-        applied = self._kept or self._applied(counts, starts)
-        if not self._rows.on_disk:
-            self._kept = applied  # one assignment: whoever makes it, it is the same
-        gains, losses = applied
-        scores = (rows_of_columns(rows, np.ones(rows.shape[1]), gains.shape[0]) @ gains).toarray()
-        if len(losses):
-            lost = np.where((rows >= 0)[:, :, None], losses[rows], 0.0).reshape(len(rows), -1)
-            scores -= lost @ self._rule.weights.reshape(lost.shape[1], -1)
-        return np.asarray(scores + self._rule.base)
-
-    def _applied(
-        self, counts: sparse.csr_array, starts: NDArray[np.int64]
-    ) -> tuple[sparse.csr_array, NDArray[np.float64]]:
-        """Return the gains, as sparse as the counts, and the losses of each row."""
-        gains = counts.copy()
-        for site, (first, last) in enumerate(pairwise(counts.indptr[starts])):
-            gains.data[first:last] = self._rule.gains(site, counts.data[first:last], counts.indices[first:last])
-        return gains, self._rule.losses(np.asarray(counts.sum(axis=1)))
 
 
 class DenseCounts(ExactReader):
@@ -273,7 +170,7 @@ class DenseCounts(ExactReader):
         key: bytes | None = None,  # noqa: ARG003
     ) -> DenseCounts:
         """Return the compiled form with these arrays, checked: undo `stored`."""
-        _expect_no_description(description)
+        expect_no_description(description)
         vocabulary = Vocabulary.from_arrays(stored.part("vocabulary"))
         positions = frame.sites.positions
         counts = stored.take("counts", "int32", (len(positions), len(vocabulary), len(frame.labels)))
@@ -284,11 +181,6 @@ class DenseCounts(ExactReader):
 
 def _itself(table: CountTable) -> CountTable:
     return table
-
-
-def _expect_no_description(description: dict[str, Any]) -> None:
-    if description:
-        raise ValueError(f"a count table needs no description, but {next(iter(description))!r} is there")
 
 
 def _dense(table: CountTable, vocabulary: Vocabulary, labels: Vocabulary) -> NDArray[np.int32]:

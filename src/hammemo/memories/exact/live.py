@@ -1,0 +1,244 @@
+"""One version of a live table: exact counts that are edited row by row, and answer from the top of their rows.
+
+The rows are kept by compiled code (`src/native/live`), sorted by count, in versions that share what an edit does not
+touch. Here are the numbers of tokens and labels that the rows use, and the canonical table that they stand for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._arrays.native import native
+from hammemo._versions import Cached, lock_of
+from hammemo.memories.errors import NotStoredError, fewer_stored, never_stored
+from hammemo.memories.exact.numbers import LabelNumbers, Numbers
+from hammemo.memories.exact.steps import Steps
+from hammemo.memories.label_counts import LabelCounts, check_total
+from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo._native import LiveVersion
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.tokens.contexts import Contexts, Examples
+
+
+UNKNOWN = 2**32 - 2
+"""The number of tokens that no row holds: to take back an example that has one is refused, if the token is compared."""
+
+
+class Store:
+    """What the versions of one live table share: its steps, the numbers of tokens and labels, the last label set."""
+
+    def __init__(self, sites: Sites, tokens: Vocabulary, labels: Vocabulary) -> None:
+        self.steps = Steps(sites)
+        self.tokens = Numbers(tokens)
+        self.labels = LabelNumbers(labels)
+        self.label_set: tuple[int, LabelSet] = (1, LabelSet(labels, np.arange(len(labels))))
+        """The labels that have examples, with the stamp of the versions that have them."""
+        self._size = max(1000, len(tokens) + len(labels))
+
+    def has_doubled(self) -> bool:
+        """Return whether there are twice as many numbers as at the start: then some may be unused."""
+        return len(self.tokens) + len(self.labels) > 2 * self._size
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSet(Cached):
+    """Labels in canonical order, and the number of each."""
+
+    labels: Vocabulary
+    numbers: NDArray[np.int64]
+
+    @cached_property
+    def columns(self) -> NDArray[np.int64]:
+        """The column of each number; -1 for one that is not here."""
+        columns = np.full(int(self.numbers.max(initial=-1)) + 2, -1, np.int64)  # the last one is for the number -1
+        columns[self.numbers] = np.arange(len(self.numbers))
+        return columns
+
+
+class Live(Cached):
+    """One version: what is stored, read and edited row by row."""
+
+    on_disk = False
+
+    def __init__(self, store: Store, version: LiveVersion) -> None:
+        self.store = store
+        self.version = version
+
+    @classmethod
+    def of(cls, table: CountTable, *, wide: bool = False) -> Live:
+        """Return the live form of a table."""
+        compiled = native()
+        assert compiled is not None
+        store = Store(table.sites, table.vocabulary, table.label_counts.labels)
+        steps = store.steps
+        try:
+            version = compiled.LiveVersion.build(
+                table.sites.h,
+                [step.parent for step in steps.all],
+                [step.position for step in steps.all],
+                steps.of_sites,
+                wide,
+                steps.rows_of(table),
+                table.label_counts.counts.astype(np.uint64),
+                steps.empties_of(table),
+            )
+        except compiled.TooWideError:
+            if wide:
+                raise
+            return cls.of(table, wide=True)
+        return cls(store, version)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"table": self.table}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(Live.of(state["table"]).__dict__)
+
+    def __deepcopy__(self, memo: Any) -> Live:
+        return self  # it never changes
+
+    @cached_property
+    def table(self) -> CountTable:
+        """The canonical table."""
+        steps = self.store.steps
+        rows = [self.version.rows(step) for step in range(len(steps.all))]
+        return steps.table_of(rows, self.store.tokens, self.label_counts, self.label_set.columns)
+
+    @property
+    def total(self) -> CountTable:
+        """The canonical table."""
+        return self.table
+
+    @cached_property
+    def label_set(self) -> LabelSet:
+        """The labels that have examples."""
+        stamp, known = self.store.label_set
+        if stamp != self.version.label_stamp:
+            numbers, _ = self.version.label_row()
+            used = np.zeros(len(self.store.labels), bool)
+            used[numbers] = True
+            known = LabelSet(*self.store.labels.named(used))
+            self.store.label_set = (self.version.label_stamp, known)
+        return known
+
+    @cached_property
+    def label_counts(self) -> LabelCounts:
+        """The labels that have examples, and how many."""
+        numbers, counts = self.version.label_row()
+        by_column = np.empty(len(counts), np.int64)
+        by_column[self.label_set.columns[numbers]] = counts
+        return LabelCounts(self.label_set.labels, by_column)
+
+    def token_numbers(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the number of each token of contexts, -1 where it has none."""
+        numbers = np.append(self.store.tokens.find(contexts.vocabulary), -1)  # rank -1 reads the last entry
+        return np.ascontiguousarray(numbers[contexts.ranks])
+
+    def changed(self, examples: Examples, sign: int) -> Live:
+        """Return the version with examples added or taken back, or refuse to go below zero."""
+        if sign > 0:
+            check_total(self.version.examples, int(examples.multiplicity.sum()))
+        return self._made_anew_if_needed(lambda live: live._change(examples, sign))
+
+    def changed_by_one(self, tokens: Sequence[Any], label: Any, by: int) -> Live:
+        """Return the version with `by` copies of one example added or, below zero, taken back."""
+        if by > 0:
+            check_total(self.version.examples, by)
+        return self._made_anew_if_needed(lambda live: live._change_by_one(tokens, as_token(label), by))
+
+    def _made_anew_if_needed(self, change: Callable[[Live], Live]) -> Live:
+        try:
+            made = change(self)
+        except _MakeAnewError as error:
+            return change(Live.of(self.table, wide=error.wide))
+        return Live.of(made.table) if made._is_worn() else made
+
+    def _change(self, examples: Examples, sign: int) -> Live:
+        contexts = examples.contexts
+        with lock_of(self.store):
+            known = self.store.tokens
+            numbers = known.give_all(contexts.vocabulary) if sign > 0 else known.find(contexts.vocabulary)
+            numbers[numbers < 0] = UNKNOWN
+            tokens = np.ascontiguousarray(np.append(numbers, -1)[contexts.ranks])
+            labels = np.array(self._label_numbers(examples.labels.tolist(), sign), np.int64)
+            if sign < 0:
+                self._check_labels(examples.labels.tolist(), labels, examples.label_counts())
+            by = sign * examples.multiplicity
+            return self._next(lambda: self.version.edit(tokens, labels[examples.label_ranks], by))
+
+    def _change_by_one(self, tokens: Sequence[Any], label: Token, by: int) -> Live:
+        with lock_of(self.store):
+            number = self.store.tokens.give if by > 0 else self.store.tokens.get
+            numbers = [number(token) for token in tokens]
+            if -1 in numbers:
+                numbers = [
+                    UNKNOWN if n < 0 and token != NO_TOKEN else n for n, token in zip(numbers, tokens, strict=True)
+                ]
+            (label_number,) = self._label_numbers([label], by)
+            if label_number < 0:
+                raise fewer_stored(label)
+            try:
+                return self._next(lambda: self.version.edit_one(numbers, label_number, by))
+            except NotStoredError:
+                self._check_labels([label], np.array([label_number]), np.array([-by]))
+                raise
+
+    def _label_numbers(self, labels: list[Token], sign: int) -> list[int]:
+        """Return the numbers of labels; new ones get their place in the order first."""
+        known, numbers = self.store.labels, []
+        for label in labels:
+            number = known.get(label)
+            if number < 0:
+                if sign < 0:
+                    numbers.append(-1)
+                    continue
+                if not self.version.place(len(known), *known.neighbours(label)):
+                    raise _MakeAnewError(wide=False)
+                number = known.insert(label)
+            numbers.append(number)
+        return numbers
+
+    def _next(self, edit: Callable[[], LiveVersion | None]) -> Live:
+        """Return the version that an edit makes; refuse, or say that the table must be made anew first."""
+        compiled = native()
+        assert compiled is not None
+        try:
+            version = edit()
+        except compiled.RefusedError:
+            raise never_stored() from None
+        except compiled.TooWideError:
+            raise _MakeAnewError(wide=True) from None
+        if version is None:
+            raise _MakeAnewError(wide=False)
+        return Live(self.store, version)
+
+    def _check_labels(self, labels: list[Token], numbers: NDArray[np.int64], removed: NDArray[np.int64]) -> None:
+        """Refuse to take back more examples of a label than there are."""
+        known = np.maximum(numbers, 0)
+        held = np.where(numbers < 0, 0, self.version.label_counts(known) if len(self.store.labels) else 0)
+        if (held < removed).any():
+            raise fewer_stored(labels[int(np.flatnonzero(held < removed)[0])])
+
+    def _is_worn(self) -> bool:
+        """Return whether much more is numbered, or kept for longer tuples, than is used."""
+        rows, bare = self.version.n_rows, self.version.n_bare
+        return bare > 4 * (rows - bare) + 1000 or self.store.has_doubled()
+
+
+class _MakeAnewError(Exception):
+    """The table cannot be edited as it is: another version of it was, or a number is too large for it."""
+
+    def __init__(self, *, wide: bool) -> None:
+        super().__init__(wide)
+        self.wide = wide

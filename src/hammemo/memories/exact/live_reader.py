@@ -1,0 +1,248 @@
+"""Answers from a live table: only the leading labels are looked at, and a new version costs nothing to read.
+
+What needs all scores (scores, probabilities, bounds, explanations) adds up the rows that the contexts read, as the
+sparse table does.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+
+from hammemo._arrays.integers import row_pieces
+from hammemo._arrays.native import native
+from hammemo.kernels.sites import rows_of_columns
+from hammemo.memories.exact.count_table import CountTable
+from hammemo.memories.exact.live import Live
+from hammemo.memories.exact.sparse_rows import ExactReader, SparseRanker, SparseRows, expect_no_description
+from hammemo.memories.label_counts import Frame, LabelCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.memories.row_rules import RowRule
+    from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.vocabulary import Vocabulary
+
+
+class LiveRows:
+    """The rows that contexts read, as a small sparse matrix: the form that `SparseRanker` applies a rule to."""
+
+    on_disk = True  # nothing is kept between batches
+
+    def __init__(self, live: Live, declared: Vocabulary) -> None:
+        self._live = live
+        self._declared = declared
+
+    @cached_property
+    def labels(self) -> Vocabulary:
+        """Observed and declared labels, in canonical order."""
+        return self._live.label_set.labels.union(self._declared)
+
+    @cached_property
+    def columns(self) -> NDArray[np.int64]:
+        """The column of each label number; the last one is for the number -1."""
+        known = self._live.label_set
+        if not len(self._declared):
+            return known.columns
+        return np.append(self.labels.find(known.labels), -1)[known.columns]
+
+    def read(self, contexts: Contexts) -> tuple[NDArray[np.int64], sparse.csr_array, NDArray[np.int64]]:
+        """Return which row each site of each context reads, the matrix, and where each site's rows start.
+
+        Shapes
+        ------
+        returned : (m, S), (S * m, L), (S + 1,)
+        """
+        m, n_sites = len(contexts), len(self._live.store.steps.of_sites)
+        lengths, numbers, counts = self._live.version.read(self._live.token_numbers(contexts))
+        starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        by_context = sparse.csr_array(
+            (counts.astype(np.float64), self.columns[numbers], starts), shape=(m * n_sites, len(self.labels))
+        )
+        order = np.arange(m * n_sites).reshape(m, n_sites)
+        by_site = by_context[order.T.ravel()]
+        by_site.sort_indices()
+        rows = np.where(lengths.reshape(m, n_sites) > 0, np.arange(m)[:, None] + m * np.arange(n_sites), -1)
+        return rows, by_site, m * np.arange(n_sites + 1)
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        m, n_sites = len(contexts), len(self._live.store.steps.of_sites)
+        _, counts, _ = self.read(contexts)
+        return np.asarray(counts.toarray().reshape(n_sites, m, len(self.labels)).transpose(1, 0, 2))
+
+
+class LiveCounts(ExactReader):
+    """Answers from one version of a live table.
+
+    Parameters
+    ----------
+    live : Live
+    declared : Vocabulary
+        Labels that are candidates also without examples.
+    """
+
+    name_in_files = "SparseCounts"
+
+    def __init__(self, live: Live, declared: Vocabulary) -> None:
+        self.live = live
+        self.declared = declared
+        self.sites = live.store.steps.sites
+        self.rows = LiveRows(live, declared)
+        self._ranker: tuple[bytes, LiveRanker] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"live": self.live, "declared": self.declared}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    @property
+    def labels(self) -> Vocabulary:  # type: ignore[override]
+        """Observed and declared labels, in canonical order."""
+        return self.rows.labels
+
+    @property
+    def row_width(self) -> int:  # type: ignore[override]
+        """How many numbers one query needs where all scores are made."""
+        return len(self.labels)
+
+    @cached_property
+    def label_counts(self) -> NDArray[np.int64]:  # type: ignore[override]
+        """How many examples each label has."""
+        counts = np.zeros(len(self.labels), np.int64)
+        counts[self.labels.find(self.live.label_set.labels)] = self.live.label_counts.counts
+        return counts
+
+    @property
+    def frame(self) -> Frame:  # type: ignore[override]
+        """The sites, the labels and their counts."""
+        return Frame(self.sites, self.labels, self.label_counts)
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted sum over sites of the counts, added in the order of the sites."""
+        rows, counts, _ = self.rows.read(contexts)
+        scores: NDArray[np.float64] = (rows_of_columns(rows, weights, counts.shape[0]) @ counts).toarray()
+        return scores
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        return self.rows.site_counts(contexts)
+
+    def winners(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Return the column of the highest score over `divisor` of each context, the first one among equals."""
+        if not _is_one_number(divisor):
+            return super().winners(contexts, weights, divisor)
+        return self._leading(contexts, weights, float(divisor[0]), 1)[:, 0]
+
+    def leaders(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
+    ) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores over `divisor`, best first, equals in column order."""
+        k = min(k, len(self.labels))
+        if not k or not _is_one_number(divisor) or 8 * k > len(self.labels):  # nearly all: the scores are as fast
+            return super().leaders(contexts, weights, divisor, k)
+        return self._leading(contexts, weights, float(divisor[0]), k)
+
+    def _leading(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: float, k: int, **options: int
+    ) -> NDArray[np.int64]:
+        numbers = np.empty((len(contexts), k), np.int64)
+        for part in row_pieces(len(contexts), max(k, len(self.sites.positions))):
+            tokens = self.live.token_numbers(contexts[part])
+            self.live.version.leaders(weights, divisor, tokens, numbers[part], **options)
+        columns = self.rows.columns[numbers]
+        for row in np.flatnonzero(numbers[:, -1] < 0):  # fewer labels have a count: the rest is in column order
+            columns[row] = _filled(columns[row])
+        return columns
+
+    def single(
+        self, weights: NDArray[np.float64], divisor: NDArray[np.float64]
+    ) -> Callable[[Sequence[Any]], int] | None:
+        """Return a fast way to answer one context with these weights."""
+        compiled = native()
+        if compiled is None or not _is_one_number(divisor):
+            return None
+        winner = compiled.LiveSingle(self.live.version, weights, float(divisor[0]))
+        number, columns = self.live.store.tokens.get, self.rows.columns
+
+        def answer(tokens: Sequence[Any]) -> int:
+            label = winner([number(token) for token in tokens])
+            return int(columns[label]) if label >= 0 else 0  # no label has a count: the first one
+
+        return answer
+
+    def with_rule(self, rule: RowRule) -> LiveRanker:
+        """Return what ranks labels by this rule; made once for the rule that was asked for last."""
+        made = self._ranker
+        if made is None or made[0] != rule.signature:
+            made = self._ranker = (rule.signature, LiveRanker(self, rule))
+        return made[1]
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
+        numbers = self.live.store.tokens.find(tokens)
+        return np.array([number >= 0 and self.live.version.holds(number) for number in numbers.tolist()], np.int8)
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the canonical arrays, the vocabulary left out: what prediction needs is made of them."""
+        arrays = self.live.table.arrays_for(self.labels)
+        return {name: array for name, array in arrays.items() if not name.startswith("vocabulary.")}
+
+    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what `restored` needs: the table in its narrow canonical form, and no description."""
+        return self.live.table.arrays_for(self.labels), {}
+
+    @classmethod
+    def restored(
+        cls,
+        frame: Frame,
+        stored: StoredArrays,
+        description: dict[str, Any],
+        key: bytes | None = None,  # noqa: ARG003
+    ) -> LiveCounts:
+        """Return the compiled form with these arrays, checked: undo `stored`."""
+        expect_no_description(description)
+        table = CountTable.from_arrays(frame.sites, LabelCounts(frame.labels, frame.label_counts), stored)
+        return cls(Live.of(table.without_idle_labels()), frame.labels.keep(frame.label_counts == 0))
+
+
+class LiveRanker(SparseRanker):
+    """A rule applied to the rows that each batch reads or, once as many were read as there are, to the whole table."""
+
+    def __init__(self, reader: LiveCounts, rule: RowRule) -> None:
+        super().__init__(reader.rows, rule)
+        self._reader = reader
+        self._n_read = 0
+        self._whole: SparseRanker | None = None
+
+    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the rule's score of each context and label."""
+        whole = self._whole
+        if whole is None:
+            self._n_read += len(contexts) * len(self._reader.sites.positions)
+            if self._n_read < self._reader.live.version.n_rows:
+                return super().scores(contexts)
+            table = partial(getattr, self._reader.live, "table")
+            whole = self._whole = SparseRanker(SparseRows(table, self._reader.labels, on_disk=False), self._rule)
+        return whole.scores(contexts)
+
+
+def _is_one_number(divisor: NDArray[np.float64]) -> bool:
+    return len(divisor) > 0 and divisor.strides == (0,)
+
+
+def _filled(columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return columns with the places of -1 taken by the first ones that are not there yet."""
+    there = columns[columns >= 0]
+    others = np.setdiff1d(np.arange(len(columns)), there)  # as many as there are places are enough
+    return np.concatenate([there, others[: len(columns) - len(there)]])

@@ -1,0 +1,171 @@
+"""Numbers for tokens and labels that never change, so that a table can be edited without numbering it anew.
+
+The first ones are the ranks in a vocabulary; what comes later gets the next number. A number once given keeps its
+meaning for every version of the table, so all of them share one numbering, which only grows: whoever adds to it holds
+the lock of its table. What is no longer used goes when the table is made anew.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_MOST_IN_DICT = 2**20
+"""Larger vocabularies are searched: a dictionary of ten million integers takes a gigabyte."""
+
+
+class Numbers:
+    """The number of each token.
+
+    Examples
+    --------
+    >>> from hammemo.memories.exact.numbers import Numbers
+    >>> from hammemo.tokens.vocabulary import Vocabulary
+    >>> numbers = Numbers(Vocabulary.of(["a", "c"]))
+    >>> numbers.get("c"), numbers.get("b"), numbers.give("b"), numbers.get("b")
+    (1, -1, 2, 2)
+    """
+
+    def __init__(self, first: Vocabulary) -> None:
+        self.first = first
+        self._late: dict[Token, int] = {}
+        self._late_tokens: list[Token] = []
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self._late_tokens)
+
+    @cached_property
+    def _ranks(self) -> dict[Token, int] | None:
+        if len(self.first) > _MOST_IN_DICT:
+            return None
+        return {token: rank for rank, token in enumerate(self.first.tolist())}
+
+    def get(self, token: Any) -> int:
+        """Return the number of a token, -1 where it has none or where there is no token; refuse what is not a token."""
+        ranks = self._ranks
+        number = -1 if ranks is None else ranks.get(token, -1)
+        if number < 0:
+            number = self._late.get(token, -1)
+        if number >= 0:
+            return number
+        token = as_token(token)
+        return int(self.first.find(Vocabulary.of([token]))[0]) if ranks is None and token != NO_TOKEN else -1
+
+    def give(self, token: Any) -> int:
+        """Return the number of a token, a new one if it has none yet; -1 where there is no token."""
+        number = self.get(token)
+        token = as_token(token)
+        if number >= 0 or token == NO_TOKEN:
+            return number
+        number = len(self)
+        self._late_tokens.append(token)
+        self._late[token] = number  # last: whoever finds it here finds it there
+        return number
+
+    def token(self, number: int) -> Token:
+        """Return the token that has this number."""
+        if number >= len(self.first):
+            return self._late_tokens[number - len(self.first)]
+        return _token_at(self.first, number)
+
+    def find(self, tokens: Vocabulary) -> NDArray[np.int64]:
+        """Return the number of each token, -1 where it has none."""
+        numbers = self.first.find(tokens)
+        if self._late:
+            missing = np.flatnonzero(numbers < 0)
+            if len(missing):
+                listed, late = tokens.tolist(), self._late
+                numbers[missing] = [late.get(listed[place], -1) for place in missing.tolist()]
+        return numbers
+
+    def give_all(self, tokens: Vocabulary) -> NDArray[np.int64]:
+        """Return the number of each token, new ones for those that have none."""
+        numbers = self.find(tokens)
+        missing = np.flatnonzero(numbers < 0)
+        if len(missing):
+            listed = tokens.tolist()
+            numbers[missing] = [self.give(listed[place]) for place in missing.tolist()]
+        return numbers
+
+    def named(self, used: NDArray[np.bool_]) -> tuple[Vocabulary, NDArray[np.int64]]:
+        """Return the vocabulary of the tokens whose numbers are marked, and the number of each of them.
+
+        Shapes
+        ------
+        used : (at least as many as there are numbers,); returned numbers : (marked,), in the vocabulary's order
+        """
+        first = self.first.keep(used[: len(self.first)])
+        numbers = np.flatnonzero(used[: len(self.first)])
+        late = np.flatnonzero(used[len(self.first) : len(self)])
+        if not len(late):
+            return first, numbers
+        added = Vocabulary.of([self._late_tokens[place] for place in late.tolist()])
+        places = np.searchsorted(_without(first.union(added), added), np.arange(len(added)), side="right")
+        return first.union(added), np.insert(numbers, places, self.find(added))
+
+
+def _without(whole: Vocabulary, added: Vocabulary) -> NDArray[np.int64]:
+    """Return, for each token that was there before, before how many of the added ones it comes: for `np.insert`."""
+    places = whole.find(added)
+    others = np.delete(np.arange(len(whole)), places)
+    return np.searchsorted(places, others)
+
+
+class LabelNumbers(Numbers):
+    """The number of each label, and which labels come next to it in canonical order."""
+
+    def __init__(self, first: Vocabulary) -> None:
+        super().__init__(first)
+        self._in_order: list[tuple[int, Any, int]] = []  # the late ones: kind, label, number
+
+    def neighbours(self, label: Token) -> tuple[int, int]:
+        """Return the numbers of the labels before and after one that has no number yet, -1 where there is none."""
+        place = _place(self.first, label)
+        late = bisect_left(self._in_order, (*_order(label), -1))
+        before = self._nearer(place - 1, late - 1, last=True)
+        after = self._nearer(place, late, last=False)
+        return before, after
+
+    def _nearer(self, place: int, late: int, *, last: bool) -> int:
+        """Return the number of the first label at `place` or of the late one: whichever comes last, or first."""
+        one = place if 0 <= place < len(self.first) else None
+        other = self._in_order[late] if 0 <= late < len(self._in_order) else None
+        if one is None or other is None:
+            return (-1 if other is None else other[2]) if one is None else one
+        is_after = _order(_token_at(self.first, one)) > other[:2]
+        return one if is_after == last else other[2]
+
+    def insert(self, label: Token) -> int:
+        """Give a label its number and its place in the order."""
+        number = self.give(label)
+        insort(self._in_order, (*_order(label), number))
+        return number
+
+
+def _order(token: Token) -> tuple[int, Any]:
+    return (2 if isinstance(token, str) else 1 if isinstance(token, float) else 0), token
+
+
+def _place(vocabulary: Vocabulary, token: Token) -> int:
+    """Return how many tokens of a vocabulary come before one that it does not hold."""
+    kind, value = _order(token)
+    parts: list[NDArray[Any]] = [vocabulary.ints, vocabulary.floats, vocabulary.strings]
+    before = sum(len(part) for part in parts[:kind])
+    return before + int(np.searchsorted(parts[kind], value))
+
+
+def _token_at(vocabulary: Vocabulary, rank: int) -> Token:
+    for part in (vocabulary.ints, vocabulary.floats, vocabulary.strings):
+        if rank < len(part):
+            token: Token = part[rank : rank + 1].tolist()[0]
+            return token
+        rank -= len(part)
+    raise IndexError(rank)

@@ -1,0 +1,338 @@
+// The leading labels of contexts, by Fagin's threshold algorithm.
+//
+// The score of a label is the weighted sum of its counts in the rows that the sites of a context read. Rows are sorted by
+// count, so their heads bound what a label can have that was not met yet: read the rows from the top, each time the one
+// with the largest head, look every new label up in the other rows, and stop when the sum of the heads cannot reach the
+// k-th best. Equal scores go in the order of the labels; a label that would reach the sum of the heads exactly stands, in
+// each row, at the head or behind it, and there, among equal counts, labels are in order.
+//
+// With whole-number weights all sums are exact; short rows are then added up at once. Other weights are added in the
+// order of the sites, as NumPy does it, and the bound gets a margin for rounding.
+#pragma once
+
+#include <cmath>
+#include <utility>
+
+#include "live_table.hpp"
+
+#if defined(__GNUC__)
+#define HAMMEMO_PREFETCH(address) __builtin_prefetch(address)
+#else
+#define HAMMEMO_PREFETCH(address) ((void)(address))
+#endif
+
+namespace hammemo::live {
+
+// Finds the row that each step of a few contexts reads, waiting for memory once for all of them.
+template <class Count>
+class Locator {
+    using R = Row<Count>;
+    using Rows = Trie<uint64_t, R, 6, 32>;
+
+public:
+    static constexpr size_t BLOCK = 16;
+
+    Locator(const Shape& shape, Page* const* roots) : shape_(shape), roots_(roots) {
+        std::vector<uint32_t> depths;
+        for (uint32_t k = 0; k < shape.steps.size(); ++k) {
+            const uint32_t parent = shape.steps[k].parent;
+            depths.push_back(parent == NO_STEP ? 0 : depths[parent] + 1);
+            if (depths.back() >= levels_.size()) levels_.resize(depths.back() + 1);
+            levels_[depths.back()].push_back(k);
+        }
+        sought_.reserve(BLOCK * shape.steps.size());
+    }
+
+    void locate_in(Page* const* roots, const int64_t* tokens, size_t n, const R** rows) {
+        roots_ = roots;
+        locate(tokens, n, rows);
+    }
+
+    // rows: n * (number of steps) places.
+    void locate(const int64_t* tokens, size_t n, const R** rows) {
+        const size_t n_steps = shape_.steps.size();
+        for (const auto& level : levels_) {
+            sought_.clear();
+            for (size_t i = 0; i < n; ++i)
+                for (const uint32_t k : level) seek(tokens + i * shape_.h, k, rows + i * n_steps);
+            descend();
+        }
+        for (const R** row = rows; row != rows + n * n_steps; ++row)
+            if (*row && (*row)->n > 1) HAMMEMO_PREFETCH((*row)->page);
+        for (const R** row = rows; row != rows + n * n_steps; ++row)
+            if (*row && (*row)->n > MOST_IN_RUN) {
+                HAMMEMO_PREFETCH((*row)->as_long()->first);
+                HAMMEMO_PREFETCH((*row)->as_long()->counts);
+            }
+    }
+
+private:
+    struct Sought {
+        const Page* page;
+        uint64_t at;
+        const R** found;
+        int shift;
+    };
+
+    void seek(const int64_t* tokens, uint32_t k, const R** rows) {
+        const Step& step = shape_.steps[k];
+        // Each token is loaded once: another thread may write to the array.
+        const int64_t token = *static_cast<const volatile int64_t*>(tokens + step.position);
+        const R* parent = step.parent == NO_STEP ? nullptr : rows[step.parent];
+        rows[k] = nullptr;
+        if (token < 0 || token >= int64_t(NO_TOKEN) || !roots_[k] || (step.parent != NO_STEP && !parent)) return;
+        sought_.push_back({roots_[k], mixed(uint64_t(parent ? parent->id : 0) << 32 | uint64_t(token)), rows + k, 0});
+    }
+
+    void descend() {
+        for (bool more = true; more;) {
+            more = false;
+            for (Sought& s : sought_)
+                if (s.page->kind == TRIE_NODE) {
+                    s.page = Rows::slots(s.page)[Rows::slot(s.at, s.shift)];
+                    HAMMEMO_PREFETCH(s.page);
+                    s.shift += 6;
+                    more = true;
+                }
+        }
+        for (const Sought& s : sought_) HAMMEMO_PREFETCH(Rows::expected(s.page, s.at, s.shift));
+        for (const Sought& s : sought_) *s.found = Rows::found_in(s.page, s.at, s.shift);
+    }
+
+    const Shape& shape_;
+    Page* const* roots_;
+    std::vector<std::vector<uint32_t>> levels_;
+    std::vector<Sought> sought_;
+};
+
+// Sums by label, emptied in no time.
+class Sums {
+public:
+    struct Cell {
+        uint32_t stamp, label;
+        double sum;
+        bool met;
+    };
+    Sums() : cells_(1024) {}
+    static Sums& of_this_thread() {
+        static thread_local Sums sums;
+        return sums;
+    }
+    void start() {
+        touched_.clear();
+        if (++stamp_ == 0) {
+            for (Cell& cell : cells_) cell.stamp = 0;
+            stamp_ = 1;
+        }
+    }
+    Cell& at(uint32_t label) {
+        if (2 * (touched_.size() + 1) > cells_.size()) grow();
+        Cell& cell = find(label);
+        if (cell.stamp != stamp_) {
+            cell = {stamp_, label, 0.0, false};
+            touched_.push_back(label);
+        }
+        return cell;
+    }
+    const std::vector<uint32_t>& touched() const { return touched_; }
+
+private:
+    Cell& find(uint32_t label) {
+        const size_t mask = cells_.size() - 1;
+        size_t i = (label * 2654435769u >> 7) & mask;
+        while (cells_[i].stamp == stamp_ && cells_[i].label != label) i = (i + 1) & mask;
+        return cells_[i];
+    }
+    void grow() {
+        count_allocation();
+        std::vector<Cell> before(2 * cells_.size());
+        before.swap(cells_);
+        for (const Cell& cell : before)
+            if (cell.stamp == stamp_) find(cell.label) = cell;
+    }
+
+    std::vector<Cell> cells_;
+    std::vector<uint32_t> touched_;
+    uint32_t stamp_ = 0;
+};
+
+template <class Count>
+class Leaders {
+    using R = Row<Count>;
+    static constexpr uint32_t FEW = 16;  // so short rows are added up whole
+    static constexpr double EXACT = 1125899906842624.0;  // 2^50: sums and quotients below it keep their order
+
+public:
+    // Labels have numbers below n_labels.
+    Leaders(const Query& query, size_t n_sites, size_t k, const uint64_t* ranks, size_t n_labels)
+        : query_(query), n_sites_(n_sites), k_(k), n_labels_(n_labels), ranks_(ranks), heads_(n_sites), sums_(Sums::of_this_thread()) {
+        for (size_t s = 0; s < n_sites; ++s)
+            whole_ = whole_ && query.weights[s] == std::floor(query.weights[s]) && query.weights[s] < EXACT;
+        margin_ = 1.0 + double(n_sites + 4) * 0x1p-51;
+        best_.reserve(k + 1);
+    }
+
+    void find(const R* const* rows, int64_t* out) {
+        best_.clear();
+        sums_.start();
+        rows_ = rows;
+        if (n_labels_ <= std::min<size_t>(query_.most_listed, MOST_LISTED))
+            by_sums();
+        else
+            by_threshold();
+        for (size_t i = 0; i < k_; ++i) out[i] = i < best_.size() ? int64_t(best_[i].label) : -1;
+    }
+
+private:
+    struct Best {
+        double score;
+        uint32_t label;
+    };
+    struct Head {
+        Cursor<Count> cursor;
+        const R* row;
+        double weight, value;  // value: what a label at the head has from this row, 0 at the end
+        const Page* sought;    // where the look-up of a label in this row is; none in a short row
+        int shift;
+    };
+
+    bool better(double score, uint32_t label, const Best& other) const {
+        return score > other.score || (score == other.score && ranks_[label] < ranks_[other.label]);
+    }
+    bool full() const { return best_.size() == k_; }
+    void give(double sum, uint32_t label) {
+        const double score = sum / query_.divisor;
+        if (full()) {
+            if (!better(score, label, best_.back())) return;
+            best_.pop_back();
+        }
+        size_t i = best_.size();
+        best_.push_back({score, label});
+        for (; i && better(score, label, best_[i - 1]); --i) best_[i] = best_[i - 1];
+        best_[i] = {score, label};
+    }
+
+    // Few labels: all sums, in the order of the sites.
+    void by_sums() {
+        double sums[MOST_LISTED] = {};
+        for (size_t s = 0; s < n_sites_; ++s)
+            if (rows_[s])
+                rows_[s]->each([&](const Entry<Count>& e) { sums[e.label] += query_.weights[s] * double(e.count); });
+        for (uint32_t label = 0; label < n_labels_; ++label)
+            if (sums[label] > 0) give(sums[label], label);
+    }
+
+    void by_threshold() {
+        n_heads_ = 0;
+        double total = 0;
+        for (size_t s = 0; s < n_sites_; ++s) {
+            const R* row = rows_[s];
+            const double weight = query_.weights[s];
+            if (!row || !row->n || weight == 0) continue;
+            if (row->n == 1 || (row->n <= FEW && !row->is_long())) {
+                for (uint32_t i = 0; i < row->n; ++i) sums_.at(row->run()[i].label).sum += weight * double(row->run()[i].count);
+            } else {
+                Head& head = heads_[n_heads_++];
+                head = {Cursor<Count>(*row), row, weight, 0, nullptr, 0};
+                total += head.value = weight * double((*head.cursor).count);
+            }
+        }
+        const size_t n_short = sums_.touched().size();
+        read_heads(total);
+        // A label of the short rows that was not met in a long one has at most the rest of the heads beside its sum.
+        const double rest = bound(total_);
+        for (size_t i = 0; i < n_short; ++i) {
+            auto& cell = sums_.at(sums_.touched()[i]);
+            if (!cell.met && (!full() || (cell.sum + rest) * (whole_ ? 1 : margin_) / query_.divisor >= best_.back().score))
+                give(score_of(cell.label, cell.sum), cell.label);
+        }
+    }
+
+    double bound(double total) const {
+        if (whole_) return total;
+        double sum = 0;  // anew: differences of rounded sums drift
+        for (size_t i = 0; i < n_heads_; ++i) sum += heads_[i].value;
+        return sum * margin_;
+    }
+
+    void read_heads(double total) {
+        total_ = total;
+        while (n_heads_) {
+            size_t top = 0;
+            for (size_t i = 1; i < n_heads_; ++i)
+                if (heads_[i].value > heads_[top].value) top = i;
+            Head& head = heads_[top];
+            if (!(head.value > 0)) break;
+            const uint32_t label = (*head.cursor).label;
+            total_ -= head.value;
+            head.value = head.cursor.next() ? head.weight * double((*head.cursor).count) : 0.0;
+            total_ += head.value;
+            auto& cell = sums_.at(label);
+            if (!cell.met) {
+                cell.met = true;
+                give(score_of(label, cell.sum), label);
+            }
+            if (full() && is_decided()) break;
+        }
+    }
+
+    // Whether no label that was not met can be among the best. (Those of the short rows are looked at afterwards.)
+    bool is_decided() const {
+        const double most = bound(total_), most_score = most / query_.divisor, last = best_.back().score;
+        if (last != most_score || !whole_ || !(most < EXACT)) return last > most_score;
+        uint64_t least = 0;
+        for (size_t i = 0; i < n_heads_; ++i)
+            if (heads_[i].value > 0) least = std::max(least, ranks_[(*heads_[i].cursor).label]);
+        return ranks_[best_.back().label] < least;
+    }
+
+    // The whole score, `sum` being what the short rows gave.
+    double score_of(uint32_t label, double sum) {
+        if (!whole_) return in_site_order(label);
+        const uint32_t at = mixed(label);
+        for (size_t i = 0; i < n_heads_; ++i) {
+            if (!heads_[i].row->is_long()) continue;
+            heads_[i].sought = heads_[i].row->as_long()->counts;
+            heads_[i].shift = 0;
+        }
+        for (bool more = n_heads_ > 0; more;) {  // all rows in step, so that their pages are fetched together
+            more = false;
+            for (size_t i = 0; i < n_heads_; ++i) {
+                Head& head = heads_[i];
+                if (!head.sought || head.sought->kind != TRIE_NODE) continue;
+                head.sought = R::Counts::slots(head.sought)[R::Counts::slot(at, head.shift)];
+                HAMMEMO_PREFETCH(head.sought);
+                head.shift += 5;
+                more = true;
+            }
+        }
+        for (size_t i = 0; i < n_heads_; ++i) {
+            const Head& head = heads_[i];
+            if (!head.sought) {
+                sum += head.weight * double(head.row->count_of(label));
+            } else if (const Count* count = R::Counts::found_in(head.sought, at, head.shift)) {
+                sum += head.weight * double(*count);
+            }
+        }
+        return sum;
+    }
+    double in_site_order(uint32_t label) const {
+        double sum = 0;
+        for (size_t s = 0; s < n_sites_; ++s)
+            if (rows_[s] && rows_[s]->n) sum += query_.weights[s] * double(rows_[s]->count_of(label));
+        return sum;
+    }
+
+    const Query query_;
+    const size_t n_sites_, k_, n_labels_;
+    const uint64_t* ranks_;
+    bool whole_ = true;
+    double margin_ = 1, total_ = 0;
+    const R* const* rows_ = nullptr;
+    std::vector<Head> heads_;
+    size_t n_heads_ = 0;
+    std::vector<Best> best_;
+    Sums& sums_;
+};
+
+}  // namespace hammemo::live

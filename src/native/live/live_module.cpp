@@ -1,0 +1,258 @@
+// What Python sees of the live table. Everything that comes from outside is checked here.
+#include "live_module.hpp"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "live_table.hpp"
+
+namespace nb = nanobind;
+using namespace hammemo::live;
+
+namespace {
+
+template <class T>
+using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Output = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Given = std::tuple<Vector<uint64_t>, Vector<uint32_t>, Vector<uint32_t>, Vector<uint32_t>, Vector<uint64_t>>;
+
+constexpr size_t FEW_EXAMPLES = 64;  // so many are edited without letting other threads of Python run meanwhile
+
+void require(bool condition, const char* message) {
+    if (!condition) throw std::invalid_argument(message);
+}
+
+template <class A>
+void require_aligned(const A& array) {
+    require(reinterpret_cast<uintptr_t>(array.data()) % array.itemsize() == 0, "arrays must be aligned");
+}
+
+template <class T>
+std::vector<T> copied(const Vector<T>& array) {
+    require_aligned(array);
+    return {array.data(), array.data() + array.size()};
+}
+
+RowView view_of(const Given& given) {
+    const auto& [keys, ids, lengths, labels, counts] = given;
+    require_aligned(keys), require_aligned(ids), require_aligned(lengths), require_aligned(labels), require_aligned(counts);
+    require(ids.size() == keys.size() && lengths.size() == keys.size(), "one number and length a row");
+    require(labels.size() == counts.size(), "one count an entry");
+    return {keys.data(), ids.data(), lengths.data(), labels.data(), counts.data(), keys.size(), labels.size()};
+}
+
+Shape checked_shape(uint32_t h, const std::vector<int64_t>& parents, const std::vector<uint32_t>& positions,
+                    const std::vector<uint32_t>& site_steps) {
+    Shape shape{h, {}, site_steps};
+    require(parents.size() == positions.size() && parents.size() < (1u << 20), "one position a step");
+    for (size_t k = 0; k < parents.size(); ++k) {
+        require(parents[k] >= -1 && parents[k] < int64_t(k), "a step comes after its parent");
+        require(positions[k] < h, "a step compares a position of the context");
+        shape.steps.push_back({parents[k] < 0 ? NO_STEP : uint32_t(parents[k]), positions[k], false, false});
+        if (parents[k] >= 0) shape.steps[size_t(parents[k])].has_children = true;
+    }
+    for (const uint32_t step : site_steps) {
+        require(step < parents.size(), "a site is a step");
+        shape.steps[step].is_site = true;
+    }
+    return shape;
+}
+
+// `rows` and `empties` yield the rows of one step after the other, so that they need not all be there at once.
+std::shared_ptr<Handle> build(uint32_t h, const std::vector<int64_t>& parents, const std::vector<uint32_t>& positions,
+                              const std::vector<uint32_t>& site_steps, bool wide, const nb::iterable& rows,
+                              const Vector<uint64_t>& label_counts, const nb::iterable& empties) {
+    const auto counts = copied(label_counts);
+    require(counts.size() < (uint64_t(1) << 31), "there are too many labels");
+    const auto table = LiveTable::start(checked_shape(h, parents, positions, site_steps), wide, counts);
+    const auto each = [&](const nb::iterable& source, const auto& fill) {
+        uint32_t step = 0;
+        for (nb::handle item : source) {
+            require(step < parents.size(), "rows for each step, not for more");
+            const auto given = nb::cast<Given>(item);
+            const RowView view = view_of(given);
+            nb::gil_scoped_release released;
+            fill(step++, view);
+        }
+        require(step == parents.size(), "rows for each step");
+    };
+    each(rows, [&](uint32_t step, const RowView& view) { table->fill(step, view); });
+    each(empties, [&](uint32_t step, const RowView& view) { table->fill_empty(step, view); });
+    return table->finish();
+}
+
+uint32_t checked_token(int64_t token) {
+    require(token >= -1 && token < int64_t(NO_TOKEN), "a token's number is out of range");
+    return token < 0 ? NO_TOKEN : uint32_t(token);
+}
+
+uint32_t checked_label(const Handle& handle, int64_t label) {
+    require(label >= 0 && label < (int64_t(1) << 31) && handle.table->is_placed(uint32_t(label)), "a label has no place");
+    return uint32_t(label);
+}
+
+int64_t checked_by(int64_t by) {
+    require(by != 0 && by > -(int64_t(1) << 53) && by < (int64_t(1) << 53), "a number of copies is out of range");
+    return by;
+}
+
+std::shared_ptr<Handle> edit(const Handle& handle, const Matrix<int64_t>& tokens, const Vector<int64_t>& labels,
+                             const Vector<int64_t>& by) {
+    const size_t h = handle.table->shape().h, m = tokens.shape(0);
+    require_aligned(tokens), require_aligned(labels), require_aligned(by);
+    require(tokens.shape(1) == h && labels.shape(0) == m && by.shape(0) == m, "one label and number of copies a context");
+    std::vector<uint32_t> own(m * h);
+    for (size_t i = 0; i < own.size(); ++i) own[i] = checked_token(tokens.data()[i]);
+    std::vector<Example> examples;
+    examples.reserve(m);
+    for (size_t i = 0; i < m; ++i)
+        examples.push_back({own.data() + i * h, checked_label(handle, labels.data()[i]), checked_by(by.data()[i])});
+    if (m <= FEW_EXAMPLES) return handle.table->edit(handle.version, examples.data(), m);
+    nb::gil_scoped_release released;
+    return handle.table->edit(handle.version, examples.data(), m);
+}
+
+std::vector<int64_t> listed_tokens(const Handle& handle, const nb::list& tokens) {
+    const size_t h = handle.table->shape().h;
+    require(tokens.size() == h, "a context has h tokens");
+    std::vector<int64_t> own(h);
+    for (size_t i = 0; i < h; ++i) own[i] = nb::cast<int64_t>(tokens[i]);
+    return own;
+}
+
+std::shared_ptr<Handle> edit_one(const Handle& handle, const nb::list& tokens, int64_t label, int64_t by) {
+    std::vector<uint32_t> own;
+    for (const int64_t token : listed_tokens(handle, tokens)) own.push_back(checked_token(token));
+    const Example example{own.data(), checked_label(handle, label), checked_by(by)};
+    return handle.table->edit(handle.version, &example, 1);
+}
+
+std::vector<double> checked_weights(const Handle& handle, const Vector<double>& weights, double divisor) {
+    require(weights.shape(0) == handle.table->shape().site_steps.size(), "one weight a site");
+    auto own = copied(weights);
+    for (const double weight : own) require(weight >= 0 && weight < 1e300, "weights are finite and not negative");
+    require(divisor > 0, "the divisor is above zero");
+    return own;
+}
+
+void leaders(const Handle& handle, const Vector<double>& weights, double divisor, const Matrix<int64_t>& tokens,
+             Output<int64_t> out, size_t most_listed) {
+    const auto own = checked_weights(handle, weights, divisor);
+    require(tokens.shape(1) == handle.table->shape().h && out.shape(0) == tokens.shape(0), "one answer a context");
+    require(out.shape(1) >= 1, "at least one label is asked for");
+    require_aligned(tokens), require_aligned(out);
+    nb::gil_scoped_release released;
+    handle.table->leaders(handle.version, {own.data(), divisor, most_listed}, tokens.data(), tokens.shape(0), out.shape(1),
+                          out.data());
+}
+
+// One context at a time, with fixed weights.
+class Single {
+public:
+    Single(std::shared_ptr<Handle> handle, const Vector<double>& weights, double divisor)
+        : handle_(std::move(handle)), weights_(checked_weights(*handle_, weights, divisor)), divisor_(divisor) {}
+    int64_t winner(const nb::list& tokens) const {
+        const auto own = listed_tokens(*handle_, tokens);
+        int64_t label = -1;
+        handle_->table->leaders(handle_->version, {weights_.data(), divisor_}, own.data(), 1, 1, &label);
+        return label;
+    }
+
+private:
+    const std::shared_ptr<Handle> handle_;
+    const std::vector<double> weights_;
+    const double divisor_;
+};
+
+template <class T>
+nb::object moved(std::vector<T> values) {
+    auto* own = new std::vector<T>(std::move(values));
+    nb::capsule owner(own, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(own->data(), {own->size()}, owner));
+}
+
+nb::tuple listed(RowList list) {
+    return nb::make_tuple(moved(std::move(list.keys)), moved(std::move(list.ids)), moved(std::move(list.lengths)),
+                          moved(std::move(list.labels)), moved(std::move(list.counts)));
+}
+
+nb::tuple listed_rows(const Handle& handle, uint32_t step) {
+    require(step < handle.table->shape().steps.size(), "there is no such step");
+    RowList list;
+    {
+        nb::gil_scoped_release released;
+        list = handle.table->rows(handle.version, step);
+    }
+    return listed(std::move(list));
+}
+
+// The rows that contexts read: where each starts, labels, counts.
+nb::tuple read_rows(const Handle& handle, const Matrix<int64_t>& tokens) {
+    require(tokens.shape(1) == handle.table->shape().h, "contexts have h columns");
+    require_aligned(tokens);
+    RowList list;
+    {
+        nb::gil_scoped_release released;
+        list = handle.table->read(handle.version, tokens.data(), tokens.shape(0));
+    }
+    return nb::make_tuple(moved(std::move(list.lengths)), moved(std::move(list.labels)), moved(std::move(list.counts)));
+}
+
+nb::object label_counts(const Handle& handle, const Vector<int64_t>& labels) {
+    require_aligned(labels);
+    std::vector<int64_t> counts(labels.shape(0));
+    for (size_t i = 0; i < counts.size(); ++i)
+        counts[i] = int64_t(handle.table->label_count(handle.version, checked_label(handle, labels.data()[i])));
+    return moved(std::move(counts));
+}
+
+}  // namespace
+
+void bind_live_table(nb::module_& module) {
+    nb::exception<Refused>(module, "RefusedError", PyExc_ValueError);
+    nb::exception<TooWide>(module, "TooWideError", PyExc_OverflowError);
+    module.def("fail_allocation", [](int64_t after) { allocations_left.store(after); }, nb::arg("after"));
+    nb::class_<Handle>(module, "LiveVersion")
+        .def_static("build", &build, nb::arg("h"), nb::arg("parents"), nb::arg("positions"), nb::arg("site_steps"),
+                    nb::arg("wide"), nb::arg("rows"), nb::arg("label_counts"), nb::arg("empties"))
+        .def("edit", &edit, nb::arg("tokens").noconvert(), nb::arg("labels").noconvert(), nb::arg("by").noconvert())
+        .def("edit_one", &edit_one, nb::arg("tokens"), nb::arg("label"), nb::arg("by"))
+        .def("place", [](const Handle& handle, uint32_t label, int64_t before, int64_t after) {
+                 require(label < (1u << 31), "there are too many labels");
+                 for (const int64_t other : {before, after}) if (other != -1) checked_label(handle, other);
+                 return handle.table->place(label, before, after);
+             }, nb::arg("label"), nb::arg("before"), nb::arg("after"))
+        .def("leaders", &leaders, nb::arg("weights").noconvert(), nb::arg("divisor"), nb::arg("tokens").noconvert(),
+             nb::arg("out").noconvert(), nb::arg("most_listed") = MOST_LISTED)
+        .def("rows", &listed_rows, nb::arg("step"))
+        .def("read", &read_rows, nb::arg("tokens").noconvert())
+        .def("label_row", [](const Handle& handle) {
+                 RowList list = handle.table->label_row(handle.version);
+                 return nb::make_tuple(moved(std::move(list.labels)), moved(std::move(list.counts)));
+             })
+        .def("label_counts", &label_counts, nb::arg("labels").noconvert())
+        .def("empty_rows", [](const Handle& handle, uint32_t step) {
+                 require(step < handle.table->shape().steps.size(), "there is no such step");
+                 return listed(handle.table->empty_row(handle.version, step));
+             }, nb::arg("step"))
+        .def("holds", [](const Handle& handle, int64_t token) {
+                 return handle.table->holds(handle.version, checked_token(token));
+             }, nb::arg("token"))
+        .def_prop_ro("examples", [](const Handle& handle) { return handle.table->examples(handle.version); })
+        .def_prop_ro("n_rows", [](const Handle& handle) { return handle.table->n_rows(handle.version); })
+        .def_prop_ro("n_bare", [](const Handle& handle) { return handle.table->n_bare(handle.version); })
+        .def_prop_ro("label_stamp", [](const Handle& handle) { return handle.table->label_stamp(handle.version); })
+        .def_prop_ro("n_versions", [](const Handle& handle) { return handle.table->versions(); })
+        .def_prop_ro("n_pages", [](const Handle& handle) { return handle.table->pages(); })
+        .def_prop_ro("nbytes", [](const Handle& handle) { return handle.table->bytes(); });
+    nb::class_<Single>(module, "LiveSingle")
+        .def("__init__", [](Single* self, std::shared_ptr<Handle> handle, const Vector<double>& weights, double divisor) {
+                 new (self) Single(std::move(handle), weights, divisor);
+             }, nb::arg("version"), nb::arg("weights").noconvert(), nb::arg("divisor"))
+        .def("__call__", &Single::winner, nb::arg("tokens"));
+}
