@@ -16,9 +16,11 @@ from crafted_tokens import integers_hashed_to
 from hammemo import MemoryClassifier, PositionalHamming, SiteKernel
 from hammemo._arrays.integers import sorted_find
 from hammemo.memories import Hashed
+from hammemo.memories.hashed.centring import FRACTION_BITS
 from hammemo.memories.hashed.layout import RowLayout
-from hammemo.memories.hashed.readers import FRACTION_BITS, HashedTables
+from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.hashed.reserved import Reserved, none_reserved, site_groups
+from hammemo.memories.hashed.tables import Tables
 from hammemo.memories.label_counts import Frame
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import hash_numbers, number_key
@@ -183,7 +185,8 @@ def random_tables(case: Case, n_labels: int, size: str) -> HashedTables:
         size
     ]
     frame = Frame(case.layout.sites, Vocabulary(np.arange(n_labels)), np.ones(n_labels, np.int64))
-    tables = HashedTables(case.layout, [], frame)
+    every = np.arange(n_labels)
+    tables = HashedTables(case.layout, Tables((), every), every, frame)
     sizes = np.diff(case.layout.first_rows)
     tables._centred = [case.rng.integers(low, high, (rows, n_labels), np.int64, endpoint=True) for rows in sizes]
     return tables

@@ -40,6 +40,12 @@ class LabelCounts(Cached):
                 f"The model holds {self.total:,} examples and {other.total:,} are to be added, multiplicities counted: "
                 "counts are exact below 2^53 only, so nothing was changed. Divide all sample_weight by a common factor."
             )
+        ranks = self.labels.find(other.labels)
+        if len(ranks) and ranks.min() >= 0:  # no new label: the usual case of a small edit
+            totals = self.counts.copy()
+            totals[ranks] += sign * other.counts
+            if totals[ranks].min() > 0:
+                return LabelCounts(self.labels, totals)
         labels = self.labels.union(other.labels)
         totals = np.zeros(len(labels), np.int64)
         totals[labels.find(self.labels)] += self.counts

@@ -23,6 +23,8 @@ MAX_EXACT: Final = 2**53
 
 def label_array(y: Any) -> NDArray[Any]:
     """Return y as an array of labels after scikit-learn's checks."""
+    if type(y) is np.ndarray and y.ndim == 1 and len(y) and y.dtype.kind in "iub":
+        return y  # they refuse nothing of this, and take longer than a single example does to be learnt
     labels: NDArray[Any] = column_or_1d(_plain(y), warn=True)
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
