@@ -34,6 +34,15 @@ class Layout:
         out: NDArray[np.uint32],
         path: str = "auto",
     ) -> None: ...
+    def centred_sums(
+        self,
+        rows: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        shared_sums: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        out: NDArray[np.float64],
+        scale: float,
+    ) -> None: ...
     def count(
         self,
         tokens: NDArray[Any],

@@ -13,6 +13,7 @@
 
 #include "bare.hpp"
 #include "counts.hpp"
+#include "row_sums.hpp"
 #include "scratch.hpp"
 #include "table.hpp"
 
@@ -26,6 +27,8 @@ template <class T>
 using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Cube = nb::ndarray<const T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
@@ -234,6 +237,21 @@ void layout_rows(const Layout& layout, const Array& tokens, const MaybeHashes& h
     }
 }
 
+void layout_centred_sums(const Layout& layout, const Matrix<int64_t>& rows, const Cube<int64_t>& counts,
+                         const Matrix<int64_t>& shared_sums, const Vector<double>& weights, OutputMatrix<double> out,
+                         double scale) {
+    const LayoutView& view = layout.view();
+    const size_t m = rows.shape(0), n_labels = counts.shape(2);
+    require(rows.shape(1) == view.n_sites && weights.shape(0) == view.n_sites, "one row and one weight for each site");
+    require(counts.shape(0) == m && counts.shape(1) == view.n_sites, "one row of counts for each context and site");
+    require(shared_sums.shape(0) == view.n_sites && shared_sums.shape(1) == n_labels, "one sum for each site and label");
+    require(out.shape(0) == m && out.shape(1) == n_labels, "one score for each context and label");
+    require_aligned(rows), require_aligned(counts), require_aligned(shared_sums), require_aligned(weights), require_aligned(out);
+    const RawRows raw{rows.data(), counts.data(), shared_sums.data(), weights.data(), m, n_labels};
+    nb::gil_scoped_release released;
+    centred_sums(view, raw, scale, out.data());
+}
+
 uint32_t labels_of(const LayoutView& layout, const OutputMatrix<uint32_t>& cells) {
     require_aligned(cells);
     require(cells.shape(0) == size_t{layout.empty_row} + 1, "the cells have one row a bucket and one for empty sites");
@@ -305,6 +323,8 @@ NB_MODULE(_native, m) {
              array("token_checks"), array("single_rows"), nb::arg("buckets"), nb::arg("integer_key"), nb::arg("keyed"))
         .def_prop_ro("n_rows", [](const Layout& layout) { return layout.view().empty_row; })
         .def("rows", &layout_rows, array("tokens"), array("hashes").none(), array("places").none(), array("out"), nb::arg("path") = "auto")
+        .def("centred_sums", &layout_centred_sums, array("rows"), array("counts"), array("shared_sums"), array("weights"),
+             array("out"), nb::arg("scale"))
         .def("count", &layout_count, array("tokens"), array("hashes").none(), array("places").none(), array("columns"),
              array("multiplicity").none(), array("cells"), nb::arg("path") = "auto")
         .def("count_stream", &layout_count_stream, array("tokens"), array("hashes").none(), array("places").none(), array("columns"),

@@ -40,12 +40,6 @@ class LabelCounts(Cached):
                 f"The model holds {self.total:,} examples and {other.total:,} are to be added, multiplicities counted: "
                 "counts are exact below 2^53 only, so nothing was changed. Divide all sample_weight by a common factor."
             )
-        ranks = self.labels.find(other.labels)
-        if len(ranks) and ranks.min() >= 0:  # no new label: the usual case of a small edit
-            totals = self.counts.copy()
-            totals[ranks] += sign * other.counts
-            if totals[ranks].min() > 0:
-                return LabelCounts(self.labels, totals)
         labels = self.labels.union(other.labels)
         totals = np.zeros(len(labels), np.int64)
         totals[labels.find(self.labels)] += self.counts
@@ -56,6 +50,21 @@ class LabelCounts(Cached):
                 f"Label {label!r} has fewer stored examples than are to be removed. Nothing was changed."
             )
         return LabelCounts(labels, totals).positive()
+
+    def plus_at(self, rank: int, count: int) -> LabelCounts | None:
+        """Return the counts with a number, which may be negative, added to one label's.
+
+        None where that label, or the sum of all, is left with no proper number: `plus` says what to do then.
+        """
+        total = self.total + count
+        left = int(self.counts[rank]) + count
+        if left <= 0 or total >= MAX_EXAMPLES:
+            return None
+        counts = self.counts.copy()
+        counts[rank] = left
+        changed = LabelCounts(self.labels, counts)
+        vars(changed)["total"] = total
+        return changed
 
     def positive(self) -> LabelCounts:
         """Return the labels that have examples."""

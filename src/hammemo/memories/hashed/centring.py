@@ -37,7 +37,7 @@ def centred_counts(
     :math:`4T + 4(T - M)/(B - 1)`, the second part rounded: both are below 2^56, because counts are below 2^53. A
     single bucket tells nothing of any of its features: zero.
     """
-    others = np.maximum(np.asarray(buckets) - 1, 1)
+    others = np.maximum(buckets, 2) - 1
     doubled = (shared - sums) << (FRACTION_BITS + 1)
     values = (shared << FRACTION_BITS) + (doubled + others) // (2 * others)
-    return np.where(np.asarray(buckets) == 1, 0, values)
+    return np.where(buckets == 1, 0, values) if np.min(buckets) == 1 else values

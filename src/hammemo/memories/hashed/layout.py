@@ -93,6 +93,11 @@ class RowLayout:
         sizes = [len(self.own(k)) + self.buckets[k] for k in range(len(self.groups))]
         return np.concatenate([[0], np.cumsum(sizes)])
 
+    @cached_property
+    def sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many rows of its own each site has, (S,), and how many buckets, (S, 1)."""
+        return np.array([len(self.own(k)) for k in range(len(self.groups))]), np.array(self.buckets)[:, None]
+
     def rows(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the row of each site's own table that each context reads; -1 for a site that holds no token.
 

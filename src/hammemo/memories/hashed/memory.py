@@ -107,6 +107,8 @@ class Hashed(Memory):
 
         Raises `NotStoredError` where a count would become negative.
         """
+        if len(examples) == 1 and self._update_one(examples, sign):
+            return
         if sign < 0:
             self._take_back(examples)
         elif len(examples):  # else the layout stays open
@@ -114,26 +116,32 @@ class Hashed(Memory):
                 self._reserve(examples)
             counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()))
             self._grow(counts.labels)
-            if len(examples) == 1:
-                self._tables = self._tables.plus_one(*self._one_cell(examples))
-            else:
-                self._tables = self._tables.plus(self._deltas(examples))
+            self._tables = self._tables.plus(self._deltas(examples))
             self._counts = counts
+
+    def _update_one(self, examples: Examples, sign: int) -> bool:
+        """Do what `update` does for a single example whose label was there before and stays; or return False."""
+        rank = int(self._columns.find(examples.labels)[0])
+        count = sign * int(examples.multiplicity[0])
+        counts = self._counts.plus_at(rank, count) if rank >= 0 else None
+        if counts is None or self._rows is None:
+            return False
+        rows: list[int] = self._rows.found(examples.contexts)[0].tolist()
+        column = int(self._tables.columns[rank])
+        if sign < 0 and not self._tables.covers_one(rows, column, -count, int(counts.counts[rank])):
+            raise never_stored()
+        self._tables = self._tables.plus_one(rows, column, count)
+        self._counts = counts
+        return True
 
     def _take_back(self, examples: Examples) -> None:
         counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()), sign=-1)
         if not self._tables.sites:  # nothing is stored, and nothing is to be taken back
             return
-        if len(examples) == 1:
-            rows, column, count = self._one_cell(examples)
-            if not self._tables.covers_one(rows, column, count, self._examples_left(counts, column)):
-                raise never_stored()
-            self._tables = self._tables.plus_one(rows, column, -count)
-        else:
-            deltas = self._deltas(examples)
-            if not self._tables.covers(deltas, self._counts_left(counts)):
-                raise never_stored()
-            self._tables = self._tables.plus([(rows, labels, -totals) for rows, labels, totals in deltas])
+        deltas = self._deltas(examples)
+        if not self._tables.covers(deltas, self._counts_left(counts)):
+            raise never_stored()
+        self._tables = self._tables.plus([(rows, labels, -totals) for rows, labels, totals in deltas])
         self._place(counts.labels)
         self._counts = counts
 
@@ -229,13 +237,6 @@ class Hashed(Memory):
         tables = tuple(SiteTable.empty(len(self._rows.own(k)), number) for k, number in sizes)
         self._tables = Tables(tables, _EMPTY.columns)
 
-    def _one_cell(self, examples: Examples) -> tuple[list[int], int, int]:
-        """Return the row of each site that a single example touches, -1 for none, its column, and its multiplicity."""
-        assert self._rows is not None
-        rank = int(self._columns.find(examples.labels)[0])
-        rows: list[int] = self._rows.found(examples.contexts)[0].tolist()
-        return rows, int(self._tables.columns[rank]), int(examples.multiplicity[0])
-
     def _deltas(self, examples: Examples) -> list[Cells]:
         """Return for each site the distinct (row, column) pairs that a batch touches, and its counts there."""
         if self._rows is None:
@@ -273,12 +274,6 @@ class Hashed(Memory):
         left = np.zeros(self._tables.width, np.int64)
         left[self._tables.columns] = np.append(counts.counts, 0)[counts.labels.find(self._columns)]  # -1: the last
         return left
-
-    def _examples_left(self, counts: LabelCounts, column: int) -> int:
-        """Return the examples of one column's label in `counts`."""
-        if counts.labels is self._columns:
-            return int(counts.counts[np.flatnonzero(self._tables.columns == column)[0]])
-        return int(self._counts_left(counts)[column])
 
     @property
     def _bucket_numbers(self) -> tuple[int, ...]:

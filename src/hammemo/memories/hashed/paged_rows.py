@@ -28,6 +28,8 @@ class PagedRows:
         The counts; not to be changed afterwards.
     """
 
+    __slots__ = ("_page_rows", "_pages", "_whole", "dtype", "shape")
+
     def __init__(self, whole: NDArray[Any]) -> None:
         self.shape = whole.shape
         self.dtype = whole.dtype
@@ -58,7 +60,7 @@ class PagedRows:
     def row(self, row: int) -> NDArray[Any]:
         """Return one row, which may be shared: it is not to be changed."""
         page, place = divmod(row, self._page_rows)
-        return np.asarray(self.pages[page][place])
+        return self.pages[page][place]  # type: ignore[no-any-return]
 
     def rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Return some rows as one array; a version whose pages were never put together is read page by page."""

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.memories.hashed.paged_rows import column_index
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -33,16 +31,18 @@ class Effort:
     """What a call costs beside its rows, in cells of a table."""
 
     def __init__(self, layout: RowLayout, n_labels: int) -> None:
-        self._context = len(layout.groups) * n_labels
-        self._left = int(layout.first_rows[-1]) * n_labels + 16 * self.CALL  # making a table has its own costs
+        self._layout = layout
+        self._n_labels = n_labels
+        self._spent = 0
 
     def is_spent(self, n_contexts: int) -> bool:
         """Return whether a table is worth it by now, these contexts counted.
 
         Two threads may overwrite each other's count: then a table is compiled a little later.
         """
-        self._left -= n_contexts * self._context + self.CALL
-        return self._left < 0
+        self._spent += n_contexts * len(self._layout.groups) * self._n_labels + self.CALL
+        cells = int(self._layout.first_rows[-1]) * self._n_labels
+        return self._spent > cells + 16 * self.CALL  # making a table has costs of its own
 
 
 class RawRows:
@@ -60,7 +60,6 @@ class RawRows:
         self.layout = layout
         self.tables = tables
         self.source = source
-        self._in_order = isinstance(column_index(source, tables.width), slice)
 
     @cached_property
     def counts(self) -> list[NDArray[Any]]:
@@ -83,7 +82,7 @@ class RawRows:
 
     def _arranged(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the last axis, columns of the tables, in the order of the labels."""
-        if self._in_order:
+        if self.source is self.tables.columns and self.tables.in_order:
             return values
         placed = np.zeros((*values.shape[:-1], len(self.source)), np.int64)
         held = self.source >= 0

@@ -154,15 +154,21 @@ class HashedTables(Compiled):
     def _row_scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores row by row, in pieces that bound the memory needed."""
         pieces = row_pieces(len(contexts), 4 * len(weights) * len(self.labels))
-        parts = [self._sums(self._layout.found(contexts[piece]), weights) for piece in pieces]
-        return np.concatenate(parts) if parts else np.zeros((0, len(self.labels)))
+        parts = [self._found_sums(self._layout.found(contexts[piece]), weights) for piece in pieces]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, len(self.labels))), *parts])
+
+    def _found_sums(self, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what `_sums` does, by the compiled loop where it can be used."""
+        if self._layout.compiled is None or "_centred" in vars(self):
+            return self._sums(rows, weights)
+        counts, sums, out = self._raw.read(rows), self._raw.shared_sums, np.empty((len(rows), len(self.labels)))
+        weights = np.ascontiguousarray(weights, np.float64)
+        self._layout.compiled.centred_sums(rows, counts, sums, weights, out, 2.0**-FRACTION_BITS)
+        return out
 
     def _sums(self, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        values = self._centred_rows(rows)
-        totals: NDArray[np.float64] = np.zeros((len(rows), len(self.labels)))
-        for k, weight in enumerate(weights):  # site by site: the order that sums of floats depend on
-            totals += weight * values[:, k]
-        return np.asarray(totals / 2**FRACTION_BITS)
+        weighted = weights[:, None] * self._centred_rows(rows)
+        return np.asarray(in_order(weighted) / 2**FRACTION_BITS)
 
     def bounds(
         self, contexts: Contexts, weights: NDArray[np.float64]
@@ -208,13 +214,9 @@ class HashedTables(Compiled):
     def _bound_sums(
         self, rows: NDArray[np.int64], weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        counts = self._raw.read(rows)
-        low, high = np.zeros((2, len(rows), len(self.labels)))
-        for k, weight in enumerate(weights):
-            weighted = weight * counts[:, k]
-            high += weighted
-            low += np.where((rows[:, k] < self._layout.n_exact(k))[:, None], weighted, 0.0)
-        return low, high
+        weighted = weights[:, None] * self._raw.read(rows)
+        exact = rows < [self._layout.n_exact(k) for k in range(len(weights))]
+        return in_order(np.where(exact[:, :, None], weighted, 0.0)), in_order(weighted)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""
@@ -286,16 +288,9 @@ class HashedTables(Compiled):
             for k, (table, row) in enumerate(zip(self._centred, rows.T, strict=True)):
                 values[row >= 0, k] = table[row[row >= 0]]
             return values
-        counts, (n_own, buckets) = self._raw.read(rows), self._sizes
-        values = counts << FRACTION_BITS
-        centred = centred_counts(counts, self._raw.shared_sums, buckets)
-        return np.where((rows >= n_own)[:, :, None], centred, values)
-
-    @cached_property
-    def _sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many rows of its own each site has, (S,), and how many buckets, (S, 1)."""
-        n_own = [len(self._layout.own(k)) for k in range(len(self._layout.groups))]
-        return np.array(n_own), np.array(self._layout.buckets)[:, None]
+        counts, (n_own, buckets) = self._raw.read(rows), self._layout.sizes
+        shared = centred_counts(counts, self._raw.shared_sums, buckets)
+        return np.where((rows >= n_own)[:, :, None], shared, counts << FRACTION_BITS)
 
     def _table_if_worth(
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None
@@ -347,6 +342,16 @@ class HashedTables(Compiled):
         step: float,
     ) -> NativeTable:
         return NativeTable(self._layout, rows, weights, step, divisor=divisor, threads=self._threads)
+
+
+def in_order(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sums over sites, added one after another: the order that the last bit of a float depends on.
+
+    Shapes
+    ------
+    terms : (m, S, L); returned : (m, L)
+    """
+    return np.asarray(np.add.accumulate(terms, axis=1)[:, -1])
 
 
 def _needed(divisor: NDArray[np.float64] | None, weights: NDArray[np.float64]) -> NDArray[np.float64] | None:

@@ -5,7 +5,6 @@ A table never changes: an edit makes another one, which shares the pages that it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,12 +19,14 @@ if TYPE_CHECKING:
     from hammemo.memories.label_counts import LabelCounts
 
 
-@dataclass(frozen=True, eq=False)
 class SiteTable:
     """The counts of one site: rows of reserved features, then buckets."""
 
-    own: PagedRows
-    shared: PagedRows
+    __slots__ = ("own", "shared")
+
+    def __init__(self, own: PagedRows, shared: PagedRows) -> None:
+        self.own = own
+        self.shared = shared
 
     @classmethod
     def of(cls, own: NDArray[Any], shared: NDArray[Any]) -> SiteTable:

@@ -14,7 +14,6 @@ written to files, and what readers show, has labels in canonical order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +33,24 @@ if TYPE_CHECKING:
 _SPARE = 4  # one more column in so many is made when columns run out
 
 
-@dataclass(frozen=True, eq=False)
 class Tables(Cached):
-    """The tables of all sites; `columns` has the column of each label, in the canonical order of the labels."""
+    """The tables of all sites.
 
-    sites: tuple[SiteTable, ...]
-    columns: NDArray[np.int64]
+    Parameters
+    ----------
+    sites : tuple of SiteTable
+    columns : ndarray of shape (L,)
+        The column of each label, in the canonical order of the labels.
+    """
+
+    def __init__(self, sites: tuple[SiteTable, ...], columns: NDArray[np.int64]) -> None:
+        self.sites = sites
+        self.columns = columns
+
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether the columns are those of the labels in canonical order, and no others."""
+        return isinstance(column_index(self.columns, self.width), slice)
 
     @property
     def width(self) -> int:
@@ -65,12 +76,11 @@ class Tables(Cached):
         ------
         rows : (m, S); returned : (m, S, width)
         """
-        read = np.zeros((*rows.shape, self.width), np.int64)
         if len(rows) == 1:
-            for k, (table, row) in enumerate(zip(self.sites, rows[0].tolist(), strict=True)):
-                if row >= 0:
-                    read[0, k] = table.row(row)
-            return read
+            none, pairs = np.zeros(self.width, np.int64), zip(self.sites, rows[0].tolist(), strict=True)
+            parts = [none if row < 0 else table.row(row) for table, row in pairs]
+            return np.concatenate(parts, dtype=np.int64, casting="unsafe").reshape(1, len(parts), self.width)
+        read = np.zeros((*rows.shape, self.width), np.int64)
         for k, (table, column) in enumerate(zip(self.sites, rows.T, strict=True)):
             held = column >= 0
             read[held, k] = table.read(column[held])
@@ -90,7 +100,7 @@ class Tables(Cached):
 
     def _with_sums(self, sites: tuple[SiteTable, ...], added: Any, added_to_buckets: Any) -> Tables:
         """Return other tables with the sums that are known here, and what is added to each site's."""
-        changed = replace(self, sites=sites)
+        changed = Tables(sites, self.columns)
         for name, more in (("totals", added), ("shared_sums", added_to_buckets)):
             if name in vars(self):
                 vars(changed)[name] = vars(self)[name] + [more(k) for k in range(len(sites))]
@@ -98,10 +108,11 @@ class Tables(Cached):
 
     def plus_one(self, rows: list[int], column: int, count: int) -> Tables:
         """Return the tables with a count added to one cell of each site, none where the row is -1."""
-        sites = zip(self.sites, rows, strict=True)
-        changed = Tables(
-            tuple([table if row < 0 else table.plus_one(row, column, count) for table, row in sites]), self.columns
-        )
+        pairs = zip(self.sites, rows, strict=True)
+        sites = tuple([table if row < 0 else table.plus_one(row, column, count) for table, row in pairs])
+        changed = Tables(sites, self.columns)
+        if "in_order" in vars(self):
+            vars(changed)["in_order"] = self.in_order
         if "totals" in vars(self):
             held = [k for k, row in enumerate(rows) if row >= 0]
             vars(changed)["totals"] = _plus_at(self.totals, held, column, count)
@@ -175,15 +186,13 @@ class Tables(Cached):
             sums = vars(self).get(name)
             if sums is not None:
                 wider = np.concatenate([sums, np.zeros((len(sums), 1), np.int64)], axis=1)  # -1 reads the last column
-                vars(changed)[name] = sums if isinstance(source, slice) else wider[:, source]
+                vars(changed)[name] = sums if isinstance(source, slice) else np.ascontiguousarray(wider[:, source])
         return changed
-
-    def in_canonical_order(self) -> bool:
-        """Return whether the columns are the labels in their order, without spare ones."""
-        return isinstance(column_index(self.columns, self.width), slice)
 
 
 def _plus_at(sums: NDArray[np.int64], sites: list[int], column: int, count: int) -> NDArray[np.int64]:
     changed = sums.copy()
-    changed[sites, column] += count
+    one = changed[:, column]
+    for k in sites:  # for a few of them faster than an index
+        one[k] += count
     return changed
