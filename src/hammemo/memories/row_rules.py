@@ -101,14 +101,15 @@ class RowRule:
         ------
         counts : (m, S, L); returned : (m, S, L)
         """
-        ratios = counts / self.prior
-        lost = np.log1p(counts.sum(axis=2, dtype=np.float64)[:, :, None] / np.array(self.smoothing))
-        values = np.zeros(counts.shape)
-        for j, amount in enumerate(self.smoothing):
-            values += self.weights[:, j] * np.log1p(ratios / amount)
-        for j in range(len(self.smoothing)):  # in the order of `rows`, which the last bit depends on
-            values -= lost[:, :, j, None] * self.weights[:, j]
-        return values
+        (m, n_sites, n_labels), n_amounts = counts.shape, len(self.smoothing)
+        amounts = np.array(self.smoothing)
+        terms = np.empty((m, n_sites, 2 * n_amounts, n_labels))
+        gained, lost = terms[:, :, :n_amounts], terms[:, :, n_amounts:]
+        np.log1p((counts / self.prior)[:, :, None] / amounts[:, None], out=gained)
+        lost[...] = -np.log1p(counts.sum(axis=2, dtype=np.float64)[:, :, None] / amounts)[..., None]
+        gained *= self.weights
+        lost *= self.weights
+        return np.add.accumulate(terms, axis=2)[:, :, -1]  # in the order of `rows`, which the last bit depends on
 
     def row_bounds(
         self, site: int, low: NDArray[Any], high: NDArray[Any]

@@ -400,7 +400,10 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         array = validated_array(self, X, reset=reset, y=y)
         targets = label_array(y)
         declared = targets[:0] if classes is None else label_array(classes)
-        dtype = common_label_dtype(targets, declared, *([] if reset else [self.classes_]))
+        if reset or len(declared) or targets.dtype != self.label_dtype_ or targets.dtype.kind not in "iu":
+            dtype = common_label_dtype(targets, declared, *([] if reset else [self.classes_]))
+        else:
+            dtype = self.label_dtype_  # the usual case, without a list of all classes
         examples = Examples.of(array, targets, sample_weight)
         if reset and not len(examples) and not len(declared):
             raise ValueError("There is nothing to learn: every sample_weight is zero and no class was declared.")
@@ -410,7 +413,8 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             check_column_names(getattr(self, "feature_names_in_", ()))
             self._start(array.shape[1], layout)
         memory = self.memory_.snapshot()
-        memory.declare_labels(Vocabulary.of(declared))
+        if len(declared):
+            memory.declare_labels(Vocabulary.of(declared))
         memory.update(examples, 1)
         self.memory_, self.label_dtype_ = memory, dtype
         return examples

@@ -40,7 +40,7 @@ class HashedRanker(Ranker):
         self._raw = raw
         self._rule = rule
         self._threads = threads
-        self._width = 4 * n_sites * n_labels
+        self._width = (4 * len(rule.smoothing) + 4) * n_sites * n_labels  # numbers that a context needs on the way
         self._base = _fixed(rule.base)
         self._effort = Effort(raw.layout, n_labels)
 
@@ -114,4 +114,5 @@ class HashedRanker(Ranker):
 
 def _fixed(values: NDArray[np.float64]) -> NDArray[np.int32]:
     """Return the values in fixed point; what does not fit in 31 bits is cut, far beyond any sensible weight."""
-    return np.clip(np.rint(values * 2.0**RULE_BITS), -(2**30), 2**30).astype(np.int32)
+    scaled = np.rint(values * 2.0**RULE_BITS)
+    return np.minimum(np.maximum(scaled, -(2**30)), 2**30).astype(np.int32)
