@@ -34,6 +34,13 @@ class Layout:
         out: NDArray[np.uint32],
         path: str = "auto",
     ) -> None: ...
+    def own_rows(
+        self,
+        tokens: NDArray[Any],
+        hashes: NDArray[np.uint64] | None,
+        places: NDArray[np.int32] | None,
+        out: NDArray[np.int64],
+    ) -> None: ...
     def centred_sums(
         self,
         rows: NDArray[np.int64],
@@ -111,6 +118,7 @@ class Table:
         threads: int = 1,
     ) -> None: ...
     def one(self, tokens: Sequence[Any], known: dict[str, tuple[int, int]]) -> int: ...
+    def replaced(self, rows: NDArray[np.int64], values: NDArray[Any], divisor: NDArray[np.float64] | None) -> Table: ...
     @property
     def nbytes(self) -> int: ...
     @property

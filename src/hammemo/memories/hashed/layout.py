@@ -122,11 +122,9 @@ class RowLayout:
         """Return what `rows` does, by the compiled loops where they can be used."""
         if self.compiled is None:
             return self.rows(contexts)
-        found = np.empty((len(contexts), len(self.groups)), np.uint32)
-        self.compiled.rows(*self.source(contexts), found)
-        rows = found - self.first_rows[:-1]
-        rows[found == self.first_rows[-1]] = -1  # the row of sites that hold no token
-        return rows
+        found = np.empty((len(contexts), len(self.groups)), np.int64)
+        self.compiled.own_rows(*self.source(contexts), found)
+        return found
 
     def rows_at(self, k: int, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the row of site k's own table that each feature reads, were its hash all that is known of it.
