@@ -56,6 +56,7 @@ def test_rows(case: Case) -> None:
         out = np.full((len(case.contexts), len(case.layout.groups)), 7, np.uint32)
         case.layout.compiled.rows(*case.layout.source(case.contexts), out, path)
         np.testing.assert_array_equal(out, case.rows(), path)
+    np.testing.assert_array_equal(case.layout.found(case.contexts), case.layout.rows(case.contexts))
 
 
 @given(case=cases(), n_labels=st.sampled_from(LABELS), weighted=st.booleans())
@@ -196,6 +197,51 @@ def compiled(tables: HashedTables, weights: NDArray[np.float64], divisor: NDArra
     dtype = np.int64 if (weights == np.floor(weights)).all() else np.float64
     rows = [weight.astype(dtype) * table for weight, table in zip(weights, tables._centred, strict=True)]
     return _native.Table(tables._layout.compiled, np.concatenate(rows), divisor, 2.0**-FRACTION_BITS, path)
+
+
+@given(
+    case=cases(),
+    n_labels=st.sampled_from(LABELS),
+    size=st.sampled_from(["16", "16+", "32", "ties", "-"]),
+    other=st.sampled_from(["16", "16+", "32", "ties", "-"]),
+    whole=st.booleans(),
+    divided=st.booleans(),
+    share=st.sampled_from([0.0, 0.1, 1.0]),
+)
+@thorough
+def test_a_table_with_other_rows_is_that_of_all_rows(
+    case: Case, n_labels: int, size: str, other: str, whole: bool, divided: bool, share: float
+) -> None:
+    """Where the types of a new table would be others, it is refused: then all rows are needed."""
+    kind = np.int64 if whole else np.float64
+    before, after = (
+        np.concatenate(random_tables(case, n_labels, name)._centred).astype(kind) for name in (size, other)
+    )
+    rows = np.flatnonzero(case.rng.random(len(before)) < share)
+    kept = before.copy()
+    kept[rows] = after[rows]
+    divisors = [case.rng.integers(1, 9, n_labels).astype(float) if divided else None for _ in range(2)]
+    source, m = case.layout.source(case.contexts), len(case.contexts)
+    for path in PATHS:
+        try:
+            table = _native.Table(case.layout.compiled, before, divisors[0], 0.5, path)
+            fresh = _native.Table(case.layout.compiled, kept, divisors[1], 0.5, path)
+        except OverflowError:
+            continue
+        try:
+            changed = table.replaced(rows, kept[rows], divisors[1])
+        except OverflowError:
+            assert whole
+            assert (table.sum_bits, table.nbytes) != (fresh.sum_bits, fresh.nbytes) or size != other
+            continue
+        assert (changed.sum_bits, changed.nbytes, changed.path) == (fresh.sum_bits, fresh.nbytes, path)
+        answers = []
+        for made in (changed, fresh):
+            scores, winners = np.empty((m, n_labels)), np.empty(m, np.int32)
+            made.scores(*source, scores)
+            made.winners(*source, winners)
+            answers.append((scores.tobytes(), winners.tobytes()))
+        assert answers[0] == answers[1]
 
 
 def needed_bits(tables: HashedTables, *, divided: bool) -> int:

@@ -148,6 +148,53 @@ def test_after_any_history_a_reader_is_that_of_a_fresh_model(
     assert before.class_scores(queries).tobytes() == row_by_row[0].tobytes()
 
 
+@pytest.mark.parametrize("kernel", [None, SiteKernel([0, (0, 1)], weights=[1, 2]), SiteKernel([1, (0, 1)], [0.1, 0.7])])
+@pytest.mark.parametrize("vote", ["sum", "mean"])
+@given(
+    seed=st.integers(0, 2**32),
+    n_edits=st.lists(st.integers(1, 4), min_size=1, max_size=5),
+    most=st.sampled_from([1, 50, 3000]),
+)
+@randomly
+def test_a_table_compiled_from_an_earlier_one_is_that_of_a_fresh_model(
+    kernel: SiteKernel | None, vote: str, seed: int, n_edits: list[int], most: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    X, y = rng.integers(0, 60, (200, 2)), rng.integers(0, 5, 200)
+    model = MemoryClassifier(kernel, Hashed(50, 9), vote).fit(X, y)
+    model.vote_.ranker(model.memory_.reader(), model.sites_).single()  # compiles all rows
+    held = Counter(zip(map(tuple, X.tolist()), y.tolist(), strict=True))
+    for n in n_edits:
+        for _ in range(n):
+            if rng.random() < 0.5:
+                row, label = rng.integers(0, 60, 2).tolist(), int(rng.integers(0, 5))
+                times = int(rng.integers(1, most + 1))
+            else:
+                stored = [example for example, count in held.items() if count > 0]
+                (tokens, label) = stored[int(rng.integers(len(stored)))]
+                row, times = list(tokens), -1
+            edit = model.forget if times < 0 else model.partial_fit
+            edit(np.array([row]), np.array([label]), sample_weight=[abs(times)])
+            held[tuple(row), label] += times
+        reader: Any = model.memory_.reader()
+        divisor = model.vote_.divisor(reader, model.sites_)
+        table = reader._table(model.sites_.weights, divisor)
+        rows = [example for example, count in held.items() if count]
+        fresh = model.empty_like().partial_fit(
+            np.array([tokens for tokens, _ in rows]),
+            np.array([label for _, label in rows]),
+            sample_weight=[held[example] for example in rows],
+        )
+        expected: Any = fresh.memory_.reader()
+        made = expected._table(model.sites_.weights, divisor)
+        assert expected._earlier is None
+        assert "_centred" in vars(expected)
+        assert (table.loops.sum_bits, table.loops.nbytes) == (made.loops.sum_bits, made.loops.nbytes)
+        asked = Contexts.of(rng.integers(0, 60, (40, 2)))
+        assert table.scores(asked).tobytes() == made.scores(asked).tobytes()
+        assert table.winners(asked).tolist() == made.winners(asked).tolist()
+
+
 @pytest.mark.parametrize("vote", ["sum", "mean", LogLinear((1.0, 10.0))])
 @given(first=st.lists(example, min_size=2, max_size=6), history=edits, asked=st.lists(contexts, min_size=1, max_size=3))
 @settings(max_examples=20, deadline=None)
@@ -171,6 +218,31 @@ def test_a_window_that_slides_row_by_row_is_that_of_a_fresh_model(vote: Any) -> 
     model = rolling.estimator_
     fresh = model.empty_like().partial_fit(X[40:], y[40:])
     assert model.class_scores(X).tobytes() == fresh.class_scores(X).tobytes()
+
+
+@pytest.mark.parametrize("vote", ["sum", "mean"])
+def test_many_queries_after_an_edit_copy_a_compiled_table_and_compute_few_rows(vote: str) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 3000, (20_000, 2)), rng.integers(0, 8, 20_000)
+    model = MemoryClassifier(memory=Hashed(2048, 64), vote=vote).fit(X, y)
+    model.predict(X)  # compiles all rows
+    assert "_centred" in vars(model.memory_.reader())
+    for i in range(5):
+        model.partial_fit(X[i : i + 1], y[i : i + 1])
+        model.predict(X[:1])  # not enough to compile anything: the next version is made from the first one too
+        assert model.memory_.reader()._score_table is None  # type: ignore[attr-defined]
+    first = model.memory_.reader()._earlier  # type: ignore[attr-defined]
+    answers = model.predict(X)
+    reader: Any = model.memory_.reader()
+    assert reader._score_table is not None
+    assert reader._earlier is None  # what came before can be freed
+    assert "_centred" not in vars(reader)
+    changed = [first._changed(k, reader._raw) for k in range(2)]
+    assert 5 <= sum(map(len, changed)) < 500
+    fresh = model.empty_like().partial_fit(np.concatenate([X, X[:5]]), np.concatenate([y, y[:5]]))
+    assert fresh.predict(X).tolist() == answers.tolist()
+    other = model.snapshot()  # the same version again
+    assert other.predict(X).tolist() == answers.tolist()
 
 
 def test_new_labels_take_spare_columns_and_tables_are_copied_rarely() -> None:

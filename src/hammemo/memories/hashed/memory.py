@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -44,11 +44,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo.memories.hashed.earlier import Earlier
     from hammemo.memories.hashed.layout import Cells
     from hammemo.memories.hashed.reserved import Reserved
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
+
+Self = TypeVar("Self", bound="Hashed")
 
 MANY_LABELS = 4096
 """Above this many labels a dense row for every bucket is no longer small."""
@@ -82,6 +85,7 @@ class Hashed(Memory):
     _rows: RowLayout | None
     _tables: Tables
     _counts: LabelCounts
+    _earlier: Earlier | None = None
 
     def __init__(
         self, buckets: int | Sequence[int] = 2048, reserved: int | Sequence[int] = 1024, key: bytes | None = None
@@ -187,6 +191,17 @@ class Hashed(Memory):
         """Return the tables as they are now."""
         return self._tables_now()
 
+    def snapshot(self: Self) -> Self:
+        """Return a memory of its own that holds this version; it can make its compiled table from this one's."""
+        copied = super().snapshot()
+        reader = self._reader
+        if isinstance(reader, HashedTables):
+            copied._earlier = reader.latest()
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_earlier": None}  # made again when needed
+
     def empty_like(self) -> Hashed:
         """Return a memory of the same layout, reserved features included, with nothing stored."""
         fresh: Hashed = super().empty_like()
@@ -225,7 +240,7 @@ class Hashed(Memory):
         _check_numbers("buckets", self.buckets, 1, len(self.sites.positions))
         _check_numbers("reserved", self.reserved, 0, len(self.sites.positions))
         check_secret(self.key)
-        self._rows = None
+        self._rows, self._earlier = None, None
         self._tables = _EMPTY
         self._counts = LabelCounts()
         if not any(self._reserved_numbers):  # nothing is left to choose
@@ -353,7 +368,7 @@ class Hashed(Memory):
         tables = self._tables
         if not tables.sites:
             tables = Tables(tuple(SiteTable.empty(0, number) for number in self._bucket_numbers), _EMPTY.columns)
-        return HashedTables(layout, tables, self._source(frame.labels), frame, threads)
+        return HashedTables(layout, tables, self._source(frame.labels), frame, threads, self._earlier)
 
     def _source(self, labels: Vocabulary) -> NDArray[np.int64]:
         """Return the column of each of these labels, -1 for those that have none."""

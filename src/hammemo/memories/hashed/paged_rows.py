@@ -68,6 +68,11 @@ class PagedRows:
             return np.array([self.row(row) for row in rows.tolist()], self.dtype).reshape(len(rows), self.shape[1])
         return np.asarray(self.whole()[rows])
 
+    def columns(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return some columns of all rows."""
+        parts = [part[:, columns] for part in (self.pages if self._whole is None else (self._whole,))]
+        return np.concatenate([np.empty((0, len(columns)), np.int64), *parts]).astype(np.int64)
+
     def changed_rows(self, before: PagedRows) -> NDArray[np.int64] | None:
         """Return which rows differ from those of another version, or None where its pages are of another shape.
 

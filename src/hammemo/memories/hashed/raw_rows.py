@@ -25,13 +25,16 @@ class Effort:
     ----------
     layout : RowLayout
     n_labels : int
+    share : float
+        What compiling costs, as a share of computing all rows.
     """
 
     CALL = 4096
     """What a call costs beside its rows, in cells of a table."""
 
-    def __init__(self, layout: RowLayout, n_labels: int) -> None:
+    def __init__(self, layout: RowLayout, n_labels: int, share: float = 1.0) -> None:
         self._layout = layout
+        self._share = share
         self._n_labels = n_labels
         self._spent = 0
 
@@ -42,7 +45,7 @@ class Effort:
         """
         self._spent += n_contexts * len(self._layout.groups) * self._n_labels + self.CALL
         cells = int(self._layout.first_rows[-1]) * self._n_labels
-        return self._spent > cells + 16 * self.CALL  # making a table has costs of its own
+        return self._spent > self._share * cells + 16 * self.CALL  # making a table has costs of its own
 
 
 class RawRows:
@@ -79,6 +82,10 @@ class RawRows:
         rows : (m, S); returned : (m, S, L)
         """
         return self._arranged(self.tables.read(rows))
+
+    def site_rows(self, k: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return some rows of raw counts of one site: (n, L)."""
+        return self._arranged(self.tables.sites[k].read(rows))
 
     def _arranged(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the last axis, columns of the tables, in the order of the labels."""

@@ -26,6 +26,7 @@ import numpy as np
 from hammemo._arrays.integers import narrow, object_array, row_pieces
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.hashed.centring import FRACTION_BITS, centred, centred_counts
+from hammemo.memories.hashed.earlier import Earlier
 from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_site
 from hammemo.memories.hashed.native_table import NativeTable, whole
 from hammemo.memories.hashed.raw_rows import Effort, RawRows
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from hammemo.tokens.vocabulary import Vocabulary
 
 _ROUNDING = 1e-12
+_COPYING = 0.125  # what copying a compiled table costs, as a share of computing all its rows
 
 
 class HashedTables(Compiled):
@@ -64,13 +66,21 @@ class HashedTables(Compiled):
     frame : Frame
     threads : int
         How many a large batch may use.
+    earlier : Earlier, optional
+        A version before, from whose compiled table this one's can be made.
     """
 
     has_bounds = True
     has_rows = True
 
     def __init__(
-        self, layout: RowLayout, tables: Tables, source: NDArray[np.int64], frame: Frame, threads: int = 1
+        self,
+        layout: RowLayout,
+        tables: Tables,
+        source: NDArray[np.int64],
+        frame: Frame,
+        threads: int = 1,
+        earlier: Earlier | None = None,
     ) -> None:
         super().__init__(frame, 2 * len(frame.labels))
         if frame.label_counts.sum(dtype=np.float64) >= MAX_EXAMPLES:  # so no sum over a column is larger
@@ -78,9 +88,10 @@ class HashedTables(Compiled):
         self._threads = threads
         self._layout = layout
         self._raw = RawRows(layout, tables, source)
-        self._effort = Effort(layout, len(frame.labels))
+        self._earlier = earlier
+        self._effort = Effort(layout, len(frame.labels), 1.0 if earlier is None else _COPYING)
         self._bound_effort = Effort(layout, len(frame.labels))
-        self._score_table: tuple[bytes, NativeTable] | None = None
+        self._score_table: tuple[bytes, Earlier] | None = None
         self._bound_tables: tuple[bytes, NativeTable, NativeTable] | None = None
         self._ranker: tuple[bytes, HashedRanker] | None = None
 
@@ -269,7 +280,7 @@ class HashedTables(Compiled):
         return 2 if self._layout.reserved.is_proof else 1
 
     def __getstate__(self) -> dict[str, Any]:
-        made_again = {"_score_table": None, "_bound_tables": None, "_ranker": None}
+        made_again = {"_earlier": None, "_score_table": None, "_bound_tables": None, "_ranker": None}
         return {**vars(self), **made_again}
 
     @cached_property
@@ -315,8 +326,19 @@ class HashedTables(Compiled):
         signature = _signature(weights, divisor)
         made = self._score_table
         if made is None or made[0] != signature:  # one at a time: they are large
-            made = self._score_table = (signature, self._made(self._centred, weights, divisor, 2.0**-FRACTION_BITS))
-        return made[1]
+            earlier = self._earlier
+            table = None if earlier is None else earlier.table_of(self._raw, weights, divisor)
+            if table is None:
+                table = self._made(self._centred, weights, divisor, 2.0**-FRACTION_BITS)
+            raw = RawRows(self._layout, self._raw.tables, self._raw.source)  # without what this reader puts together
+            made = self._score_table = (signature, Earlier(raw, weights, table))
+            self._earlier = None  # what came before is no longer needed
+        return made[1].table
+
+    def latest(self) -> Earlier | None:
+        """Return what a later version can make its compiled table from: this version, or the one before."""
+        made = self._score_table
+        return self._earlier if made is None else made[1]
 
     def _tables_of_bounds(
         self, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None
