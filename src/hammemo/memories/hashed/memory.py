@@ -132,7 +132,7 @@ class Hashed(Memory):
             return False
         rows: list[int] = self._rows.found(examples.contexts)[0].tolist()
         column = int(self._tables.columns[rank])
-        if sign < 0 and not self._tables.covers_one(rows, column, -count, int(counts.counts[rank])):
+        if sign < 0 and not self._tables.leaves(rows, column, -count, int(counts.counts[rank])):
             raise never_stored()
         self._tables = self._tables.plus_one(rows, column, count)
         self._counts = counts

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.memories.errors import never_stored
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-PAGE_BYTES = 2**13
+PAGE_BYTES = 2**12
 """What a page takes at the most, if it has more than one row: small enough to be copied in a microsecond."""
 
 
@@ -113,17 +115,14 @@ class PagedRows:
             pages[page][rows[mask] - page * self._page_rows, columns[mask]] = totals[mask]
         return self._of_pages(tuple(pages))
 
-    def cell(self, row: int, column: int) -> int:
-        """Return one count."""
-        page, place = divmod(row, self._page_rows)
-        return int(self.pages[page][place, column])
-
     def plus_one(self, row: int, column: int, count: int) -> PagedRows:
-        """Return the rows with a count added to one cell: what `plus` does, for single examples."""
+        """Return the rows with a count added to one cell, or raise `NotStoredError` where it would become negative."""
         page, place = divmod(row, self._page_rows)
         pages = self.pages
         changed = pages[page].copy()
         total = int(changed[place, column]) + count
+        if total < 0:
+            raise never_stored()
         if total >> 8 * changed.itemsize:
             return self.plus(np.array([row]), np.array([column]), np.array([count]))
         changed[place, column] = total

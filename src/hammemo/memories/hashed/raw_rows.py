@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo._versions import Cached
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -48,7 +50,7 @@ class Effort:
         return self._spent > self._share * cells + 16 * self.CALL  # making a table has costs of its own
 
 
-class RawRows:
+class RawRows(Cached):
     """The rows of raw counts of every site: upper bounds in buckets, exact in reserved rows (`RowLayout.n_exact`).
 
     Parameters

@@ -164,9 +164,11 @@ class HashedTables(Compiled):
 
     def _row_scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores row by row, in pieces that bound the memory needed."""
+        if len(contexts) == 1:
+            return self._found_sums(self._layout.found(contexts), weights)
         pieces = row_pieces(len(contexts), 4 * len(weights) * len(self.labels))
         parts = [self._found_sums(self._layout.found(contexts[piece]), weights) for piece in pieces]
-        return parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, len(self.labels))), *parts])
+        return np.concatenate([np.empty((0, len(self.labels))), *parts])
 
     def _found_sums(self, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what `_sums` does, by the compiled loop where it can be used."""

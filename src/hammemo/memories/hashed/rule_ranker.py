@@ -68,6 +68,8 @@ class HashedRanker(Ranker):
     def _row_scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the scores row by row, in pieces that bound the memory needed."""
         found = self._raw.layout.found
+        if len(contexts) == 1:
+            return self._sums(self._values(found(contexts)))
         pieces = row_pieces(len(contexts), self._width)
         parts = [self._sums(self._values(found(contexts[piece]))) for piece in pieces]
         return np.concatenate(parts) if parts else np.zeros((0, self.n_labels))

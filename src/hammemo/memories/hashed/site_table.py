@@ -68,11 +68,6 @@ class SiteTable:
         own, shared = self.own.changed_rows(before.own), self.shared.changed_rows(before.shared)
         return None if own is None or shared is None else np.concatenate([own, shared + len(self.own)])
 
-    def cell(self, row: int, column: int) -> int:
-        """Return one count."""
-        n_own = len(self.own)
-        return self.own.cell(row, column) if row < n_own else self.shared.cell(row - n_own, column)
-
     def at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the counts of some cells."""
         counts = np.empty(len(rows), np.int64)

@@ -107,7 +107,10 @@ class Tables(Cached):
         return changed
 
     def plus_one(self, rows: list[int], column: int, count: int) -> Tables:
-        """Return the tables with a count added to one cell of each site, none where the row is -1."""
+        """Return the tables with a count, which may be negative, added to one cell of each site, none where row is -1.
+
+        Raises `NotStoredError` where a cell would become negative.
+        """
         pairs = zip(self.sites, rows, strict=True)
         sites = tuple([table if row < 0 else table.plus_one(row, column, count) for table, row in pairs])
         changed = Tables(sites, self.columns)
@@ -121,13 +124,13 @@ class Tables(Cached):
             vars(changed)["shared_sums"] = _plus_at(self.shared_sums, held, column, count)
         return changed
 
-    def covers_one(self, rows: list[int], column: int, count: int, examples_left: int) -> bool:
-        """Return what `covers` does for a count in one column of one cell of each site, none where the row is -1."""
-        taken = [0 if row < 0 else count for row in rows]
-        if any(total - n > examples_left for total, n in zip(self.totals[:, column].tolist(), taken, strict=True)):
-            return False
-        sites = zip(self.sites, rows, strict=True)
-        return all(row < 0 or table.cell(row, column) >= count for table, row in sites)
+    def leaves(self, rows: list[int], column: int, count: int, examples_left: int) -> bool:
+        """Return whether, without a count in one cell of each site (no cell: row -1), no sum exceeds what is left.
+
+        It would where an example is taken back that holds no token here, and none like it was stored.
+        """
+        totals = self.totals[:, column].tolist()
+        return all(total - (count if row >= 0 else 0) <= examples_left for total, row in zip(totals, rows, strict=True))
 
     def covers(self, cells: Sequence[Cells], examples_left: NDArray[np.int64]) -> bool:
         """Return whether distinct cells hold at least these counts and, without them, no label more than is left.
