@@ -34,6 +34,22 @@ class Layout:
         out: NDArray[np.uint32],
         path: str = "auto",
     ) -> None: ...
+    def own_rows(
+        self,
+        tokens: NDArray[Any],
+        hashes: NDArray[np.uint64] | None,
+        places: NDArray[np.int32] | None,
+        out: NDArray[np.int64],
+    ) -> None: ...
+    def centred_sums(
+        self,
+        rows: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        shared_sums: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        out: NDArray[np.float64],
+        scale: float,
+    ) -> None: ...
     def count(
         self,
         tokens: NDArray[Any],
@@ -102,6 +118,7 @@ class Table:
         threads: int = 1,
     ) -> None: ...
     def one(self, tokens: Sequence[Any], known: dict[str, bytes]) -> int: ...
+    def replaced(self, rows: NDArray[np.int64], values: NDArray[Any], divisor: NDArray[np.float64] | None) -> Table: ...
     @property
     def nbytes(self) -> int: ...
     @property

@@ -15,6 +15,7 @@
 #include "bare.hpp"
 #include "counts.hpp"
 #include "live/live_module.hpp"
+#include "row_sums.hpp"
 #include "scratch.hpp"
 #include "table.hpp"
 
@@ -28,6 +29,8 @@ template <class T>
 using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Cube = nb::ndarray<const T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
@@ -121,6 +124,24 @@ std::shared_ptr<Table> make_table(std::shared_ptr<Layout> layout, const Array& v
     return std::make_shared<Table>(layout, integers ? static_cast<const int64_t*>(values.data()) : nullptr,
                                    integers ? nullptr : static_cast<const double*>(values.data()),
                                    static_cast<uint32_t>(values.shape(1)), std::move(divisors), scale, loops_named(path));
+}
+
+std::shared_ptr<Table> table_replaced(const Table& table, const Vector<int64_t>& rows, const Array& values,
+                                      const std::optional<Vector<double>>& divisor) {
+    require_aligned(rows), require_aligned(values), require_aligned(divisor);
+    require(values.ndim() == 2 && values.shape(0) == rows.shape(0) && values.shape(1) == table.view().n_labels,
+            "one row of numbers for each row that is replaced");
+    const bool integers = values.dtype() == nb::dtype<int64_t>();
+    require(integers || values.dtype() == nb::dtype<double>(), "the table holds 64-bit integers or floats");
+    for (size_t i = 0; i < rows.shape(0); ++i) {
+        const int64_t row = load_once(rows.data() + i);
+        require(row >= 0 && row < int64_t{table.layout().empty_row}, "a row is outside the table");
+    }
+    std::vector<double> divisors;
+    if (divisor) divisors.assign(divisor->data(), divisor->data() + divisor->shape(0));
+    return std::make_shared<Table>(table, rows.data(), rows.shape(0),
+                                   integers ? static_cast<const int64_t*>(values.data()) : nullptr,
+                                   integers ? nullptr : static_cast<const double*>(values.data()), std::move(divisors));
 }
 
 void table_winners(const Table& table, const Array& tokens, const MaybeHashes& hashes, const MaybePlaces& places, Output<int32_t> out, unsigned threads) {
@@ -244,6 +265,43 @@ void layout_rows(const Layout& layout, const Array& tokens, const MaybeHashes& h
     }
 }
 
+void layout_centred_sums(const Layout& layout, const Matrix<int64_t>& rows, const Cube<int64_t>& counts,
+                         const Matrix<int64_t>& shared_sums, const Vector<double>& weights, OutputMatrix<double> out,
+                         double scale) {
+    const LayoutView& view = layout.view();
+    const size_t m = rows.shape(0), n_labels = counts.shape(2);
+    require(rows.shape(1) == view.n_sites && weights.shape(0) == view.n_sites, "one row and one weight for each site");
+    require(counts.shape(0) == m && counts.shape(1) == view.n_sites, "one row of counts for each context and site");
+    require(shared_sums.shape(0) == view.n_sites && shared_sums.shape(1) == n_labels, "one sum for each site and label");
+    require(out.shape(0) == m && out.shape(1) == n_labels, "one score for each context and label");
+    require_aligned(rows), require_aligned(counts), require_aligned(shared_sums), require_aligned(weights), require_aligned(out);
+    const RawRows raw{rows.data(), counts.data(), shared_sums.data(), weights.data(), m, n_labels};
+    nb::gil_scoped_release released;
+    centred_sums(view, raw, scale, out.data());
+}
+
+// The same as rows of each site's own table, -1 where it holds no token.
+void layout_own_rows(const Layout& layout, const Array& tokens, const MaybeHashes& hashes, const MaybePlaces& places,
+                     OutputMatrix<int64_t> out) {
+    const LayoutView& view = layout.view();
+    const size_t m = contexts_of(view, tokens);
+    require(out.shape(0) == m && out.shape(1) == view.n_sites, "one row for each context and site");
+    require_aligned(out);
+    const Source source = source_of(tokens, hashes, places);
+    const Loops& loops = *available_loops().front();
+    nb::gil_scoped_release released;
+    ScratchOwner scratch(view);
+    for (size_t i = 0; i < m; i += BLOCK) {
+        const size_t last = std::min(m, i + BLOCK);
+        const BlockRows found = loops.rows(view, source, i, last, scratch.view());
+        for (size_t q = i; q < last; ++q)
+            for (uint32_t k = 0; k < view.n_sites; ++k) {
+                const uint32_t row = found.rows[(q - i) * found.context_step + k * found.site_step];
+                out.data()[q * view.n_sites + k] = row == view.empty_row ? -1 : int64_t{row} - view.sites[k].first_row;
+            }
+    }
+}
+
 uint32_t labels_of(const LayoutView& layout, const OutputMatrix<uint32_t>& cells) {
     require_aligned(cells);
     require(cells.shape(0) == size_t{layout.empty_row} + 1, "the cells have one row a bucket and one for empty sites");
@@ -315,6 +373,9 @@ NB_MODULE(_native, m) {
              array("token_checks"), array("single_rows"), nb::arg("buckets"), nb::arg("integer_key"), nb::arg("keyed"))
         .def_prop_ro("n_rows", [](const Layout& layout) { return layout.view().empty_row; })
         .def("rows", &layout_rows, array("tokens"), array("hashes").none(), array("places").none(), array("out"), nb::arg("path") = "auto")
+        .def("own_rows", &layout_own_rows, array("tokens"), array("hashes").none(), array("places").none(), array("out"))
+        .def("centred_sums", &layout_centred_sums, array("rows"), array("counts"), array("shared_sums"), array("weights"),
+             array("out"), nb::arg("scale"))
         .def("count", &layout_count, array("tokens"), array("hashes").none(), array("places").none(), array("columns"),
              array("multiplicity").none(), array("cells"), nb::arg("path") = "auto")
         .def("count_stream", &layout_count_stream, array("tokens"), array("hashes").none(), array("places").none(), array("columns"),
@@ -332,6 +393,7 @@ NB_MODULE(_native, m) {
              array("out"), nb::arg("threads") = 1)
         .def("one", &table_one, nb::arg("tokens"), nb::arg("known"),
              nb::sig("def one(self, tokens: Sequence[Any], known: dict[str, tuple[int, int]]) -> int"))
+        .def("replaced", &table_replaced, array("rows"), array("values"), array("divisor").none())
         .def_prop_ro("nbytes", &Table::nbytes)
         .def_prop_ro("path", [](const Table& table) { return table.loops().name; })
         .def_prop_ro("sum_bits", [](const Table& table) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <future>
 #include <limits>
 #include <stdexcept>
@@ -126,6 +127,72 @@ Table::Table(std::shared_ptr<const Layout> layout, const int64_t* integers, cons
     view_.row = widest <= INT16_MAX ? Number::INT16 : Number::INT32;
     const bool fits = view_.row == Number::INT16 ? fill<int16_t>(integers) : fill<int32_t>(integers);
     if (!fits) throw std::overflow_error("a sum could exceed 32 bits: the values changed while the table was made");
+}
+
+Table::Table(const Table& before, const int64_t* rows, size_t n_rows, const int64_t* integers, const double* floats,
+             std::vector<double> divisor)
+    : layout_(before.layout_), divisor_(std::move(divisor)), offsets_(before.offsets_), view_(before.view_),
+      loops_(before.loops_) {
+    if (divisor_.size() != before.divisor_.size()) throw std::invalid_argument("the divisors are of another number");
+    if ((view_.row == Number::FLOAT64) != (floats != nullptr)) throw std::invalid_argument("the numbers are of another kind");
+    view_.divisor = divisor_.empty() ? nullptr : divisor_.data();
+    if (view_.row != Number::FLOAT64) {
+        if (view_.row == Number::INT16) replace<int16_t>(before, rows, n_rows, integers);
+        else replace<int32_t>(before, rows, n_rows, integers);
+        return;
+    }
+    auto* values = copied_from<double>(before);
+    for (size_t i = 0; i < n_rows; ++i) {
+        const auto row = static_cast<uint64_t>(load_once(rows + i));  // it was checked, but may have changed since
+        if (row >= layout_->view().empty_row) continue;
+        std::copy_n(floats + i * view_.n_labels, view_.n_labels, values + row * view_.stride);
+    }
+    copies_are_private();
+    const auto kept = [&](size_t row, size_t c) { return values[row * view_.stride + c]; };
+    if (!finite_sums(layout_->view(), view_.n_labels, kept)) throw std::overflow_error("a sum could be infinite");
+}
+
+// Copy all numbers of another table, and what its sums start from.
+template <class Row>
+Row* Table::copied_from(const Table& before) {
+    const size_t size = (size_t{layout_->view().empty_row} + 1) * view_.stride * sizeof(Row);
+    const size_t base_size = view_.stride * (view_.sum == Number::INT16 ? 2 : view_.sum == Number::INT32 ? 4 : 8);
+    std::byte* values = aligned(bytes_, size);
+    std::memcpy(values, before.view_.values, size);
+    std::byte* base = aligned(base_, base_size);
+    std::memcpy(base, before.view_.base, base_size);
+    view_.values = values, view_.base = base;
+    return reinterpret_cast<Row*>(values);
+}
+
+template <class Row>
+void Table::replace(const Table& before, const int64_t* rows, size_t n_rows, const int64_t* given) {
+    auto* values = copied_from<Row>(before);
+    const size_t n_labels = view_.n_labels;
+    std::vector<int64_t> one(n_labels);
+    for (size_t i = 0; i < n_rows; ++i) {
+        const auto row = static_cast<uint64_t>(load_once(rows + i));  // it was checked, but may have changed since
+        if (row >= layout_->view().empty_row) continue;
+        std::copy_n(given + i * n_labels, n_labels, one.data());
+        copies_are_private();
+        const int64_t middle = row_offsets(one.data(), 1, n_labels, view_.divisor != nullptr)[0];
+        for (size_t c = 0; c < n_labels; ++c) {
+            const int64_t value = from_middle(one[c], middle);
+            if (magnitude(value) > static_cast<uint64_t>(std::numeric_limits<Row>::max()))
+                throw std::overflow_error("a row needs a wider type");
+            values[row * view_.stride + c] = static_cast<Row>(value);
+        }
+        offsets_[row] = middle;
+    }
+    uint64_t widest = 0;
+    const uint64_t largest = largest_sum(layout_->view(), n_labels, [&](size_t row, size_t c) {
+        const int64_t value = values[row * view_.stride + c];
+        widest = std::max(widest, magnitude(value));
+        return value;
+    });
+    const bool same_row = (widest <= INT16_MAX) == (view_.row == Number::INT16);
+    const bool same_sum = largest <= INT32_MAX && (largest <= INT16_MAX) == (view_.sum == Number::INT16);
+    if (!same_row || !same_sum) throw std::overflow_error("the table needs other types");
 }
 
 // Copy the caller's numbers, and return whether sums of what was copied fit the type of the sums: what was read before may

@@ -17,6 +17,11 @@ public:
     // Exactly one of integers and floats is given: layout.empty_row x n_labels numbers. The divisor may be empty.
     Table(std::shared_ptr<const Layout> layout, const int64_t* integers, const double* floats, uint32_t n_labels,
           std::vector<double> divisor, double scale, const Loops& loops);
+    // The table `before` with other numbers in some rows, n_rows of them, below layout.empty_row and distinct, of the kind
+    // that it was made of; and with another divisor, if it has one. It is to the byte what all numbers together would
+    // give: where they would take other types, an overflow_error is thrown.
+    Table(const Table& before, const int64_t* rows, size_t n_rows, const int64_t* integers, const double* floats,
+          std::vector<double> divisor);
     Table(const Table&) = delete;
     Table& operator=(const Table&) = delete;
 
@@ -39,6 +44,10 @@ public:
 private:
     template <class Row, class Given>
     bool fill(const Given* given);
+    template <class Row>
+    Row* copied_from(const Table& before);
+    template <class Row>
+    void replace(const Table& before, const int64_t* rows, size_t n_rows, const int64_t* given);
     template <class MakeUse>
     void each(const Source& source, size_t m, unsigned threads, const MakeUse& make_use) const;
     double context_score(const BlockRows& rows, size_t i, uint32_t column) const;

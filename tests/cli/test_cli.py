@@ -148,6 +148,26 @@ def test_bench_predict_races_every_contender() -> None:
     assert results["one_query"]["call"] < results["one_query"]["predict"]
 
 
+def test_bench_edits_times_every_vote() -> None:
+    result = runner.invoke(app, ["bench", "edits", "--labels", "5", "--examples", "300", "--edits", "4", "--json"])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert [(row["vote"], row["labels"], row["edits"]) for row in rows] == [
+        ("sum", 5, 4),
+        ("mean", 5, 4),
+        ("log-linear", 5, 4),
+    ]
+    for row in rows:
+        for name in ("query", "edit", "query_after", "edit_and_query", "checks", "query_checks", "ratio"):
+            assert 0 < row[name]["median"] <= row[name]["p99"]
+
+
+def test_bench_edits_prints_a_table() -> None:
+    result = runner.invoke(app, ["bench", "edits", "--labels", "5", "--examples", "300", "--edits", "2"])
+    assert result.exit_code == 0, result.output
+    assert all(word in result.output for word in ("Hashed", "log-linear", "scikit-learn's"))
+
+
 def test_bench_fit_prints_rates_and_the_long_stream() -> None:
     result = runner.invoke(app, ["bench", "fit", "--rounds", "1", "--tokens", "50000"])
     assert result.exit_code == 0, result.output

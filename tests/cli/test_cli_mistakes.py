@@ -243,6 +243,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("bench inference --data nowhere", 2, ["nowhere", "wiki.train.tokens"]),
     ("bench predict --data nowhere", 2, ["nowhere", "wiki.train.tokens"]),
     ("bench predict --rounds 0", 2, ["--rounds"]),
+    ("bench edits --labels 1", 2, ["--labels"]),
     ("bench fit --tokens 5", 2, ["--tokens 5 is too small: use 10000 or more.", "hammemo bench fit --help"]),
     ("reproduce synthetic", 2, ["--out"]),
     ("reproduce nonsense", 2, ["nonsense"]),

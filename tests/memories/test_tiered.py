@@ -65,10 +65,13 @@ def test_compiled_certificates_are_those_of_the_bounds(
     contexts, tables = examples(asked).contexts, memory.compile()
     divisor = np.arange(1.0, len(memory.labels) + 1) if divided else np.ones(len(memory.labels))
     low, high = tables.plain_bounds(contexts, sites.weights)
-    np.testing.assert_array_equal(tables.bounds(contexts, sites.weights), (low, high))
-    for column in range(len(memory.labels)):
-        answers = np.full(len(contexts), column)
-        np.testing.assert_array_equal(
-            memory.reader().proven(contexts, sites.weights, divisor, answers),
-            proven(low / divisor, high / divisor, answers),
-        )
+    for way in ("row by row", "compiled"):
+        assert (tables._bound_tables is not None) == (way == "compiled")
+        np.testing.assert_array_equal(tables.bounds(contexts, sites.weights), (low, high))
+        for column in range(len(memory.labels)):
+            answers = np.full(len(contexts), column)
+            np.testing.assert_array_equal(
+                tables.proven(contexts, sites.weights, divisor, answers),
+                proven(low / divisor, high / divisor, answers),
+            )
+        tables._tables_of_bounds(sites.weights, divisor)

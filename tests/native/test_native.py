@@ -16,9 +16,11 @@ from crafted_tokens import integers_hashed_to
 from hammemo import MemoryClassifier, PositionalHamming, SiteKernel
 from hammemo._arrays.integers import sorted_find
 from hammemo.memories import Hashed
+from hammemo.memories.hashed.centring import FRACTION_BITS
 from hammemo.memories.hashed.layout import RowLayout
-from hammemo.memories.hashed.readers import FRACTION_BITS, HashedTables
+from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.hashed.reserved import Reserved, none_reserved, site_groups
+from hammemo.memories.hashed.tables import Tables
 from hammemo.memories.label_counts import Frame
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.hashing import hash_numbers, number_key
@@ -184,7 +186,8 @@ def random_tables(case: Case, n_labels: int, size: str) -> HashedTables:
         size
     ]
     frame = Frame(case.layout.sites, Vocabulary(np.arange(n_labels)), np.ones(n_labels, np.int64))
-    tables = HashedTables(case.layout, [], frame)
+    every = np.arange(n_labels)
+    tables = HashedTables(case.layout, Tables((), every), every, frame)
     sizes = np.diff(case.layout.first_rows)
     tables._centred = [case.rng.integers(low, high, (rows, n_labels), np.int64, endpoint=True) for rows in sizes]
     return tables
@@ -194,6 +197,51 @@ def compiled(tables: HashedTables, weights: NDArray[np.float64], divisor: NDArra
     dtype = np.int64 if (weights == np.floor(weights)).all() else np.float64
     rows = [weight.astype(dtype) * table for weight, table in zip(weights, tables._centred, strict=True)]
     return _native.Table(tables._layout.compiled, np.concatenate(rows), divisor, 2.0**-FRACTION_BITS, path)
+
+
+@given(
+    case=cases(),
+    n_labels=st.sampled_from(LABELS),
+    size=st.sampled_from(["16", "16+", "32", "ties", "-"]),
+    other=st.sampled_from(["16", "16+", "32", "ties", "-"]),
+    whole=st.booleans(),
+    divided=st.booleans(),
+    share=st.sampled_from([0.0, 0.1, 1.0]),
+)
+@thorough
+def test_a_table_with_other_rows_is_that_of_all_rows(
+    case: Case, n_labels: int, size: str, other: str, whole: bool, divided: bool, share: float
+) -> None:
+    """Where the types of a new table would be others, it is refused: then all rows are needed."""
+    kind = np.int64 if whole else np.float64
+    before, after = (
+        np.concatenate(random_tables(case, n_labels, name)._centred).astype(kind) for name in (size, other)
+    )
+    rows = np.flatnonzero(case.rng.random(len(before)) < share)
+    kept = before.copy()
+    kept[rows] = after[rows]
+    divisors = [case.rng.integers(1, 9, n_labels).astype(float) if divided else None for _ in range(2)]
+    source, m = case.layout.source(case.contexts), len(case.contexts)
+    for path in PATHS:
+        try:
+            table = _native.Table(case.layout.compiled, before, divisors[0], 0.5, path)
+            fresh = _native.Table(case.layout.compiled, kept, divisors[1], 0.5, path)
+        except OverflowError:
+            continue
+        try:
+            changed = table.replaced(rows, kept[rows], divisors[1])
+        except OverflowError:
+            assert whole
+            assert (table.sum_bits, table.nbytes) != (fresh.sum_bits, fresh.nbytes) or size != other
+            continue
+        assert (changed.sum_bits, changed.nbytes, changed.path) == (fresh.sum_bits, fresh.nbytes, path)
+        answers = []
+        for made in (changed, fresh):
+            scores, winners = np.empty((m, n_labels)), np.empty(m, np.int32)
+            made.scores(*source, scores)
+            made.winners(*source, winners)
+            answers.append((scores.tobytes(), winners.tobytes()))
+        assert answers[0] == answers[1]
 
 
 def needed_bits(tables: HashedTables, *, divided: bool) -> int:

@@ -78,11 +78,23 @@ def arguments(method: str) -> dict[str, Any]:
         "leaders": {**source, "out": np.zeros((M, 2), np.int32), "threads": 1},
         "scores": {**source, "out": np.zeros((M, N_LABELS)), "threads": 1},
         "one": {"tokens": [1, "a", 3], "known": {"a": (5, 1)}},
+        "own_rows": {**source, "out": np.zeros((M, H), np.int64)},
+        "centred_sums": {
+            "rows": rng.integers(-1, 7, (M, H)),
+            "counts": rng.integers(0, 9, (M, H, N_LABELS)),
+            "shared_sums": rng.integers(0, 99, (H, N_LABELS)),
+            "weights": np.arange(1.0, H + 1),
+            "out": np.zeros((M, N_LABELS)),
+            "scale": 0.25,
+        },
+        "replaced": {"rows": np.arange(n_rows)[::2].copy(), "values": values[::2].copy(), "divisor": np.ones(N_LABELS)},
     }
     return chosen[method]
 
 
 METHODS = ["rows", "count", "count_stream", "find", "Table", "winners", "leaders", "scores", "one"]
+METHODS += ["own_rows", "centred_sums", "replaced"]
+OF_LAYOUTS = ("rows", "count", "count_stream", "own_rows", "centred_sums")
 
 
 def call(method: str, given: dict[str, Any], layout: Any = None) -> Any:
@@ -91,7 +103,7 @@ def call(method: str, given: dict[str, Any], layout: Any = None) -> Any:
         return _native.Table(layout=layout, **given)
     if method == "find":
         return _native.Finder(RESERVED, (1, 2), False).find(**given)
-    owner = layout if method in ("rows", "count", "count_stream") else _native.Table(layout, **arguments("Table"))
+    owner = layout if method in OF_LAYOUTS else _native.Table(layout, **arguments("Table"))
     return getattr(owner, method)(**given)
 
 
@@ -158,7 +170,7 @@ def test_wrong_arguments_are_refused_or_work(method: str, data: st.DataObject, t
         else:
             chosen[name] = data.draw(st.sampled_from(JUNK))
     # A table also refuses too large a sum, and Python too large an integer for a hash.
-    overflow = (OverflowError,) if method in ("Table", "one") else ()
+    overflow = (OverflowError,) if method in ("Table", "one", "replaced") else ()
     with contextlib.suppress(*REFUSALS, *overflow):
         call(method, chosen, _native.Layout(**(TUPLES if tuples else LAYOUT)))
 
@@ -169,6 +181,7 @@ def test_right_arguments_work(method: str) -> None:
 
 
 OUTPUTS = {"rows": "out", "count": "cells", "count_stream": "cells", "find": "out", "winners": "out", "scores": "out"}
+OUTPUTS["centred_sums"] = "out"
 
 
 @pytest.mark.parametrize("how", ["strided", "reversed", "int64", "float32", "swapped", "read-only", "broadcast"])
@@ -321,7 +334,7 @@ def test_nothing_behind_an_array_is_touched(method: str, path: str) -> None:
                 if "path" in chosen:
                     chosen["path"] = path
                 if method != "Table":
-                    for name in set(chosen) & {"tokens", "columns", "multiplicity"}:
+                    for name in set(chosen) & {"tokens", "columns", "multiplicity", "rows", "counts", "values"}:
                         chosen[name] = chosen[name][:tokens]
                     if "out" in chosen:
                         chosen["out"] = chosen["out"][:tokens]

@@ -33,7 +33,7 @@ from hammemo import (
     windows,
 )
 from hammemo._arrays.integers import object_array
-from hammemo.memories.hashed.readers import RULE_BITS
+from hammemo.memories.hashed.rule_ranker import RULE_BITS
 from hammemo.memories.row_rules import RowRanker
 from hammemo.tokens.contexts import Contexts
 from hammemo.votes import resolve_vote, softmax
@@ -132,11 +132,14 @@ def test_compiled_loops_and_numpy_agree_to_the_bit(
     contexts = Contexts.of(objects(asked))
     ruled: Any = clf.vote_.ranker(clf.memory_.reader(), clf.sites_)
     scores = ruled.plain_scores(contexts)
-    assert ruled.scores(contexts).tolist() == scores.tolist()
-    assert ruled.winners(contexts).tolist() == scores.argmax(axis=1).tolist()
     order = np.argsort(-scores, axis=1, kind="stable")
-    for k in (1, 2, 5):
-        assert ruled.leaders(contexts, k).tolist() == order[:, :k].tolist()
+    for way in ("row by row", "compiled"):
+        assert ("_table" in vars(ruled)) == (way == "compiled")
+        assert ruled.scores(contexts).tolist() == scores.tolist()
+        assert ruled.winners(contexts).tolist() == scores.argmax(axis=1).tolist()
+        for k in (1, 2, 5):
+            assert ruled.leaders(contexts, k).tolist() == order[:, :k].tolist()
+        assert ruled.single() is not None  # and so all rows are compiled
     predictor = clf.compile()
     assert [predictor(tokens) for tokens in asked] == clf.predict(objects(asked)).tolist()
 
@@ -148,6 +151,8 @@ def test_integers_without_a_first_token_have_the_prior_too(kind: str) -> None:
     clf = MemoryClassifier(memory=Hashed(8, 4), vote=LogLinear()).fit(X, y)
     asked = np.array([[NO_TOKEN, 2], [1, 2]])
     ruled: Any = clf.vote_.ranker(clf.memory_.reader(), clf.sites_)
+    assert ruled.scores(Contexts.of(asked)).tolist() == ruled.plain_scores(Contexts.of(asked)).tolist()
+    assert ruled.single() is not None  # and so all rows are compiled
     assert ruled.scores(Contexts.of(asked)).tolist() == ruled.plain_scores(Contexts.of(asked)).tolist()
     assert clf.compile()([NO_TOKEN, 2]) == clf.predict(asked).tolist()[0]
 

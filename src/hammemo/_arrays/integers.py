@@ -39,6 +39,9 @@ def sorted_find(haystack: NDArray[Any], needles: NDArray[Any]) -> NDArray[np.int
         limits = np.iinfo(haystack.dtype)
         fits = (needles >= limits.min) & (needles <= limits.max)
         return np.where(fits, sorted_find(haystack, np.where(fits, needles, 0).astype(haystack.dtype)), -1)
+    if len(needles) == 1:  # one by one there is less to do than for an array
+        place = int(haystack.searchsorted(needles[0]))
+        return np.array([place if place < len(haystack) and haystack[place] == needles[0] else -1], np.int64)
     index = np.minimum(np.searchsorted(haystack, needles), len(haystack) - 1)
     return np.where(haystack[index] == needles, index, -1)
 

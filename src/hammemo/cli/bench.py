@@ -96,6 +96,40 @@ def fit(
     )
 
 
+@bench.command()
+@one_line_errors()
+def edits(
+    labels: Annotated[int, typer.Option(min=2, help="Labels.")] = 64,
+    examples: Annotated[int, typer.Option(min=100, help="Examples that are learnt before.")] = 100_000,
+    times: Annotated[int, typer.Option("--edits", min=2, help="Edits of one example, a query after each.")] = 2000,
+    as_json: opt.AllAsJson = False,
+) -> None:
+    """Time one query, one edit, and an edit and the query after it: median and 99th percentile (one thread)."""
+    from hammemo.experiments import edits as experiment
+
+    with progress_bar("Editing") as on_progress:
+        results = experiment.hashed(labels, times, examples, on_progress)
+    if as_json:
+        print_json(results)
+        return
+    _print_edits(results)
+
+
+def _print_edits(results: list[dict[str, Any]]) -> None:
+    columns = ["query", "edit", "query after it", "edit and query", "checks of an edit", "of a query"]
+    table = Table("median / p99, µs", *columns, "edit and query / query")
+    for row in results:
+        names = ("query", "edit", "query_after", "edit_and_query", "checks", "query_checks")
+        figures = (f"{row[name]['median']:.0f} / {row[name]['p99']:.0f}" for name in names)
+        ratio = f"{row['ratio']['median']:.2f} / {row['ratio']['p99']:.2f}"
+        table.add_row(f"{row['memory']}, {row['vote']}, {row['labels']} labels", *figures, ratio)
+    console().print(table)
+    typer.echo(
+        "Checks are scikit-learn's, of the arguments, and part of the figures before them. Time of the one thread that "
+        "works: what other programs take is left out."
+    )
+
+
 def _print_rates(rows: list[dict[str, Any]], unit: str) -> None:
     table = Table("", f"best, {unit}", "median", "first row / this one, median")
     for row in rows:

@@ -55,6 +55,21 @@ class LabelCounts(Cached):
             raise fewer_stored(label)
         return LabelCounts(labels, totals).positive()
 
+    def plus_at(self, rank: int, count: int) -> LabelCounts | None:
+        """Return the counts with a number, which may be negative, added to one label's.
+
+        None where that label, or the sum of all, is left with no proper number: `plus` says what to do then.
+        """
+        total = self.total + count
+        left = int(self.counts[rank]) + count
+        if left <= 0 or total >= MAX_EXAMPLES:
+            return None
+        counts = self.counts.copy()
+        counts[rank] = left
+        changed = LabelCounts(self.labels, counts)
+        vars(changed)["total"] = total
+        return changed
+
     def positive(self) -> LabelCounts:
         """Return the labels that have examples."""
         return LabelCounts(self.labels.keep(self.counts > 0), self.counts[self.counts > 0])

@@ -451,7 +451,8 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             check_column_names(getattr(self, "feature_names_in_", ()))
             self._start(array.shape[1], layout)
         memory = self.memory_.snapshot()
-        memory.declare_labels(Vocabulary.of(declared))
+        if len(declared):
+            memory.declare_labels(Vocabulary.of(declared))
         memory.update(examples, 1)
         self.memory_, self.label_dtype_ = memory, dtype
         return examples

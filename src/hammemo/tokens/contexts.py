@@ -160,6 +160,8 @@ class Examples:
 
     def label_counts(self) -> NDArray[np.int64]:
         """Return how many examples each label has, multiplicities counted."""
+        if len(self) == 1:
+            return self.multiplicity
         totals = np.bincount(self.label_ranks, weights=self.multiplicity, minlength=len(self.labels))
         return totals.astype(np.int64)  # exact: multiplicities sum below 2^53
 

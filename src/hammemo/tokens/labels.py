@@ -23,6 +23,9 @@ MAX_EXACT: Final = 2**53
 
 def label_array(y: Any) -> NDArray[Any]:
     """Return y as an array of labels after scikit-learn's checks."""
+    plain = _plainly_labels(y)
+    if plain is not None:
+        return plain
     labels: NDArray[Any] = column_or_1d(_plain(y), warn=True)
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
@@ -33,6 +36,19 @@ def label_array(y: Any) -> NDArray[Any]:
         warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
         check_classification_targets(labels)
     return labels
+
+
+def _plainly_labels(y: Any) -> NDArray[Any] | None:
+    """Return integers, or strings, as an array; None for all else.
+
+    Scikit-learn's checks refuse nothing of these, and take longer than a single example does to be learnt.
+    """
+    if type(y) is np.ndarray and y.ndim == 1 and len(y):
+        if y.dtype.kind in "iubU" or (y.dtype.kind == "O" and set(map(type, y.tolist())) == {str}):
+            return y
+    elif type(y) in (list, tuple) and set(map(type, y)) == {str}:
+        return np.array(y, object)
+    return None
 
 
 def _plain(y: Any) -> Any:

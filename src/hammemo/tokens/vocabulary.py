@@ -144,6 +144,8 @@ class Vocabulary(Cached):
     def find(self, other: Vocabulary) -> NDArray[np.int64]:
         """Return the rank here of every token of `other`, -1 where it is not here."""
         ints = sorted_find(self.ints, other.ints)
+        if len(ints) == len(other):
+            return ints
         floats = sorted_find(self.floats, other.floats)
         floats[floats >= 0] += len(self.ints)
         rank = self._string_ranks.get
@@ -298,6 +300,8 @@ def checked_integers(values: NDArray[Any]) -> NDArray[Any]:
 
 def _factorize_ints(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
     numbers = checked_integers(flat).astype(np.int64, copy=False)
+    if len(numbers) == 1 and numbers[0] != NO_TOKEN:  # a single label: nothing to sort
+        return Vocabulary(numbers.copy()), np.zeros(1, np.int64)
     present = numbers != NO_TOKEN
     ranks = np.full(len(numbers), -1, np.int64)
     kept = numbers if present.all() else numbers[present]

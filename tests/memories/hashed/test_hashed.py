@@ -20,8 +20,9 @@ from hammemo import (
     PositionalHamming,
     SiteKernel,
 )
+from hammemo.memories.hashed.centring import FRACTION_BITS, centred_counts
 from hammemo.memories.hashed.memory import MANY_LABELS
-from hammemo.memories.hashed.readers import FRACTION_BITS, _narrow_signed, centred_counts
+from hammemo.memories.hashed.readers import _narrow_signed
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.hashing import mix, siphash, token_hashes
 from memory_catalogue import KERNELS, LABELS, POSITIONS, TOKENS, batches, examples
@@ -356,4 +357,4 @@ def test_more_examples_than_scores_have_room_for_are_refused() -> None:
     tables: Any = memory.reader()
     tables.frame.label_counts[0] = 2**53
     with pytest.raises(ValueError, match=r"2\^53 examples"):
-        type(tables)(tables._layout, tables._raw.counts, tables.frame)
+        type(tables)(tables._layout, tables._raw.tables, tables._raw.source, tables.frame)

@@ -93,6 +93,11 @@ class RowLayout:
         sizes = [len(self.own(k)) + self.buckets[k] for k in range(len(self.groups))]
         return np.concatenate([[0], np.cumsum(sizes)])
 
+    @cached_property
+    def sizes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many rows of its own each site has, (S,), and how many buckets, (S, 1)."""
+        return np.array([len(self.own(k)) for k in range(len(self.groups))]), np.array(self.buckets)[:, None]
+
     def rows(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the row of each site's own table that each context reads; -1 for a site that holds no token.
 
@@ -117,11 +122,9 @@ class RowLayout:
         """Return what `rows` does, by the compiled loops where they can be used."""
         if self.compiled is None:
             return self.rows(contexts)
-        found = np.empty((len(contexts), len(self.groups)), np.uint32)
-        self.compiled.rows(*self.source(contexts), found)
-        rows = found - self.first_rows[:-1]
-        rows[found == self.first_rows[-1]] = -1  # the row of sites that hold no token
-        return rows
+        found = np.empty((len(contexts), len(self.groups)), np.int64)
+        self.compiled.own_rows(*self.source(contexts), found)
+        return found
 
     def rows_at(self, k: int, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the row of site k's own table that each feature reads, were its hash all that is known of it.

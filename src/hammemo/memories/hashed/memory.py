@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.hashed.reserved import most_frequent, none_reserved, site_groups, stored_reserved
 from hammemo.memories.hashed.site_table import SiteTable, stored_table
 from hammemo.memories.hashed.stream_counter import StreamCounter, block_labels
+from hammemo.memories.hashed.tables import Tables
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
 
@@ -43,11 +44,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo.memories.hashed.earlier import Earlier
     from hammemo.memories.hashed.layout import Cells
     from hammemo.memories.hashed.reserved import Reserved
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
+
+Self = TypeVar("Self", bound="Hashed")
 
 MANY_LABELS = 4096
 """Above this many labels a dense row for every bucket is no longer small."""
@@ -79,8 +83,9 @@ class Hashed(Memory):
     secret = "key"
 
     _rows: RowLayout | None
-    _tables: tuple[SiteTable, ...]
+    _tables: Tables
     _counts: LabelCounts
+    _earlier: Earlier | None = None
 
     def __init__(
         self, buckets: int | Sequence[int] = 2048, reserved: int | Sequence[int] = 1024, key: bytes | None = None
@@ -106,6 +111,8 @@ class Hashed(Memory):
 
         Raises `NotStoredError` where a count would become negative.
         """
+        if len(examples) == 1 and self._update_one(examples, sign):
+            return
         if sign < 0:
             self._take_back(examples)
         elif len(examples):  # else the layout stays open
@@ -113,16 +120,32 @@ class Hashed(Memory):
                 self._reserve(examples)
             counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()))
             self._grow(counts.labels)
-            self._tables = _added(self._tables, self._deltas(examples))
+            self._tables = self._tables.plus(self._deltas(examples))
             self._counts = counts
+
+    def _update_one(self, examples: Examples, sign: int) -> bool:
+        """Do what `update` does for a single example whose label was there before and stays; or return False."""
+        rank = int(self._columns.find(examples.labels)[0])
+        count = sign * int(examples.multiplicity[0])
+        counts = self._counts.plus_at(rank, count) if rank >= 0 else None
+        if counts is None or self._rows is None:
+            return False
+        rows: list[int] = self._rows.found(examples.contexts)[0].tolist()
+        column = int(self._tables.columns[rank])
+        if sign < 0 and not self._tables.leaves(rows, column, -count, int(counts.counts[rank])):
+            raise never_stored()
+        self._tables = self._tables.plus_one(rows, column, count)
+        self._counts = counts
+        return True
 
     def _take_back(self, examples: Examples) -> None:
         counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()), sign=-1)
+        if not self._tables.sites:  # nothing is stored, and nothing is to be taken back
+            return
         deltas = self._deltas(examples)
-        left = self._counts_left(counts)
-        if not all(table.covers_cells(*cells, left) for table, cells in zip(self._tables, deltas, strict=True)):
+        if not self._tables.covers(deltas, self._counts_left(counts)):
             raise never_stored()
-        self._tables = _added(self._tables, [(rows, labels, -totals) for rows, labels, totals in deltas])
+        self._tables = self._tables.plus([(rows, labels, -totals) for rows, labels, totals in deltas])
         self._place(counts.labels)
         self._counts = counts
 
@@ -149,8 +172,8 @@ class Hashed(Memory):
             return
         counts = self._counts.plus(counter.label_counts())
         self._grow(counts.labels)
-        columns = self._columns.find(counter.labels)
-        self._tables = _added(self._tables, [(rows, columns[labels], n) for rows, labels, n in counter.touched()])
+        columns = np.append(self._tables.columns, -1)[self._columns.find(counter.labels)]  # -1: it has no cells
+        self._tables = self._tables.plus([(rows, columns[labels], n) for rows, labels, n in counter.touched()])
         self._counts = counts
 
     def compile(
@@ -167,6 +190,17 @@ class Hashed(Memory):
     def make_reader(self) -> HashedTables:
         """Return the tables as they are now."""
         return self._tables_now()
+
+    def snapshot(self: Self) -> Self:
+        """Return a memory of its own that holds this version; it can make its compiled table from this one's."""
+        copied = super().snapshot()
+        reader = self._reader
+        if isinstance(reader, HashedTables):
+            copied._earlier = reader.latest()
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_earlier": None}  # made again when needed
 
     def empty_like(self) -> Hashed:
         """Return a memory of the same layout, reserved features included, with nothing stored."""
@@ -206,35 +240,32 @@ class Hashed(Memory):
         _check_numbers("buckets", self.buckets, 1, len(self.sites.positions))
         _check_numbers("reserved", self.reserved, 0, len(self.sites.positions))
         check_secret(self.key)
-        self._rows = None
-        self._tables = ()
+        self._rows, self._earlier = None, None
+        self._tables = _EMPTY
         self._counts = LabelCounts()
         if not any(self._reserved_numbers):  # nothing is left to choose
             self._settle(none_reserved(self.sites))
 
     def _settle(self, reserved: Reserved) -> None:
         self._rows = RowLayout(self.sites, self.seed, self.key, self.buckets, reserved)
-        self._tables = tuple(
-            SiteTable.empty(len(self._rows.own(k)), number) for k, number in enumerate(self._bucket_numbers)
-        )
+        sizes = enumerate(self._bucket_numbers)
+        tables = tuple(SiteTable.empty(len(self._rows.own(k)), number) for k, number in sizes)
+        self._tables = Tables(tables, _EMPTY.columns)
 
     def _deltas(self, examples: Examples) -> list[Cells]:
         """Return for each site the distinct (row, column) pairs that a batch touches, and its counts there."""
         if self._rows is None:
             return []
-        columns = self._columns.find(examples.labels)[examples.label_ranks]
-        cells = self._rows.first_rows[-1] * len(self._columns)
-        if len(examples) * len(self._tables) * 8 > cells and int(examples.multiplicity.sum()) < 2**32:
+        columns = self._tables.columns[self._columns.find(examples.labels)][examples.label_ranks]
+        cells = self._rows.first_rows[-1] * self._tables.width
+        if len(examples) * len(self._tables.sites) * 8 > cells and int(examples.multiplicity.sum()) < 2**32:
             counted = self._counted(examples, columns)
             if counted is not None:
                 return counted
-        rows, width = self._rows.found(examples.contexts), max(len(self._columns), 1)
+        rows, width = self._rows.found(examples.contexts), max(self._tables.width, 1)
         deltas = []
-        for table, row in zip(self._tables, rows.T, strict=True):
+        for table, row in zip(self._tables.sites, rows.T, strict=True):
             held = row >= 0
-            if len(row) == 1:  # nothing to add up
-                deltas.append((row[held], columns[held], examples.multiplicity[held]))
-                continue
             keys, totals = sum_by_key(
                 row[held] * width + columns[held], examples.multiplicity[held], table.n_rows * width
             )
@@ -246,7 +277,7 @@ class Hashed(Memory):
         assert self._rows is not None
         if self._rows.compiled is None:
             return None
-        cells = self._rows.cells(len(self._columns))
+        cells = self._rows.cells(self._tables.width)
         ones = bool((examples.multiplicity == 1).all())
         multiplicity = None if ones else examples.multiplicity.astype(np.uint32)
         source = self._rows.source(examples.contexts)
@@ -254,8 +285,10 @@ class Hashed(Memory):
         return self._rows.touched(cells)
 
     def _counts_left(self, counts: LabelCounts) -> NDArray[np.int64]:
-        """Return the examples of each column's label in `counts`."""
-        return np.append(counts.counts, 0)[counts.labels.find(self._columns)]  # rank -1, no label, reads the last
+        """Return the examples of each column's label in `counts`; none for spare columns."""
+        left = np.zeros(self._tables.width, np.int64)
+        left[self._tables.columns] = np.append(counts.counts, 0)[counts.labels.find(self._columns)]  # -1: the last
+        return left
 
     @property
     def _bucket_numbers(self) -> tuple[int, ...]:
@@ -280,11 +313,10 @@ class Hashed(Memory):
         self._place(labels)
 
     def _place(self, labels: Vocabulary) -> None:
-        """Give the tables one column for each of `labels`, the counts of those that stay kept."""
-        if labels == self._columns:
+        """Give each of `labels` a column, the counts of those that stay kept; `_counts` must follow."""
+        if labels is self._columns or labels == self._columns or not self._tables.sites:
             return
-        source = self._columns.find(labels)
-        self._tables = tuple(table.rearranged(source) for table in self._tables)
+        self._tables = self._tables.placed(self._columns.find(labels))
         self._counts = LabelCounts(labels, np.zeros(len(labels), np.int64))
 
     def undecided(self) -> frozenset[str]:
@@ -296,18 +328,16 @@ class Hashed(Memory):
         counts = self._counts.plus(other._counts, sign)
         if self._rows is None and other._rows is not None and sign > 0:
             self._settle(other._rows.reserved)
-        if not self._tables or not other._tables:
+        if not self._tables.sites or not other._tables.sites:
             return  # one of the layouts is still open: nothing is stored there
         if sign > 0:
             self._grow(counts.labels)
-        columns = self._columns.find(other._columns)
-        pairs = list(zip(self._tables, other._tables, strict=True))
-        left = self._counts_left(counts)
-        if sign < 0 and not all(mine.covers(theirs, columns, left) for mine, theirs in pairs):
+        columns = self._tables.columns[self._columns.find(other._columns)]
+        if sign < 0 and not self._tables.covers_tables(other._tables, columns, self._counts_left(counts)):
             raise NotStoredError(
                 "The other memory is not part of this one: a count would become negative. Nothing was changed."
             )
-        self._tables = tuple(mine.merged(theirs, columns, sign) for mine, theirs in pairs)
+        self._tables = self._tables.merged(other._tables, columns, sign)
         self._place(counts.labels)
         self._counts = counts
 
@@ -324,7 +354,7 @@ class Hashed(Memory):
             for k, group in enumerate(groups)
         ]
         self._settle(reserved)
-        self._tables, self._counts = tuple(tables), counts
+        self._tables, self._counts = Tables(tuple(tables), np.arange(len(counts.labels))), counts
 
     def observed(self) -> LabelCounts:
         """Return the labels that have examples, and how many."""
@@ -335,26 +365,30 @@ class Hashed(Memory):
         if layout is None:  # nothing is stored: every layout answers the same
             layout = RowLayout(self.sites, self.seed, self.key, self.buckets, none_reserved(self.sites))
         frame = self.frame()
-        columns = frame.labels.find(self._columns)
-        tables = self._tables or [SiteTable.empty(0, number) for number in self._bucket_numbers]
-        return HashedTables(layout, [table.stacked(len(frame.labels), columns) for table in tables], frame, threads)
+        tables = self._tables
+        if not tables.sites:
+            tables = Tables(tuple(SiteTable.empty(0, number) for number in self._bucket_numbers), _EMPTY.columns)
+        return HashedTables(layout, tables, self._source(frame.labels), frame, threads, self._earlier)
+
+    def _source(self, labels: Vocabulary) -> NDArray[np.int64]:
+        """Return the column of each of these labels, -1 for those that have none."""
+        if labels is self._columns:
+            return self._tables.columns
+        return np.append(self._tables.columns, -1)[self._columns.find(labels)]
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the tables and the reserved features."""
-        labels = self.labels
-        columns = labels.find(self._columns)
+        source = self._source(self.labels)
         state: dict[str, NDArray[Any]] = {}
-        for k, table in enumerate(self._tables):
+        for k, table in enumerate(self._tables.sites):
             for name, part in (("own", table.own), ("shared", table.shared)):
-                placed = np.zeros((len(part), len(labels)), part.dtype)
-                part.copy_to(placed, columns)
+                placed = np.zeros((len(part), len(source)), part.dtype)
+                part.copy_to(placed, source)
                 state[f"{name}.{k}"] = narrow(placed)
         return {**state, **(self._rows.reserved.arrays() if self._rows else {})}
 
 
-def _added(tables: Sequence[SiteTable], cells: Sequence[Cells]) -> tuple[SiteTable, ...]:
-    """Return the tables with counts added to some cells of each site."""
-    return tuple(table.plus(*part) for table, part in zip(tables, cells, strict=True))
+_EMPTY = Tables((), np.empty(0, np.int64))
 
 
 def _check_numbers(name: str, value: Any, least: int, n_sites: int) -> None:

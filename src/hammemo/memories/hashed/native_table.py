@@ -13,6 +13,7 @@ installed, or where a sum could overflow them.
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,6 +73,29 @@ class NativeTable:
         self.loops = self._compiled(rows)  # None where NumPy answers
         self._rows = rows if self.loops is None or base is not None else None  # what NumPy needs
         self._known: dict[str, bytes] = {}  # the hash and the place of strings that were asked for
+
+    def replaced(
+        self, rows: list[NDArray[np.int64]], values: list[NDArray[np.int64]], divisor: NDArray[np.float64] | None
+    ) -> NativeTable | None:
+        """Return the table with other numbers in some rows of each site, and with another divisor, if it has one.
+
+        None where a table of all rows has to be made: if this one is not compiled or has a base, if one has a divisor
+        and the other has not, or if sums need another type.
+        """
+        if self.loops is None or self._base is not None or (divisor is None) != (self._divisor is None):
+            return None
+        weighted = self._weighted(values)
+        if weighted is None:
+            return None
+        starts = self._layout.first_rows[:-1]
+        stacked = np.concatenate([part + start for part, start in zip(rows, starts, strict=True)])
+        changed = copy.copy(self)
+        changed._divisor = divisor
+        try:
+            changed.loops = self.loops.replaced(stacked, np.concatenate(weighted), divisor)
+        except OverflowError:
+            return None
+        return changed
 
     @property
     def is_compiled(self) -> bool:
@@ -175,18 +199,24 @@ class NativeTable:
         loops = native()
         if loops is None or self._layout.compiled is None or not self._n_labels:
             return None
-        weights: NDArray[Any] = self._weights
-        if whole(weights):
-            if any(largest(part) * weight >= 2**31 for weight, part in zip(weights, rows, strict=True)):
-                return None  # before a product wraps around
-            weights = weights.astype(np.int64)
-        weighted = [weight * part for weight, part in zip(weights, rows, strict=True)]
+        weighted = self._weighted(rows)
+        if weighted is None:
+            return None
         if self._base is not None:
             weighted[0] = weighted[0] + self._base
         try:
             return loops.Table(self._layout.compiled, np.concatenate(weighted), self._divisor, self._step)
         except OverflowError:
             return None
+
+    def _weighted(self, rows: list[NDArray[Any]]) -> list[NDArray[Any]] | None:
+        """Return rows of each site times its weight, or None where a product could be too wide."""
+        weights: NDArray[Any] = self._weights
+        if whole(weights):
+            if any(largest(part) * weight >= 2**31 for weight, part in zip(weights, rows, strict=True)):
+                return None  # before a product wraps around
+            weights = weights.astype(np.int64)
+        return [weight * part for weight, part in zip(weights, rows, strict=True)]
 
 
 def whole(weights: NDArray[np.float64]) -> bool:

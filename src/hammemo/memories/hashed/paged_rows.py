@@ -10,23 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.memories.errors import never_stored
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-PAGE_BYTES = 2**13
+PAGE_BYTES = 2**12
 """What a page takes at the most, if it has more than one row: small enough to be copied in a microsecond."""
 
 
 class PagedRows:
-    """Rows of counts, one column a label.
+    """Rows of counts, in columns that labels are given by whoever keeps them.
 
     Parameters
     ----------
-    whole : ndarray of unsigned integers, shape (rows, labels)
+    whole : ndarray of unsigned integers, shape (rows, columns)
         The counts; not to be changed afterwards.
     """
+
+    __slots__ = ("_page_rows", "_pages", "_whole", "dtype", "shape")
 
     def __init__(self, whole: NDArray[Any]) -> None:
         self.shape = whole.shape
@@ -55,15 +59,34 @@ class PagedRows:
             whole = self._whole = np.concatenate(self.pages)
         return whole
 
-    def copy_to(self, out: NDArray[Any], columns: NDArray[np.int64]) -> None:
-        """Write all rows into an array of as many rows, at these columns of it."""
-        if self._whole is not None:
-            out[:, columns] = self._whole
-            return
-        first = 0
-        for page in self.pages:
-            out[first : first + len(page), columns] = page
-            first += len(page)
+    def row(self, row: int) -> NDArray[Any]:
+        """Return one row, which may be shared: it is not to be changed."""
+        page, place = divmod(row, self._page_rows)
+        return self.pages[page][place]  # type: ignore[no-any-return]
+
+    def rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Return some rows as one array; a version whose pages were never put together is read page by page."""
+        if self._whole is None and len(rows) < len(self.pages):
+            return np.array([self.row(row) for row in rows.tolist()], self.dtype).reshape(len(rows), self.shape[1])
+        return np.asarray(self.whole()[rows])
+
+    def columns(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return some columns of all rows."""
+        parts = [part[:, columns] for part in (self.pages if self._whole is None else (self._whole,))]
+        return np.concatenate([np.empty((0, len(columns)), np.int64), *parts]).astype(np.int64)
+
+    def changed_rows(self, before: PagedRows) -> NDArray[np.int64] | None:
+        """Return which rows differ from those of another version, or None where its pages are of another shape.
+
+        Pages that both versions share are equal, so only the others are compared.
+        """
+        if (self.shape, self.dtype) != (before.shape, before.dtype):
+            return None
+        changed = [np.empty(0, np.int64)]
+        for page, (mine, theirs) in enumerate(zip(self.pages, before.pages, strict=True)):
+            if mine is not theirs:
+                changed.append(page * self._page_rows + np.flatnonzero((mine != theirs).any(axis=1)))
+        return np.concatenate(changed)
 
     def at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the counts of some cells."""
@@ -92,26 +115,33 @@ class PagedRows:
             pages[page][rows[mask] - page * self._page_rows, columns[mask]] = totals[mask]
         return self._of_pages(tuple(pages))
 
-    def cell(self, row: int, column: int) -> int:
-        """Return one count."""
-        page, place = divmod(row, self._page_rows)
-        return int(self.pages[page][place, column])
-
     def plus_one(self, row: int, column: int, count: int) -> PagedRows:
-        """Return the rows with a count added to one cell: what `plus` does, for single examples."""
-        total = self.cell(row, column) + count
-        if total > np.iinfo(self.dtype).max:
-            return self.plus(np.array([row]), np.array([column]), np.array([count]))
+        """Return the rows with a count added to one cell, or raise `NotStoredError` where it would become negative."""
         page, place = divmod(row, self._page_rows)
-        changed = self.pages[page].copy()
+        pages = self.pages
+        changed = pages[page].copy()
+        total = int(changed[place, column]) + count
+        if total < 0:
+            raise never_stored()
+        if total >> 8 * changed.itemsize:
+            return self.plus(np.array([row]), np.array([column]), np.array([count]))
         changed[place, column] = total
-        return self._of_pages((*self.pages[:page], changed, *self.pages[page + 1 :]))
+        return self._of_pages((*pages[:page], changed, *pages[page + 1 :]))
 
-    def rearranged(self, source: NDArray[np.int64]) -> PagedRows:
+    def arranged(self, source: NDArray[np.int64]) -> PagedRows:
         """Return the columns `source`, where -1 stands for a new one of zeros."""
         placed = np.zeros((len(self), len(source)), self.dtype)
-        placed[:, source >= 0] = self.whole()[:, source[source >= 0]]
+        self.copy_to(placed, source)
         return PagedRows(placed)
+
+    def copy_to(self, out: NDArray[Any], source: NDArray[np.int64]) -> None:
+        """Write the columns `source` of all rows into an array of zeros, where -1 stands for one that stays zero."""
+        held = np.flatnonzero(source >= 0)
+        there, here = column_index(held, len(source)), column_index(source[held], self.shape[1])
+        first = 0
+        for part in self.pages if self._whole is None else (self._whole,):
+            out[first : first + len(part), there] = part[:, here]
+            first += len(part)
 
     def _of_pages(self, pages: tuple[NDArray[Any], ...]) -> PagedRows:
         rows = object.__new__(PagedRows)
@@ -127,3 +157,8 @@ class PagedRows:
         page_of = rows // self._page_rows
         for page in np.unique(page_of).tolist():
             yield page, page_of == page
+
+
+def column_index(columns: NDArray[np.int64], width: int) -> NDArray[np.int64] | slice:
+    """Return an index of these columns among `width`; all of them in order, the usual case, need no copy."""
+    return slice(None) if len(columns) == width and (columns == np.arange(width)).all() else columns

@@ -1,9 +1,19 @@
 r"""What answers queries for a hashed memory: fixed-point rows, gathered, added and compared.
 
-A bucket's count is centred (see :mod:`hammemo.memories.hashed.memory`) and rounded to quarters of a count, once, when
-the tables are made. From there on everything is a sum of whole numbers (:mod:`hammemo.memories.hashed.native_table`).
-The same holds for the values of a rule (:mod:`hammemo.memories.row_rules`): it is applied to every row of raw counts
-and rounded to fixed point, once.
+A bucket's count is centred (see :mod:`hammemo.memories.hashed.memory`) and rounded to quarters of a count. From there
+on everything is a sum of whole numbers. The same holds for the values of a rule (:mod:`hammemo.memories.row_rules`): it
+is applied to a row of raw counts and rounded to fixed point.
+
+There are two ways to the same scores:
+
+- row by row: the rows that a query reads are fetched from the pages of the counts, and centred or put through the rule
+  then. A reader of a new version is ready at once, for it computes nothing beforehand; what the centring needs, the
+  sums over buckets, is kept up to date by the edits themselves;
+- compiled: all rows are computed once, and fast loops answer (:mod:`hammemo.memories.hashed.native_table`).
+
+Which is cheaper depends on how much is asked before the next edit, which nobody knows. So a reader goes row by row
+until that has cost about as much as compiling would, and compiles then: never more than twice the cost of the better
+way (:class:`~hammemo.memories.hashed.raw_rows.Effort`).
 """
 
 from __future__ import annotations
@@ -13,12 +23,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._arrays.integers import narrow, object_array
+from hammemo._arrays.integers import narrow, object_array, row_pieces
 from hammemo.memories.contributions import SiteScores
+from hammemo.memories.hashed.centring import FRACTION_BITS, centred, centred_counts
+from hammemo.memories.hashed.earlier import Earlier
 from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_site
 from hammemo.memories.hashed.native_table import NativeTable, whole
+from hammemo.memories.hashed.raw_rows import Effort, RawRows
 from hammemo.memories.hashed.reserved import site_groups, stored_reserved
-from hammemo.memories.ranker import Ranker
+from hammemo.memories.hashed.rule_ranker import HashedRanker
+from hammemo.memories.hashed.site_table import SiteTable
+from hammemo.memories.hashed.tables import Tables
 from hammemo.memories.reader import Compiled
 from hammemo.memories.secret_keys import secret_digest
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts
@@ -34,47 +49,8 @@ if TYPE_CHECKING:
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.vocabulary import Vocabulary
 
-FRACTION_BITS = 2
-"""Scores are whole multiples of 2^-FRACTION_BITS counts."""
-
-RULE_BITS = 12
-"""Scores of a rule are whole multiples of 2^-RULE_BITS."""
-
 _ROUNDING = 1e-12
-_FEW = 64  # contexts that are answered by NumPy before compiled tables are made
-
-
-class RawRows:
-    """The rows of raw counts of every site: upper bounds in buckets, exact in reserved rows (`RowLayout.n_exact`).
-
-    Parameters
-    ----------
-    layout : RowLayout
-    counts : list of ndarray of shape (rows of the site, L)
-    """
-
-    def __init__(self, layout: RowLayout, counts: list[NDArray[Any]]) -> None:
-        self.layout = layout
-        self.counts = counts
-
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the row of raw counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
-        rows = self.layout.rows(contexts)
-        read = np.zeros((*rows.shape, self.counts[0].shape[1]))
-        for k, (counts, row) in enumerate(zip(self.counts, rows.T, strict=True)):
-            read[row >= 0, k] = counts[row[row >= 0]]
-        return read
-
-    def bounds(self, contexts: Contexts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what the exact counts are at least, and at most: reserved rows are exact, buckets start at zero.
-
-        Shapes
-        ------
-        returned : (m, S, L), (m, S, L)
-        """
-        high, rows = self.site_counts(contexts), self.layout.rows(contexts)
-        n_exact = np.array([self.layout.n_exact(k) for k in range(rows.shape[1])])
-        return np.where((rows < n_exact)[:, :, None], high, 0.0), high
+_COPYING = 0.125  # what copying a compiled table costs, as a share of computing all its rows
 
 
 class HashedTables(Compiled):
@@ -83,32 +59,46 @@ class HashedTables(Compiled):
     Parameters
     ----------
     layout : RowLayout
-    counts : list of ndarray of shape (rows of the site, L)
+    tables : Tables
         Raw counts: upper bounds in buckets, exact in reserved rows.
+    source : ndarray of shape (L,)
+        The column of each label in the tables, -1 for one that has none.
     frame : Frame
     threads : int
         How many a large batch may use.
+    earlier : Earlier, optional
+        A version before, from whose compiled table this one's can be made.
     """
 
     has_bounds = True
     has_rows = True
 
-    def __init__(self, layout: RowLayout, counts: list[NDArray[Any]], frame: Frame, threads: int = 1) -> None:
+    def __init__(
+        self,
+        layout: RowLayout,
+        tables: Tables,
+        source: NDArray[np.int64],
+        frame: Frame,
+        threads: int = 1,
+        earlier: Earlier | None = None,
+    ) -> None:
         super().__init__(frame, 2 * len(frame.labels))
         if frame.label_counts.sum(dtype=np.float64) >= MAX_EXAMPLES:  # so no sum over a column is larger
             raise ValueError("The memory holds 2^53 examples or more: fixed-point scores have room for fewer.")
         self._threads = threads
         self._layout = layout
-        self._raw = RawRows(layout, counts)
-        self._asked = 0
-        self._score_table: tuple[bytes, NativeTable] | None = None
+        self._raw = RawRows(layout, tables, source)
+        self._earlier = earlier
+        self._effort = Effort(layout, len(frame.labels), 1.0 if earlier is None else _COPYING)
+        self._bound_effort = Effort(layout, len(frame.labels))
+        self._score_table: tuple[bytes, Earlier] | None = None
         self._bound_tables: tuple[bytes, NativeTable, NativeTable] | None = None
         self._ranker: tuple[bytes, HashedRanker] | None = None
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the centred counts."""
         table = self._table_if_worth(contexts, weights, None)
-        return self.plain_scores(contexts, weights) if table is None else table.scores(contexts)
+        return self._row_scores(contexts, weights) if table is None else table.scores(contexts)
 
     def winners(
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
@@ -116,7 +106,7 @@ class HashedTables(Compiled):
         """Return the column of the highest score of each context, the first one among equals."""
         table = self._table_if_worth(contexts, weights, divisor)
         if table is None:
-            return np.asarray((self.plain_scores(contexts, weights) / divisor).argmax(axis=1))
+            return np.asarray((self._row_scores(contexts, weights) / divisor).argmax(axis=1))
         return table.winners(contexts)
 
     def leaders(
@@ -125,7 +115,7 @@ class HashedTables(Compiled):
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
         table = self._table_if_worth(contexts, weights, divisor)
         if table is None:
-            return top_columns(self.plain_scores(contexts, weights) / divisor, k)
+            return top_columns(self._row_scores(contexts, weights) / divisor, k)
         return table.leaders(contexts, k)
 
     def single(
@@ -140,10 +130,7 @@ class HashedTables(Compiled):
 
     def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
         """Return what each site adds to the scores of the labels in these columns, with hard bounds."""
-        rows = self._layout.rows(contexts)
-        values = np.zeros((*rows.shape, len(columns)))
-        for k, row in enumerate(rows.T):
-            values[row >= 0, k] = self._centred_rows(k, row[row >= 0])[:, columns] / 2**FRACTION_BITS
+        values = self._centred_rows(self._layout.found(contexts))[:, :, columns] / 2**FRACTION_BITS
         low, high = self._raw.bounds(contexts)
         scale = weights[:, None]
         return SiteScores(scale * values, scale * low[:, :, columns], scale * high[:, :, columns])
@@ -173,21 +160,35 @@ class HashedTables(Compiled):
 
     def plain_scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores by NumPy alone, from as few rows as the contexts read: what all else is tested against."""
-        totals: NDArray[np.float64] = np.zeros((len(contexts), len(self.labels)))
-        for k, (row, weight) in enumerate(zip(self._layout.rows(contexts).T, weights, strict=True)):
-            held = row >= 0
-            totals[held] += weight * self._centred_rows(k, row[held])
-        return np.asarray(totals / 2**FRACTION_BITS)
+        return self._sums(self._layout.rows(contexts), weights)
+
+    def _row_scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the scores row by row, in pieces that bound the memory needed."""
+        if len(contexts) == 1:
+            return self._found_sums(self._layout.found(contexts), weights)
+        pieces = row_pieces(len(contexts), 4 * len(weights) * len(self.labels))
+        parts = [self._found_sums(self._layout.found(contexts[piece]), weights) for piece in pieces]
+        return np.concatenate([np.empty((0, len(self.labels))), *parts])
+
+    def _found_sums(self, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what `_sums` does, by the compiled loop where it can be used."""
+        if self._layout.compiled is None or "_centred" in vars(self):
+            return self._sums(rows, weights)
+        counts, sums, out = self._raw.read(rows), self._raw.shared_sums, np.empty((len(rows), len(self.labels)))
+        weights = np.ascontiguousarray(weights, np.float64)
+        self._layout.compiled.centred_sums(rows, counts, sums, weights, out, 2.0**-FRACTION_BITS)
+        return out
+
+    def _sums(self, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        weighted = weights[:, None] * self._centred_rows(rows)
+        return np.asarray(in_order(weighted) / 2**FRACTION_BITS)
 
     def bounds(
         self, contexts: Contexts, weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return what the exact weighted counts are at least, and at most."""
-        lower, upper = self._tables_of_bounds(weights, None)
-        if lower.is_compiled and upper.is_compiled:
-            low, high = lower.scores(contexts), upper.scores(contexts)
-        else:
-            low, high = self.plain_bounds(contexts, weights)
+        made = self._bounds_if_worth(contexts, weights, None)
+        low, high = self._row_bounds(contexts, weights) if made is None else (part.scores(contexts) for part in made)
         if not whole(weights) or high.max(initial=0) >= 2**53:  # the exact classifier may round in another order
             low, high = low * (1 - _ROUNDING), high * (1 + _ROUNDING)
         return low, high
@@ -200,24 +201,35 @@ class HashedTables(Compiled):
         answers: NDArray[np.int64],
     ) -> NDArray[np.bool_]:
         """Return for each context whether the column `answers` must be the exact winner."""
-        lower, upper = self._tables_of_bounds(weights, divisor)
-        if lower.is_compiled and upper.is_compiled and whole(weights):
-            return lower.proves(upper, contexts, answers)
-        return super().proven(contexts, weights, divisor, answers)
+        made = self._bounds_if_worth(contexts, weights, divisor) if whole(weights) else None
+        if made is None:
+            return super().proven(contexts, weights, divisor, answers)
+        lower, upper = made
+        return lower.proves(upper, contexts, answers)
 
     def plain_bounds(
         self, contexts: Contexts, weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the weighted counts of reserved rows alone, and of all rows, by NumPy."""
-        low = np.zeros((len(contexts), len(self.labels)))
-        high = np.zeros_like(low)
-        sites = zip(self._raw.counts, self._layout.rows(contexts).T, weights, strict=True)
-        for k, (counts, row, weight) in enumerate(sites):
-            held = row >= 0
-            high[held] += weight * counts[row[held]]
-            own = held & (row < self._layout.n_exact(k))
-            low[own] += weight * counts[row[own]]
+        return self._bound_sums(self._layout.rows(contexts), weights)
+
+    def _row_bounds(
+        self, contexts: Contexts, weights: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what `plain_bounds` does, row by row, in pieces that bound the memory needed."""
+        pieces = row_pieces(len(contexts), 4 * len(weights) * len(self.labels))
+        parts = [self._bound_sums(self._layout.found(contexts[piece]), weights) for piece in pieces]
+        if not parts:
+            return np.zeros((0, len(self.labels))), np.zeros((0, len(self.labels)))
+        low, high = (np.concatenate(ends) for ends in zip(*parts, strict=True))
         return low, high
+
+    def _bound_sums(
+        self, rows: NDArray[np.int64], weights: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        weighted = weights[:, None] * self._raw.read(rows)
+        exact = rows < [self._layout.n_exact(k) for k in range(len(weights))]
+        return in_order(np.where(exact[:, :, None], weighted, 0.0)), in_order(weighted)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""
@@ -258,7 +270,11 @@ class HashedTables(Compiled):
         for k, part in enumerate([] if stored.trusted else counts):
             if (part.sum(axis=0, dtype=np.float64) > frame.label_counts).any():
                 raise ValueError(f"the rows of site {k} count more examples of a label than the label has")
-        return cls(RowLayout(frame.sites, seed, secret, buckets, reserved), counts, frame)
+        n_own = [len(reserved.hashes[group]) for group in groups]
+        tables = tuple(SiteTable.of(part[:n], part[n:]) for n, part in zip(n_own, counts, strict=True))
+        every = np.arange(len(frame.labels))
+        layout = RowLayout(frame.sites, seed, secret, buckets, reserved)
+        return cls(layout, Tables(tables, every), every, frame)
 
     @property
     def file_format(self) -> int:
@@ -266,38 +282,45 @@ class HashedTables(Compiled):
         return 2 if self._layout.reserved.is_proof else 1
 
     def __getstate__(self) -> dict[str, Any]:
-        made_again = {"_score_table": None, "_bound_tables": None, "_ranker": None}
+        made_again = {"_earlier": None, "_score_table": None, "_bound_tables": None, "_ranker": None}
         return {**vars(self), **made_again}
 
     @cached_property
     def _centred(self) -> list[NDArray[np.int64]]:
         return [centred(counts, len(self._layout.own(k))) for k, counts in enumerate(self._raw.counts)]
 
-    @cached_property
-    def _shared_sums(self) -> list[NDArray[np.int64]]:
-        """The sum of each site's buckets, label by label."""
-        counted = enumerate(self._raw.counts)
-        return [counts[len(self._layout.own(k)) :].sum(axis=0, dtype=np.int64) for k, counts in counted]
+    def _centred_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the fixed-point row that each site of each context reads, zeros where the row is -1.
 
-    def _centred_rows(self, k: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return fixed-point rows of site k, only those that are asked for."""
+        Shapes
+        ------
+        rows : (m, S); returned : (m, S, L)
+        """
         if "_centred" in vars(self):
-            return self._centred[k][rows]
-        counts = self._raw.counts[k][rows].astype(np.int64)
-        values = counts << FRACTION_BITS
-        shared = rows >= len(self._layout.own(k))
-        values[shared] = centred_counts(counts[shared], self._shared_sums[k], self._layout.buckets[k])
-        return values
+            values = np.zeros((*rows.shape, len(self.labels)), np.int64)
+            for k, (table, row) in enumerate(zip(self._centred, rows.T, strict=True)):
+                values[row >= 0, k] = table[row[row >= 0]]
+            return values
+        counts, (n_own, buckets) = self._raw.read(rows), self._layout.sizes
+        shared = centred_counts(counts, self._raw.shared_sums, buckets)
+        return np.where((rows >= n_own)[:, :, None], shared, counts << FRACTION_BITS)
 
     def _table_if_worth(
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None
     ) -> NativeTable | None:
         """Return `_table`, or None while too little was asked to make one: a model may change after each query."""
-        if self._score_table is None:
-            self._asked += len(contexts)
-            if self._asked <= _FEW:
-                return None
+        if self._score_table is None and not self._effort.is_spent(len(contexts)):
+            return None
         return self._table(weights, divisor)
+
+    def _bounds_if_worth(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None
+    ) -> tuple[NativeTable, NativeTable] | None:
+        """Return `_tables_of_bounds`, or None while they are not worth it, or where NumPy would answer."""
+        if self._bound_tables is None and not self._bound_effort.is_spent(len(contexts)):
+            return None
+        lower, upper = self._tables_of_bounds(weights, divisor)
+        return (lower, upper) if lower.is_compiled and upper.is_compiled else None
 
     def _table(self, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> NativeTable:
         """Return the table of centred counts for these weights; the one that was asked for last is kept."""
@@ -305,8 +328,19 @@ class HashedTables(Compiled):
         signature = _signature(weights, divisor)
         made = self._score_table
         if made is None or made[0] != signature:  # one at a time: they are large
-            made = self._score_table = (signature, self._made(self._centred, weights, divisor, 2.0**-FRACTION_BITS))
-        return made[1]
+            earlier = self._earlier
+            table = None if earlier is None else earlier.table_of(self._raw, weights, divisor)
+            if table is None:
+                table = self._made(self._centred, weights, divisor, 2.0**-FRACTION_BITS)
+            raw = RawRows(self._layout, self._raw.tables, self._raw.source)  # without what this reader puts together
+            made = self._score_table = (signature, Earlier(raw, weights, table))
+            self._earlier = None  # what came before is no longer needed
+        return made[1].table
+
+    def latest(self) -> Earlier | None:
+        """Return what a later version can make its compiled table from: this version, or the one before."""
+        made = self._score_table
+        return self._earlier if made is None else made[1]
 
     def _tables_of_bounds(
         self, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None
@@ -334,83 +368,14 @@ class HashedTables(Compiled):
         return NativeTable(self._layout, rows, weights, step, divisor=divisor, threads=self._threads)
 
 
-class HashedRanker(Ranker):
-    """A rule applied to every row of raw counts and rounded to fixed point, once."""
+def in_order(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sums over sites, added one after another: the order that the last bit of a float depends on.
 
-    def __init__(self, raw: RawRows, rule: RowRule, threads: int = 1) -> None:
-        n_sites, _, n_labels = rule.weights.shape
-        super().__init__(n_labels, 2 * n_labels)
-        self._raw = raw
-        self._rule = rule
-        self._rows = [_fixed(rule.rows(site, part)) for site, part in enumerate(raw.counts)]
-        self._base = _fixed(rule.base)
-        self._table = NativeTable(
-            raw.layout, self._rows, np.ones(n_sites), 2.0**-RULE_BITS, base=self._base, threads=threads
-        )
-
-    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the rule's score of each context and label."""
-        return self._table.scores(contexts)
-
-    def plain_scores(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the scores by NumPy alone: what the compiled loops are tested against."""
-        return self._table.plain_scores(contexts)
-
-    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
-        """Return the column of the highest score of each context, the first one among equals."""
-        return self._table.winners(contexts)
-
-    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
-        """Return the columns of the k highest scores of each context, best first, equals in column order."""
-        return self._table.leaders(contexts, k)
-
-    def single(self) -> Callable[[Sequence[Any]], int] | None:
-        """Return a function from one context of integers and strings to its winner, or -1: then ask `winners`."""
-        return self._table.single()
-
-    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns, with hard bounds.
-
-        The bounds are those of the rule's values, rounded as the values are: rounding keeps the order.
-        """
-        rows = self._raw.layout.rows(contexts)
-        values, low, high = np.zeros((3, *rows.shape, len(columns)))
-        least, most = self._raw.bounds(contexts)
-        for k, row in enumerate(rows.T):
-            held = row >= 0
-            values[held, k] = self._rows[k][row[held]][:, columns]
-            bounds = self._rule.row_bounds(k, least[held, k], most[held, k])
-            known = (least[held, k] == most[held, k]).all(axis=1, keepdims=True)  # no bound is nearer than the value
-            low[held, k], high[held, k] = (np.where(known, values[held, k], _fixed(b)[:, columns]) for b in bounds)
-        scale = 2.0**RULE_BITS
-        return SiteScores(values / scale, low / scale, high / scale, base=self._base[columns] / scale)
-
-
-def _fixed(values: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Return the values in fixed point; what does not fit in 31 bits is cut, far beyond any sensible weight."""
-    return np.clip(np.rint(values * 2.0**RULE_BITS), -(2**30), 2**30).astype(np.int32)
-
-
-def centred(counts: NDArray[Any], n_reserved: int) -> NDArray[np.int64]:
-    """Return fixed-point rows: reserved counts as they are, bucket counts centred and rounded to the nearest."""
-    exact = counts.astype(np.int64)
-    rows = exact << FRACTION_BITS
-    shared = exact[n_reserved:]
-    rows[n_reserved:] = centred_counts(shared, shared.sum(axis=0), len(shared))
-    return rows
-
-
-def centred_counts(shared: NDArray[np.int64], sums: NDArray[np.int64], buckets: int) -> NDArray[np.int64]:
-    r"""Return some of a site's bucket rows, centred by the sums over all its buckets, in fixed point.
-
-    With T a count, M its label's sum and B the number of buckets, this is :math:`4(BT - M)/(B - 1)` to the nearest
-    whole number, halves up. The product BT may need more than 64 bits, so it is computed as
-    :math:`4T + 4(T - M)/(B - 1)`, the second part rounded: both are below 2^56, because counts are below 2^53.
+    Shapes
+    ------
+    terms : (m, S, L); returned : (m, L)
     """
-    if buckets == 1:  # a single bucket tells nothing of any of its features
-        return np.zeros_like(shared)
-    doubled = (shared - sums) << (FRACTION_BITS + 1)
-    return np.asarray((shared << FRACTION_BITS) + (doubled + (buckets - 1)) // (2 * (buckets - 1)))
+    return np.asarray(np.add.accumulate(terms, axis=1)[:, -1])
 
 
 def _needed(divisor: NDArray[np.float64] | None, weights: NDArray[np.float64]) -> NDArray[np.float64] | None:

@@ -1,20 +1,15 @@
-"""The counts of one site of a hashed memory: rows of reserved features, then buckets; columns are labels with examples.
+"""The counts of one site of a hashed memory: rows of reserved features, then buckets.
 
-A table never changes: an edit makes another one, which shares the pages that it does not touch. Sums over a column are
-kept, because what an example adds to no row, where it holds no token, still counts among the label's examples: the sum
-may never exceed them.
+A table never changes: an edit makes another one, which shares the pages that it does not touch.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._versions import Cached
-from hammemo.memories.hashed.paged_rows import PagedRows
+from hammemo.memories.hashed.paged_rows import PagedRows, column_index
 from hammemo.tokens.contexts import MAX_EXAMPLES
 
 if TYPE_CHECKING:
@@ -24,12 +19,14 @@ if TYPE_CHECKING:
     from hammemo.memories.label_counts import LabelCounts
 
 
-@dataclass(frozen=True, eq=False)
-class SiteTable(Cached):
+class SiteTable:
     """The counts of one site: rows of reserved features, then buckets."""
 
-    own: PagedRows
-    shared: PagedRows
+    __slots__ = ("own", "shared")
+
+    def __init__(self, own: PagedRows, shared: PagedRows) -> None:
+        self.own = own
+        self.shared = shared
 
     @classmethod
     def of(cls, own: NDArray[Any], shared: NDArray[Any]) -> SiteTable:
@@ -38,7 +35,7 @@ class SiteTable(Cached):
 
     @classmethod
     def empty(cls, reserved: int, buckets: int) -> SiteTable:
-        """Return a table without labels."""
+        """Return a table without columns."""
         return cls.of(np.zeros((reserved, 0), np.uint8), np.zeros((buckets, 0), np.uint8))
 
     @property
@@ -46,43 +43,33 @@ class SiteTable(Cached):
         """How many rows there are."""
         return len(self.own) + len(self.shared)
 
-    @cached_property
-    def totals(self) -> NDArray[np.int64]:
-        """The sum of each label's counts over all rows; a mapped file is not read for them before they are needed."""
-        parts = (self.own.whole(), self.shared.whole())
-        return np.asarray(sum(part.sum(axis=0, dtype=np.int64) for part in parts))
-
-    def stacked(self, n_labels: int, columns: NDArray[np.int64]) -> NDArray[Any]:
-        """Return all rows as one new array, this table's columns at `columns` of `n_labels`."""
-        rows = np.zeros((self.n_rows, n_labels), np.promote_types(self.own.dtype, self.shared.dtype))
-        self.own.copy_to(rows[: len(self.own)], columns)
-        self.shared.copy_to(rows[len(self.own) :], columns)
+    def stacked(self, source: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the columns `source` of all rows as one new array, where -1 stands for zeros."""
+        rows = np.zeros((self.n_rows, len(source)), np.promote_types(self.own.dtype, self.shared.dtype))
+        self.own.copy_to(rows[: len(self.own)], source)
+        self.shared.copy_to(rows[len(self.own) :], source)
         return rows
 
-    def covers_cells(
-        self,
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        counts: NDArray[np.int64],
-        examples_left: NDArray[np.int64],
-    ) -> bool:
-        """Return whether distinct cells hold at least these counts and, without them, no label more than is left.
-
-        The second would happen where an example is taken back that holds no token here, and none like it was stored.
-        """
-        if len(rows) == 1:
-            column, count = int(columns[0]), int(counts[0])
-            left = self.totals.copy()
-            left[column] -= count
-            return self._cell(int(rows[0]), column) >= count and bool((left <= examples_left).all())
-        taken = np.bincount(columns, counts, len(self.totals)).astype(np.int64)
-        return bool((self._at(rows, columns) >= counts).all() and (self.totals - taken <= examples_left).all())
-
-    def _cell(self, row: int, column: int) -> int:
+    def row(self, row: int) -> NDArray[Any]:
+        """Return one row, which may be shared: it is not to be changed."""
         n_own = len(self.own)
-        return self.own.cell(row, column) if row < n_own else self.shared.cell(row - n_own, column)
+        return self.own.row(row) if row < n_own else self.shared.row(row - n_own)
 
-    def _at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def read(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return some rows."""
+        counts = np.empty((len(rows), self.own.shape[1]), np.int64)
+        is_own = rows < len(self.own)
+        counts[is_own] = self.own.rows(rows[is_own])
+        counts[~is_own] = self.shared.rows(rows[~is_own] - len(self.own))
+        return counts
+
+    def changed_rows(self, before: SiteTable) -> NDArray[np.int64] | None:
+        """Return which rows differ from those of another version, or None where its tables have another shape."""
+        own, shared = self.own.changed_rows(before.own), self.shared.changed_rows(before.shared)
+        return None if own is None or shared is None else np.concatenate([own, shared + len(self.own)])
+
+    def at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the counts of some cells."""
         counts = np.empty(len(rows), np.int64)
         is_own = rows < len(self.own)
         counts[is_own] = self.own.at(rows[is_own], columns[is_own])
@@ -91,49 +78,34 @@ class SiteTable(Cached):
 
     def plus(self, rows: NDArray[np.int64], columns: NDArray[np.int64], counts: NDArray[np.int64]) -> SiteTable:
         """Return the table with counts added to distinct cells."""
-        if len(rows) == 1:
-            return self._plus_one(int(rows[0]), int(columns[0]), int(counts[0]))
         is_own = rows < len(self.own)
-        changed = SiteTable(
+        return SiteTable(
             self.own.plus(rows[is_own], columns[is_own], counts[is_own]),
             self.shared.plus(rows[~is_own] - len(self.own), columns[~is_own], counts[~is_own]),
         )
-        if "totals" in vars(self):
-            vars(changed)["totals"] = self.totals + np.bincount(columns, counts, len(self.totals)).astype(np.int64)
-        return changed
 
-    def _plus_one(self, row: int, column: int, count: int) -> SiteTable:
+    def plus_one(self, row: int, column: int, count: int) -> SiteTable:
+        """Return the table with a count added to one cell: what `plus` does, for single examples."""
         n_own = len(self.own)
         if row < n_own:
-            changed = SiteTable(self.own.plus_one(row, column, count), self.shared)
-        else:
-            changed = SiteTable(self.own, self.shared.plus_one(row - n_own, column, count))
-        if "totals" in vars(self):
-            totals = self.totals.copy()
-            totals[column] += count
-            vars(changed)["totals"] = totals
-        return changed
+            return SiteTable(self.own.plus_one(row, column, count), self.shared)
+        return SiteTable(self.own, self.shared.plus_one(row - n_own, column, count))
 
-    def covers(self, other: SiteTable, columns: NDArray[np.int64], examples_left: NDArray[np.int64]) -> bool:
-        """Return what `covers_cells` does for all of another table, whose columns stand at `columns` here."""
-        where = _places(columns, self.own.shape[1])
-        left = self.totals.copy()
-        left[where] -= other.totals
-        if (left > examples_left).any():
-            return False
+    def covers(self, other: SiteTable, mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> bool:
+        """Return whether no count of another table's columns `theirs` is larger than that in the column `mine` here."""
         parts = ((self.own, other.own), (self.shared, other.shared))
-        return all(bool((mine.whole()[:, where] >= theirs.whole()).all()) for mine, theirs in parts)
+        here, there = column_index(mine, self.own.shape[1]), column_index(theirs, other.own.shape[1])
+        return all(bool((part.whole()[:, here] >= taken.whole()[:, there]).all()) for part, taken in parts)
 
-    def merged(self, other: SiteTable, columns: NDArray[np.int64], sign: int) -> SiteTable:
-        """Return the sum with a table whose columns stand at `columns` here; or the difference, if it is covered."""
-        return SiteTable(_merged(self.own, other.own, columns, sign), _merged(self.shared, other.shared, columns, sign))
+    def merged(self, other: SiteTable, mine: NDArray[np.int64], theirs: NDArray[np.int64], sign: int) -> SiteTable:
+        """Return the sum with another table, whose columns `theirs` stand at `mine` here; or the difference."""
+        return SiteTable(
+            _merged(self.own, other.own, mine, theirs, sign), _merged(self.shared, other.shared, mine, theirs, sign)
+        )
 
-    def rearranged(self, source: NDArray[np.int64]) -> SiteTable:
+    def arranged(self, source: NDArray[np.int64]) -> SiteTable:
         """Return the columns `source`, where -1 stands for a new one."""
-        changed = SiteTable(self.own.rearranged(source), self.shared.rearranged(source))
-        if "totals" in vars(self):
-            vars(changed)["totals"] = np.where(source >= 0, np.append(self.totals, 0)[source], 0)
-        return changed
+        return SiteTable(self.own.arranged(source), self.shared.arranged(source))
 
 
 def stored_table(stored: StoredArrays, k: int, reserved: int, buckets: int, all_labels: LabelCounts) -> SiteTable:
@@ -148,22 +120,19 @@ def stored_table(stored: StoredArrays, k: int, reserved: int, buckets: int, all_
     return SiteTable.of(own, shared) if held.all() else SiteTable.of(own[:, held], shared[:, held])
 
 
-def _places(columns: NDArray[np.int64], width: int) -> NDArray[np.int64] | slice:
-    """Return an index of these columns; all of them in order, the usual case, need no copy."""
-    return slice(None) if np.array_equal(columns, np.arange(width)) else columns
-
-
-def _merged(mine: PagedRows, theirs: PagedRows, columns: NDArray[np.int64], sign: int) -> PagedRows:
-    if not theirs.shape[0] or not theirs.shape[1]:
-        return mine
-    where, added = _places(columns, mine.shape[1]), theirs.whole()
-    needed = mine.dtype
+def _merged(
+    part: PagedRows, other: PagedRows, mine: NDArray[np.int64], theirs: NDArray[np.int64], sign: int
+) -> PagedRows:
+    if not other.shape[0] or not len(theirs):
+        return part
+    here, added = column_index(mine, part.shape[1]), other.whole()[:, column_index(theirs, other.shape[1])]
+    needed = part.dtype
     if sign > 0:
-        largest = np.min_scalar_type(int(mine.whole().max()) + int(added.max()))  # holds every sum
+        largest = np.min_scalar_type(int(part.whole().max()) + int(added.max()))  # holds every sum
         needed = largest if largest.itemsize > needed.itemsize else needed
-    changed = mine.whole().astype(needed)
+    changed = part.whole().astype(needed)
     if sign > 0:
-        changed[:, where] += added.astype(needed, copy=False)
+        changed[:, here] += added.astype(needed, copy=False)
     else:
-        changed[:, where] -= added.astype(needed, copy=False)
+        changed[:, here] -= added.astype(needed, copy=False)
     return PagedRows(changed)

@@ -17,8 +17,8 @@ from scipy import sparse
 
 from hammemo._arrays.integers import sorted_find
 from hammemo.memories.bounds import proven
+from hammemo.memories.hashed.centring import FRACTION_BITS, centred
 from hammemo.memories.hashed.layout import RowLayout
-from hammemo.memories.hashed.readers import FRACTION_BITS, centred
 from hammemo.memories.hashed.reserved import Reserved, site_groups, site_hashes
 from hammemo.theory.planning.growth import SiteModel, SiteSample, expected_distinct, expected_features
 

@@ -1,0 +1,115 @@
+"""The raw counts of a hashed memory as its readers see them: labels in canonical order, declared ones included.
+
+They are read row by row from the pages of a version, or put together as whole tables when those are worth it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._versions import Cached
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.memories.hashed.layout import RowLayout
+    from hammemo.memories.hashed.tables import Tables
+    from hammemo.tokens.contexts import Contexts
+
+
+class Effort:
+    """How much was computed row by row, so that a table is compiled when it would have been worth it.
+
+    Parameters
+    ----------
+    layout : RowLayout
+    n_labels : int
+    share : float
+        What compiling costs, as a share of computing all rows.
+    """
+
+    CALL = 4096
+    """What a call costs beside its rows, in cells of a table."""
+
+    def __init__(self, layout: RowLayout, n_labels: int, share: float = 1.0) -> None:
+        self._layout = layout
+        self._share = share
+        self._n_labels = n_labels
+        self._spent = 0
+
+    def is_spent(self, n_contexts: int) -> bool:
+        """Return whether a table is worth it by now, these contexts counted.
+
+        Two threads may overwrite each other's count: then a table is compiled a little later.
+        """
+        self._spent += n_contexts * len(self._layout.groups) * self._n_labels + self.CALL
+        cells = int(self._layout.first_rows[-1]) * self._n_labels
+        return self._spent > self._share * cells + 16 * self.CALL  # making a table has costs of its own
+
+
+class RawRows(Cached):
+    """The rows of raw counts of every site: upper bounds in buckets, exact in reserved rows (`RowLayout.n_exact`).
+
+    Parameters
+    ----------
+    layout : RowLayout
+    tables : Tables
+    source : ndarray of shape (L,)
+        The column of each label in the tables, -1 for one that has none.
+    """
+
+    def __init__(self, layout: RowLayout, tables: Tables, source: NDArray[np.int64]) -> None:
+        self.layout = layout
+        self.tables = tables
+        self.source = source
+
+    @cached_property
+    def counts(self) -> list[NDArray[Any]]:
+        """All rows of each site: arrays of shape (rows of the site, L)."""
+        return [table.stacked(self.source) for table in self.tables.sites]
+
+    @cached_property
+    def shared_sums(self) -> NDArray[np.int64]:
+        """The sum over each site's buckets, label by label: (S, L)."""
+        return self._arranged(self.tables.shared_sums)
+
+    def read(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows of raw counts, zeros where the row is -1.
+
+        Shapes
+        ------
+        rows : (m, S); returned : (m, S, L)
+        """
+        return self._arranged(self.tables.read(rows))
+
+    def site_rows(self, k: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return some rows of raw counts of one site: (n, L)."""
+        return self._arranged(self.tables.sites[k].read(rows))
+
+    def _arranged(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the last axis, columns of the tables, in the order of the labels."""
+        if self.source is self.tables.columns and self.tables.in_order:
+            return values
+        placed = np.zeros((*values.shape[:-1], len(self.source)), np.int64)
+        held = self.source >= 0
+        placed[..., held] = values[..., self.source[held]]
+        return placed
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of raw counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        return self.read(self.layout.found(contexts)).astype(np.float64)
+
+    def bounds(self, contexts: Contexts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what the exact counts are at least, and at most: reserved rows are exact, buckets start at zero.
+
+        Shapes
+        ------
+        returned : (m, S, L), (m, S, L)
+        """
+        rows = self.layout.found(contexts)
+        high = self.read(rows).astype(np.float64)
+        n_exact = np.array([self.layout.n_exact(k) for k in range(rows.shape[1])])
+        return np.where((rows < n_exact)[:, :, None], high, 0.0), high
