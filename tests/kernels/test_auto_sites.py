@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
 from hammemo import NO_TOKEN, AutoSites, Exact, PositionalHamming, SiteKernel
-from hammemo.kernels.selection.copies import MOST_COPIES, Copies, distinct_examples
+from hammemo.kernels.selection.copies import MOST_COPIES, Copies
 from hammemo.kernels.selection.growth import looked_at
 from hammemo.kernels.selection.shared_weights import RIDGE, Residuals, SharedWeights, softmax
 from hammemo.kernels.selection.site_ratios import SMOOTHING, SiteRatios
 from hammemo.tokens.contexts import Examples
+from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes.fitting import features
 from hammemo.votes.log_linear import shares
 

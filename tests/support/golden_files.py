@@ -21,18 +21,20 @@ def models() -> dict[str, MemoryClassifier | Predictor]:
     """Return the models whose files are kept."""
     hashed = MemoryClassifier(memory=Hashed(4, 2), vote="mean").fit(X, Y)
     return {
-        "exact": MemoryClassifier(KERNELS["tuples"], Exact()).fit(X, Y).partial_fit(X[:1], ["no"], classes=["maybe"]),
+        "exact": MemoryClassifier(KERNELS["tuples"], Exact(), vote="sum")
+        .fit(X, Y)
+        .partial_fit(X[:1], ["no"], classes=["maybe"]),
         "hashed": hashed,
-        "gaussian": MemoryClassifier(memory=Gaussian(d=6), random_state=5).fit(X, Y),
-        "exact-gaussian": MemoryClassifier(memory=Gaussian(d=6, exact=True), random_state=5).fit(X, Y),
-        "tiered": MemoryClassifier(memory=Tiered(Hashed(3, 1))).fit(X, Y),
-        "ledgered": MemoryClassifier(memory=Ledgered(Hashed(3, 1))).fit(X, Y),
+        "gaussian": MemoryClassifier(memory=Gaussian(d=6), random_state=5, vote="sum").fit(X, Y),
+        "exact-gaussian": MemoryClassifier(memory=Gaussian(d=6, exact=True), random_state=5, vote="sum").fit(X, Y),
+        "tiered": MemoryClassifier(memory=Tiered(Hashed(3, 1)), vote="sum").fit(X, Y),
+        "ledgered": MemoryClassifier(memory=Ledgered(Hashed(3, 1)), vote="sum").fit(X, Y),
         "log-linear": MemoryClassifier(Suffixes(3), Hashed([3, 4, 5], 1), LogLinear()).fit(X, Y),
         "hashed-predictor": hashed.compile(),
         "log-linear-predictor": MemoryClassifier(memory=Exact(), vote=LogLinear()).fit(X, Y).compile(),
-        "tiered-predictor": MemoryClassifier(memory=Tiered(Hashed(3, 1))).fit(X, Y).compile(),
-        "sparse-predictor": MemoryClassifier(memory=Exact()).fit(X, Y).compile(),
-        "fused-predictor": MemoryClassifier(memory=Gaussian(d=6), random_state=5).fit(X, Y).compile(),
+        "tiered-predictor": MemoryClassifier(memory=Tiered(Hashed(3, 1)), vote="sum").fit(X, Y).compile(),
+        "sparse-predictor": MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).compile(),
+        "fused-predictor": MemoryClassifier(memory=Gaussian(d=6), random_state=5, vote="sum").fit(X, Y).compile(),
     }
 
 

@@ -103,7 +103,7 @@ def fit(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "a.txt").write_text("the cat sat on the mat and the cat ate the rat\n")
     ...     _ = Path(folder, "b.txt").write_text("and the dog\n")
-    ...     model = fit(MemoryClassifier(), open_source(folder, tokens="words"), h=2)
+    ...     model = fit(MemoryClassifier(vote="sum"), open_source(folder, tokens="words"), h=2)
     >>> model.predict([["on", "the"]]).tolist()
     ['mat']
     """

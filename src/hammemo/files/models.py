@@ -29,10 +29,11 @@ from hammemo.files.atomic import write_file
 from hammemo.files.descriptions import Restorer, exactly, field
 from hammemo.files.locks import locked
 from hammemo.files.origins import refuse_to_undo, remember
-from hammemo.files.registry import BUILT_IN, PARTS, Registry, is_built_in, name_in_file
+from hammemo.files.registry import BUILT_IN, PARTS, Registry, has_later_parts, is_built_in, name_in_file
 from hammemo.memories.label_counts import Frame
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor
+from hammemo.models.settling import Choices
 
 if TYPE_CHECKING:
     import os
@@ -43,12 +44,17 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.votes import Vote
 
-FORMATS: Final = (1, 2)
+FORMATS: Final = (1, 2, 3)
 """The numbers of the formats that are read. A change of what a file means gets a new number.
 
-A file has the lowest number that says all of it: 2 where it holds a hashed memory whose reserved features are known by
+A file has the lowest number that says all of it: 3 where a part is "auto" or has a name that only votes had, or where a
+part has a parameter that it did not have; else 2 where it holds a hashed memory whose reserved features are known by
 identities, and else 1.
 """
+
+_NAMES_OF_FORMAT_1: Final = ("sum", "mean", "log-linear")
+
+_AS_LOADED: Final = "as loaded: a file does not say why"
 
 _START: Final = ("checksum", "format", "version", "kind", "class", "n_features_in", "sites", "label_dtype")
 """What the descriptions of classifiers and of predictors both have."""
@@ -309,7 +315,14 @@ def _restored(archive: Archive, restorer: Restorer, *, verify: bool) -> MemoryCl
 
 
 def _format_of(model: MemoryClassifier | Predictor) -> int:
-    return int(getattr(model.compiled if isinstance(model, Predictor) else model.memory_, "file_format", 1))
+    if isinstance(model, Predictor):
+        state, newer = getattr(model.compiled, "file_format", 1), has_later_parts(model.vote)
+    else:
+        params = {name: getattr(model, name) for name in PARTS if hasattr(model, name)}
+        named = any(isinstance(value, str) and value not in _NAMES_OF_FORMAT_1 for value in params.values())
+        newer = named or has_later_parts([*params.values(), model.vote_])
+        state = getattr(model.memory_, "file_format", 1)
+    return 3 if newer else int(state)
 
 
 def _classifier(archive: Archive, restorer: Restorer, *, verify: bool) -> MemoryClassifier:
@@ -336,6 +349,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool) -> Memory
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
         raise ValueError("its layout is not the one it declares")
     model.kernel_, model.memory_, model.vote_, model.sites_ = kernel, memory, vote, sites
+    model.choices_ = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED)
     model.n_features_in_ = sites.h
     model.label_dtype_ = descriptions.stored_label_dtype(about, memory.labels)
     if field(about, "feature_names_in", list, type(None)) is not None:

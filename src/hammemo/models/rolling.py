@@ -170,7 +170,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         return self._fitted()._contexts(X)
 
     def _vote(self) -> str | Vote:
-        return self.estimator.vote
+        return (self.estimator_ if hasattr(self, "estimator_") else self.estimator)._vote()
 
     def _fitted(self) -> MemoryClassifier:
         check_is_fitted(self)

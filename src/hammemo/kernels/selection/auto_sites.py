@@ -151,7 +151,7 @@ class AutoSites(SiteKernel):
         if n_labels < 2:
             return "there is one label only"
         columns = int((copies.sizes > 1).sum())
-        looked = looked_at(n, n_labels, len(SMOOTHING) * (columns + self.budget + 8))
+        looked = looked_at(n, n_labels, len(SMOOTHING) * (max(columns, 1) + self.budget))
         if looked < min(n, _FEWEST_LOOKED_AT):
             return f"{n_labels:,} labels and {columns:,} columns are too many to choose tuples with bounded work"
         return None

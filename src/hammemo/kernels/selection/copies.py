@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hammemo._arrays.integers import unique_ranks
-from hammemo.tokens.hashing import fold, key_words, mix, vocabulary_hashes
+from hammemo.tokens.distinct import distinct_examples
+from hammemo.tokens.hashing import mix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,8 +79,8 @@ class Copies:
 
     def folds(self, number: int) -> NDArray[np.int64]:
         """Return the fold of each copy, a second hash of it."""
-        remainders: NDArray[np.uint64] = mix(self.hashes + np.uint64(1)) % np.uint64(number)
-        return remainders.astype(np.int64)
+        folds: NDArray[np.int64] = (mix(self.hashes + np.uint64(1)) % np.uint64(number)).astype(np.int64)
+        return folds
 
     def taken(self, rows: NDArray[np.int64]) -> Copies:
         """Return some of the copies, in the order asked for."""
@@ -88,27 +89,7 @@ class Copies:
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
         """How many values each column has, 1 where it has none: shape (h,)."""
-        return self.codes.max(axis=0, initial=0) + 1
-
-
-def distinct_examples(examples: Examples, seed: int) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
-    """Return a row of each distinct example (context and label), its hash, and how often it occurs; lowest hash first.
-
-    Shapes
-    ------
-    returned : (d,), (d,), (d,)
-    """
-    if not len(examples):
-        return np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64)
-    empty = np.uint64(key_words(seed, "empty position")[0])
-    tokens = np.append(vocabulary_hashes(examples.contexts.vocabulary, seed), empty)  # rank -1 reads the last entry
-    labels = vocabulary_hashes(examples.labels, seed)[examples.label_ranks]
-    columns = [tokens[column] for column in examples.contexts.ranks.T]
-    words = fold([*columns, labels], key_words(seed, "example")[0])
-    order = np.argsort(words, kind="stable")
-    firsts = np.flatnonzero(np.append(True, words[order][1:] != words[order][:-1]))
-    counts = np.add.reduceat(examples.multiplicity[order], firsts)
-    return order[firsts], words[order][firsts], counts
+        return np.asarray(self.codes.max(axis=0, initial=0) + 1, np.int64)
 
 
 def _shares(words: NDArray[np.uint64], counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:

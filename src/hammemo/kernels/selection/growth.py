@@ -89,7 +89,7 @@ class Growth:
         self.ratios, self.budget, self.order = ratios, budget, order
         sizes = ratios.copies.sizes
         self.columns = [j for j in range(len(sizes)) if sizes[j] > 1] or [0]
-        most_features = len(SMOOTHING) * (len(self.columns) + budget + 8)  # a last round may pass the budget
+        most_features = len(SMOOTHING) * (len(self.columns) + budget)
         m = self.m = max(1, looked_at(ratios.n, ratios.n_labels, most_features))
         # copies lie in the order of their hashes, so every fifth one is a random fold
         self._rows = np.concatenate([np.arange(fold, m, FOLDS) for fold in range(FOLDS)])
@@ -110,7 +110,8 @@ class Growth:
         most = self._most_candidates()
         pool = self._first_candidates(most)
         while len(sites) - len(self.columns) < self.budget and pool:
-            new, steps = self._winners(pool, scores, most, len(sites))
+            left = self.budget - (len(sites) - len(self.columns))
+            new, steps = self._winners(pool, scores, most, min(left, max(2, min(8, len(sites) // 4))))
             if not new:
                 return
             self._add(new, sites)
@@ -174,14 +175,14 @@ class Growth:
         return pairs
 
     def _winners(
-        self, pool: set[Site], scores: NDArray[np.float64], most: int, n_sites: int
+        self, pool: set[Site], scores: NDArray[np.float64], most: int, number: int
     ) -> tuple[list[Site], list[NDArray[np.float64]]]:
-        """Return the best few candidates, each judged with those before it added, and their steps."""
+        """Return the best candidates, at most `number`, each judged with those before it added; and their steps."""
         self._test_candidates(pool, Residuals.of(scores, self._weights.observed), most)
         leaders = {site: self._ratios_of(site) for site in self._best(pool)[:_LEADERS]}
         new: list[Site] = []
         steps: list[NDArray[np.float64]] = []
-        for _ in range(max(2, min(8, n_sites // 4))):
+        for _ in range(number):
             residuals = Residuals.of(scores, self._weights.observed)
             promises = {site: residuals.promise(features) for site, features in leaders.items()}
             best = min(promises, key=lambda site: (-promises[site][0], site), default=None)
