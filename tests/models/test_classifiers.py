@@ -271,7 +271,8 @@ def test_random_state_seeds_the_codes() -> None:
     ("parameters", "message"),
     [
         ({"memory": Exact}, "pass an instance"),
-        ({"kernel": "hamming"}, "pass an instance"),
+        ({"kernel": 7}, "pass an instance"),
+        ({"kernel": "hamming"}, "use 'auto', 'positional'"),
         ({"vote": "median"}, "use 'sum', 'mean'"),
         ({"vote": 3}, "use 'sum', 'mean'"),
         ({"kernel": SiteKernel([5])}, "positions -2 to 1"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,6 +23,8 @@ from hammemo.models import settling
 from hammemo.models.additive import Additive
 from hammemo.models.answering import Answering
 from hammemo.models.axes import is_auto, part_for, resolved_memory, resolved_vote
+from hammemo.models.growing import watched
+from hammemo.models.kept_sample import KEPT, KeptSample
 from hammemo.models.predictor import Predictor
 from hammemo.models.report import Report, site_names
 from hammemo.models.scorer import Scorer
@@ -152,7 +154,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
 
         def learn(model: MemoryClassifier) -> None:
             examples = model._learn(X, y, sample_weight, classes=None, reset=True, whole=True)
-            if not is_auto(model.vote) or examples.multiplicity.sum() >= settling.FEWEST:
+            if model._is_enough(examples):
                 model._fit_vote_to(examples)
 
         self._edited(learn)
@@ -192,6 +194,41 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         self._edited(fit)
         return self
 
+    def refit(self: Self) -> Self:
+        """Fit the vote again, to the sample that the model keeps of its examples: without data.
+
+        After `forget` and `refit`, weights and answers are those of a model that learnt the rest only, with the same
+        sites and settings of the vote, to the byte. Which sites were chosen still depends on what was forgotten.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> clf = MemoryClassifier().fit(X, y)
+        >>> rest = clf.empty_like().partial_fit(X[20:], y[20:]).refit()
+        >>> clf.forget(X[:20], y[:20]).refit().predict_proba(X).tobytes() == rest.predict_proba(X).tobytes()
+        True
+        """
+        check_is_fitted(self)
+        self._edited(lambda model: model._refit())
+        return self
+
+    def _refit(self) -> None:
+        sample = getattr(self, "sample_", None)
+        if sample is None:
+            why = "its vote has nothing to fit" if not self.vote_.has_weights else "none was kept"
+            raise ValueError(
+                f"There is no sample of the examples to fit the vote to: {why}. A log-linear vote keeps one unless "
+                "keep=False, or a model without one was merged. fit_vote(X, y) fits it to examples of your choice."
+            )
+        self.vote_, examples = clone(self.vote_), sample.examples()  # without what was fitted
+        if self._is_enough(examples):
+            self._fit_vote_to(examples)
+
+    def _is_enough(self, examples: Examples) -> bool:
+        """Return whether there are enough examples to fit an automatic vote to; any other is fitted to any number."""
+        return not is_auto(self.vote) or int(examples.multiplicity.sum()) >= settling.FEWEST
+
     def _examples(self, X: Any, y: Any, sample_weight: Any) -> Examples:
         return Examples.of(validated_array(self, X, reset=False, y=y), label_array(y), sample_weight)
 
@@ -209,6 +246,10 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         layout: MemoryClassifier | None = None,
     ) -> Self:
         """Learn more examples; new tokens and new labels may come at any time.
+
+        The first call settles the layout: an automatic kernel compares positions, whatever the size of the batch, and
+        an automatic vote is fitted to the batch if that has 200 examples or more. `refit` fits it again, to all that
+        was learnt; `layout=` takes over the tuples of columns that another model's `fit` has found.
 
         Parameters
         ----------
@@ -228,7 +269,14 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         >>> here.merge(there).predict([["d", "c"]]).tolist()
         ['yes']
         """
-        self._edited(lambda model: model._learn(X, y, sample_weight, classes, layout=layout))
+
+        def learn(model: MemoryClassifier) -> None:
+            is_first = layout is None and not hasattr(model, "memory_")
+            examples = model._learn(X, y, sample_weight, classes, layout=layout)
+            if is_first and is_auto(model.vote) and examples.multiplicity.sum() >= settling.FIRST_BATCH:
+                model._fit_vote_to(examples)
+
+        self._edited(learn)
         return self
 
     def fit_stream(
@@ -278,8 +326,8 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         def learn(model: MemoryClassifier) -> None:
             model.__dict__.pop("memory_", None)
             sample = model._learn_blocks(blocks, h, classes, layout, sampled=True)
-            if sample and (not is_auto(model.vote) or len(sample) >= settling.FEWEST):
-                model._fit_vote_to(sample.examples())
+            if sample is not None and model._is_enough(sample):
+                model._fit_vote_to(sample)
 
         self._edited(learn)
         return self
@@ -302,7 +350,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
 
     def _learn_blocks(
         self, blocks: Iterator[Block], h: int, classes: Any, layout: MemoryClassifier | None, *, sampled: bool = False
-    ) -> WindowSample | None:
+    ) -> Examples | None:
         """Learn the windows of blocks; return a sample of them if one is wanted and the vote has weights to fit."""
         first = next(blocks, None)
         if first is None or not len(first.targets()):
@@ -323,17 +371,29 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         memory = self.memory_.snapshot()
         if labels is not None:
             memory.declare_labels(labels)
-        stream: Iterable[Block] = chain([first], blocks)
-        sample = None
-        if sampled and self.vote_.wanted():  # a layout may bring fitted weights
-            sample = WindowSample(self.vote_.wanted(), memory.seed, labels)
+        stream: Iterable[Block] = self._kept_from(chain([first], blocks), labels)
+        if is_auto(getattr(self, "memory", None)):
+            stream = watched(stream, memory)
+        wanted, sample = self.vote_.wanted() if sampled else 0, None  # a layout may bring fitted weights
+        if wanted and self.sample_ is None:
+            sample = WindowSample(wanted, memory.seed, labels)
             stream = sample.through(stream)
         memory.update_from_blocks(_labelled(stream) if labels is None else stream, labels)
         self.memory_ = memory
         self.label_dtype_ = widened_label_dtype(self.label_dtype_, memory.labels)
-        if sample and is_auto(self.vote):  # only now it is known how many labels there are
+        if wanted and is_auto(self.vote):  # only now it is known how many labels there are
             self.vote_ = resolved_vote(self.vote, memory, len(memory.labels))
-        return sample
+        if self.sample_ is not None and wanted:
+            return self.sample_.examples()
+        return sample.examples() if sample else None
+
+    def _kept_from(self, blocks: Iterable[Block], labels: Vocabulary | None) -> Iterator[Block]:
+        """Yield blocks as they are, after a look at each for the sample that is kept."""
+        for block in blocks:
+            sample = getattr(self, "sample_", None)
+            if sample is not None:
+                self.sample_ = sample.with_windows(block, labels)
+            yield block
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take examples back: the exact inverse of `partial_fit`. A label whose last example goes is no longer a class.
@@ -355,9 +415,18 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         return self
 
     def _forget(self, X: Any, y: Any, sample_weight: Any) -> None:
+        self._take_back(self._examples(X, y, sample_weight))
+
+    def _take_back(self, examples: Examples) -> None:
         memory = self.memory_.snapshot()
-        memory.update(self._examples(X, y, sample_weight), -1)
+        memory.update(examples, -1)
         self.memory_ = memory
+        self._change_sample(examples, -1)
+
+    def _change_sample(self, examples: Examples, sign: int) -> None:
+        sample = getattr(self, "sample_", None)
+        if sample is not None:
+            self.sample_ = sample.changed(examples, sign)
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -393,7 +462,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         model = self._now()
         names = getattr(model, "feature_names_in_", None)
-        positions = model.sites_.positions
+        positions, sample = model.sites_.positions, getattr(model, "sample_", None)
         return Report(
             n_examples=int(model.memory_.label_counts.sum()),
             n_labels=len(model.memory_.labels),
@@ -403,6 +472,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             memory=repr(model.memory_),
             nbytes=model.memory_.nbytes,
             vote=repr(model.vote_),
+            n_kept=None if sample is None else len(sample),
             choices=getattr(model, "choices_", Choices()),
         )
 
@@ -427,6 +497,11 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         self.sites_.check_size()
         memory = settled.memory.open(self.sites_, _seed(self.random_state))
         self.memory_ = memory if layout is None else _shard_of(layout, memory)
+        self.sample_ = None
+        if self.vote_.keeps_sample:
+            theirs = getattr(layout, "sample_", None)
+            most = int(getattr(self.vote_, "sample", KEPT))
+            self.sample_ = theirs.emptied() if theirs else KeptSample(h, self.memory_.seed, most)
 
     def _learn(
         self,
@@ -462,6 +537,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         memory.declare_labels(Vocabulary.of(declared))
         memory.update(examples, 1)
         self.memory_, self.label_dtype_ = memory, dtype
+        self._change_sample(examples, 1)
         return examples
 
     def _edited(self: Self, change: Callable[[Self], Result]) -> Result:

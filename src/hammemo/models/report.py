@@ -28,6 +28,7 @@ class Report:
     kernel: 4 positions, ...: (0, 2)...
     memory: Exact(), 0.00 MiB; auto: exact counts
     vote: LogLinear(...); auto: ...
+    sample: 16 distinct examples are kept, for refit()
     """
 
     n_examples: int
@@ -41,6 +42,8 @@ class Report:
     memory: str
     nbytes: int
     vote: str
+    n_kept: int | None
+    """Distinct examples in the sample that `refit` fits the vote to; None where none is kept."""
     choices: Choices
 
     def __str__(self) -> str:
@@ -51,6 +54,7 @@ class Report:
             f"memory: {self.memory}, {self.nbytes / 2**20:.2f} MiB; {self.choices.memory}",
             f"vote: {self.vote}; {self.choices.vote}",
             *self._trials(),
+            *self._kept(),
         ]
         return "\n".join(lines)
 
@@ -71,6 +75,11 @@ class Report:
             f"  log-loss on {self.choices.folds} folds left out: {losses[0]:.4f} with positions, "
             f"{losses[self.choices.taken]:.4f} as taken (after each round: {path})"
         ]
+
+    def _kept(self) -> list[str]:
+        if self.n_kept is None:
+            return []
+        return [f"sample: {self.n_kept:,} distinct examples are kept, for refit()"]
 
     def _trials(self) -> list[str]:
         """Return what the best way to weigh gained over the best with shared weights."""

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 FEWEST: Final = FEWEST_TO_CHOOSE
 """An automatic vote is fitted to so many examples or more; with fewer every site has weight 1, as in naive Bayes."""
 
+FIRST_BATCH: Final = 200
+"""The same for the first batch of examples that come in pieces: it is all that the weights are fitted to."""
+
 
 @dataclass(frozen=True)
 class Choices:

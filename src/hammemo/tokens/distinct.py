@@ -7,20 +7,40 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hammemo.tokens.hashing import fold, key_words, vocabulary_hashes
+from hammemo.tokens.vocabulary import factorize
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.streams import Block
+    from hammemo.tokens.vocabulary import Vocabulary
 
 
 def example_words(examples: Examples, seed: int) -> NDArray[np.uint64]:
     """Return a 64-bit hash of each example: of its tokens, position by position, and its label."""
-    empty = np.uint64(key_words(seed, "empty position")[0])
-    tokens = np.append(vocabulary_hashes(examples.contexts.vocabulary, seed), empty)  # rank -1 reads the last entry
+    tokens = _token_words(examples.contexts.vocabulary, seed)
     labels = vocabulary_hashes(examples.labels, seed)[examples.label_ranks]
     columns = [tokens[column] for column in examples.contexts.ranks.T]
     return fold([*columns, labels], key_words(seed, "example")[0])
+
+
+def window_words(block: Block, labels: Vocabulary | None, seed: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Return the targets of a block, those with one of these labels, and `example_words` of their windows.
+
+    No window is made for it: each token is hashed once.
+    """
+    vocabulary, ranks = factorize(block.tokens)
+    words, places = _token_words(vocabulary, seed)[ranks], block.targets()
+    if labels is not None:
+        places = places[(labels.find(vocabulary) >= 0)[ranks[places]]]
+    columns = [words[places + r] for r in range(-block.h, 1)]
+    return places, fold(columns, key_words(seed, "example")[0])
+
+
+def _token_words(vocabulary: Vocabulary, seed: int) -> NDArray[np.uint64]:
+    """Return the hashes of tokens and, at the end, where rank -1 reads it, that of an empty position."""
+    return np.append(vocabulary_hashes(vocabulary, seed), np.uint64(key_words(seed, "empty position")[0]))
 
 
 def distinct_examples(examples: Examples, seed: int) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:

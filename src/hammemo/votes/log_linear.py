@@ -42,8 +42,9 @@ class LogLinear(Vote):
     `MemoryClassifier.fit` and `fit_stream` fit the weights to the stored counts, leaving each example out of its own
     rows, so that no held-out split is needed; `MemoryClassifier.fit_vote` fits them again, or to examples of your
     choice. Until then every site has weight 1, as in naive Bayes. `partial_fit`, `forget` and `merge` change counts
-    and leave fitted weights alone, and what two models add up to has the weights of the left one: fit them again,
-    which takes seconds, when the data have changed much. The kernel's own weights are not used.
+    and leave fitted weights alone, and what two models add up to has the weights of the left one: fit them again with
+    `MemoryClassifier.refit`, which takes seconds and no data, when the examples have changed much. The kernel's own
+    weights are not used.
 
     Parameters
     ----------
@@ -68,6 +69,9 @@ class LogLinear(Vote):
     uniform : float
         The share of even probabilities that is mixed into `predict_proba`, from 0 to below 1. It keeps the order of the
         labels, and no answer costs more than the logarithm of the number of labels over this share.
+    keep : bool
+        Whether the model keeps a sample of its examples, about `sample` distinct ones, so that `refit` can fit the
+        weights again without data. It holds the examples themselves.
 
     Attributes
     ----------
@@ -100,6 +104,7 @@ class LogLinear(Vote):
         steps: int = 50,
         shared_ridge: float | None = None,
         uniform: float = 0.0,
+        keep: bool = True,
     ) -> None:
         self.smoothing = smoothing
         self.weights = weights
@@ -109,8 +114,14 @@ class LogLinear(Vote):
         self.steps = steps
         self.shared_ridge = shared_ridge
         self.uniform = uniform
+        self.keep = keep
 
     has_probabilities = True
+
+    @property
+    def keeps_sample(self) -> bool:
+        """Whether a model keeps a sample: where there is something to fit, unless `keep` says no."""
+        return bool(self.keep) and self.weights is None
 
     @property
     def uniform_share(self) -> float:
