@@ -327,8 +327,8 @@ def main() -> None:
         for learner in options.learners:
             try:
                 found.append(measured(path.stem, learner, X, y, options.seed, options.patience))
-            except (ImportError, TimeoutError) as error:
-                print(f"| {path.stem} | {learner} | left out: {error} |", flush=True)
+            except (ImportError, TimeoutError, ValueError) as error:  # what some learners cannot take is said
+                print(f"| {path.stem} | {learner} | left out: {str(error)[:100]} |", flush=True)
                 continue
             print(line(found[-1]), flush=True)
             if options.json:

@@ -112,8 +112,8 @@ class Scorer:
             return np.ones(len(contexts), bool)  # it is the exact classifier that answers
         if not isinstance(self.vote, WeightedSum):
             raise TypeError(
-                f"The scores of vote={self.vote!r} are not weighted sums of counts, and {type(self.reader).__name__} "
-                "bounds only these: use memory='exact', whose answers are exact with every vote, or vote='sum'."
+                f"The scores of vote={self.vote!r} are not weighted sums of counts, so a sketch has no certificate for "
+                "them: use memory='exact', whose answers are exact with every vote, or vote='sum'."
             )
         divisor = self.vote.divisor(self.reader, self.sites)
         return self.reader.proven(contexts, self.sites.weights, divisor, self.winners(contexts))
