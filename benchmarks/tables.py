@@ -1,6 +1,7 @@
 """Tables of categories: ours by default beside other learners, each with its defaults and one thread.
 
-    python -m benchmarks.tables --data FOLDER [--sets car adult] [--learners ours lightgbm] [--seed 0] [--json FILE]
+    python -m benchmarks.tables --data FOLDER [--sets car adult] [--learners ours LightGBM] [--seed 0] [--json FILE]
+    python -m benchmarks.tables --show FILE
 
 FOLDER holds CSV files with a header, the label in the last column; values are strings. Files below 20,000 rows are
 judged by five stratified folds, the others by one stratified split with a quarter for testing. Printed are accuracy,
@@ -168,7 +169,10 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "LightGBM": _lightgbm,
     "CatBoost": _catboost,
 }
-FORGETS = {"ours", "ours, in 10 pieces", "log-linear, columns", "sum vote"}
+HEADER = (
+    "| set | learner | accuracy | log-loss | fit | predictions/s | MiB | forgets exactly | forget a row |\n"
+    "|---|---|---|---|---|---|---|---|---|"
+)
 
 
 @dataclass
@@ -284,42 +288,59 @@ def line(found: Measured) -> str:
     )
 
 
-def means(all_found: list[Measured]) -> list[str]:
-    """Return the mean of each learner over the sets that every learner shown has, and over all that it has."""
-    by_learner: dict[str, dict[str, Measured]] = {}
-    for found in all_found:
-        by_learner.setdefault(found.learner, {})[found.set] = found
-    ours = by_learner.get("ours", {})
-    lines = []
-    for learner, sets in by_learner.items():
-        common = [name for name in sets if name in ours]
-        if not common:
-            continue
-        scores = [
-            f"{np.mean([part[name].accuracy for name in common]):.4f} / "
-            + (
-                "none"
-                if part[common[0]].log_loss is None
-                else f"{np.mean([part[n].log_loss or 0 for n in common]):.4f}"
-            )
-            for part in (sets, ours)
-        ]
-        lines.append(f"| {learner} | {len(common)} | {scores[0]} | {scores[1]} |")
+def by_set(all_found: list[Measured]) -> dict[str, dict[str, Measured]]:
+    """Return the measurements of each set by learner, the last of each."""
+    sets: dict[str, dict[str, Measured]] = {}
+    for found in sorted(all_found, key=lambda found: (found.rows, found.set)):
+        sets.setdefault(found.set, {})[found.learner] = found
+    return sets
+
+
+def summary(all_found: list[Measured]) -> list[str]:
+    """Return accuracy / log-loss of every learner, a row a set; and means over the sets that it shares with ours."""
+    sets = by_set(all_found)
+    learners = [name for name in LEARNERS if any(name in row for row in sets.values())]
+    lines = [f"| set | rows | labels | {' | '.join(learners)} |", "|---" * (len(learners) + 3) + "|"]
+    for name, row in sets.items():
+        first = next(iter(row.values()))
+        cells = [_both([row[learner]]) if learner in row else "" for learner in learners]
+        lines.append(f"| {name} | {first.rows:,} | {first.labels} | {' | '.join(cells)} |")
+    both = {learner: [row for row in sets.values() if learner in row and "ours" in row] for learner in learners}
+    for title, of in (("mean", None), ("ours on the same sets", "ours")):
+        cells = [_both([row[of or learner] for row in rows]) for learner, rows in both.items()]
+        lines.append(f"| {title} | | | {' | '.join(cells)} |")
     return lines
+
+
+def _both(found: list[Measured]) -> str:
+    """Return mean accuracy / mean log-loss."""
+    if not found:
+        return ""
+    accuracy = f"{np.mean([one.accuracy for one in found]):.3f}"
+    losses = [one.log_loss for one in found if one.log_loss is not None]
+    return f"{accuracy} / {np.mean(losses):.3f}" if len(losses) == len(found) else accuracy
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--sets", nargs="*")
     parser.add_argument("--learners", nargs="*", default=list(LEARNERS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--patience", type=int, default=300)
     parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
+    parser.add_argument("--show", type=Path, nargs="*", help="print what such files hold, and measure nothing")
     options = parser.parse_args()
+    if options.show:
+        lines = [text for path in options.show for text in path.read_text().splitlines()]
+        stored = [Measured(**json.loads(text)) for text in lines]
+        print("\n".join([HEADER, *(line(one) for row in by_set(stored).values() for one in row.values()), ""]))
+        print("\n".join(summary(stored)))
+        return
+    if options.data is None:
+        parser.error("--data names the folder with the tables")
     found: list[Measured] = []
-    print("| set | learner | accuracy | log-loss | fit | predictions/s | MiB | forgets exactly | forget a row |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print(HEADER)
     for path in sorted(options.data.glob("*.csv"), key=lambda path: path.stat().st_size):
         if options.sets and path.stem not in options.sets:
             continue
@@ -334,8 +355,7 @@ def main() -> None:
             if options.json:
                 with options.json.open("a") as file:
                     print(json.dumps(asdict(found[-1])), file=file)
-    print("\n| learner | sets | its mean accuracy / log-loss | ours on these |\n|---|---|---|---|")
-    print("\n".join(means(found)))
+    print("\naccuracy / log-loss:\n\n" + "\n".join(summary(found)))
 
 
 if __name__ == "__main__":
