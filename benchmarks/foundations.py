@@ -99,7 +99,7 @@ def state_sizes(X: NDArray[Any], y: NDArray[Any], vocabulary: list[str]) -> dict
         clf = MeMoClassifier(d).fit(ids, y)
         for form in ("fused", "two-stage"):
             sizes[f"MeMo {form}, d = {d}"] = clf.compile(form, range(len(vocabulary))).nbytes
-    exact = MemoryClassifier(memory=Exact()).fit(ids, y)
+    exact = MemoryClassifier(memory=Exact(), vote="sum").fit(ids, y)
     sizes["dense counts"] = exact.compile("dense", range(len(vocabulary))).nbytes
     state = exact.memory_.state()
     sizes["sparse counts, canonical, with vocabulary and labels"] = exact.memory_.nbytes

@@ -73,7 +73,7 @@ def run_one(folder: str, contender: str, memory: str) -> dict[str, Any]:
     start_seconds = time.perf_counter() - started
     reports: list[GroupReport] = []
     load, spent, started = os.getloadavg()[0], _processor_seconds(), time.perf_counter()
-    clf = MemoryClassifier(memory=MEMORIES[memory])
+    clf = MemoryClassifier(memory=MEMORIES[memory], vote="sum")
     model = fit(clf, open_source(folder), H, classes=N_LABELS, engine=engine, workers=workers, on_report=reports.append)
     seconds, spent = time.perf_counter() - started, _processor_seconds() - spent
     tokens = sum(report.tokens for report in reports)

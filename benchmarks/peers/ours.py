@@ -76,4 +76,4 @@ class Default(_Ours):
 
     def model(self) -> MemoryClassifier:
         """Return the classifier, not fitted."""
-        return MemoryClassifier()
+        return MemoryClassifier(memory="hashed", vote="sum")

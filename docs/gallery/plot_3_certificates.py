@@ -18,8 +18,10 @@ X = rng.choice(2000, size=(34_000, 4), p=frequency / frequency.sum())
 y = np.where(rng.random(len(X)) < 0.7, X[:, -1], X[:, -2]) % 12
 train, test = slice(0, 30_000), slice(30_000, None)
 
-exact = MemoryClassifier(memory=Exact()).fit(X[train], y[train])
-small = MemoryClassifier(memory=Hashed(buckets=64, reserved=32)).fit(X[train], y[train])
+exact = MemoryClassifier(memory=Exact(), vote="sum").fit(X[train], y[train])
+small = MemoryClassifier(memory=Hashed(buckets=64, reserved=32), vote="sum").fit(
+    X[train], y[train]
+)
 
 # %%
 # Every query falls in one of three groups: proven, right but not proven, and different

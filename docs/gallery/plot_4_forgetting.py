@@ -24,7 +24,7 @@ poison = rng.choice(40, size=(12_000, 4), p=harm / harm.sum())
 poison_labels = (poison[:, -1] + 3) % 8
 queries = rng.integers(40, size=(2000, 4))
 
-clean = MemoryClassifier(memory=Hashed(buckets=64, reserved=40)).fit(X, y)
+clean = MemoryClassifier(memory=Hashed(buckets=64, reserved=40), vote="sum").fit(X, y)
 model = clean.empty_like().partial_fit(X, y).partial_fit(poison, poison_labels)
 
 

@@ -28,8 +28,10 @@ y = np.where(rng.random(len(y)) < 0.1, rng.integers(10, size=len(y)), y)
 # Test, then train: each batch is first predicted, then learnt.
 
 models = {
-    "keeps everything": MemoryClassifier(memory=Exact()),
-    "Rolling, the last 1,500": Rolling(MemoryClassifier(memory=Exact()), last=1500),
+    "keeps everything": MemoryClassifier(memory=Exact(), vote="sum"),
+    "Rolling, the last 1,500": Rolling(
+        MemoryClassifier(memory=Exact(), vote="sum"), last=1500
+    ),
 }
 BATCH = 250
 accuracy = {name: [] for name in models}

@@ -47,7 +47,7 @@ X, y = windows([case() for _ in range(500)], h=3)
 # The table has a row for each position, counted from the end, and a column for each
 # leading label.
 
-exact = MemoryClassifier(memory=Exact()).fit(X, y)
+exact = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
 explanation = exact.explain(["order", "pay", "ship"])
 print(explanation)
 
@@ -63,7 +63,7 @@ ax = explanation.plot()
 # black line holds the exact score for certain, and where the lines leave no doubt the
 # answer is proven.
 
-hashed = MemoryClassifier(memory=Hashed(buckets=4, reserved=2)).fit(X, y)
+hashed = MemoryClassifier(memory=Hashed(buckets=4, reserved=2), vote="sum").fit(X, y)
 ax = hashed.explain(["order", "pay", "ship"]).plot()
 
 # %%

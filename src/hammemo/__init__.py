@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hammemo.files.editing import editing as editing
     from hammemo.files.models import load as load
     from hammemo.files.models import save as save
+    from hammemo.kernels import AutoSites as AutoSites
     from hammemo.kernels import Decaying as Decaying
     from hammemo.kernels import Joined as Joined
     from hammemo.kernels import PositionalHamming as PositionalHamming
@@ -45,7 +46,16 @@ __version__ = version("hammemo")
 
 _HOMES = {
     "files": ("FileError", "editing", "load", "save"),
-    "kernels": ("Decaying", "Joined", "PositionalHamming", "SiteKernel", "SiteOneHot", "SkipPairs", "Suffixes"),
+    "kernels": (
+        "AutoSites",
+        "Decaying",
+        "Joined",
+        "PositionalHamming",
+        "SiteKernel",
+        "SiteOneHot",
+        "SkipPairs",
+        "Suffixes",
+    ),
     "memories": ("Exact", "Gaussian", "Hashed", "LayoutError", "Ledgered", "NotStoredError", "Tiered"),
     "models.baselines": ("HammingNeighbors", "SuffixBackoff"),
     "models.classifiers": ("MemoryClassifier",),

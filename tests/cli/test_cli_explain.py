@@ -22,7 +22,7 @@ SECRET = b"sixteen bytes or more"
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    save(MemoryClassifier(memory=Exact()).fit(X, Y), tmp_path / "model")
+    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -45,7 +45,7 @@ def test_lines_of_the_input_are_contexts(model: Path) -> None:
 
 
 def test_a_compiled_predictor_explains_too(tmp_path: Path) -> None:
-    save(MemoryClassifier().fit(X, Y).compile(), tmp_path / "predictor")
+    save(MemoryClassifier(memory="hashed", vote="sum").fit(X, Y).compile(), tmp_path / "predictor")
     assert json.loads(run(tmp_path / "predictor", "order", "pay", "--json").stdout)["margin"] == 1.5
 
 
@@ -53,9 +53,11 @@ def test_a_compiled_predictor_explains_too(tmp_path: Path) -> None:
 def test_whole_numbers_are_read_as_the_model_learnt_them(memory: Any, tmp_path: Path) -> None:
     path = tmp_path / "model"
     for tokens, labels in (([[1, 2], [1, 3]], [3, 4]), ([["1", "2"], ["1", "3"]], ["3", "4"])):
-        save(MemoryClassifier(memory=memory).fit(tokens, labels), path)
+        save(MemoryClassifier(memory=memory, vote="sum").fit(tokens, labels), path)
         assert json.loads(run(path, "1", "2", "--json").stdout)["tokens"] == tokens[0]
-    save(MemoryClassifier(memory=Exact()).fit([["1", "2"], ["1", "3"]], [3, 4]), path)  # strings with whole labels
+    save(
+        MemoryClassifier(memory=Exact(), vote="sum").fit([["1", "2"], ["1", "3"]], [3, 4]), path
+    )  # strings with whole labels
     assert json.loads(run(path, "1", "2", "--json").stdout)["tokens"] == ["1", "2"]
 
 
@@ -68,7 +70,7 @@ def test_a_figure_is_written(model: Path, tmp_path: Path) -> None:
 def test_a_secret_key_comes_from_a_file(tmp_path: Path) -> None:
     path, key = tmp_path / "model", tmp_path / "key"
     key.write_bytes(SECRET)
-    save(MemoryClassifier(memory=Hashed(key=SECRET)).fit(X, Y), path)
+    save(MemoryClassifier(memory=Hashed(key=SECRET), vote="sum").fit(X, Y), path)
     assert run(path, "order", "pay", "--key-file", key).exit_code == 0
     refused = run(path, "order", "pay")
     assert refused.exit_code == 1

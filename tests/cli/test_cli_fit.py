@@ -41,7 +41,7 @@ def test_files_become_a_model(memory: str, text: Path, tmp_path: Path) -> None:
     result = run(text, *options, "--resume", tmp_path / "states")
     assert result.exit_code == 0, result.output
     assert "300 examples of 9 labels from 380 tokens" in result.stdout
-    model = MemoryClassifier(memory=Hashed() if memory == "hashed" else Exact())
+    model = MemoryClassifier(memory=Hashed() if memory == "hashed" else Exact(), vote="sum")
     model.fit_stream(open_source(text, tokens="words").documents(), 2)
     assert load(out).memory_.state_bytes() == model.memory_.state_bytes()
     again = json.loads(run(text, *options, "--resume", tmp_path / "states", "--json").stdout)

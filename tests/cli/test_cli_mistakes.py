@@ -80,9 +80,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         places = [str(path / part) if part.endswith((".csv", ".txt")) else part for part in arguments]
         result = runner.invoke(app, ["fit", *places, "--out", str(path / name)])
         assert result.exit_code == 0, result.output
-    keyed = MemoryClassifier(memory=Ledgered(Hashed(8, 2), key=b"sixteen bytes or more"))
+    keyed = MemoryClassifier(memory=Ledgered(Hashed(8, 2), key=b"sixteen bytes or more"), vote="sum")
     save(keyed.fit([["a", "b"]], ["x"]), path / "keyed.model")
-    save(MemoryClassifier(memory=Exact()).fit([["a", "b"]], ["x"]).compile(), path / "compiled.model")
+    save(MemoryClassifier(memory=Exact(), vote="sum").fit([["a", "b"]], ["x"]).compile(), path / "compiled.model")
     damaged = bytearray((path / "fruit.model").read_bytes())
     damaged[-1] ^= 1
     (path / "damaged.model").write_bytes(damaged)

@@ -91,7 +91,7 @@ def test_commands_answer_as_the_interface_does(ending: str, data: st.DataObject)
     rows = data.draw(tables(numbers=ending in (".jsonl", ".parquet")))
     queries = data.draw(st.lists(st.sampled_from(rows), min_size=1, max_size=4))
     X, y = array(rows), [row[2] for row in rows]
-    clf = MemoryClassifier(memory=Exact()).fit(X, y)
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         model = folder / "model"
@@ -108,14 +108,14 @@ def test_commands_answer_as_the_interface_does(ending: str, data: st.DataObject)
         out = folder / f"answers{ending}"
         run("predict", model, asked, "--out", out)
         run("fit", out, "--label", "prediction", "--columns", "a,b", "--memory", "exact", "--out", folder / "again")
-        again = MemoryClassifier(memory=Exact()).fit(array(queries), clf.predict(array(queries)))
+        again = MemoryClassifier(memory=Exact(), vote="sum").fit(array(queries), clf.predict(array(queries)))
         assert load(folder / "again").memory_.state_bytes() == again.memory_.state_bytes()
 
 
 def test_a_line_of_json_is_one_line_for_every_reader(tmp_path: Path) -> None:
     """Found by Hypothesis: a label may hold a character that ends a line for some programs."""
     X, y = [["0", "0"]], ["a\x85b\u2028c\u2029d"]
-    save(MemoryClassifier(memory=Exact()).fit(X, y), tmp_path / "model")
+    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), tmp_path / "model")
     asked = write(tmp_path / "asked.csv", ["a", "b"], X)
     [line] = run("predict", tmp_path / "model", asked, "--json").stdout.splitlines()
     assert json.loads(line) == {"prediction": y[0]}
@@ -181,7 +181,7 @@ def test_a_missing_value_is_an_empty_position_if_one_says_so(tmp_path: Path) -> 
     rows.write_text("a,b,y\nx,,no\nx,z,yes\n")
     run("fit", rows, "--label", "y", "--missing", "empty", "--memory", "exact", "--out", model)
     X = np.array([["x", NO_TOKEN], ["x", "z"]], object)
-    clf = MemoryClassifier(memory=Exact()).fit(X, ["no", "yes"])
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, ["no", "yes"])
     assert load(model).memory_.state_bytes() == clf.memory_.state_bytes()
     assert run("predict", model, rows).stdout.split() == clf.predict(X).tolist()
     lines = tmp_path / "rows.jsonl"
@@ -192,8 +192,8 @@ def test_a_missing_value_is_an_empty_position_if_one_says_so(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--memory", "hashed", "--buckets", 8, "--reserved", 2], MemoryClassifier(memory=Hashed(8, 2))),
-        (["--memory", "gaussian", "--d", 32], MemoryClassifier(memory=Gaussian(32))),
+        (["--memory", "hashed", "--buckets", 8, "--reserved", 2], MemoryClassifier(memory=Hashed(8, 2), vote="sum")),
+        (["--memory", "gaussian", "--d", 32], MemoryClassifier(memory=Gaussian(32), vote="sum")),
         (["--ledger", "--vote", "mean"], MemoryClassifier(memory=Ledgered(Hashed()), vote="mean")),
         (
             ["--kernel", "positions+suffixes:2:30", "--memory", "exact", "--vote", "log-linear", "--seed", 3],
@@ -222,7 +222,7 @@ def test_a_large_table_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.Mo
     defaults: Any = read_table.__kwdefaults__
     monkeypatch.setitem(defaults, "batch_rows", 7)
     rows = [[f"{i % 3}", f"{i % 5}", f"{i % 4}"] for i in range(50)]
-    clf = MemoryClassifier(memory=Exact()).fit(array(rows), [row[2] for row in rows])
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(array(rows), [row[2] for row in rows])
     for ending in (".csv", ".jsonl", ".parquet"):
         table = write(tmp_path / f"rows{ending}", ["a", "b", "y"], rows)
         run("fit", table, "--label", "y", "--memory", "exact", "--out", tmp_path / "model")
@@ -257,7 +257,7 @@ def test_text_and_json_sequences_from_files_and_standard_input(tmp_path: Path) -
     text.write_text("".join(f"{line}\n" for line in documents))
     lines.write_text("".join(json.dumps({"id": i, "words": doc.split()}) + "\n" for i, doc in enumerate(documents)))
     X, y = windows([doc.split() for doc in documents], 2)
-    clf = MemoryClassifier(memory=Exact()).fit(X, y)
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
     fit = ["--h", 2, "--memory", "exact", "--out", model]
     sources: list[tuple[list[Any], str | None]] = [
         ([text, "--tokens", "words", "--engine", "threads"], None),
@@ -276,7 +276,7 @@ def test_text_and_json_sequences_from_files_and_standard_input(tmp_path: Path) -
     answer = json.loads(run("predict", model, "--json", input="on the\n").stdout)
     assert answer == {"document": 1, "prediction": "mat"}
     run("forget", model, input=documents[1] + "\n")
-    one = MemoryClassifier(memory=Exact()).fit(*windows([documents[0].split()], 2))
+    one = MemoryClassifier(memory=Exact(), vote="sum").fit(*windows([documents[0].split()], 2))
     assert load(model).memory_.state_bytes() == one.memory_.state_bytes()
     run("add", model, input=documents[1] + "\n")
     assert load(model).memory_.state_bytes() == clf.memory_.state_bytes()
@@ -299,7 +299,7 @@ def test_cases_may_be_interleaved(tmp_path: Path) -> None:
     how = ["--case", "case", "--event", "event", "--end", "END", "--delimiter", ";", "--short", "pad"]
     run("fit", log, "--h", 2, *how, "--memory", "exact", "--out", model)
     docs = [["open", "work", "close", "END"], ["open", "wait", "close", "END"]]
-    clf = MemoryClassifier(memory=Exact()).fit(*windows(docs, 2, short="pad"))
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(*windows(docs, 2, short="pad"))
     assert load(model).memory_.state_bytes() == clf.memory_.state_bytes()
     asked = "case;event\n7;open\n8;open\n8;wait\n"
     assert run("predict", model, input=asked, catch_exceptions=False).stdout.splitlines() == [
@@ -338,10 +338,13 @@ def test_a_keyed_model(tmp_path: Path) -> None:
 def test_a_model_without_notes_is_asked_by_its_columns(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": ["x", "z"], "b": ["u", "v"]})
-    save(MemoryClassifier(memory=Exact()).fit(frame, ["yes", "no"]), tmp_path / "model")
+    save(MemoryClassifier(memory=Exact(), vote="sum").fit(frame, ["yes", "no"]), tmp_path / "model")
     assert read_notes(tmp_path / "model") == {}
     assert run("predict", tmp_path / "model", input="b,c,a\nu,1,x\nv,1,z\n").stdout == "yes\nno\n"
-    save(MemoryClassifier(memory=Exact()).fit([["x", "u"], ["z", "v"]], ["yes", "no"]).compile(), tmp_path / "model")
+    save(
+        MemoryClassifier(memory=Exact(), vote="sum").fit([["x", "u"], ["z", "v"]], ["yes", "no"]).compile(),
+        tmp_path / "model",
+    )
     assert run("predict", tmp_path / "model", input="b,a\nx,u\nz,v\n").stdout == "yes\nno\n"
     assert run("predict", tmp_path / "model", "--columns", "a,b", input="b,c,a\nu,1,x\n").stdout == "yes\n"
 
@@ -378,7 +381,7 @@ def test_the_shell_is_offered_commands_and_options() -> None:
 def test_several_labels_and_their_scores(tmp_path: Path) -> None:
     rows = [["x", "u", "yes"], ["x", "v", "no"], ["z", "v", "no"]]
     table, model = write(tmp_path / "rows.csv", ["a", "b", "y"], rows), tmp_path / "model"
-    clf = MemoryClassifier(memory=Exact()).fit(array(rows), [row[2] for row in rows])
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(array(rows), [row[2] for row in rows])
     run("fit", table, "--label", "y", "--memory", "exact", "--out", model)
     best = [json.loads(line) for line in run("top-k", model, table, "--scores", "--json").stdout.splitlines()]
     scores = clf.class_scores(array(rows))

@@ -121,7 +121,7 @@ def test_a_folder_without_the_files_is_refused(tmp_path: Path) -> None:
 def test_the_measures_against_their_definitions() -> None:
     rng = np.random.default_rng(1)
     X, y = rng.integers(0, 6, (80, 3)), rng.integers(0, 7, 80)
-    exact = MemoryClassifier(memory=Exact()).fit(X, y)
+    exact = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
     queries, observed = rng.integers(0, 6, (40, 3)), rng.integers(0, 7, 40)
     judge = wikitext.Judge.of(exact, queries, observed)
     ranking = SuffixBackoff().fit(X, y).top_k(queries, 5)
@@ -149,7 +149,7 @@ def tiny_methods() -> tuple[list[throughput.Method], Any, MemoryClassifier]:
     X, y = throughput.zipf_sample(n_tokens=50, h=4, n_labels=6, m=300)
     methods = list(throughput.table_methods(X, y, 50, {"alpha": 1e-4, "average": True}))
     methods += [throughput.memo_method(X, y, 50, 64, form) for form in ("fused", "two-stage")]
-    return methods, X, MemoryClassifier(memory=Exact()).fit(X, y)
+    return methods, X, MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
 
 
 def test_every_timed_method_answers_as_the_estimator_does() -> None:

@@ -36,7 +36,7 @@ with locked(sys.argv[1]):
 
 
 def fruit() -> MemoryClassifier:
-    return MemoryClassifier(memory=Exact()).fit(X, Y)
+    return MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def model() -> MemoryClassifier:
-    return MemoryClassifier().fit([["a"], ["b"]], ["x", "y"])
+    return MemoryClassifier(memory="hashed", vote="sum").fit([["a"], ["b"]], ["x", "y"])
 
 
 def test_notes_come_back_and_change_nothing_else(model: MemoryClassifier, tmp_path: Path) -> None:

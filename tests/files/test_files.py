@@ -99,8 +99,8 @@ def test_a_predictor_comes_back_with_the_same_scores(name: str, verify: bool, pa
 @either_way
 def test_a_loaded_model_merges_with_a_fresh_one(verify: bool, path: Path) -> None:
     for memory in (Exact(), Hashed(8, reserved=0), Gaussian(d=8)):
-        fresh = MemoryClassifier(memory=memory).fit(X[:3], Y[:3])
-        again = loaded(MemoryClassifier(memory=memory).fit(X[3:], Y[3:]), path, verify=verify)
+        fresh = MemoryClassifier(memory=memory, vote="sum").fit(X[:3], Y[:3])
+        again = loaded(MemoryClassifier(memory=memory, vote="sum").fit(X[3:], Y[3:]), path, verify=verify)
         there = again.memory_.empty_like()
         there.merge(again.memory_)
         there.merge(fresh.memory_)
@@ -120,7 +120,7 @@ def test_a_loaded_model_merges_with_a_fresh_one(verify: bool, path: Path) -> Non
     ids=lambda labels: str(labels.dtype),
 )
 def test_labels_keep_their_type(labels: np.ndarray[Any, Any], path: Path) -> None:
-    clf = MemoryClassifier(memory=Exact()).fit([["a"], ["b"], ["c"]], labels)
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit([["a"], ["b"], ["c"]], labels)
     again = loaded(clf, path)
     assert again.label_dtype_ == clf.label_dtype_
     assert again.classes_.dtype == clf.classes_.dtype
@@ -131,12 +131,14 @@ def test_labels_keep_their_type(labels: np.ndarray[Any, Any], path: Path) -> Non
 
 def test_feature_names_are_kept(path: Path) -> None:
     frame = pd.DataFrame({"first": ["a", "b"], "größe": [1, 2]})
-    again = loaded(MemoryClassifier(memory=Exact()).fit(frame, ["x", "y"]), path)
+    again = loaded(MemoryClassifier(memory=Exact(), vote="sum").fit(frame, ["x", "y"]), path)
     assert again.feature_names_in_.tolist() == ["first", "größe"]
     assert again.predict(frame).tolist() == ["x", "y"]
     with pytest.raises(ValueError, match="feature names"):
         again.predict(frame[["größe", "first"]])
-    assert not hasattr(loaded(MemoryClassifier(memory=Exact()).fit([["a"]], ["x"]), path), "feature_names_in_")
+    assert not hasattr(
+        loaded(MemoryClassifier(memory=Exact(), vote="sum").fit([["a"]], ["x"]), path), "feature_names_in_"
+    )
 
 
 def test_parameters_come_back_as_they_were_given(path: Path) -> None:
@@ -149,12 +151,15 @@ def test_parameters_come_back_as_they_were_given(path: Path) -> None:
     assert again.random_state is None
     assert again.memory_.seed == clf.memory_.seed
     assert again.fit(X, Y).memory_.seed != clf.memory_.seed  # None draws a new one
-    assert loaded(MemoryClassifier().fit(X, Y), path).get_params() == MemoryClassifier().get_params()
+    assert (
+        loaded(MemoryClassifier(memory="hashed", vote="sum").fit(X, Y), path).get_params()
+        == MemoryClassifier(memory="hashed", vote="sum").get_params()
+    )
     assert loaded(MeMoClassifier(d=6, tied=True).fit(X, Y), path).get_params()["tied"] is True
 
 
 def test_parameters_set_after_fit_are_kept_apart_from_the_fitted_ones(path: Path) -> None:
-    clf = MemoryClassifier(memory=Exact()).fit(X, Y).set_params(memory=Hashed(16), vote="mean")
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).set_params(memory=Hashed(16), vote="mean")
     again = loaded(clf, path)
     assert isinstance(again.memory_, Exact)
     assert again.memory.buckets == 16
@@ -162,14 +167,14 @@ def test_parameters_set_after_fit_are_kept_apart_from_the_fitted_ones(path: Path
 
 
 def test_a_generator_is_saved_as_the_seed_drawn_from_it(path: Path) -> None:
-    clf = MemoryClassifier(memory=Gaussian(d=4), random_state=np.random.RandomState(3)).fit(X, Y)
+    clf = MemoryClassifier(memory=Gaussian(d=4), random_state=np.random.RandomState(3), vote="sum").fit(X, Y)
     again = loaded(clf, path)
     assert again.random_state == clf.memory_.seed
     np.testing.assert_array_equal(again.fit(X, Y).class_scores(QUERIES), clf.class_scores(QUERIES))
 
 
 def test_the_secret_key_stays_out_of_the_file(path: Path) -> None:
-    clf = MemoryClassifier(memory=Hashed(8, 2, SECRET)).fit(X, Y)
+    clf = MemoryClassifier(memory=Hashed(8, 2, SECRET), vote="sum").fit(X, Y)
     for model in (clf, clf.compile()):
         save(model, path)
         content = path.read_bytes()
@@ -186,7 +191,7 @@ def test_the_secret_key_stays_out_of_the_file(path: Path) -> None:
     again = loaded(clf, path, key=SECRET)
     assert again.memory.key == again.memory_.key == SECRET
     with pytest.raises(FileError, match="leave out key="):
-        loaded(MemoryClassifier(memory=Exact()).fit(X, Y), path, key=SECRET)
+        loaded(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path, key=SECRET)
     with pytest.raises(FileError, match="memory__key"):
         save(clf.set_params(memory__key=SECRET[::-1]), path)
 
@@ -202,21 +207,27 @@ def test_what_has_no_format_is_refused_and_leaves_nothing(path: Path) -> None:
     with pytest.raises(TypeError, match="save takes"):
         save(Exact(), path)
     with pytest.raises(ValueError, match="not fitted"):
-        save(MemoryClassifier(), path)
+        save(MemoryClassifier(memory="hashed", vote="sum"), path)
     refused = {
-        "kernel=3 cannot be saved": MemoryClassifier(memory=Exact()).fit(X, Y).set_params(kernel=3),
+        "kernel=3 cannot be saved": MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).set_params(kernel=3),
         "OddClassifier": OddClassifier().fit(X, Y),
-        "kernel__weights=": MemoryClassifier(memory=Exact()).fit(X, Y).set_params(kernel=SiteKernel([0], weights={1})),  # type: ignore[arg-type]
-        "memory__d=": MemoryClassifier(memory=Exact()).fit(X, Y).set_params(memory=Gaussian(d=float("inf"))),  # type: ignore[arg-type]
-        "more than 8 MiB": MemoryClassifier(memory=Exact())
+        "kernel__weights=": MemoryClassifier(memory=Exact(), vote="sum")
+        .fit(X, Y)
+        .set_params(kernel=SiteKernel([0], weights={1})),  # type: ignore[arg-type]
+        "memory__d=": MemoryClassifier(memory=Exact(), vote="sum")
+        .fit(X, Y)
+        .set_params(memory=Gaussian(d=float("inf"))),  # type: ignore[arg-type]
+        "more than 8 MiB": MemoryClassifier(memory=Exact(), vote="sum")
         .fit(X, Y)
         .set_params(kernel=SiteKernel(list(range(2_000_000)))),
-        "600,000 values": MemoryClassifier(memory=Exact()).fit(X, Y).set_params(kernel=SiteKernel([0] * 700_000)),
+        "600,000 values": MemoryClassifier(memory=Exact(), vote="sum")
+        .fit(X, Y)
+        .set_params(kernel=SiteKernel([0] * 700_000)),
     }
     for message, model in refused.items():
         with pytest.raises(FileError, match=message):
             save(model, path)
-    predictor = MemoryClassifier(memory=Exact()).fit(X, Y).compile()
+    predictor = MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).compile()
     predictor.compiled = object()  # type: ignore[assignment]
     with pytest.raises(FileError, match="predictor of object"):
         save(predictor, path)
@@ -224,7 +235,7 @@ def test_what_has_no_format_is_refused_and_leaves_nothing(path: Path) -> None:
 
 
 def test_a_failed_save_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
+    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path)
     before = path.read_bytes()
 
     def fail(*_: object) -> None:
@@ -234,29 +245,29 @@ def test_a_failed_save_leaves_the_old_file(path: Path, monkeypatch: pytest.Monke
         with monkeypatch.context() as patch:
             patch.setattr(os, place, fail)
             with pytest.raises(OSError, match="the disk is full"):
-                save(MemoryClassifier(memory=Exact()).fit(X[:2], Y[:2]), path)
+                save(MemoryClassifier(memory=Exact(), vote="sum").fit(X[:2], Y[:2]), path)
         assert sorted(left.name for left in path.parent.iterdir()) == [path.name, f"{path.name}.lock"]
         assert path.read_bytes() == before
     with monkeypatch.context() as patch:
         patch.setattr(archive, "OPENING", b"x" * len(archive.OPENING))
         with pytest.raises(FileError, match="cannot seal"):
-            save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
+            save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path)
     with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
-        save(MemoryClassifier(memory=Exact()).fit(X, Y), path.parent / "nowhere" / "model")
+        save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path.parent / "nowhere" / "model")
     with pytest.raises(IsADirectoryError):
-        save(MemoryClassifier(memory=Exact()).fit(X, Y), path.parent)
+        save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path.parent)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX")
 def test_permissions_follow_the_umask_and_then_the_file(path: Path) -> None:
     old = os.umask(0o027)
     try:
-        save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
+        save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path)
         assert path.stat().st_mode & 0o777 == 0o640
         path.chmod(0o600)
         link = path.with_name("link")
         link.symlink_to(path)
-        save(MemoryClassifier(memory=Exact()).fit(X, Y), link)  # through the link, which stays one
+        save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), link)  # through the link, which stays one
         assert link.is_symlink()
         assert path.stat().st_mode & 0o777 == 0o600
     finally:
@@ -266,7 +277,7 @@ def test_permissions_follow_the_umask_and_then_the_file(path: Path) -> None:
 def test_the_same_model_gives_the_same_bytes(path: Path) -> None:
     contents = set()
     for _ in range(2):
-        save(MemoryClassifier(KERNELS["tuples"], Exact()).fit(X, Y), path)
+        save(MemoryClassifier(KERNELS["tuples"], Exact(), vote="sum").fit(X, Y), path)
         contents.add(path.read_bytes())
     assert len(contents) == 1
 
@@ -288,7 +299,7 @@ def test_other_files_are_refused_in_one_sentence(path: Path) -> None:
         load(path.parent)
     for data in (b"", b"hello", b"PK" * 300):
         assert "is not a model of hammemo" in refusal(path, data)
-    save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
+    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path)
     header, about, body = split(path.read_bytes())
     assert "is damaged" in refusal(path, path.read_bytes()[:-1])
     newer = sealed(joined(header, {**about, "format": FORMATS[-1] + 1}, body))
@@ -350,13 +361,13 @@ FORGERIES: list[tuple[str, str, Any, str]] = [
 @pytest.mark.parametrize(("kind", "entry", "value", "message"), FORGERIES, ids=lambda value: str(value)[:30])
 def test_a_forged_description_is_refused(kind: str, entry: str, value: Any, message: str, path: Path) -> None:
     models: dict[str, MemoryClassifier | Predictor] = {
-        "exact": MemoryClassifier(memory=Exact()).fit(X, Y),
-        "hashed": MemoryClassifier(memory=Hashed(4, 2)).fit(X, Y),
-        "gaussian": MemoryClassifier(memory=Gaussian(d=6)).fit(X, Y),
-        "sparse": MemoryClassifier(memory=Exact()).fit(X, Y).compile(),
-        "dense": MemoryClassifier(memory=Exact()).fit(X, Y).compile("dense"),
-        "fused": MemoryClassifier(memory=Gaussian(d=6)).fit(X, Y).compile(),
-        "table": MemoryClassifier(memory=Hashed(4, 2)).fit(X, Y).compile(),
+        "exact": MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y),
+        "hashed": MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, Y),
+        "gaussian": MemoryClassifier(memory=Gaussian(d=6), vote="sum").fit(X, Y),
+        "sparse": MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).compile(),
+        "dense": MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).compile("dense"),
+        "fused": MemoryClassifier(memory=Gaussian(d=6), vote="sum").fit(X, Y).compile(),
+        "table": MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, Y).compile(),
     }
     data = forged(models[kind], path, entry, value)
     for verify in (True, False):
@@ -397,12 +408,12 @@ def test_forged_arrays_are_refused(
     name: str, change: Any, message: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert_forged_is_refused(
-        MemoryClassifier(KERNELS["tuples"], Exact()).fit(X, Y), name, change, message, path, monkeypatch
+        MemoryClassifier(KERNELS["tuples"], Exact(), vote="sum").fit(X, Y), name, change, message, path, monkeypatch
     )
 
 
 def test_a_token_that_no_row_has_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clf = MemoryClassifier(memory=Exact()).fit([[1], [2]], ["x", "y"])
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit([[1], [2]], ["x", "y"])
     assert_forged_is_refused(clf, "vocabulary.floats", lambda _: np.array([0.5]), "no row has", path, monkeypatch)
 
 
@@ -422,7 +433,7 @@ def assert_forged_is_refused(
 
 
 def test_json_that_is_no_description_is_refused(path: Path) -> None:
-    save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
+    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path)
     good = path.read_bytes()
     start = good[: 8 + len(archive.OPENING) + 64]
 
@@ -454,7 +465,7 @@ def test_json_that_is_no_description_is_refused(path: Path) -> None:
 @pytest.mark.parametrize("bound", ["bytes", "values"])
 def test_a_header_made_to_fill_the_memory_does_not(filler: str, bound: str, path: Path) -> None:
     """As long as a header may be, or with as many values as it may hold: then it is read, and refused later."""
-    save(MemoryClassifier(memory=Exact()).fit(X, Y), path)
+    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path)
     header, about, body = split(path.read_bytes())
     marked = joined(header, {**about, "version": "FILL"}, body)
     escaped = filler.replace("\\", "\\\\").replace('"', '\\"')
@@ -484,7 +495,7 @@ def test_a_header_made_to_fill_the_memory_does_not(filler: str, bound: str, path
 def test_a_mapped_exact_model_answers_without_the_whole_matrix(path: Path) -> None:
     rng = np.random.default_rng(5)
     kernel = SiteKernel([0, 1, 3, (2, 3)], weights=[0.1, 0.7, 1.3, 2])
-    clf = MemoryClassifier(kernel, Exact()).fit(rng.integers(0, 300, (5000, 4)), rng.integers(0, 30, 5000))
+    clf = MemoryClassifier(kernel, Exact(), vote="sum").fit(rng.integers(0, 300, (5000, 4)), rng.integers(0, 30, 5000))
     queries = rng.integers(0, 320, (200, 4))
     expected = clf.class_scores(queries)
     for model in (clf, clf.compile()):
@@ -507,7 +518,9 @@ def test_a_mapped_exact_model_answers_without_the_whole_matrix(path: Path) -> No
 
 def test_loading_needs_little_more_than_the_file(path: Path) -> None:
     rng = np.random.default_rng(5)
-    clf = MemoryClassifier(memory=Exact()).fit(rng.integers(0, 20_000, (60_000, 8)), rng.integers(0, 100, 60_000))
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(
+        rng.integers(0, 20_000, (60_000, 8)), rng.integers(0, 100, 60_000)
+    )
     for model in (clf, clf.compile()):
         save(model, path)
         tracemalloc.start()
@@ -538,7 +551,10 @@ def model_of_size(size: int, path: Path) -> int:
     """Save a model of about `size` bytes and return its number of bits."""
     rng = np.random.default_rng(1)
     rows = size // 15
-    save(MemoryClassifier(memory=Exact()).fit(rng.integers(0, 2**40, (rows, 1)), rng.integers(0, 90, rows)), path)
+    save(
+        MemoryClassifier(memory=Exact(), vote="sum").fit(rng.integers(0, 2**40, (rows, 1)), rng.integers(0, 90, rows)),
+        path,
+    )
     assert abs(path.stat().st_size / size - 1) < 0.2
     return path.stat().st_size * 8
 
@@ -614,7 +630,7 @@ def test_every_format_has_golden_files() -> None:
 
 
 def test_inspect_tells_without_restoring(path: Path) -> None:
-    save(MemoryClassifier(memory=Hashed(8, 2, SECRET)).fit(X, Y), path)
+    save(MemoryClassifier(memory=Hashed(8, 2, SECRET), vote="sum").fit(X, Y), path)
     facts = inspect(path)
     assert facts["memory"] == "Hashed(buckets=8, key=<secret>, reserved=2)"
     assert (facts["needs_key"], facts["labels"], facts["examples"]) == (True, 3, 6)
@@ -625,5 +641,5 @@ def test_inspect_tells_without_restoring(path: Path) -> None:
     assert inspect(path)["checksum_ok"] is False
     save(PREDICTORS["paper fused"], path)
     assert inspect(path)["class"] == "FusedGaussian"
-    path.write_bytes(forged(MemoryClassifier(memory=Exact()).fit(X, Y), path, "fitted/memory", None))
+    path.write_bytes(forged(MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y), path, "fitted/memory", None))
     assert inspect(path)["memory"] == "?"

@@ -134,7 +134,7 @@ def test_a_compiled_form_of_somebody_else_comes_back(path: Path) -> None:
 
 
 def test_a_secret_key_goes_to_a_trusted_class(path: Path) -> None:
-    clf = MemoryClassifier(memory=OwnWrapper(Hashed(4, 2, SECRET), SECRET)).fit(X, Y)
+    clf = MemoryClassifier(memory=OwnWrapper(Hashed(4, 2, SECRET), SECRET), vote="sum").fit(X, Y)
     save(clf, path)
     assert SECRET not in path.read_bytes()
     again = load(path, trust=[OwnWrapper], key=SECRET)
@@ -155,7 +155,7 @@ class OtherSecret(Exact):
 
 def test_what_a_file_cannot_hold_is_refused(path: Path) -> None:
     with pytest.raises(FileError, match="name it key, not word"):
-        save(MemoryClassifier(memory=OtherSecret()).fit(X, Y), path)
+        save(MemoryClassifier(memory=OtherSecret(), vote="sum").fit(X, Y), path)
     for trust in ([3], ["Exact"], [int], [Exact()], [MemoryClassifier]):
         with pytest.raises(TypeError, match="trust= lists"):
             load(path, trust=trust)  # type: ignore[arg-type]
@@ -201,7 +201,7 @@ def test_a_trusted_class_is_made_only_in_its_own_place(path: Path) -> None:
     "value", [{}, {"class": 3, "params": {}}, {"class": "Exact"}, {"class": "os:system", "params": {}}, 1e300, [[{}]]]
 )
 def test_forged_parameters_of_a_trusted_class_are_refused(value: Any, path: Path) -> None:
-    save(MemoryClassifier(memory=OwnMemory()).fit(X, Y), path)
+    save(MemoryClassifier(memory=OwnMemory(), vote="sum").fit(X, Y), path)
     header, about, body = split(path.read_bytes())
     about["params"]["memory"]["params"]["note"] = value
     path.write_bytes(sealed(joined(header, about, body)))
@@ -210,7 +210,7 @@ def test_forged_parameters_of_a_trusted_class_are_refused(value: Any, path: Path
 
 
 def test_trust_changes_nothing_for_classes_of_hammemo(path: Path) -> None:
-    clf = MemoryClassifier(memory=Exact()).fit(X, Y)
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y)
     save(clf, path)
     assert load(path, trust=OWN).memory_.state_bytes() == clf.memory_.state_bytes()
     registry = Registry(OWN)
@@ -221,7 +221,7 @@ def test_trust_changes_nothing_for_classes_of_hammemo(path: Path) -> None:
 
 
 def test_inspect_names_classes_of_somebody_else_without_trusting_them(path: Path) -> None:
-    save(MemoryClassifier(memory=OwnWrapper(Hashed(4, 2, SECRET), SECRET, level=2)).fit(X, Y), path)
+    save(MemoryClassifier(memory=OwnWrapper(Hashed(4, 2, SECRET), SECRET, level=2), vote="sum").fit(X, Y), path)
     inner = "Hashed(buckets=4, key=<secret>, reserved=2)"
     assert inspect(path)["memory"] == f"test_registry:OwnWrapper(key=<secret>, level=2, memory={inner})"
     assert shown({"class": "Joined", "params": {"kernels": [{"class": "A", "params": {}}]}}) == "Joined(kernels=[A()])"

@@ -276,9 +276,9 @@ def test_unmerge_checks_the_layout(entry: Entry) -> None:
 
 
 MODELS = [
-    MemoryClassifier(memory=Exact()),
+    MemoryClassifier(memory=Exact(), vote="sum"),
     MemoryClassifier(memory=Hashed(4, 2), vote="mean"),
-    MemoryClassifier(memory=Ledgered(Hashed(4, 2))),
+    MemoryClassifier(memory=Ledgered(Hashed(4, 2)), vote="sum"),
     MeMoClassifier(d=32, exact=True),
 ]
 X, Y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]], ["no", "no", "yes", "maybe"]
@@ -306,7 +306,7 @@ def test_models_add_and_subtract_and_are_themselves_unchanged(model: MemoryClass
 
 
 def test_a_sum_of_one_is_a_copy_and_other_operands_are_refused() -> None:
-    model = MemoryClassifier(memory=Exact()).fit(X, Y)
+    model = MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y)
     copied: Any = sum([model])
     assert copied is not model
     assert copied.memory_.state_bytes() == model.memory_.state_bytes()
@@ -322,13 +322,15 @@ def test_a_sum_of_one_is_a_copy_and_other_operands_are_refused() -> None:
 
 
 def test_labels_of_a_difference_keep_their_type() -> None:
-    left = MemoryClassifier(memory=Exact()).fit(X, [1, 1, 2, 3])
-    right = MemoryClassifier(memory=Exact()).fit(X[2:3], [2.0])
+    left = MemoryClassifier(memory=Exact(), vote="sum").fit(X, [1, 1, 2, 3])
+    right = MemoryClassifier(memory=Exact(), vote="sum").fit(X[2:3], [2.0])
     assert (left - right).classes_.dtype == left.classes_.dtype
 
 
 def test_a_layout_that_differs_is_named_with_the_way_out() -> None:
-    one, other = (MemoryClassifier(memory=Hashed(4, 1)).fit([row], ["y"]) for row in (["a", "b"], ["c", "d"]))
+    one, other = (
+        MemoryClassifier(memory=Hashed(4, 1), vote="sum").fit([row], ["y"]) for row in (["a", "b"], ["c", "d"])
+    )
     with pytest.raises(LayoutError, match=r"reserved is .* there\. Learn every shard from the layout of one"):
         one + other
     assert (one + one.empty_like().partial_fit([["c", "d"]], ["y"])).memory_.label_counts.tolist() == [2]

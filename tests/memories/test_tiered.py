@@ -39,8 +39,8 @@ def test_every_answer_is_the_exact_one(
 
 def test_the_estimator_works_with_two_tiers() -> None:
     X, y = [["a", "b"]] * 5 + [["c", "d"]], ["x"] * 5 + ["y"]
-    clf = MemoryClassifier(memory=Tiered(Hashed(buckets=1, reserved=2))).fit(X, y)
-    exact = MemoryClassifier(memory=Exact()).fit(X, y)
+    clf = MemoryClassifier(memory=Tiered(Hashed(buckets=1, reserved=2)), vote="sum").fit(X, y)
+    exact = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
     assert clf.certify(X).all()
     np.testing.assert_array_equal(clf.top_k(X, 2), exact.top_k(X, 2))
     np.testing.assert_array_equal(clf.compile().predict(X), exact.predict(X))
@@ -51,7 +51,7 @@ def test_the_estimator_works_with_two_tiers() -> None:
 @pytest.mark.parametrize("wrong", [Tiered(Exact()), Tiered(Hashed(), Hashed())])
 def test_tiers_of_the_wrong_kind_are_refused(wrong: Tiered) -> None:
     with pytest.raises(TypeError, match=r"is not a (Hashed|Exact) memory"):
-        MemoryClassifier(memory=wrong).fit([[1]], [1])
+        MemoryClassifier(memory=wrong, vote="sum").fit([[1]], [1])
 
 
 @pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])

@@ -91,7 +91,8 @@ def test_contributions_add_up_to_the_scores_of_the_leading_labels(
     in_float32 = not keeps_rows(entry)
     check_explanation(served, served.explain(x, k), objects(query[:1]), k, rounding=2e-4 if in_float32 else 1e-11)
     explanation = clf.explain(x, k)
-    if vote == "log-linear" or not clf.memory_.reader().has_bounds:
+    reader = clf.memory_.reader()
+    if not reader.has_bounds or (vote == "log-linear" and not reader.is_exact):
         assert explanation.certified is None
     else:
         assert explanation.certified is bool(clf.certify(objects(query[:1]))[0])
@@ -160,7 +161,9 @@ def test_a_rule_is_bounded_by_its_bounds_on_every_row_between(
 
 
 def test_a_row_of_one_s_own_is_exact_and_a_bucket_is_not() -> None:
-    clf = fitted(MemoryClassifier(memory=Hashed(buckets=1, reserved=2)), ORDERS)  # "pay" and "ship" have own rows
+    clf = fitted(
+        MemoryClassifier(memory=Hashed(buckets=1, reserved=2), vote="sum"), ORDERS
+    )  # "pay" and "ship" have own rows
     explanation = clf.explain(["order", "pay", "ship"], k=2)
     assert explanation.precision == "bounds"
     assert explanation.low is not None
@@ -171,7 +174,11 @@ def test_a_row_of_one_s_own_is_exact_and_a_bucket_is_not() -> None:
         pytest.approx(3),
         pytest.approx(2 / 3),
     ]  # all of the one bucket, over three sites
-    empty = MemoryClassifier(memory=Hashed(2, 0)).fit([["a"], ["b"], ["c"], ["d"]], ["x", "x", "x", "y"]).explain(["a"])
+    empty = (
+        MemoryClassifier(memory=Hashed(2, 0), vote="sum")
+        .fit([["a"], ["b"], ["c"], ["d"]], ["x", "x", "x", "y"])
+        .explain(["a"])
+    )
     assert empty.contributions.tolist()[0][1] < 0
     assert "-1 [0, 0]" in str(empty)  # known to be zero, and counted as less
     assert empty.precision == "bounds"
@@ -233,7 +240,7 @@ def test_a_site_that_holds_nothing_adds_nothing_for_certain() -> None:
 @pytest.mark.parametrize("memory", [Exact(), Tiered(Hashed(4, 2)), Ledgered(Exact())], ids=repr)
 def test_exact_tables_know_what_was_never_seen(memory: Any) -> None:
     for kernel in (PositionalHamming(), Suffixes(3)):
-        clf = fitted(MemoryClassifier(kernel, memory), ORDERS)
+        clf = fitted(MemoryClassifier(kernel, memory, vote="sum"), ORDERS)
         explanation = clf.explain(["ship", "gift", "never"])
         assert explanation.seen == (True, True, False)
         assert explanation.never_seen == ("never",)
@@ -242,17 +249,17 @@ def test_exact_tables_know_what_was_never_seen(memory: Any) -> None:
 
 
 def test_an_empty_bucket_proves_that_a_token_was_never_seen_and_a_full_one_nothing() -> None:
-    clf = fitted(MemoryClassifier(memory=Hashed(buckets=4096, reserved=2)), ORDERS)
+    clf = fitted(MemoryClassifier(memory=Hashed(buckets=4096, reserved=2), vote="sum"), ORDERS)
     assert clf.explain(["order", "pay", "never"]).seen == (None, True, False)
-    crowded = fitted(MemoryClassifier(memory=Hashed(buckets=1, reserved=2)), ORDERS)
+    crowded = fitted(MemoryClassifier(memory=Hashed(buckets=1, reserved=2), vote="sum"), ORDERS)
     assert crowded.explain(["order", "pay", "never"]).seen == (None, True, None)
     assert fitted(MeMoClassifier(d=32), ORDERS).explain(["order", "pay", "never"]).seen == (None, None, None)
-    tuples = fitted(MemoryClassifier(Suffixes(3), Hashed(4096, 2)), ORDERS)
+    tuples = fitted(MemoryClassifier(Suffixes(3), Hashed(4096, 2), vote="sum"), ORDERS)
     assert tuples.explain(["order", "never", "never"]).seen == (None, None, None)  # -2 is compared in tuples only
 
 
 def test_the_text_says_who_leads_and_what_is_proven() -> None:
-    exact = fitted(MemoryClassifier(memory=Exact()), ORDERS)
+    exact = fitted(MemoryClassifier(memory=Exact(), vote="sum"), ORDERS)
     assert str(exact.explain(["order", "pay", "ship"], k=2)).splitlines() == [
         "                      'deliver'  'return'",
         "position -3: 'order'       1.67      0.67",
@@ -263,22 +270,22 @@ def test_the_text_says_who_leads_and_what_is_proven() -> None:
     ]
     assert "'deliver' leads the next label by" in str(exact.explain(["order", "pay", "ship"], k=1))
     assert "'close' ties with 'deliver'" in exact.explain(["no", "such", "tokens"]).verdict()
-    unproven = fitted(MemoryClassifier(memory=Hashed(1, 0)), ORDERS).explain(["order", "pay", "ship"])
+    unproven = fitted(MemoryClassifier(memory=Hashed(1, 0), vote="sum"), ORDERS).explain(["order", "pay", "ship"])
     assert "not proven to be the exact classifier's answer; estimates, in brackets" in unproven.verdict()
     assert "prior" in str(fitted(MemoryClassifier(memory=Exact(), vote="log-linear"), ORDERS).explain(["a", "b", "c"]))
-    one = MemoryClassifier(memory=Exact()).fit([["a"]], ["x"]).explain(["a"])
+    one = MemoryClassifier(memory=Exact(), vote="sum").fit([["a"]], ["x"]).explain(["a"])
     assert one.verdict().startswith("'x' is the only label, proven")
-    big = MemoryClassifier(memory=Exact()).fit([["a"]], ["x"], sample_weight=[1234567]).explain(["a"])
+    big = MemoryClassifier(memory=Exact(), vote="sum").fit([["a"]], ["x"], sample_weight=[1234567]).explain(["a"])
     assert "1,234,567" in str(big)
 
 
 def test_a_rolling_window_explains_what_is_in_it() -> None:
-    rolling = Rolling(MemoryClassifier(memory=Exact()), last=1).partial_fit([["a"], ["b"]], ["x", "y"])
+    rolling = Rolling(MemoryClassifier(memory=Exact(), vote="sum"), last=1).partial_fit([["a"], ["b"]], ["x", "y"])
     assert rolling.explain(["a"]).never_seen == ("a",)
 
 
 def test_numbers_stay_numbers() -> None:
-    clf = MemoryClassifier(memory=Exact()).fit([[1, 2], [1, 3]], [3, 4])
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit([[1, 2], [1, 3]], [3, 4])
     facts = json.loads(json.dumps(clf.explain(np.array([1, 2])).to_dict()))
     assert (facts["tokens"], facts["labels"], facts["sites"][1]["contributions"]) == ([1, 2], [3, 4], [0.5, 0.0])
     assert (facts["precision"], facts["certified"], facts["margin"]) == ("exact", True, 0.5)
@@ -286,7 +293,7 @@ def test_numbers_stay_numbers() -> None:
 
 def test_the_table_in_a_terminal_shows_the_same_and_no_markup() -> None:
     console_module = pytest.importorskip("rich.console")
-    clf = MemoryClassifier(memory=Exact()).fit([["[red]", "b"], ["c", "d"]], ["[bold]", "y"])
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit([["[red]", "b"], ["c", "d"]], ["[bold]", "y"])
     out = io.StringIO()
     console_module.Console(file=out, width=100).print(clf.explain(["[red]", "x"]))
     for part in (
@@ -305,8 +312,8 @@ def legend_texts(axes: Any) -> list[str]:
 
 
 MODELS = {
-    "exact": MemoryClassifier(memory=Exact()),
-    "hashed": MemoryClassifier(memory=Hashed(buckets=2, reserved=1)),
+    "exact": MemoryClassifier(memory=Exact(), vote="sum"),
+    "hashed": MemoryClassifier(memory=Hashed(buckets=2, reserved=1), vote="sum"),
     "gaussian": MeMoClassifier(d=64),
     "log-linear": MemoryClassifier(Suffixes(3) + PositionalHamming() + SkipPairs(3), Hashed(2, 1), vote="log-linear"),
 }
@@ -335,7 +342,7 @@ def test_a_figure_is_drawn_where_it_is_asked_for_and_many_sites_share_a_colour()
 
     axes = Figure().subplots()
     X = [[f"token {i}" * 9 for i in range(12)]]
-    explanation = MemoryClassifier(memory=Exact()).fit(X, ["x" * 99]).explain(X[0])
+    explanation = MemoryClassifier(memory=Exact(), vote="sum").fit(X, ["x" * 99]).explain(X[0])
     assert explanation.plot(axes) is axes
     texts = legend_texts(axes)
     assert texts[-2:] == ["5 other sites", "score"]
@@ -372,7 +379,7 @@ def test_what_is_no_single_context_is_refused_with_the_way_out() -> None:
 
 def test_columns_of_a_data_frame_name_the_positions() -> None:
     frame = pd.DataFrame({"colour": ["red", "green"], "size": ["small", "large"]})
-    model = MemoryClassifier(Suffixes(2), Exact()).fit(frame, ["cherry", "melon"])
+    model = MemoryClassifier(Suffixes(2), Exact(), vote="sum").fit(frame, ["cherry", "melon"])
     explanation = model.explain(frame.iloc[0].tolist(), k=1)  # no warning about missing names: a row has none
     assert explanation.names == ("colour", "size")
     assert [explanation.site_name(k) for k in range(2)] == ["size: 'small'", "colour, size: 'red', 'small'"]

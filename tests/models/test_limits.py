@@ -50,7 +50,7 @@ def loaded(model: MemoryClassifier, folder: Path) -> Any:
 
 @pytest.mark.parametrize("memory", MEMORIES, ids=by_name)
 def test_totals_stay_below_two_to_the_53(memory: Any, tmp_path: Path) -> None:
-    clf = MemoryClassifier(memory=memory).fit(X, ["a", "b"], sample_weight=[2**52, 2**52 - 2])
+    clf = MemoryClassifier(memory=memory, vote="sum").fit(X, ["a", "b"], sample_weight=[2**52, 2**52 - 2])
     before = clf.memory_.state_bytes()
     for weight in (2, 2**40, 2**53 - 1):
         with pytest.raises(ValueError, match=r"below 2\^53 only, so nothing was changed\. Divide all sample_weight"):
@@ -69,7 +69,7 @@ def test_totals_stay_below_two_to_the_53(memory: Any, tmp_path: Path) -> None:
 def test_only_what_is_held_counts(memory: Any, tmp_path: Path) -> None:
     """A large example comes and goes often, beside others that keep the table from being folded."""
     rows = np.arange(300)[:, None]
-    clf = MemoryClassifier(memory=memory).fit(rows, rows[:, 0] % 3)
+    clf = MemoryClassifier(memory=memory, vote="sum").fit(rows, rows[:, 0] % 3)
     before = clf.memory_.state_bytes()
     for _ in range(5):
         clf.partial_fit([[7]], [1], sample_weight=[2**52]).forget([[7]], [1], sample_weight=[2**52])
@@ -84,7 +84,7 @@ def test_only_what_is_held_counts(memory: Any, tmp_path: Path) -> None:
 def test_four_thousand_columns_can_be_saved(memory: Any, tmp_path: Path) -> None:
     wide = np.arange(8000).reshape(2, 4000)
     frame = pd.DataFrame(wide, columns=[f"column {number} of a wide table" for number in range(4000)])
-    clf = MemoryClassifier(memory=memory).fit(frame, ["a", "b"])
+    clf = MemoryClassifier(memory=memory, vote="sum").fit(frame, ["a", "b"])
     again = loaded(clf, tmp_path)
     assert again.predict(frame).tolist() == ["a", "b"]
     assert again.memory_.state_bytes() == clf.memory_.state_bytes()
@@ -92,7 +92,7 @@ def test_four_thousand_columns_can_be_saved(memory: Any, tmp_path: Path) -> None
 
 def test_more_sites_than_a_file_describes_are_refused_when_they_are_learnt() -> None:
     for kernel, h in ((PositionalHamming(), MAX_SITES + 1), (Suffixes(400), 400)):
-        clf = MemoryClassifier(kernel, Exact())
+        clf = MemoryClassifier(kernel, Exact(), vote="sum")
         with pytest.raises(ValueError, match=r"at most 4,096 sites of 32,768 positions.*SiteKernel"):
             clf.fit(np.zeros((1, h), int), ["a"])
         with pytest.raises(ValueError, match=r"at most 4,096 sites"):
@@ -103,7 +103,7 @@ def test_more_sites_than_a_file_describes_are_refused_when_they_are_learnt() -> 
 def test_names_of_columns_that_no_header_holds_are_refused() -> None:
     frame = pd.DataFrame([[1, 2]], columns=["x" * MAX_NAME_BYTES, "y"])
     with pytest.raises(ValueError, match="names of the columns need 524,"):
-        MemoryClassifier(memory=Exact()).fit(frame, ["a"])
+        MemoryClassifier(memory=Exact(), vote="sum").fit(frame, ["a"])
 
 
 @pytest.mark.slow
@@ -115,17 +115,22 @@ def test_the_longest_description_of_all_can_be_saved(tmp_path: Path) -> None:
     weights = rng.random(MAX_SITES).tolist()
     lists = [rng.integers(1, 4, MAX_SITES).tolist() for _ in range(2)]
     names = [f"é{number}" for number in range(20_000)]
-    clf = MemoryClassifier(SiteKernel(sorted(sites), weights), Ledgered(Tiered(Hashed(*lists))))
+    clf = MemoryClassifier(SiteKernel(sorted(sites), weights), Ledgered(Tiered(Hashed(*lists))), vote="sum")
     clf.fit(pd.DataFrame(rng.integers(0, 2, (2, 20_000)), columns=names), ["a", "b"])
     assert loaded(clf, tmp_path).memory_.state_bytes() == clf.memory_.state_bytes()
 
 
 def test_a_seed_that_no_file_holds_is_refused(tmp_path: Path) -> None:
     for seed in (2**64 - 1, -(2**64) + 1):
-        assert loaded(MemoryClassifier(random_state=seed).fit(X, ["a", "b"]), tmp_path).random_state == seed
+        assert (
+            loaded(
+                MemoryClassifier(random_state=seed, memory="hashed", vote="sum").fit(X, ["a", "b"]), tmp_path
+            ).random_state
+            == seed
+        )
     for seed in (2**64, -(2**64)):
         with pytest.raises(ValueError, match="does not fit in 64 bits: use a smaller seed"):
-            MemoryClassifier(random_state=seed).fit(X, ["a", "b"])
+            MemoryClassifier(random_state=seed, memory="hashed", vote="sum").fit(X, ["a", "b"])
 
 
 # ---------------------------------------------------------------- labels keep their values
@@ -150,7 +155,7 @@ KEPT: dict[str, tuple[Any, list[Any]]] = {
 @pytest.mark.parametrize("name", KEPT)
 def test_labels_keep_their_values(name: str, tmp_path: Path) -> None:
     given_labels, classes = KEPT[name]
-    clf = MemoryClassifier(memory=Exact()).fit(X, given_labels)
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, given_labels)
     for model in (clf, loaded(clf, tmp_path)):
         assert model.classes_.tolist() == classes
         assert [type(label) for label in model.classes_.tolist()] == [type(label) for label in classes]
@@ -173,26 +178,26 @@ MISSING: dict[str, Any] = {
 @pytest.mark.parametrize("name", MISSING)
 def test_a_missing_label_is_refused_with_its_row(name: str) -> None:
     with pytest.raises(ValueError, match=r"y holds .* at row 1: drop that row"):
-        MemoryClassifier(memory=Exact()).fit(X, MISSING[name])
+        MemoryClassifier(memory=Exact(), vote="sum").fit(X, MISSING[name])
 
 
 def test_integers_of_several_types_keep_their_values() -> None:
     unsigned, signed = np.array([LARGE, 1], np.uint64), np.array([-5, 2])
     classes = [-5, 1, 2, LARGE]
-    clf = MemoryClassifier(memory=Exact()).fit(X, unsigned)
-    other = MemoryClassifier(memory=Exact()).fit(X, signed)
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, unsigned)
+    other = MemoryClassifier(memory=Exact(), vote="sum").fit(X, signed)
     assert (clf + other).classes_.tolist() == classes
     assert clf.partial_fit(X, signed).classes_.tolist() == classes
     with pytest.raises(ValueError, match=f"as large as {LARGE}, which no float holds exactly.*astype"):
         clf.partial_fit(X, np.array([2.0, 3.0]))
     assert clf.classes_.tolist() == classes
     with pytest.raises(ValueError, match=r"y holds 0.5 among whole numbers"):
-        MemoryClassifier(memory=Exact()).fit(X, [LARGE, 0.5])
+        MemoryClassifier(memory=Exact(), vote="sum").fit(X, [LARGE, 0.5])
 
 
 def test_a_stream_whose_labels_grow_keeps_their_values(tmp_path: Path) -> None:
     small, large = np.ones(2**20, np.int8), np.array([1, 300, LARGE])
-    clf = MemoryClassifier(memory=Exact()).fit_stream(iter([small, large]), h=1)
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit_stream(iter([small, large]), h=1)
     assert clf.classes_.tolist() == [1, 300, LARGE]
     assert loaded(clf, tmp_path).classes_.tolist() == [1, 300, LARGE]
 
@@ -202,7 +207,7 @@ def test_a_stream_whose_labels_grow_keeps_their_values(tmp_path: Path) -> None:
     st.lists(st.lists(st.integers(-(2**63) + 1, 2**63 - 1), min_size=2, max_size=2), min_size=1, max_size=4), st.data()
 )
 def test_integer_labels_of_any_type_are_those_of_a_set(batches: list[list[int]], data: st.DataObject) -> None:
-    clf, seen = MemoryClassifier(memory=Exact()), set()
+    clf, seen = MemoryClassifier(memory=Exact(), vote="sum"), set()
     for batch in batches:
         fitting = [
             kind
@@ -219,14 +224,14 @@ def test_integer_labels_of_any_type_are_those_of_a_set(batches: list[list[int]],
 
 def test_masked_entries_are_refused() -> None:
     table, flat = np.ma.array([[1], [2]], mask=[[False], [True]]), np.ma.array([1, 2, 3], mask=[False, True, False])
-    clf = MemoryClassifier(memory=Exact()).fit(X, ["a", "b"])
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, ["a", "b"])
     calls: dict[str, Any] = {
         "X has": lambda: clf.partial_fit(table, ["a", "b"]),
         "X has masked": lambda: clf.predict(table),
         "X has masked entries": lambda: clf.predict([table[0], table[1]]),
         "y has": lambda: clf.partial_fit(X, table[:, 0]),
         "sample_weight has": lambda: clf.partial_fit(X, ["a", "b"], sample_weight=table[:, 0]),
-        "The stream has": lambda: MemoryClassifier(memory=Exact()).fit_stream(flat, h=1),
+        "The stream has": lambda: MemoryClassifier(memory=Exact(), vote="sum").fit_stream(flat, h=1),
         "A document has": lambda: windows([flat], h=1),
     }
     for message, call in calls.items():

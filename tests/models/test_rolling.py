@@ -46,7 +46,7 @@ def kept(rows: list[Any], last: int | None, seconds: float | None, now: float) -
 def test_the_state_is_that_of_a_fresh_fit_on_what_remains(memory: Memory, stream: Any, last: Any, seconds: Any) -> None:
     if last is None and seconds is None:
         last = 3
-    model = Rolling(MemoryClassifier(memory=memory), last=last, seconds=seconds)
+    model = Rolling(MemoryClassifier(memory=memory, vote="sum"), last=last, seconds=seconds)
     now, held = 0.0, list[Any]()
     for part in stream:
         times = now + np.cumsum([wait for *_, wait in part])
@@ -74,7 +74,7 @@ def test_what_falls_out_is_forgotten_in_one_batch() -> None:
                 removed.append(len(examples))
             super().update(examples, sign)
 
-    model = Rolling(MemoryClassifier(memory=Watched()), last=2)
+    model = Rolling(MemoryClassifier(memory=Watched(), vote="sum"), last=2)
     for i in range(3):
         model.partial_fit([[i, i], [i, 9]], ["x", "y"])
     model.partial_fit([[i, i] for i in range(5)], ["x"] * 5)
@@ -84,7 +84,7 @@ def test_what_falls_out_is_forgotten_in_one_batch() -> None:
 
 def test_long_parts_are_cut_and_mixed_types_keep_their_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rolling, "_PART_ROWS", 2)
-    model = Rolling(MemoryClassifier(memory=Ledgered(Exact())), last=1)
+    model = Rolling(MemoryClassifier(memory=Ledgered(Exact()), vote="sum"), last=1)
     model.partial_fit(np.arange(10).reshape(5, 2), ["x"] * 5)
     oldest, rest = model._parts.popped()
     assert len(oldest.counts) == 1
@@ -96,7 +96,7 @@ def test_long_parts_are_cut_and_mixed_types_keep_their_tokens(monkeypatch: pytes
 def test_the_clock_is_the_system_s_by_default_and_never_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
-    model = Rolling(MemoryClassifier(memory=Exact()), seconds=10)
+    model = Rolling(MemoryClassifier(memory=Exact(), vote="sum"), seconds=10)
     model.partial_fit([["a"]], ["x"])
     now[0] = 95.0  # the system's clock was set back
     model.partial_fit([["b"]], ["y"])
@@ -113,7 +113,7 @@ def test_the_clock_is_the_system_s_by_default_and_never_goes_back(monkeypatch: p
 
 
 def test_times_may_be_dates() -> None:
-    model = Rolling(MemoryClassifier(memory=Exact()), seconds=3600)
+    model = Rolling(MemoryClassifier(memory=Exact(), vote="sum"), seconds=3600)
     times = np.array(["2026-01-01T00:00", "2026-01-01T00:30"], "datetime64[m]")
     model.partial_fit([["a"], ["b"]], ["x", "y"], times=times)
     assert model.expire(np.datetime64("2026-01-01T01:00")).classes_.tolist() == ["y"]
@@ -123,7 +123,7 @@ def test_times_may_be_dates() -> None:
     "times", [[2, 1], [0, 0], [np.nan, 3], ["a", "b"], [1], np.array(["2026-01-01", "NaT"], "datetime64[D]")]
 )
 def test_impossible_times_are_refused_and_change_nothing(times: Any) -> None:
-    model = Rolling(MemoryClassifier(memory=Exact()), last=5).partial_fit([["a"]], ["x"], times=1)
+    model = Rolling(MemoryClassifier(memory=Exact(), vote="sum"), last=5).partial_fit([["a"]], ["x"], times=1)
     before = model.estimator_.memory_.state_bytes()
     with pytest.raises(ValueError, match="times"):
         model.partial_fit([["a"], ["b"]], ["x", "y"], times=times)
@@ -137,7 +137,7 @@ def test_impossible_times_are_refused_and_change_nothing(times: Any) -> None:
 )
 def test_impossible_windows_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Rolling(MemoryClassifier(), **parameters).fit([["a"]], ["x"])
+        Rolling(MemoryClassifier(memory="hashed", vote="sum"), **parameters).fit([["a"]], ["x"])
 
 
 def test_only_what_can_forget_can_roll() -> None:
@@ -148,7 +148,7 @@ def test_only_what_can_forget_can_roll() -> None:
 def test_it_answers_as_the_model_of_the_window() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 5, (200, 3)), rng.integers(0, 4, 200)
-    model = Rolling(MemoryClassifier(memory=Hashed(8, 4)), last=50).fit(X, y)
+    model = Rolling(MemoryClassifier(memory=Hashed(8, 4), vote="sum"), last=50).fit(X, y)
     fresh = model.estimator_.empty_like().partial_fit(X[150:], y[150:])
     for name in ("predict", "class_scores", "decision_function", "top_k", "certify"):
         np.testing.assert_array_equal(getattr(model, name)(X), getattr(fresh, name)(X))
@@ -161,7 +161,7 @@ def test_it_answers_as_the_model_of_the_window() -> None:
 
 def test_frames_keep_their_names_and_clones_start_anew() -> None:
     frame = pd.DataFrame({"first": ["a", "b"], "second": [1, 2]})
-    model = Rolling(MemoryClassifier(memory=Exact()), last=1).fit(frame, ["x", "y"])
+    model = Rolling(MemoryClassifier(memory=Exact(), vote="sum"), last=1).fit(frame, ["x", "y"])
     assert model.partial_fit(frame, ["x", "y"]).predict(frame).tolist() == ["y", "y"]
     assert model.feature_names_in_.tolist() == ["first", "second"]
     fresh = clone(model).set_params(estimator__vote="mean", last=7)
@@ -176,13 +176,15 @@ def test_frames_keep_their_names_and_clones_start_anew() -> None:
 
 def test_the_user_s_arrays_may_change_afterwards() -> None:
     X, y = np.array([[1, 2], [3, 4]]), np.array(["x", "y"])
-    model = Rolling(MemoryClassifier(memory=Ledgered(Exact())), last=2).partial_fit(X, y)
+    model = Rolling(MemoryClassifier(memory=Ledgered(Exact()), vote="sum"), last=2).partial_fit(X, y)
     X[:], y[:] = 0, "z"
     assert model.partial_fit([[5, 6], [7, 8]], ["x", "x"]).classes_.tolist() == ["x"]
 
 
 def test_two_clocks_cannot_be_mixed() -> None:
-    window = Rolling(MemoryClassifier(), seconds=10).partial_fit([["a"], ["b"]], ["x", "y"], times=[0, 5])
+    window = Rolling(MemoryClassifier(memory="hashed", vote="sum"), seconds=10).partial_fit(
+        [["a"], ["b"]], ["x", "y"], times=[0, 5]
+    )
     with pytest.raises(ValueError, match="give times= in every call"):
         window.partial_fit([["c"]], ["x"])
     assert window.classes_.tolist() == ["x", "y"]

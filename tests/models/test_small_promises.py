@@ -18,7 +18,7 @@ def test_log_probabilities_are_those_of_predict_proba() -> None:
     queries = [["a", "b"], ["d", "x"], ["x", "y"]]
     for model in (clf, clf.compile()):
         np.testing.assert_allclose(np.exp(model.predict_log_proba(queries)), model.predict_proba(queries), rtol=1e-12)
-    sums = MemoryClassifier(memory=Exact()).fit(X, Y)
+    sums = MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y)
     assert not hasattr(sums, "predict_log_proba")
 
 
@@ -38,7 +38,7 @@ def test_a_vote_without_weights_cannot_be_fitted(vote: str) -> None:
 
 @pytest.mark.parametrize("memory", [Exact(), Hashed(64, 8)])
 def test_an_answer_without_evidence_is_not_called_proven(memory: Any) -> None:
-    clf = MemoryClassifier(memory=memory).fit(X, Y)
+    clf = MemoryClassifier(memory=memory, vote="sum").fit(X, Y)
     nothing = clf.explain(["never", "seen"])
     if memory.__class__ is Exact:
         assert not nothing.has_evidence
@@ -64,6 +64,6 @@ def test_both_tiers_of_a_compiled_model_use_the_threads(monkeypatch: pytest.Monk
         return compile_sketch(self, *arguments, threads=threads, **named)
 
     monkeypatch.setattr(Hashed, "compile", note)
-    clf = MemoryClassifier(memory=Tiered(Hashed(8, 4))).fit(X, Y)
+    clf = MemoryClassifier(memory=Tiered(Hashed(8, 4)), vote="sum").fit(X, Y)
     assert clf.compile(n_jobs=2).predict(X).tolist() == clf.predict(X).tolist()
     assert asked == [2]

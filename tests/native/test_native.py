@@ -404,7 +404,7 @@ def test_where_sums_are_too_wide_numpy_answers(weights: list[float], count: int)
     """With 2^19 and 2^43 the products wrap around to zero in 64 bits."""
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 9, (60, 2)), rng.integers(0, 5, 60)
-    clf = MemoryClassifier(SiteKernel([0, 1], weights), Hashed(buckets=3, reserved=2), random_state=1)
+    clf = MemoryClassifier(SiteKernel([0, 1], weights), Hashed(buckets=3, reserved=2), random_state=1, vote="sum")
     clf.fit(X, y, np.where(np.arange(60) < 20, count, 1))
     tables: Any = clf.memory_.reader()
     plain = tables.plain_scores(Contexts.of(X), clf.sites_.weights) / sum(weights)
@@ -419,7 +419,7 @@ def test_equal_quotients_of_unequal_sums_are_ties_everywhere() -> None:
     """0.1 + 0.2 > 0.3, but divided by the sum of the weights they may be equal."""
     choices = [[0.1, 0.2, 0.3, last] for last in np.linspace(0.1, 4, 400).tolist()]
     weights = next(weights for weights in choices if 0.3 / np.sum(weights) == (0.1 + 0.2) / np.sum(weights))
-    clf = MemoryClassifier(SiteKernel(range(4), weights), Hashed(2, 9))
+    clf = MemoryClassifier(SiteKernel(range(4), weights), Hashed(2, 9), vote="sum")
     clf.fit([[1, 1, 0, 1], [0, 0, 1, 1]], ["first", "second"])
     assert clf.predict([[0, 0, 0, 0]]).tolist() == ["first"]
     assert clf.compile()([0, 0, 0, 0]) == "first"
@@ -428,12 +428,12 @@ def test_equal_quotients_of_unequal_sums_are_ties_everywhere() -> None:
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_contexts_may_lie_in_memory_as_they_like(dtype: Any) -> None:
     X, y = np.random.default_rng(0).integers(0, 9, (200, 3)).astype(dtype), np.arange(200) % 7
-    expected = MemoryClassifier(memory=Hashed(4, 3), random_state=0).fit(X, y).predict(X).tolist()
+    expected = MemoryClassifier(memory=Hashed(4, 3), random_state=0, vote="sum").fit(X, y).predict(X).tolist()
     records = np.zeros(200, [("mark", np.int8), ("context", dtype, 3)])
     records["context"] = X
     unaligned = np.ndarray(X.shape, dtype, bytearray(b"." + X.tobytes()), offset=1)
     for other in (np.asfortranarray(X), np.repeat(X, 2, axis=1)[:, ::2], records["context"], unaligned):
-        clf = MemoryClassifier(memory=Hashed(4, 3), random_state=0).fit(other, y)
+        clf = MemoryClassifier(memory=Hashed(4, 3), random_state=0, vote="sum").fit(other, y)
         assert clf.predict(other).tolist() == expected
         assert clf.compile().predict(other).tolist() == expected
 

@@ -58,8 +58,10 @@ def wrong_certificates(name: str, n_queries: int, seed: int = 0) -> dict[str, in
     poison = crafted(X, kernel, N_STORED // 2, rng)  # the enemy's rows are learnt too
     X = np.concatenate([X, poison])
     y = np.concatenate([rng.integers(0, 3, N_STORED), np.full(len(poison), 4)])
-    models = [MemoryClassifier(kernel, m, random_state=SEED).fit(X, y) for m in (Exact(), Hashed(4096, 256))]
-    tiered = MemoryClassifier(kernel, Tiered(Hashed(4096, 256)), random_state=SEED).fit(X, y)
+    models = [
+        MemoryClassifier(kernel, m, random_state=SEED, vote="sum").fit(X, y) for m in (Exact(), Hashed(4096, 256))
+    ]
+    tiered = MemoryClassifier(kernel, Tiered(Hashed(4096, 256)), random_state=SEED, vote="sum").fit(X, y)
     exact, hashed = models
     found = {"queries": 0, "crafted": 0, "proven": 0, "wrong certificates": 0, "wrong answers of Tiered": 0}
     while found["queries"] < n_queries:

@@ -90,7 +90,7 @@ def questions(folder: Path) -> dict[str, Callable[[Any, Any], Any]]:
 
     def saved(model: Any, _: Any) -> Any:
         path = folder / f"{threading.get_ident()}.safetensors"
-        plain = MemoryClassifier(memory=model.memory)
+        plain = MemoryClassifier(memory=model.memory, vote="sum")
         version = model.snapshot()
         plain.__dict__.update({name: value for name, value in vars(version).items() if name != "journal"})
         save(plain, path)

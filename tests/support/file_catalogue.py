@@ -52,14 +52,20 @@ def classifiers() -> dict[str, MemoryClassifier]:
             clf = MemoryClassifier(clone(kernel), memory, vote="mean" if number % 2 else "sum", random_state=number)
             models[f"{entry} {name}"] = clf.fit(X, Y, sample_weight=[1, 2, 1, 3, 1, 300])
     for name, kernel in OTHER_KERNELS.items():
-        models[name] = MemoryClassifier(clone(kernel), Exact()).fit(X, Y)
+        models[name] = MemoryClassifier(clone(kernel), Exact(), vote="sum").fit(X, Y)
     buckets, reserved = [3, 4, 5, 6, 7, 8], [2, 1, 0, 3, 1, 2]
-    models["per site"] = MemoryClassifier(clone(OTHER_KERNELS["joined"]), Hashed(buckets, reserved)).fit(X, Y)
+    models["per site"] = MemoryClassifier(clone(OTHER_KERNELS["joined"]), Hashed(buckets, reserved), vote="sum").fit(
+        X, Y
+    )
     for name, memory in {"exact": Exact(), "hashed": Hashed(4, 2)}.items():
         models[f"log-linear {name}"] = MemoryClassifier(clone(KERNELS["tuples"]), memory, LogLinear((1, 9))).fit(X, Y)
-    models["declared"] = MemoryClassifier(memory=Exact()).fit(X, Y).partial_fit(X[:1], ["no"], classes=["maybe", "yes"])
-    models["all forgotten"] = MemoryClassifier(memory=Hashed(4, 2)).fit(X, Y).forget(X, Y)
-    models["layout open"] = MemoryClassifier(memory=Hashed(4, 2)).partial_fit(X[:1], [7], [7, 8], sample_weight=[0])
+    models["declared"] = (
+        MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).partial_fit(X[:1], ["no"], classes=["maybe", "yes"])
+    )
+    models["all forgotten"] = MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, Y).forget(X, Y)
+    models["layout open"] = MemoryClassifier(memory=Hashed(4, 2), vote="sum").partial_fit(
+        X[:1], [7], [7, 8], sample_weight=[0]
+    )
     models["paper"] = MeMoClassifier(d=6).fit(X, Y)
     return models
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from file_catalogue import KERNELS, QUERIES, X, Y
 from hammemo import Exact, Gaussian, Hashed, Ledgered, LogLinear, MemoryClassifier, Predictor, Suffixes, Tiered, save
+from hammemo.files.models import _format_of
 from places import TESTS
 
 FOLDER = TESTS / "files" / "golden"
@@ -19,20 +20,27 @@ EXPECTED = FOLDER / "expected.json"
 
 def models() -> dict[str, MemoryClassifier | Predictor]:
     """Return the models whose files are kept."""
-    hashed = MemoryClassifier(memory=Hashed(4, 2), vote="mean").fit(X, Y)
+    auto = MemoryClassifier().fit([*X] * 10, [*Y] * 10)
+    hashed = MemoryClassifier(None, memory=Hashed(4, 2), vote="mean").fit(X, Y)
     return {
-        "exact": MemoryClassifier(KERNELS["tuples"], Exact()).fit(X, Y).partial_fit(X[:1], ["no"], classes=["maybe"]),
+        "exact": MemoryClassifier(KERNELS["tuples"], Exact(), vote="sum")
+        .fit(X, Y)
+        .partial_fit(X[:1], ["no"], classes=["maybe"]),
         "hashed": hashed,
-        "gaussian": MemoryClassifier(memory=Gaussian(d=6), random_state=5).fit(X, Y),
-        "exact-gaussian": MemoryClassifier(memory=Gaussian(d=6, exact=True), random_state=5).fit(X, Y),
-        "tiered": MemoryClassifier(memory=Tiered(Hashed(3, 1))).fit(X, Y),
-        "ledgered": MemoryClassifier(memory=Ledgered(Hashed(3, 1))).fit(X, Y),
+        "gaussian": MemoryClassifier(None, memory=Gaussian(d=6), random_state=5, vote="sum").fit(X, Y),
+        "exact-gaussian": MemoryClassifier(None, memory=Gaussian(d=6, exact=True), random_state=5, vote="sum").fit(
+            X, Y
+        ),
+        "tiered": MemoryClassifier(None, memory=Tiered(Hashed(3, 1)), vote="sum").fit(X, Y),
+        "ledgered": MemoryClassifier(None, memory=Ledgered(Hashed(3, 1)), vote="sum").fit(X, Y),
         "log-linear": MemoryClassifier(Suffixes(3), Hashed([3, 4, 5], 1), LogLinear()).fit(X, Y),
+        "auto": auto,
+        "auto-predictor": auto.compile(),
         "hashed-predictor": hashed.compile(),
-        "log-linear-predictor": MemoryClassifier(memory=Exact(), vote=LogLinear()).fit(X, Y).compile(),
-        "tiered-predictor": MemoryClassifier(memory=Tiered(Hashed(3, 1))).fit(X, Y).compile(),
-        "sparse-predictor": MemoryClassifier(memory=Exact()).fit(X, Y).compile(),
-        "fused-predictor": MemoryClassifier(memory=Gaussian(d=6), random_state=5).fit(X, Y).compile(),
+        "log-linear-predictor": MemoryClassifier(None, memory=Exact(), vote=LogLinear()).fit(X, Y).compile(),
+        "tiered-predictor": MemoryClassifier(None, memory=Tiered(Hashed(3, 1)), vote="sum").fit(X, Y).compile(),
+        "sparse-predictor": MemoryClassifier(None, memory=Exact(), vote="sum").fit(X, Y).compile(),
+        "fused-predictor": MemoryClassifier(None, memory=Gaussian(d=6), random_state=5, vote="sum").fit(X, Y).compile(),
     }
 
 
@@ -48,8 +56,7 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     expected = json.loads(EXPECTED.read_text("utf-8")) if EXPECTED.exists() else {}
     for kind, model in models().items():
-        holder: Any = model.compiled if isinstance(model, Predictor) else model.memory_
-        name = f"format-{holder.file_format}-{kind}.safetensors"
+        name = f"format-{_format_of(model)}-{kind}.safetensors"
         if name not in expected:
             save(model, FOLDER / name)
             expected[name] = facts(model)

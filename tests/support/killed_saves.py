@@ -25,7 +25,7 @@ def models() -> list[MemoryClassifier]:
     """Return two models of some hundred kilobytes."""
     rng = np.random.default_rng(0)
     return [
-        MemoryClassifier(memory=Exact()).fit(rng.integers(0, 500, (n, 8)), rng.integers(0, 40, n))
+        MemoryClassifier(memory=Exact(), vote="sum").fit(rng.integers(0, 500, (n, 8)), rng.integers(0, 40, n))
         for n in (20_000, 25_000)
     ]
 

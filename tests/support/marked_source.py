@@ -94,7 +94,9 @@ def learn(source: Source, memory: str, **options: Any) -> str:
     from hammemo.engines import fit
 
     options = {"group_size": 1, **options}
-    model = fit(MemoryClassifier(memory=MEMORIES[memory]), source, H, classes=20, shard_bytes=SHARD_BYTES, **options)
+    model = fit(
+        MemoryClassifier(memory=MEMORIES[memory], vote="sum"), source, H, classes=20, shard_bytes=SHARD_BYTES, **options
+    )
     return hashlib.sha256(model.memory_.state_bytes()).hexdigest()
 
 

@@ -59,17 +59,19 @@ def literal(kernel: SiteKernel | None, X: Any, y: list[str], queries: Any, d: in
 def test_stages_equal_the_paper_s_sums(kernel: SiteKernel | None, stored: Any, asked: Any, data: Any) -> None:
     y = data.draw(st.lists(st.sampled_from(["x", "y", "z"]), min_size=len(stored), max_size=len(stored)))
     X, Q = object_rows(stored), object_rows(asked)
-    parts = decompose(MeMoClassifier(32, kernel=kernel).fit(X, y), MemoryClassifier(kernel, Exact()).fit(X, y), Q)
+    parts = decompose(
+        MeMoClassifier(32, kernel=kernel).fit(X, y), MemoryClassifier(kernel, Exact(), vote="sum").fit(X, y), Q
+    )
     G, decoded = literal(kernel, stored, y, asked, 32)
     np.testing.assert_allclose(parts.before_decoding, G, atol=1e-5)
     np.testing.assert_allclose(parts.decoded, decoded, atol=1e-5)
-    np.testing.assert_array_equal(parts.ideal, MemoryClassifier(kernel, Exact()).fit(X, y).class_scores(Q))
+    np.testing.assert_array_equal(parts.ideal, MemoryClassifier(kernel, Exact(), vote="sum").fit(X, y).class_scores(Q))
 
 
 def test_a_memory_with_exact_codes_decomposes_too() -> None:
     rng = np.random.default_rng(5)
     X, y = rng.integers(0, 9, (200, 4)), rng.integers(0, 5, 200)
-    twin = MemoryClassifier(memory=Exact()).fit(X, y)
+    twin = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
     parts = decompose(MeMoClassifier(64, exact=True).fit(X, y), twin, X[:20])
     error = parts.context_error + parts.norm_error + parts.cross_talk
     np.testing.assert_allclose(parts.decoded, parts.ideal + error, rtol=0, atol=1e-9)
@@ -83,7 +85,7 @@ def parts() -> Decomposition:
     X, y, Q = rng.integers(0, 9, (200, 4)), rng.integers(0, 5, 200), rng.integers(0, 9, (20, 4))
     classes = range(8)  # three candidates without examples
     sketch = MeMoClassifier(64).partial_fit(X, y, classes=classes)
-    return decompose(sketch, MemoryClassifier(memory=Exact()).partial_fit(X, y, classes=classes), Q)
+    return decompose(sketch, MemoryClassifier(memory=Exact(), vote="sum").partial_fit(X, y, classes=classes), Q)
 
 
 def test_the_parts_add_up(parts: Decomposition) -> None:
@@ -111,14 +113,16 @@ def test_theorem_1_a_small_error_keeps_the_winner(parts: Decomposition) -> None:
 def test_a_single_label_has_no_competitor() -> None:
     X, y = [["a"], ["b"]], ["x", "x"]
     assert (
-        decompose(MeMoClassifier(8).fit(X, y), MemoryClassifier(memory=Exact()).fit(X, y), X).margin.tolist()
+        decompose(
+            MeMoClassifier(8).fit(X, y), MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), X
+        ).margin.tolist()
         == [np.inf] * 2
     )
 
 
 def test_a_wrong_twin_is_refused() -> None:
     X, y = [["a"], ["b"]], ["x", "y"]
-    sketch, twin = MeMoClassifier(8).fit(X, y), MemoryClassifier(memory=Exact()).fit(X, y)
+    sketch, twin = MeMoClassifier(8).fit(X, y), MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
     with pytest.raises(TypeError, match="memory=Gaussian"):
         decompose(twin, twin, X)
     with pytest.raises(TypeError, match="memory=Exact"):
@@ -126,7 +130,7 @@ def test_a_wrong_twin_is_refused() -> None:
     with pytest.raises(TypeError, match="vote='sum'"):
         decompose(MemoryClassifier(memory=Gaussian(8), vote="mean").fit(X, y), twin, X)
     with pytest.raises(ValueError, match="not the sketch's"):
-        decompose(sketch, MemoryClassifier(memory=Exact()).fit(X, ["x", "x"]), X)
+        decompose(sketch, MemoryClassifier(memory=Exact(), vote="sum").fit(X, ["x", "x"]), X)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=["positions", "tuples"])
@@ -136,7 +140,7 @@ def test_count_norms_equal_those_of_the_full_matrix(
     kernel: SiteKernel | None, stored: Any, asked: Any, data: Any
 ) -> None:
     y = data.draw(st.lists(st.sampled_from(["x", "y", "z"]), min_size=len(stored), max_size=len(stored)))
-    twin = MemoryClassifier(kernel, Exact()).fit(object_rows(stored), y)
+    twin = MemoryClassifier(kernel, Exact(), vote="sum").fit(object_rows(stored), y)
     frobenius, operator = count_norms(twin, object_rows(asked))
     weights = twin.sites_.weights / twin.sites_.total_weight
     held = [site_features(kernel, context) for context in [*stored, *asked]]

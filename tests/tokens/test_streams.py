@@ -71,8 +71,8 @@ def test_a_stream_teaches_what_its_windows_teach(
     with pytest.MonkeyPatch.context() as patch:
         if not native:
             patch.setattr("hammemo.memories.hashed.layout.native", lambda: None)
-        stream = MemoryClassifier(kernel, memory).fit_stream(docs, 2, classes=classes)
-    plain = MemoryClassifier(kernel, memory).partial_fit(X[kept], y[kept], classes=classes, layout=stream)
+        stream = MemoryClassifier(kernel, memory, vote="sum").fit_stream(docs, 2, classes=classes)
+    plain = MemoryClassifier(kernel, memory, vote="sum").partial_fit(X[kept], y[kept], classes=classes, layout=stream)
     for name, array in plain.memory_.state().items():
         if array.dtype.kind == "f":
             np.testing.assert_allclose(stream.memory_.state()[name], array, atol=1e-12)
@@ -84,7 +84,7 @@ def test_a_stream_teaches_what_its_windows_teach(
 def test_the_extra_memory_does_not_grow_with_the_stream() -> None:
     def peak(n: int) -> int:
         stream = (np.arange(n, dtype=np.int64) * 7919) % 5003
-        clf = MemoryClassifier(memory=Hashed(64, 16))
+        clf = MemoryClassifier(memory=Hashed(64, 16), vote="sum")
         tracemalloc.start()
         clf.fit_stream(stream, 8, classes=list(range(10)))
         most = tracemalloc.get_traced_memory()[1]
@@ -96,10 +96,10 @@ def test_the_extra_memory_does_not_grow_with_the_stream() -> None:
 
 def test_later_streams_add_to_the_first() -> None:
     first, second = [[1, 2, 3, 1, 2, 4]], [[1, 2, 4, 9]]
-    both = MemoryClassifier().fit_stream(first, 2)
+    both = MemoryClassifier(memory="hashed", vote="sum").fit_stream(first, 2)
     both.partial_fit_stream(second, 2)
     X, y = windows([*first, *second], 2)
-    once = MemoryClassifier().partial_fit(X, y, layout=both)
+    once = MemoryClassifier(memory="hashed", vote="sum").partial_fit(X, y, layout=both)
     assert both.memory_.state_bytes() == once.memory_.state_bytes()
     assert both.fit_stream(second, 2).memory_.label_counts.sum() == 2
     with pytest.raises(ValueError, match="contexts of 2 tokens; h=3"):
@@ -108,7 +108,7 @@ def test_later_streams_add_to_the_first() -> None:
 
 def test_a_place_without_a_token_is_no_target() -> None:
     stream = np.array([1, 2, NO_TOKEN, 3, 1])
-    clf = MemoryClassifier(memory=Exact()).fit_stream(stream, 2)
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit_stream(stream, 2)
     assert clf.classes_.tolist() == [1, 3]
 
 
@@ -129,7 +129,7 @@ def test_mistakes_are_named(arguments: Any, message: str) -> None:
 
 def test_a_stream_too_short_to_learn_from_is_refused() -> None:
     with pytest.raises(ValueError, match="more than h=8 tokens"):
-        MemoryClassifier().fit_stream(np.arange(5), 8)
+        MemoryClassifier(memory="hashed", vote="sum").fit_stream(np.arange(5), 8)
 
 
 def test_only_keeps_the_examples_of_the_labels_named() -> None:
@@ -144,7 +144,7 @@ def test_only_keeps_the_examples_of_the_labels_named() -> None:
 )
 def test_labels_that_fit_refuses_are_refused_in_a_stream(stream: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        MemoryClassifier().fit_stream(stream, 1)
+        MemoryClassifier(memory="hashed", vote="sum").fit_stream(stream, 1)
 
 
 @given(docs=integer_documents | mixed_documents, h=st.integers(1, 3), block=cuts, most=st.integers(1, 90))

@@ -218,7 +218,7 @@ def test_fitted_weights_find_what_tells_the_label() -> None:
     assert told.argmax() == 3
     assert told[3] > 0.5
     asked, expected = planted(2000, 3)
-    by_sum = MemoryClassifier(memory=Exact()).fit(X, y)
+    by_sum = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
     assert clf.score(asked, expected) >= by_sum.score(asked, expected)
 
 
@@ -376,7 +376,7 @@ def test_certificates_and_probabilities_are_for_their_votes_only() -> None:
     clf = MemoryClassifier(memory=Hashed(8, 4), vote=LogLinear()).fit(X, y)
     with pytest.raises(TypeError, match="no certificate"):
         clf.certify(X)
-    by_sum = MemoryClassifier(memory=Hashed(8, 4)).fit(X, y)
+    by_sum = MemoryClassifier(memory=Hashed(8, 4), vote="sum").fit(X, y)
     for model in (by_sum, by_sum.compile()):
         assert not hasattr(model, "predict_proba")
         with pytest.raises(AttributeError, match="predict_proba") as refused:

@@ -9,12 +9,12 @@ import numpy as np
 
 from hammemo.cli.console import progress_bar
 from hammemo.memories import NotStoredError
+from hammemo.models.axes import chooses_sites, is_auto, resolved_vote, stream_kernel
 from hammemo.sources.kinds import merged_kinds
 from hammemo.sources.schemas import SequenceSchema, TableSchema
-from hammemo.tokens.contexts import check_column_names
+from hammemo.tokens.contexts import check_column_names, joined
 from hammemo.tokens.labels import most_frequent_labels
 from hammemo.tokens.sampling import UniformSample
-from hammemo.votes import resolve_vote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.schemas import Schema
 
-VOTE_EXAMPLES = 2**16
-"""Examples that the weights of a log-linear vote are fitted to; a random sample where there are more."""
+CHOICE_ROWS = 2**17
+"""Rows of a table by which automatic sites and votes are chosen: the first ones, before the others are counted."""
 
 
 class HeldExamples:
@@ -48,10 +48,29 @@ class HeldExamples:
         """Take note of more examples."""
         self._sample.add(self._sample.draw(len(y)), X, y)
 
-    def fit_vote(self, model: MemoryClassifier) -> None:
-        """Fit the weights of the model's vote to the sample."""
-        if len(self.y):
-            model.fit_vote(self.X, self.y)
+
+class FirstRows:
+    """The first rows of a table, held until there are enough to choose sites by."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        self.n_rows = 0
+
+    def add(self, X: NDArray[Any], y: NDArray[Any]) -> None:
+        """Take more rows."""
+        self._parts.append((X, y))
+        self.n_rows += len(y)
+
+    def fit(self, model: MemoryClassifier) -> None:
+        """Let the model learn them, and let go of them."""
+        model.fit(joined([X for X, _ in self._parts]), joined([y for _, y in self._parts]))
+        self._parts = []
+
+
+def _chooses(model: MemoryClassifier) -> bool:
+    """Return whether the model chooses what it compares."""
+    memory = model._make_memory()
+    return is_auto(model.kernel) and chooses_sites(memory, resolved_vote(model.vote, memory))
 
 
 def declared(model: MemoryClassifier) -> set[Any]:
@@ -68,9 +87,15 @@ def learn_batches(
     layout: MemoryClassifier | None = None,
     classes: list[Any] | int | None = None,
 ) -> tuple[Schema, dict[str, Any]]:
-    """Learn files in batches, then fit the vote if it has weights; return how they were read and what was learnt."""
+    """Learn files in batches, then fit the vote if it has weights; return how they were read and what was learnt.
+
+    Of a table the first rows are learnt at once, so that sites can be chosen by them.
+    """
     fresh = not hasattr(model, "memory_")
-    held = HeldExamples(VOTE_EXAMPLES, seed=0) if fresh and resolve_vote(model.vote).wanted() else None
+    first_rows = FirstRows() if fresh and layout is None and _chooses(model) else None
+    if first_rows is not None and isinstance(schema, SequenceSchema):
+        model.set_params(kernel=stream_kernel(schema.h))
+        first_rows = None
     chosen = classes if isinstance(classes, list) else None
     if not fresh and isinstance(schema, SequenceSchema) and schema.chosen:
         chosen = sorted(declared(model))
@@ -87,16 +112,21 @@ def learn_batches(
             first = not hasattr(model, "memory_")
             if first:
                 check_column_names(batch.columns)
-            model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout if first else None)
+            if first_rows is not None and first:
+                first_rows.add(X, y)
+                if first_rows.n_rows >= CHOICE_ROWS:
+                    first_rows.fit(model)
+            else:
+                model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout if first else None)
             columns, kinds = batch.columns, merged_kinds(kinds, batch.kinds)
             learnt += len(y)
-            if held is not None:
-                held.add(X, y)
             tell(learnt, None)
     if not learnt:
         raise ValueError(_nothing(schema, seen, "learn"))
-    if held is not None:
-        held.fit_vote(model)
+    if first_rows is not None and not hasattr(model, "memory_"):
+        first_rows.fit(model)
+    elif fresh and layout is None and model.sample_ is not None:
+        model.refit()
     if fresh and isinstance(schema, TableSchema):
         schema = replace(schema, columns=columns, kinds=kinds)
     elif fresh:

@@ -181,7 +181,7 @@ class _TextWriter(_Scored):
         if len(stream) < 2:
             raise ValueError("The text is too short to learn from: it needs two tokens at least.")
         kernel = SiteKernel([tuple(range(-length, 0)) for length in lengths], [1000.0**i for i in range(len(lengths))])
-        self.model = MemoryClassifier(kernel, Exact())
+        self.model = MemoryClassifier(kernel, Exact(), vote="sum")
         padded = np.append(np.full(self.h, _nothing()), stream)
         with progress_bar("Memorising") as tell:
             for first in range(self.h, len(padded), _BLOCK):

@@ -22,11 +22,14 @@ if TYPE_CHECKING:
 
 _PANEL: Final = "The model"
 
+BUCKETS: Final = 2048
+RESERVED: Final = 1024
+
 Kernel: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="What is compared: positions, decaying:RATE, suffixes:K, suffixes:K:BASE, skip-pairs:K; join with +.",
+        help="What is compared: auto; positions, decaying:RATE, suffixes:K, suffixes:K:BASE, skip-pairs:K; join by +.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -36,19 +39,27 @@ Kernel: TypeAlias = Annotated[
 class ModelOptions:
     """The parameters of a new model."""
 
-    kernel: Kernel = "positions"
+    kernel: Kernel = "auto"
     vote: Annotated[
-        str, typer.Option(metavar="NAME", help="sum, mean or log-linear (gives --proba).", rich_help_panel=_PANEL)
-    ] = "sum"
+        str,
+        typer.Option(
+            metavar="NAME", help="auto or log-linear (give --proba), sum (the paper's) or mean.", rich_help_panel=_PANEL
+        ),
+    ] = "auto"
     memory: Annotated[
-        str, typer.Option(metavar="NAME", help="hashed, exact or gaussian (the paper's).", rich_help_panel=_PANEL)
-    ] = "hashed"
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="auto (exact; hashed with --buckets, --reserved, --key-file), exact, hashed, gaussian (the paper's).",
+            rich_help_panel=_PANEL,
+        ),
+    ] = "auto"
     buckets: Annotated[
         int, typer.Option(min=1, help="Shared rows of a hashed memory, for each position.", rich_help_panel=_PANEL)
-    ] = 2048
+    ] = BUCKETS
     reserved: Annotated[
         int, typer.Option(min=0, help="Tokens with rows of their own in a hashed memory.", rich_help_panel=_PANEL)
-    ] = 1024
+    ] = RESERVED
     d: Annotated[int, typer.Option("--d", min=1, help="Dimension of a gaussian memory.", rich_help_panel=_PANEL)] = 1024
     ledger: Annotated[
         bool,
@@ -79,8 +90,8 @@ class ModelOptions:
         return model, None if self.layout is None else open_model(self.layout, key).learner(self.layout)
 
 
-def kernel_of(text: str) -> SiteKernel:
-    """Return the kernel of a short spelling.
+def kernel_of(text: str) -> SiteKernel | str:
+    """Return the kernel of a short spelling; "auto" as it is.
 
     Examples
     --------
@@ -90,6 +101,8 @@ def kernel_of(text: str) -> SiteKernel:
     """
     from hammemo.kernels import Decaying, PositionalHamming, SkipPairs, Suffixes
 
+    if text.strip() == "auto":
+        return "auto"
     makers: dict[str, tuple[Any, list[Any]]] = {
         "positions": (PositionalHamming, []),
         "decaying": (Decaying, [float]),
@@ -106,14 +119,14 @@ def kernel_of(text: str) -> SiteKernel:
             kernels.append(maker(*(kind(number) for kind, number in zip(types, numbers, strict=False))))
         except ValueError:
             raise UsageError(
-                f"--kernel {part!r} is not known: use positions, decaying:RATE, suffixes:K, suffixes:K:BASE or "
+                f"--kernel {part!r} is not known: use auto, positions, decaying:RATE, suffixes:K, suffixes:K:BASE or "
                 "skip-pairs:K, or several with + between."
             ) from None
     return reduce(add, kernels)
 
 
-def memory_of(name: str, buckets: int, reserved: int, d: int, key: bytes | None, *, ledger: bool) -> Memory:
-    """Return the memory of these options."""
+def memory_of(name: str, buckets: int, reserved: int, d: int, key: bytes | None, *, ledger: bool) -> Memory | str:
+    """Return the memory of these options; "auto" as it is where nothing says more."""
     from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
 
     makers: dict[str, Callable[[], Memory]] = {
@@ -121,8 +134,13 @@ def memory_of(name: str, buckets: int, reserved: int, d: int, key: bytes | None,
         "exact": lambda: Exact(),
         "gaussian": lambda: Gaussian(d),
     }
+    if name == "auto":
+        hashed = (buckets, reserved) != (BUCKETS, RESERVED) or (key is not None and not ledger)
+        if not hashed and not ledger:
+            return "auto"
+        name = "hashed" if hashed else "exact"
     if name not in makers:
-        raise UsageError(f"--memory {name!r} is not known: use {', '.join(makers)}.")
+        raise UsageError(f"--memory {name!r} is not known: use auto, {', '.join(makers)}.")
     if key is not None and name != "hashed" and not ledger:
         raise UsageError(f"--key-file: the {name} memory has no key. Use --memory hashed, or --ledger.")
     memory = makers[name]()
@@ -131,7 +149,7 @@ def memory_of(name: str, buckets: int, reserved: int, d: int, key: bytes | None,
 
 def vote_of(name: str) -> str:
     """Return the name of a vote, or refuse it."""
-    known = ("sum", "mean", "log-linear")
+    known = ("auto", "sum", "mean", "log-linear")
     if name not in known:
         raise UsageError(f"--vote {name!r} is not known: use {', '.join(known)}.")
     return name

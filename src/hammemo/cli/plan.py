@@ -54,7 +54,7 @@ def plan_files(
         if (budget is None) == (agreement is None):
             raise UsageError("Say what is wanted: either --budget '2 MiB' or --agreement 0.99.")
         schema = sequences.cut(given.new_schema(label, h))
-        compared = kernel_of(kernel)
+        compared: Any = None if kernel == "auto" else kernel_of(kernel)
         say_where_from(files)
         X, y, found = _held_examples(schema, files, given.file_format)
         from hammemo import plan
@@ -72,10 +72,10 @@ def plan_files(
         )
         planned = replace(planned, notes=[*map(as_options, planned.notes)])
     if as_json:
-        print_json({**planned.to_dict(), "fit_options": fit_options(planned)})
+        print_json({**planned.to_dict(), "fit_options": fit_options(planned, kernel)})
         return
     console().print(planned)
-    typer.echo(f"hammemo fit with: {fit_options(planned)}")
+    typer.echo(f"hammemo fit with: {fit_options(planned, kernel)}")
 
 
 def _held_examples(schema: Schema, files: list[str], file_format: str | None) -> tuple[NDArray[Any], NDArray[Any], int]:
@@ -93,8 +93,8 @@ def _held_examples(schema: Schema, files: list[str], file_format: str | None) ->
     return held.X, held.y, found
 
 
-def fit_options(planned: Plan) -> str:
-    """Return the options of ``hammemo fit`` that make the planned memory.
+def fit_options(planned: Plan, kernel: str = "positions") -> str:
+    """Return the options of ``hammemo fit`` that make the planned model; a plan is for sums of counts.
 
     Examples
     --------
@@ -103,9 +103,10 @@ def fit_options(planned: Plan) -> str:
     >>> from hammemo.cli.plan import fit_options
     >>> X = np.random.default_rng(0).integers(0, 9, (100, 2))
     >>> fit_options(plan(X, X[:, 1], budget="1 MiB"))
-    '--memory exact'
+    '--kernel positions --memory exact --vote sum'
     """
     memory: Any = planned.estimator.memory
     name = type(memory).__name__.lower()
     sizes = {"hashed": ("buckets", "reserved"), "gaussian": ("d",)}.get(name, ())
-    return " ".join([f"--memory {name}", *(f"--{size} {getattr(memory, size)}" for size in sizes)])
+    sized = [f"--memory {name}", *(f"--{size} {getattr(memory, size)}" for size in sizes)]
+    return " ".join([f"--kernel {kernel}", *sized, f"--vote {planned.estimator.vote}"])

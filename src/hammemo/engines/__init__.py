@@ -21,6 +21,8 @@ from hammemo.engines import local
 from hammemo.engines.checkpoints import open_checkpoint
 from hammemo.engines.jobs import GroupReport, Job
 from hammemo.memories import Hashed
+from hammemo.models.axes import is_auto, resolved_vote
+from hammemo.models.growing import warn_if_large
 from hammemo.sources.documents import Source, open_source
 from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.tokens.vocabulary import Vocabulary
@@ -103,7 +105,7 @@ def fit(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "a.txt").write_text("the cat sat on the mat and the cat ate the rat\n")
     ...     _ = Path(folder, "b.txt").write_text("and the dog\n")
-    ...     model = fit(MemoryClassifier(), open_source(folder, tokens="words"), h=2)
+    ...     model = fit(MemoryClassifier(vote="sum"), open_source(folder, tokens="words"), h=2)
     >>> model.predict([["on", "the"]]).tolist()
     ['mat']
     """
@@ -137,10 +139,14 @@ def fit(
         memory = local.run(job, groups, kind, workers, tell)
     if labels is not None:
         memory.declare(labels)
-    model.memory_ = memory
+    model.memory_, model.sample_ = memory, None  # tasks add up states only: no sample is kept
+    if is_auto(getattr(estimator, "memory", None)):
+        warn_if_large(memory)
     if model.vote_.wanted():  # the sample is part of the source, so all of it is stored
         examples = block.examples()
         sample = examples if labels is None else examples.only(labels)
+        if is_auto(model.vote):  # only now it is known how many labels there are
+            model.vote_ = resolved_vote(model.vote, memory, len(memory.labels))
         model.vote_.fit_to(memory.reader(), sample, model.sites_, seed=memory.seed)
     return model
 

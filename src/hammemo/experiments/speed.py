@@ -79,7 +79,7 @@ def predict(
 ) -> dict[str, Any]:
     """Race the compiled predictor against its contenders on the given queries."""
     loops = _require_native()
-    model = MemoryClassifier(memory=Hashed(BUCKETS, RESERVED)).fit(X, y)
+    model = MemoryClassifier(memory=Hashed(BUCKETS, RESERVED), vote="sum").fit(X, y)
     predictor = model.compile()
     tables: Any = predictor.compiled
     table = tables._table(model.sites_.weights, None).loops
@@ -162,7 +162,7 @@ def fit(
     stream = zipf_stream(1_000_008, n_tokens, seed)
     windows = np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(stream, 8)[:-1])
     labels = np.random.default_rng(seed).integers(0, 64, len(stream)).astype(np.int32)
-    model = MemoryClassifier(memory=Hashed(BUCKETS, RESERVED)).fit(windows[:100_000], labels[8:100_008])
+    model = MemoryClassifier(memory=Hashed(BUCKETS, RESERVED), vote="sum").fit(windows[:100_000], labels[8:100_008])
     layout: Any = model.memory_._rows
     rows = np.empty((len(windows), 8), np.uint32)
     layout.compiled.rows(windows, None, None, rows)
@@ -189,13 +189,13 @@ def _long_stream(length: int, n_tokens: int, seed: int) -> dict[str, float]:
     stream = zipf_stream(length, n_tokens, seed)
     starts = np.arange(0, length, 1000)
     started = time.perf_counter()
-    model = MemoryClassifier(memory=Hashed(BUCKETS, RESERVED)).fit_stream(
+    model = MemoryClassifier(memory=Hashed(BUCKETS, RESERVED), vote="sum").fit_stream(
         stream, 8, starts=starts, classes=list(range(64))
     )
     seconds = time.perf_counter() - started
     short = stream[: min(length, 4_000_000)]
     tracemalloc.start()
-    MemoryClassifier(memory=Hashed(BUCKETS, RESERVED)).fit_stream(short, 8, classes=list(range(64)))
+    MemoryClassifier(memory=Hashed(BUCKETS, RESERVED), vote="sum").fit_stream(short, 8, classes=list(range(64)))
     extra = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return {

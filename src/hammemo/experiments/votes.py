@@ -114,8 +114,8 @@ def measured(model: MemoryClassifier, queries: NDArray[Any], observed: NDArray[A
 def _models(settings: Settings) -> dict[str, MemoryClassifier]:
     vote = LogLinear(sample=settings.sample)
     return {
-        "positions, sum (the paper)": MemoryClassifier(PositionalHamming(), Exact()),
-        "suffixes to 5, base 30, sum": MemoryClassifier(Suffixes(5, base=30), Exact()),
+        "positions, sum (the paper)": MemoryClassifier(PositionalHamming(), Exact(), vote="sum"),
+        "suffixes to 5, base 30, sum": MemoryClassifier(Suffixes(5, base=30), Exact(), vote="sum"),
         "log-linear, exact": MemoryClassifier(kernel(), Exact(), vote),
     }
 

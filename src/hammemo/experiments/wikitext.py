@@ -215,7 +215,7 @@ def evaluate(sample: TaskSample, settings: Settings, draw: int, h: int) -> dict[
     """Return the measures of every method on one draw and context length, and what was chosen on validation."""
     X, y = sample.split("train", h)
     queries, observed = sample.split("test", h)
-    exact = MemoryClassifier(memory=Exact()).fit(X, y)
+    exact = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
     judge = Judge.of(exact, queries, observed)
     rows = {
         "sum prototype": judge.measures(exact.top_k(queries, 5)),
@@ -276,11 +276,15 @@ def tie_rules(sample: TaskSample) -> list[dict[str, Any]]:
     h, longest = 8, 5
     X, y = sample.split("train", h)
     queries, observed = sample.split("test", h)
-    judge = Judge.of(MemoryClassifier(memory=Exact()).fit(X, y), queries, observed)
+    judge = Judge.of(MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), queries, observed)
     frequency = np.unique(y, return_counts=True)[1] / (len(y) + 1)
     counts = np.broadcast_to(frequency, (len(queries), len(judge.candidates)))
     for length in range(1, longest + 1):
-        longer = MemoryClassifier(SiteKernel([tuple(range(-length, 0))]), Exact()).fit(X, y).class_scores(queries)
+        longer = (
+            MemoryClassifier(SiteKernel([tuple(range(-length, 0))]), Exact(), vote="sum")
+            .fit(X, y)
+            .class_scores(queries)
+        )
         counts = np.where(longer.any(axis=1, keepdims=True), longer, counts)
     neighbours = HammingNeighbors(25).fit(X, y).class_scores(queries)
     votes = np.floor(neighbours)  # their fractions break ties by summed similarity

@@ -29,10 +29,12 @@ from hammemo.files.atomic import write_file
 from hammemo.files.descriptions import Restorer, exactly, field
 from hammemo.files.locks import locked
 from hammemo.files.origins import refuse_to_undo, remember
-from hammemo.files.registry import BUILT_IN, PARTS, Registry, is_built_in, name_in_file
+from hammemo.files.registry import BUILT_IN, PARTS, Registry, has_later_parts, is_built_in, name_in_file
 from hammemo.memories.label_counts import Frame
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.kept_sample import EVERYTHING, KeptSample
 from hammemo.models.predictor import Predictor
+from hammemo.models.settling import Choices
 
 if TYPE_CHECKING:
     import os
@@ -43,12 +45,17 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.votes import Vote
 
-FORMATS: Final = (1, 2)
+FORMATS: Final = (1, 2, 3)
 """The numbers of the formats that are read. A change of what a file means gets a new number.
 
-A file has the lowest number that says all of it: 2 where it holds a hashed memory whose reserved features are known by
+A file has the lowest number that says all of it: 3 where a part is "auto" or has a name that only votes had, or where a
+part has a parameter that it did not have; else 2 where it holds a hashed memory whose reserved features are known by
 identities, and else 1.
 """
+
+_NAMES_OF_FORMAT_1: Final = ("sum", "mean", "log-linear")
+
+_AS_LOADED: Final = "as loaded: a file does not say why"
 
 _START: Final = ("checksum", "format", "version", "kind", "class", "n_features_in", "sites", "label_dtype")
 """What the descriptions of classifiers and of predictors both have."""
@@ -259,8 +266,12 @@ def _classifier_parts(model: MemoryClassifier) -> tuple[dict[str, NDArray[Any]],
         "layout": memory.layout(),
         "fingerprint": memory.fingerprint(),
     }
+    sample, kept = getattr(model, "sample_", None), {}
+    if sample is not None:
+        about["sample"] = {"seed": sample.seed, "most": sample.most, "threshold": sample.threshold}
+        kept = {f"sample.{name}": array for name, array in sample.state().items()}
     declared = narrow(memory.labels.find(memory.declared))
-    return {**memory.state(), "declared": declared, **_vote_arrays(model.vote_)}, about
+    return {**memory.state(), "declared": declared, **_vote_arrays(model.vote_), **kept}, about
 
 
 def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -309,15 +320,20 @@ def _restored(archive: Archive, restorer: Restorer, *, verify: bool) -> MemoryCl
 
 
 def _format_of(model: MemoryClassifier | Predictor) -> int:
-    return int(getattr(model.compiled if isinstance(model, Predictor) else model.memory_, "file_format", 1))
+    if isinstance(model, Predictor):
+        state, newer = getattr(model.compiled, "file_format", 1), has_later_parts(model.vote)
+    else:
+        params = {name: getattr(model, name) for name in PARTS if hasattr(model, name)}
+        named = any(isinstance(value, str) and value not in _NAMES_OF_FORMAT_1 for value in params.values())
+        newer = named or has_later_parts([*params.values(), model.vote_]) or getattr(model, "sample_", None) is not None
+        state = getattr(model.memory_, "file_format", 1)
+    return 3 if newer else int(state)
 
 
 def _classifier(archive: Archive, restorer: Restorer, *, verify: bool) -> MemoryClassifier:
     about, arrays = archive.about, dict(archive.arrays)
-    exactly(
-        descriptions.without_notes(about),
-        (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint"),
-    )
+    entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
+    exactly(descriptions.without_notes(about), (*entries, "sample") if "sample" in about else entries)
     cls = restorer.registry.find("classifier", field(about, "class", str))
     params = field(about, "params", dict)
     exactly(params, descriptions.parameter_names(cls))
@@ -332,15 +348,36 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool) -> Memory
     if len(declared) and int(declared[-1]) >= len(arrays.get("label_counts", ())):
         raise ValueError("it declares a label that it does not hold")
     _restore_vote(vote, arrays, sites, verify=verify)
+    sample = _stored_sample(about, arrays, sites.h, verify=verify)
     memory.restore(arrays, sites, field(about, "seed", int), declared, trusted=not verify)
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
         raise ValueError("its layout is not the one it declares")
     model.kernel_, model.memory_, model.vote_, model.sites_ = kernel, memory, vote, sites
+    model.sample_ = sample
+    model.choices_ = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED)
     model.n_features_in_ = sites.h
     model.label_dtype_ = descriptions.stored_label_dtype(about, memory.labels)
     if field(about, "feature_names_in", list, type(None)) is not None:
         model.feature_names_in_ = descriptions.stored_feature_names(about, sites.h)
     return model
+
+
+def _stored_sample(
+    about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int, *, verify: bool
+) -> KeptSample | None:
+    """Return the sample that a file holds, checked, and take its arrays out of `arrays`; None where it holds none."""
+    if "sample" not in about:
+        return None
+    described = field(about, "sample", dict)
+    exactly(described, ("seed", "most", "threshold"))
+    seed, most, threshold = (field(described, name, int) for name in ("seed", "most", "threshold"))
+    if abs(seed) >= 2**64 or not 1 <= most < 2**53 or not 0 <= threshold <= EVERYTHING:
+        raise ValueError("its sample has a seed, a size or a threshold that cannot be")
+    own = {name: arrays.pop(name) for name in list(arrays) if name.startswith("sample.")}
+    stored = StoredArrays(own, trusted=not verify)
+    sample = KeptSample(h, seed, most, threshold).restored(stored.part("sample"))
+    stored.finish()
+    return sample
 
 
 def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:

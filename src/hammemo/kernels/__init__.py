@@ -4,12 +4,15 @@ Imports `tokens` and `_arrays`; memories, votes and models build on it.
 """
 
 from hammemo.kernels.kernels import Decaying, Joined, PositionalHamming, SiteKernel, SiteOneHot, SkipPairs, Suffixes
+from hammemo.kernels.selection import AutoSites, Selection
 from hammemo.kernels.sites import Site, Sites
 
 __all__ = [
+    "AutoSites",
     "Decaying",
     "Joined",
     "PositionalHamming",
+    "Selection",
     "Site",
     "SiteKernel",
     "SiteOneHot",

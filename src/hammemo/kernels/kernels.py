@@ -175,7 +175,7 @@ class Suffixes(SiteKernel):
     >>> Suffixes(3, base=2)(["a", "b", "c"], ["x", "b", "c"])  # 1 and 2 match, 4 does not
     0.42857142857142855
     >>> X, y = [["to", "be"], ["not", "be"], ["not", "be"]], ["or", "so", "so"]
-    >>> MemoryClassifier(Suffixes(2, base=30), Exact()).fit(X, y).predict([["to", "be"]]).tolist()
+    >>> MemoryClassifier(Suffixes(2, base=30), Exact(), "sum").fit(X, y).predict([["to", "be"]]).tolist()
     ['or']
     """
 

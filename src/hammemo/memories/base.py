@@ -218,11 +218,7 @@ class Memory(Versioned, BaseEstimator, ABC):
             if theirs.get(name) != mine[name] and not (isinstance(other, Memory) and name in other.undecided()):
                 if name.endswith("reserved") and isinstance(other, Memory) and self.file_format != other.file_format:
                     raise LayoutError(_other_format(self.file_format, other.file_format))
-                raise LayoutError(
-                    f"States can be added and subtracted when their layouts agree; {name} is {mine[name]!r} here and "
-                    f"{theirs.get(name)!r} there. Learn every shard from the layout of one model: "
-                    "start it with empty_like() of that model, or with partial_fit(X, y, layout=that_model)."
-                )
+                raise LayoutError(_other_layout(name, mine[name], theirs.get(name)))
 
     def undecided(self) -> AbstractSet[str]:
         """Return the names of the parts of the layout that the first examples will settle."""
@@ -369,6 +365,18 @@ def _version_of(other: Any) -> Any:
 
 _READER_NAMES = ("bounds", "leaders", "proven", "row_width", "scores", "seen", "site_counts", "site_scores", "winners")
 """What memories answered themselves in version 0.1."""
+
+
+def _other_layout(name: str, mine: Any, theirs: Any) -> str:
+    shown = [text if len(text) < 200 else f"{text[:180]} …" for text in (repr(mine), repr(theirs))]
+    advice = (
+        "Learn every shard from the layout of one model: start it with empty_like() of that model, or with "
+        "partial_fit(X, y, layout=that_model)"
+    )
+    if name.endswith("sites"):
+        advice += "; or fit it with kernel=a.kernel_ of that model, or on the command line with hammemo fit --layout"
+    differs = f"{name} is {shown[0]} here and {shown[1]} there"
+    return f"States can be added and subtracted when their layouts agree; {differs}. {advice}."
 
 
 def _other_format(mine: int, theirs: int) -> str:

@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Hashable
 from functools import partial
 from hashlib import blake2b
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from sklearn.base import clone
@@ -50,31 +51,38 @@ if TYPE_CHECKING:
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.vocabulary import Vocabulary
 
+Key = TypeVar("Key", bound=Hashable)
+
 DIGEST_BYTES = 16
 _NO_TOKEN_WORDS = (0, 0, 2**64 - 1)  # no feature has this kind
 
 
-class Ledger:
-    """How often each digest is held: a sum of layers that never change, so that versions share them.
+class Ledger(Generic[Key]):
+    """How often each key, such as a digest, is held: a sum of layers that never change, so that versions share them.
 
     An edit appends a layer with what it changes. Neighbours of similar size become one, so there are few layers, and n
     edits cost O(n log n).
     """
 
-    def __init__(self, layers: tuple[Mapping[bytes, int], ...] = ()) -> None:
+    def __init__(self, layers: tuple[Mapping[Key, int], ...] = ()) -> None:
         self._layers = layers
 
-    def count(self, digest: bytes) -> int:
-        """Return how often a digest is held."""
-        return sum(layer.get(digest, 0) for layer in self._layers)
+    def count(self, key: Key) -> int:
+        """Return how often a key is held."""
+        return sum(layer.get(key, 0) for layer in self._layers)
 
-    def counts(self) -> dict[bytes, int]:
-        """Return all digests that are held, and how often."""
+    def counts(self) -> dict[Key, int]:
+        """Return all keys that are held, and how often."""
         return dict(_without_zeros(_sum_of(self._layers)))
 
-    def plus(self, entries: Mapping[bytes, int], sign: int = 1) -> Ledger:
+    @property
+    def n_entries(self) -> int:
+        """At least the number of keys that are held."""
+        return sum(map(len, self._layers))
+
+    def plus(self, entries: Mapping[Key, int], sign: int = 1) -> Ledger[Key]:
         """Return the ledger with these entries added or, with sign -1, taken away."""
-        layers: list[Mapping[bytes, int]] = [*self._layers, {digest: sign * n for digest, n in entries.items()}]
+        layers: list[Mapping[Key, int]] = [*self._layers, {key: sign * n for key, n in entries.items()}]
         while len(layers) > 1 and len(layers[-2]) <= 2 * len(layers[-1]):
             layers[-2:] = [_sum_of(layers[-2:])]
         if len(layers) == 1:
@@ -82,16 +90,16 @@ class Ledger:
         return Ledger(tuple(layers))
 
 
-def _sum_of(layers: Sequence[Mapping[bytes, int]]) -> dict[bytes, int]:
-    total: dict[bytes, int] = dict(layers[0]) if layers else {}
+def _sum_of(layers: Sequence[Mapping[Key, int]]) -> dict[Key, int]:
+    total: dict[Key, int] = dict(layers[0]) if layers else {}
     for layer in layers[1:]:
-        for digest, count in layer.items():
-            total[digest] = total.get(digest, 0) + count
+        for key, count in layer.items():
+            total[key] = total.get(key, 0) + count
     return total
 
 
-def _without_zeros(layer: Mapping[bytes, int]) -> dict[bytes, int]:
-    return {digest: count for digest, count in layer.items() if count}
+def _without_zeros(layer: Mapping[Key, int]) -> dict[Key, int]:
+    return {key: count for key, count in layer.items() if count}
 
 
 class Ledgered(Memory):
@@ -128,7 +136,7 @@ class Ledgered(Memory):
     inner = ("memory",)
 
     memory_: Memory
-    _ledger: Ledger
+    _ledger: Ledger[bytes]
 
     def __init__(self, memory: Memory | None = None, key: bytes | None = None) -> None:
         self.memory = memory
@@ -200,7 +208,7 @@ class Ledgered(Memory):
     def _prepare(self) -> None:
         check_secret(self.key)
         self._secret = struct.pack("<QQ", *key_words(self.seed, "ledger")) if self.key is None else bytes(self.key)
-        self._ledger = Ledger()
+        self._ledger: Ledger[bytes] = Ledger()
 
     def _inner(self) -> Memory:
         inner = Hashed() if self.memory is None else self.memory

@@ -58,6 +58,9 @@ class Reader(ABC):
     has_rows: ClassVar[bool] = False
     """Whether `site_counts` and `with_rule` are there."""
 
+    is_exact: ClassVar[bool] = False
+    """Whether all counts are exact, so that every answer is that of the exact classifier."""
+
     def __init__(self, frame: Frame, row_width: int) -> None:
         self.frame = frame
         self.sites = frame.sites

@@ -49,7 +49,7 @@ class Tiered(Memory):
     --------
     >>> from hammemo import Exact, Hashed, MemoryClassifier, Tiered
     >>> X, y = [["a", "b"]] * 5 + [["c", "d"]], ["x"] * 5 + ["y"]
-    >>> clf = MemoryClassifier(memory=Tiered(Hashed(buckets=1, reserved=2))).fit(X, y)
+    >>> clf = MemoryClassifier(memory=Tiered(Hashed(buckets=1, reserved=2)), vote="sum").fit(X, y)
     >>> clf.predict([["a", "b"], ["c", "d"]]).tolist()
     ['x', 'y']
     """
@@ -159,6 +159,7 @@ class TieredTables(Compiled):
 
     has_bounds = True
     has_rows = True
+    is_exact = True
 
     def __init__(self, sketch: HashedTables, exact: ExactReader) -> None:
         super().__init__(exact.frame, sketch.row_width)

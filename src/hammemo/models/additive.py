@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from hammemo.memories import Memory
+    from hammemo.models.kept_sample import KeptSample
 
 Self = TypeVar("Self", bound="Additive")
 
@@ -24,6 +26,7 @@ class Additive(Versioned):
 
     memory_: Memory
     label_dtype_: np.dtype[Any]
+    sample_: KeptSample | None
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -33,8 +36,8 @@ class Additive(Versioned):
     def merge(self: Self, other: Additive) -> Self:
         """Add all that another classifier has learnt; its memory must have the same layout, seed included.
 
-        Counts are added, and nothing else: kernel weights and fitted vote weights stay those of this model, also where
-        the other's differ. `fit_vote` fits a log-linear vote to what is there now.
+        Counts are added, and the samples that a log-linear vote is fitted to; kernel weights and fitted vote weights
+        stay those of this model, also where the other's differ. `refit` fits the vote to what is there now.
 
         Examples
         --------
@@ -52,8 +55,10 @@ class Additive(Versioned):
             memory = model.memory_.snapshot()
             memory.merge(other.memory_)
             model.memory_, model.label_dtype_ = memory, dtype
+            model.sample_ = model._sample_with(other, 1)
 
         self._edited(add)
+        self._warn_of_other_weights(other)
         return self
 
     def unmerge(self: Self, other: Additive) -> Self:
@@ -77,7 +82,7 @@ class Additive(Versioned):
         def subtract(model: Additive) -> None:
             memory = model.memory_.snapshot()
             memory.unmerge(other.memory_)
-            model.memory_ = memory
+            model.memory_, model.sample_ = memory, model._sample_with(other, -1)
 
         self._edited(subtract)
         return self
@@ -86,7 +91,7 @@ class Additive(Versioned):
         """Return a new model that has learnt what both have: ``a + b``, or ``sum([a, b, c])``.
 
         Kernel weights, vote (fitted weights included) and parameters are those of the left one; neither operand is
-        changed. `fit_vote` fits a log-linear vote to the sum.
+        changed. `refit` fits a log-linear vote to the sum.
         """
         return self._apart().merge(other) if isinstance(other, Additive) else NotImplemented
 
@@ -117,16 +122,38 @@ class Additive(Versioned):
         """
         fresh = self._apart()
         fresh.memory_ = fresh.memory_.empty_like()
+        sample = getattr(self, "sample_", None)
+        fresh.sample_ = None if sample is None else sample.emptied()
         return fresh
+
+    def _sample_with(self, other: Additive, sign: int) -> KeptSample | None:
+        """Return the kept sample with the other's added or subtracted; None where one of them has none."""
+        mine, theirs = getattr(self, "sample_", None), getattr(other, "sample_", None)
+        return None if mine is None or theirs is None else mine.plus(theirs, sign)
 
     def _apart(self: Self) -> Self:
         """Return a model of this version with parameters and a vote of its own; what is stored is not copied."""
         check_is_fitted(self)
         version = self.snapshot()
-        memory = version.__dict__.pop("memory_")
+        memory, sample = version.__dict__.pop("memory_"), version.__dict__.pop("sample_", None)
         model = copy.deepcopy(version)
-        model.memory_ = memory.snapshot()
+        model.memory_, model.sample_ = memory.snapshot(), sample
         return model
+
+    def _warn_of_other_weights(self, other: Additive) -> None:
+        """Say that of two sets of fitted weights one is kept."""
+        mine, theirs = (getattr(model, "vote_", None) for model in (self, other))
+        states = [vote.state() if vote is not None else {} for vote in (mine, theirs)]
+        same = states[0].keys() == states[1].keys() and all(
+            np.array_equal(array, states[1][name]) for name, array in states[0].items()
+        )
+        if states[0] and states[1] and not same:
+            warnings.warn(
+                "The two models have different fitted weights: the merged one has those of the left. Fit them to what "
+                "both have learnt with refit(), or with fit_vote(X, y).",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _check_operand(self, other: Any, name: str) -> None:
         check_is_fitted(self)

@@ -146,7 +146,7 @@ class Answering(ABC):
         Examples
         --------
         >>> from hammemo import MemoryClassifier
-        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"])
+        >>> clf = MemoryClassifier(vote="sum").fit([["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"])
         >>> print(clf.explain(["a", "c"], k=2))
                           'y'  'x'
         position -2: 'a'  0.5  0.5
@@ -164,8 +164,9 @@ class Answering(ABC):
     def certify(self, X: Any) -> NDArray[np.bool_]:
         """Return for each context whether the prediction is proven to be that of the exact classifier.
 
-        True means proven; False means not known. Exact and hashed memories can prove answers; the Gaussian memory
-        bounds its error only in probability (:mod:`hammemo.theory`).
+        True means proven; False means not known. With exact counts every answer is proven, whatever the vote; a hashed
+        memory can prove those of weighted sums; the Gaussian memory bounds its error only in probability
+        (:mod:`hammemo.theory`).
 
         Shapes
         ------
@@ -175,7 +176,7 @@ class Answering(ABC):
         --------
         >>> from hammemo import Hashed, MemoryClassifier
         >>> X, y = [["a", "b"]] * 5 + [["c", "d"]], ["x"] * 5 + ["y"]
-        >>> clf = MemoryClassifier(memory=Hashed(buckets=1, reserved=2)).fit(X, y)
+        >>> clf = MemoryClassifier(memory=Hashed(buckets=1, reserved=2), vote="sum").fit(X, y)
         >>> clf.certify([["a", "b"], ["c", "d"]])
         array([ True, False])
         """

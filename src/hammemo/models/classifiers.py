@@ -18,26 +18,32 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.kernels import PositionalHamming, SiteKernel
-from hammemo.memories import Hashed, Memory
 from hammemo.memories.errors import LayoutError
+from hammemo.models import settling
 from hammemo.models.additive import Additive
 from hammemo.models.answering import Answering
+from hammemo.models.axes import is_auto, part_for, resolved_memory, resolved_vote
 from hammemo.models.explanations import one_context
+from hammemo.models.growing import watched
+from hammemo.models.kept_sample import KEPT, KeptSample
 from hammemo.models.predictor import Predictor
+from hammemo.models.report import Report, site_names
 from hammemo.models.scorer import Scorer
+from hammemo.models.settling import Axes, Choices
 from hammemo.tokens.contexts import Contexts, Examples, check_column_names, validated_array, validated_contexts
 from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array, widened_label_dtype
 from hammemo.tokens.streams import WindowSample, stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo.votes import resolve_vote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.kernels import SiteKernel
     from hammemo.kernels.sites import Sites
+    from hammemo.memories import Memory
+    from hammemo.models.settling import Settled
     from hammemo.tokens.streams import Block
     from hammemo.votes import Vote
 
@@ -50,12 +56,15 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : SiteKernel, optional
-        Which sites are compared and their weights; the positional Hamming kernel by default.
-    memory : Memory, optional
-        Where the counts are kept; `Hashed()` by default: a size that does not grow, and answers that can be proven.
-    vote : {"sum", "mean", "log-linear"} or Vote
-        How the sites' counts become one score a label.
+    kernel : {"auto", "positional", "decaying", "suffixes", "skip-pairs"} or SiteKernel
+        Which sites are compared, and their weights. "auto" compares positions and, for a table that `fit` learns whole,
+        the tuples of columns that say more together (`AutoSites`); for a stream, suffixes and skip pairs. Tuples are
+        for an exact memory and a vote with fitted weights: with others "auto" compares positions.
+    memory : {"auto", "exact", "hashed", "gaussian", "tiered", "ledgered"} or Memory
+        Where the counts are kept. "auto" is `Exact`; `Hashed` has a size that does not grow.
+    vote : {"auto", "sum", "mean", "log-linear"} or Vote
+        How the sites' counts become one score a label. "auto" is log-linear where the memory keeps rows of counts, with
+        weights for each label while there are few; "sum" is the paper's rule.
     random_state : int, RandomState or None
         Seeds all that is random. Models with the same seed can be merged; None draws a new one at each fit.
 
@@ -68,9 +77,12 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     label_dtype_ : dtype
         The type that `classes_` and predictions have.
     kernel_ : SiteKernel
+        What "auto" became, or the kernel given.
     vote_ : Vote
     sites_ : Sites
         The kernel's sites for this context length.
+    choices_ : Choices
+        Why the parts are what they are; `report` shows it.
     n_features_in_ : int
         Tokens per context, the paper's h.
     version_ : int
@@ -91,13 +103,14 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     kernel_: SiteKernel
     vote_: Vote
     sites_: Sites
+    choices_: Choices
     version_: int
 
     def __init__(
         self,
-        kernel: SiteKernel | None = None,
-        memory: Memory | None = None,
-        vote: str | Vote = "sum",
+        kernel: str | SiteKernel | None = "auto",
+        memory: str | Memory | None = "auto",
+        vote: str | Vote = "auto",
         random_state: Any = 0,
     ) -> None:
         self.kernel = kernel
@@ -106,17 +119,25 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def set_params(self: Self, **params: Any) -> Self:
-        """Set parameters, those of parts too; ``memory__buckets=512`` is for the default memory as well.
+        """Set parameters, those of parts too, also where these are "auto": ``memory__buckets=512`` makes it hashed.
 
         Examples
         --------
         >>> from hammemo import MemoryClassifier
         >>> MemoryClassifier().set_params(memory__buckets=512)
         MemoryClassifier(memory=Hashed(buckets=512))
+        >>> MemoryClassifier().set_params(vote__ridge=2.0, kernel__budget=8)
+        MemoryClassifier(kernel=AutoSites(budget=8),
+                         vote=LogLinear(ridge=2.0, uniform=0.002))
         """
-        if getattr(self, "memory", ...) is None and any(name.startswith("memory__") for name in params):
-            params = {"memory": Hashed(), **params}
-        super().set_params(**params)
+        parts: dict[str, Any] = {}
+        for name in params:
+            part, nested, parameter = name.partition("__")
+            if nested and part not in params and hasattr(self, part):
+                value = getattr(self, part)
+                if value is None or is_auto(value):
+                    parts[part] = part_for(part, parameter)
+        super().set_params(**parts, **params)
         return self
 
     def fit(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -133,8 +154,9 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         """
 
         def learn(model: MemoryClassifier) -> None:
-            examples = model._learn(X, y, sample_weight, classes=None, reset=True)
-            model._fit_vote_to(examples)
+            examples = model._learn(X, y, sample_weight, classes=None, reset=True, whole=True)
+            if model._is_enough(examples):
+                model._fit_vote_to(examples)
 
         self._edited(learn)
         return self
@@ -173,6 +195,41 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         self._edited(fit)
         return self
 
+    def refit(self: Self) -> Self:
+        """Fit the vote again, to the sample that the model keeps of its examples: without data.
+
+        After `forget` and `refit`, weights and answers are those of a model that learnt the rest only, with the same
+        sites and settings of the vote, to the byte. Which sites were chosen still depends on what was forgotten.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> clf = MemoryClassifier().fit(X, y)
+        >>> rest = clf.empty_like().partial_fit(X[20:], y[20:]).refit()
+        >>> clf.forget(X[:20], y[:20]).refit().predict_proba(X).tobytes() == rest.predict_proba(X).tobytes()
+        True
+        """
+        check_is_fitted(self)
+        self._edited(lambda model: model._refit())
+        return self
+
+    def _refit(self) -> None:
+        sample = getattr(self, "sample_", None)
+        if sample is None:
+            why = "its vote has nothing to fit" if not self.vote_.has_weights else "none was kept"
+            raise ValueError(
+                f"There is no sample of the examples to fit the vote to: {why}. A log-linear vote keeps one unless "
+                "keep=False, or a model without one was merged. fit_vote(X, y) fits it to examples of your choice."
+            )
+        self.vote_, examples = clone(self.vote_), sample.examples()  # without what was fitted
+        if self._is_enough(examples):
+            self._fit_vote_to(examples)
+
+    def _is_enough(self, examples: Examples) -> bool:
+        """Return whether there are enough examples to fit an automatic vote to; any other is fitted to any number."""
+        return not is_auto(self.vote) or int(examples.multiplicity.sum()) >= settling.FEWEST
+
     def _examples(self, X: Any, y: Any, sample_weight: Any) -> Examples:
         return Examples.of(validated_array(self, X, reset=False, y=y), label_array(y), sample_weight)
 
@@ -190,6 +247,10 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         layout: MemoryClassifier | None = None,
     ) -> Self:
         """Learn more examples; new tokens and new labels may come at any time.
+
+        The first call settles the layout: an automatic kernel compares positions, whatever the size of the batch, and
+        an automatic vote is fitted to the batch if that has 200 examples or more. `refit` fits it again, to all that
+        was learnt; `layout=` takes over the tuples of columns that another model's `fit` has found.
 
         Parameters
         ----------
@@ -209,7 +270,14 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         >>> here.merge(there).predict([["d", "c"]]).tolist()
         ['yes']
         """
-        self._edited(lambda model: model._learn(X, y, sample_weight, classes, layout=layout))
+
+        def learn(model: MemoryClassifier) -> None:
+            is_first = layout is None and not hasattr(model, "memory_")
+            examples = model._learn(X, y, sample_weight, classes, layout=layout)
+            if is_first and is_auto(model.vote) and examples.multiplicity.sum() >= settling.FIRST_BATCH:
+                model._fit_vote_to(examples)
+
+        self._edited(learn)
         return self
 
     def fit_stream(
@@ -259,8 +327,8 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         def learn(model: MemoryClassifier) -> None:
             model.__dict__.pop("memory_", None)
             sample = model._learn_blocks(blocks, h, classes, layout, sampled=True)
-            if sample:
-                model._fit_vote_to(sample.examples())
+            if sample is not None and model._is_enough(sample):
+                model._fit_vote_to(sample)
 
         self._edited(learn)
         return self
@@ -283,7 +351,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
 
     def _learn_blocks(
         self, blocks: Iterator[Block], h: int, classes: Any, layout: MemoryClassifier | None, *, sampled: bool = False
-    ) -> WindowSample | None:
+    ) -> Examples | None:
         """Learn the windows of blocks; return a sample of them if one is wanted and the vote has weights to fit."""
         first = next(blocks, None)
         if first is None or not len(first.targets()):
@@ -295,22 +363,38 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
                 raise ValueError(f"The model was fitted on contexts of {self.sites_.h} tokens; h={h}.")
             kinds.append(self._label_ends())
         else:
-            self._start(h, layout)
+            self._start(
+                h, self._settled_for_pieces(h, 0 if chosen is None else len(chosen), layout, is_stream=True), layout
+            )
             self.n_features_in_ = h
         self.label_dtype_ = common_label_dtype(*kinds)
         labels = None if chosen is None else Vocabulary.of(chosen)
         memory = self.memory_.snapshot()
         if labels is not None:
             memory.declare_labels(labels)
-        stream: Iterable[Block] = chain([first], blocks)
-        sample = None
-        if sampled and self.vote_.wanted():  # a layout may bring fitted weights
-            sample = WindowSample(self.vote_.wanted(), memory.seed, labels)
+        stream: Iterable[Block] = self._kept_from(chain([first], blocks), labels)
+        if is_auto(getattr(self, "memory", None)):
+            stream = watched(stream, memory)
+        wanted, sample = self.vote_.wanted() if sampled else 0, None  # a layout may bring fitted weights
+        if wanted and self.sample_ is None:
+            sample = WindowSample(wanted, memory.seed, labels)
             stream = sample.through(stream)
         memory.update_from_blocks(_labelled(stream) if labels is None else stream, labels)
         self.memory_ = memory
         self.label_dtype_ = widened_label_dtype(self.label_dtype_, memory.labels)
-        return sample
+        if wanted and is_auto(self.vote):  # only now it is known how many labels there are
+            self.vote_ = resolved_vote(self.vote, memory, len(memory.labels))
+        if self.sample_ is not None and wanted:
+            return self.sample_.examples()
+        return sample.examples() if sample else None
+
+    def _kept_from(self, blocks: Iterable[Block], labels: Vocabulary | None) -> Iterator[Block]:
+        """Yield blocks as they are, after a look at each for the sample that is kept."""
+        for block in blocks:
+            sample = getattr(self, "sample_", None)
+            if sample is not None:
+                self.sample_ = sample.with_windows(block, labels)
+            yield block
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take examples back: the exact inverse of `partial_fit`. A label whose last example goes is no longer a class.
@@ -332,9 +416,18 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         return self
 
     def _forget(self, X: Any, y: Any, sample_weight: Any) -> None:
+        self._take_back(self._examples(X, y, sample_weight))
+
+    def _take_back(self, examples: Examples) -> None:
         memory = self.memory_.snapshot()
-        memory.update(self._examples(X, y, sample_weight), -1)
+        memory.update(examples, -1)
         self.memory_ = memory
+        self._change_sample(examples, -1)
+
+    def _change_sample(self, examples: Examples, sign: int) -> None:
+        sample = getattr(self, "sample_", None)
+        if sample is not None:
+            self.sample_ = sample.changed(examples, sign)
 
     def learn_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
         """Learn one example, the short way: no table of contexts is checked, and an exact memory takes microseconds.
@@ -371,6 +464,8 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         memory = self.memory_.snapshot()
         memory.update_one(context, label, by)
         self.memory_, self.label_dtype_ = memory, dtype
+        if getattr(self, "sample_", None) is not None:
+            self._change_sample(Examples.of([context], [label]), by)
 
     def _label_ends(self) -> NDArray[Any]:
         """Return a few labels that have the type of all, and their largest and smallest number."""
@@ -405,26 +500,51 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         compiled = model.memory_._now().compile(form, tokens, effective_n_jobs(n_jobs))
         return Predictor(compiled, model.label_dtype_, model.sites_, model.vote_).prepare()
 
-    def _make_memory(self) -> Memory:
-        memory = Hashed() if self.memory is None else self.memory
-        if not isinstance(memory, Memory):
-            raise TypeError(f"memory={memory!r} is not a memory: pass an instance such as Exact() or Gaussian(d=1024).")
-        return clone(memory)  # type: ignore[no-any-return]
+    def report(self) -> Report:
+        """Return what the model is made of: what was chosen, why, and what it gained; ``print`` shows it."""
+        check_is_fitted(self)
+        model = self._now()
+        names = getattr(model, "feature_names_in_", None)
+        positions, sample = model.sites_.positions, getattr(model, "sample_", None)
+        return Report(
+            n_examples=int(model.memory_.label_counts.sum()),
+            n_labels=len(model.memory_.labels),
+            n_positions=model.sites_.h,
+            tuples=site_names(positions, None if names is None else names.tolist()),
+            n_single=sum(len(site) == 1 for site in positions),
+            memory=repr(model.memory_),
+            nbytes=model.memory_.nbytes,
+            vote=repr(model.vote_),
+            n_kept=None if sample is None else len(sample),
+            choices=getattr(model, "choices_", Choices()),
+        )
 
-    def _start(self, h: int, layout: MemoryClassifier | None = None) -> None:
-        if self.kernel is not None and not isinstance(self.kernel, SiteKernel):
-            raise TypeError(
-                f"kernel={self.kernel!r} is not a kernel: pass an instance such as PositionalHamming(). "
-                "A memory is passed as memory=…."
-            )
-        self.kernel_ = PositionalHamming() if self.kernel is None else clone(self.kernel)
-        self.vote_ = clone(resolve_vote(self.vote))
+    def _make_memory(self) -> Memory:
+        return resolved_memory(self.memory)
+
+    def _axes(self) -> Axes:
+        return Axes(self.kernel, self._make_memory(), self.vote, is_auto(getattr(self, "memory", None)))
+
+    def _settled_for_pieces(
+        self, h: int, n_labels: int, layout: MemoryClassifier | None, *, is_stream: bool = False
+    ) -> Settled:
+        if layout is None:
+            return settling.for_pieces(self._axes(), n_labels, h, is_stream=is_stream)
+        _check_is_model(layout)
+        return settling.like(self._axes(), layout, n_labels)
+
+    def _start(self, h: int, settled: Settled, layout: MemoryClassifier | None = None) -> None:
+        """Take the parts that were settled, with nothing stored."""
+        self.kernel_, self.vote_, self.choices_ = settled.kernel, settled.vote, settled.choices
         self.sites_ = self.kernel_.resolve(h)
         self.sites_.check_size()
-        memory = self._make_memory().open(self.sites_, _seed(self.random_state))
+        memory = settled.memory.open(self.sites_, _seed(self.random_state))
         self.memory_ = memory if layout is None else _shard_of(layout, memory)
-        if layout is not None and repr(layout.vote_) == repr(self.vote_):
-            self.vote_ = copy.deepcopy(layout.vote_)  # fitted weights, if it has any
+        self.sample_ = None
+        if self.vote_.keeps_sample:
+            theirs = getattr(layout, "sample_", None)
+            most = int(getattr(self.vote_, "sample", KEPT))
+            self.sample_ = theirs.emptied() if theirs else KeptSample(h, self.memory_.seed, most)
 
     def _learn(
         self,
@@ -434,9 +554,13 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         classes: Any,
         *,
         reset: bool | None = None,
+        whole: bool = False,
         layout: MemoryClassifier | None = None,
     ) -> Examples:
-        """Learn examples, and return them; from nothing with `reset`, or where nothing was learnt before."""
+        """Learn examples, and return them; from nothing with `reset`, or where nothing was learnt before.
+
+        With `whole` they are all that there is, so sites and vote may be chosen by them.
+        """
         reset = not hasattr(self, "memory_") if reset is None else reset
         array = validated_array(self, X, reset=reset, y=y)
         targets = label_array(y)
@@ -449,12 +573,15 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             raise ValueError("layout= is settled at the first call; this model has learnt already.")
         if reset:
             check_column_names(getattr(self, "feature_names_in_", ()))
-            self._start(array.shape[1], layout)
+            h, n_labels = array.shape[1], len(examples.labels.union(Vocabulary.of(declared)))
+            settled = None if whole else self._settled_for_pieces(h, n_labels, layout)
+            self._start(h, settled or settling.for_table(self._axes(), examples, _seed(self.random_state)), layout)
         memory = self.memory_.snapshot()
         if len(declared):
             memory.declare_labels(Vocabulary.of(declared))
         memory.update(examples, 1)
         self.memory_, self.label_dtype_ = memory, dtype
+        self._change_sample(examples, 1)
         return examples
 
     def _edited(self: Self, change: Callable[[Self], Result]) -> Result:
@@ -474,7 +601,9 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         return validated_contexts(self, X, reset=False)
 
     def _vote(self) -> str | Vote:
-        return self.vote
+        if hasattr(self, "vote_"):
+            return self.vote_
+        return resolved_vote(self.vote, self._make_memory()) if is_auto(self.vote) else self.vote
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -490,13 +619,15 @@ def _labelled(blocks: Iterable[Block]) -> Iterator[Block]:
         yield block
 
 
+def _check_is_model(layout: Any) -> None:
+    if not isinstance(layout, MemoryClassifier):
+        raise TypeError(
+            f"layout={layout!r} is not a fitted model: pass the MemoryClassifier whose layout is to be used."
+        )
+
+
 def _shard_of(model: MemoryClassifier, memory: Memory) -> Memory:
     """Return an empty memory of the fitted model's layout, if it is of the same kind as `memory`."""
-    if not isinstance(model, MemoryClassifier):
-        raise TypeError(
-            f"layout={model!r} is not a fitted model: pass the MemoryClassifier whose layout is to be used."
-        )
-    check_is_fitted(model)
     shard = model.memory_.empty_like()
     mine, theirs = memory.layout(), shard.layout()
     for name in ("memory", "h", "sites"):

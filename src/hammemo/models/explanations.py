@@ -82,7 +82,7 @@ class Explanation:
     --------
     >>> from hammemo import Exact, MemoryClassifier
     >>> X, y = [["order", "pay"], ["order", "pay"], ["order", "cancel"]], ["ship", "ship", "refund"]
-    >>> clf = MemoryClassifier(memory=Exact()).fit(X, y)
+    >>> clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
     >>> explanation = clf.explain(["gift", "pay"])
     >>> explanation.labels, explanation.contributions.tolist(), explanation.seen
     (('ship', 'refund'), [[0.0, 0.0], [1.0, 0.0]], (False, True))
@@ -169,7 +169,7 @@ class Explanation:
         Examples
         --------
         >>> from hammemo import MemoryClassifier
-        >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"]], ["x", "y"])
+        >>> clf = MemoryClassifier(vote="sum").fit([["a", "b"], ["a", "c"]], ["x", "y"])
         >>> clf.explain(["a", "b"]).to_dict()["sites"][1]["contributions"]
         [0.5, 0.0]
         """

@@ -44,7 +44,7 @@ class MeMoClassifier(MemoryClassifier):
         d_h: int | None = None,
         tied: bool = False,
         exact: bool = False,
-        kernel: SiteKernel | None = None,
+        kernel: str | SiteKernel | None = None,
         vote: str | Vote = "sum",
         random_state: Any = 0,
     ) -> None:

@@ -31,7 +31,7 @@ class Predictor(Answering):
     >>> predictor(["c", "b"]), predictor.predict([["c", "d"]]).tolist()
     ('x', ['y'])
     >>> predictor
-    <Predictor of 2 labels from 2 tokens, 0.01 MiB>
+    <Predictor of 2 labels from 2 tokens, 0.00 MiB>
     """
 
     def __init__(self, compiled: Compiled, label_dtype: np.dtype[Any], sites: Sites, vote: Vote) -> None:

@@ -170,7 +170,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         return self._fitted()._contexts(X)
 
     def _vote(self) -> str | Vote:
-        return self.estimator.vote
+        return (self.estimator_ if hasattr(self, "estimator_") else self.estimator)._vote()
 
     def _fitted(self) -> MemoryClassifier:
         check_is_fitted(self)
@@ -239,9 +239,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         self._parts = parts
         if fallen:
             X, y = _joined([part.X for part in fallen]), _joined([part.y for part in fallen])
-            memory = self.estimator_.memory_.snapshot()
-            memory.update(Examples.of(X, y, np.concatenate([part.counts for part in fallen])), -1)
-            self.estimator_.memory_ = memory
+            self.estimator_._take_back(Examples.of(X, y, np.concatenate([part.counts for part in fallen])))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -79,12 +79,20 @@ class Scorer:
     def probabilities(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the probability of each label, where the vote gives probabilities."""
         check_probabilities(self.vote)
-        return softmax(self.scores(contexts))
+        return self._mixed(softmax(self.scores(contexts)))
 
     def log_probabilities(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the logarithms of the probabilities: finite also where a probability is too small for a float."""
         check_probabilities(self.vote)
-        return np.asarray(log_softmax(self.scores(contexts), axis=1))
+        scores = self.scores(contexts)
+        if self.vote.uniform_share:
+            return np.log(self._mixed(softmax(scores)))
+        return np.asarray(log_softmax(scores, axis=1))
+
+    def _mixed(self, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return probabilities with the vote's share of even ones mixed in; the order of labels stays."""
+        share = self.vote.uniform_share
+        return probabilities * (1 - share) + share / probabilities.shape[1] if share else probabilities
 
     def winners(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the column of the highest score of each context, the first one among equals."""
@@ -98,10 +106,14 @@ class Scorer:
 
     def certified(self, contexts: Contexts) -> NDArray[np.bool_]:
         """Return for each context whether the winner is proven to be that of the exact classifier."""
+        if not len(self.labels):
+            self.winners(contexts)  # refuses, and says what to do
+        if self.reader.is_exact:
+            return np.ones(len(contexts), bool)  # it is the exact classifier that answers
         if not isinstance(self.vote, WeightedSum):
             raise TypeError(
-                f"The scores of vote={self.vote!r} are not weighted sums of counts, so there is no certificate for "
-                "them: use vote='sum' or 'mean' where answers must be proven."
+                f"The scores of vote={self.vote!r} are not weighted sums of counts, so a sketch has no certificate for "
+                "them: use memory='exact', whose answers are exact with every vote, or vote='sum'."
             )
         divisor = self.vote.divisor(self.reader, self.sites)
         return self.reader.proven(contexts, self.sites.weights, divisor, self.winners(contexts))
@@ -114,7 +126,7 @@ class Scorer:
         scores = self.scores(context)[0]
         margin = float(scores[columns[0]] - scores[columns[1]]) if len(columns) > 1 else None
         certified = None
-        if self.reader.has_bounds and isinstance(self.vote, WeightedSum):
+        if self.reader.is_exact or (self.reader.has_bounds and isinstance(self.vote, WeightedSum)):
             certified = bool(self.certified(context)[0])
         columns = columns[:k]
         terms = self.ranker.site_scores(context, columns)

@@ -138,7 +138,8 @@ def decompose(sketch: MemoryClassifier, twin: MemoryClassifier, X: Any) -> Decom
     >>> from hammemo import Exact, MeMoClassifier, MemoryClassifier
     >>> from hammemo.theory import decompose
     >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
-    >>> parts = decompose(MeMoClassifier(d=256).fit(X, y), MemoryClassifier(memory=Exact()).fit(X, y), [["a", "c"]])
+    >>> exact = MemoryClassifier(memory="exact", vote="sum").fit(X, y)
+    >>> parts = decompose(MeMoClassifier(d=256).fit(X, y), exact, [["a", "c"]])
     >>> parts.ideal, parts.margin, parts.ideal_energy
     (array([[1.5, 0.5]]), array([1.]), array([2.5]))
     >>> error = parts.context_error + parts.norm_error + parts.cross_talk

@@ -36,6 +36,16 @@ class Vote(BaseEstimator, ABC):
     """Whether the softmax of the scores are probabilities."""
 
     @property
+    def uniform_share(self) -> float:
+        """The share of even probabilities that is mixed into the softmax."""
+        return 0.0
+
+    @property
+    def keeps_sample(self) -> bool:
+        """Whether a model keeps a sample of its examples, so that `refit` can fit the vote again."""
+        return False
+
+    @property
     def has_weights(self) -> bool:
         """Whether there is something to fit: the class has a `fit_to` of its own."""
         return type(self).fit_to is not Vote.fit_to

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts
 
+SHARED_STEPS = 60
+"""Steps of a first stage, for weights that all labels share."""
+
 MOST_NUMBERS = 2**27
 """Features held at a time, four bytes each: with many labels or sites, fewer examples are used."""
 

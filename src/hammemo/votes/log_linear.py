@@ -13,14 +13,16 @@ are not part of the state.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from hammemo.memories.row_rules import RowRule
+from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import Vote
-from hammemo.votes.fitting import MOST_NUMBERS, features, fit_weights
+from hammemo.votes.fitting import MOST_NUMBERS, SHARED_STEPS, FittedWeights, features, fit_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,9 +41,10 @@ class LogLinear(Vote):
 
     `MemoryClassifier.fit` and `fit_stream` fit the weights to the stored counts, leaving each example out of its own
     rows, so that no held-out split is needed; `MemoryClassifier.fit_vote` fits them again, or to examples of your
-    choice. Until then all sites have the same weight. `partial_fit`, `forget` and `merge` change counts and leave
-    fitted weights alone, and what two models add up to has the weights of the left one: fit them again, which takes
-    seconds, when the data have changed much. The kernel's own weights are not used.
+    choice. Until then every site has weight 1, as in naive Bayes. `partial_fit`, `forget` and `merge` change counts
+    and leave fitted weights alone, and what two models add up to has the weights of the left one: fit them again with
+    `MemoryClassifier.refit`, which takes seconds and no data, when the examples have changed much. The kernel's own
+    weights are not used.
 
     Parameters
     ----------
@@ -56,9 +59,19 @@ class LogLinear(Vote):
     ridge : float
         How strongly the differences between labels are kept small; above zero.
     sample : int
-        The most examples that weights are fitted to; fewer are used where features would take more than half a GiB.
+        The most distinct examples that weights are fitted to, those with the lowest hashes; fewer are used where
+        features would take more than half a GiB.
     steps : int
         Steps of the optimisation.
+    shared_ridge : float, optional
+        Given, weights that all labels share are fitted first, pulled by so much towards an average of the sites; then
+        those of each label, pulled by `ridge` towards the shared ones. By default both are fitted at once.
+    uniform : float
+        The share of even probabilities that is mixed into `predict_proba`, from 0 to below 1. It keeps the order of the
+        labels, and no answer costs more than the logarithm of the number of labels over this share.
+    keep : bool
+        Whether the model keeps a sample of its examples, about `sample` distinct ones, so that `refit` can fit the
+        weights again without data. It holds the examples themselves.
 
     Attributes
     ----------
@@ -89,6 +102,9 @@ class LogLinear(Vote):
         ridge: float = 5.0,
         sample: int = 50_000,
         steps: int = 50,
+        shared_ridge: float | None = None,
+        uniform: float = 0.0,
+        keep: bool = True,
     ) -> None:
         self.smoothing = smoothing
         self.weights = weights
@@ -96,8 +112,21 @@ class LogLinear(Vote):
         self.ridge = ridge
         self.sample = sample
         self.steps = steps
+        self.shared_ridge = shared_ridge
+        self.uniform = uniform
+        self.keep = keep
 
     has_probabilities = True
+
+    @property
+    def keeps_sample(self) -> bool:
+        """Whether a model keeps a sample: where there is something to fit, unless `keep` says no."""
+        return bool(self.keep) and self.weights is None
+
+    @property
+    def uniform_share(self) -> float:
+        """The share of even probabilities mixed in."""
+        return float(self.uniform)
 
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
         """Return what ranks by the rule that the weights and the reader's labels make."""
@@ -126,24 +155,32 @@ class LogLinear(Vote):
         self._check_numbers()
         self._shared(len(sites.positions))  # refuses weights that do not fit
         columns = reader.labels.find(examples.labels)[examples.label_ranks]
-        chosen = self._chosen(columns, len(sites.positions) * len(smoothing) * len(reader.labels), seed)
+        chosen, multiplicity = self._chosen(examples, columns, len(sites.positions) * len(reader.labels), seed)
         if self.weights is not None or not len(chosen) or len(reader.labels) < 2:
             reader.site_counts(examples.contexts[:0])  # refuses a reader without rows
             return  # there is nothing to fit, or nothing to fit it to
-        prior = shares(reader.label_counts)
-        fitted = fit_weights(
-            features(reader, examples.contexts[chosen], columns[chosen], prior, smoothing, leave_one_out=leave_one_out),
-            columns[chosen],
-            examples.multiplicity[chosen],
-            prior,
-            start=self._even(len(sites.positions)).ravel(),
-            ridge=float(self.ridge),
-            per_label=bool(self.per_label),
-            steps=int(self.steps),
-        )
+        prior, labels = shares(reader.label_counts), columns[chosen]
+        ratios = features(reader, examples.contexts[chosen], labels, prior, smoothing, leave_one_out=leave_one_out)
+        fitted = self._fitted(ratios, labels, multiplicity, prior)
         self.site_weights_ = fitted.shared.reshape(len(sites.positions), len(smoothing))
         self.label_weights_, self.offsets_ = fitted.differences, fitted.offsets
         self.labels_ = reader.labels
+
+    def _fitted(
+        self,
+        ratios: NDArray[np.float32],
+        labels: NDArray[np.int64],
+        multiplicity: NDArray[np.int64],
+        prior: NDArray[np.float64],
+    ) -> FittedWeights:
+        """Return the weights of these log-ratios, in one stage or in two."""
+        start = np.full(ratios.shape[2], 1.0 / ratios.shape[2])  # an average of the sites' log-distributions
+        fit = partial(fit_weights, ratios, labels, multiplicity, prior)
+        ridge, steps, per_label = float(self.ridge), int(self.steps), bool(self.per_label)
+        if self.shared_ridge is None:
+            return fit(start=start, ridge=ridge, per_label=per_label, steps=steps)
+        shared = fit(start=start, ridge=float(self.shared_ridge), per_label=False, steps=SHARED_STEPS)
+        return fit(start=shared.shared, ridge=ridge, per_label=True, steps=steps) if per_label else shared
 
     def wanted(self) -> int:
         """Return the most examples that weights are fitted to; 0 where they are given, or fitted already."""
@@ -171,14 +208,18 @@ class LogLinear(Vote):
         self.offsets_ = stored.finite("offsets", "float64", (len(labels),))
         self.labels_ = labels
 
-    def _chosen(self, columns: NDArray[np.int64], n_numbers: int, seed: int) -> NDArray[np.int64]:
-        """Return which examples to fit to: those with a label of the memory, at most as many as are to be held."""
-        known = np.flatnonzero(columns >= 0)
-        most = min(int(self.sample), max(1, MOST_NUMBERS // max(n_numbers, 1)))
-        if len(known) <= most:
-            return known
-        rng = np.random.Generator(np.random.Philox(seed % 2**64))
-        return np.sort(rng.choice(known, most, replace=False))
+    def _chosen(
+        self, examples: Examples, columns: NDArray[np.int64], n_rows: int, seed: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return which examples to fit to, and how often each occurs.
+
+        They are the distinct ones with the lowest hashes of those with a label of the memory, at most as many as are to
+        be held: a function of the multiset of examples, so neither the order of rows nor their repetition matters.
+        """
+        rows, _, counts = distinct_examples(examples, seed)
+        known = columns[rows] >= 0
+        most = min(int(self.sample), max(1, MOST_NUMBERS // max(n_rows * len(self._smoothing()), 1)))
+        return rows[known][:most], counts[known][:most]
 
     def _smoothing(self) -> tuple[float, ...]:
         amounts = self.smoothing if isinstance(self.smoothing, (Sequence, np.ndarray)) else (self.smoothing,)
@@ -189,22 +230,24 @@ class LogLinear(Vote):
         return tuple(float(amount) for amount in amounts)
 
     def _check_numbers(self) -> None:
-        if not _is_number(self.ridge) or not 0 < self.ridge < np.inf:
-            raise ValueError(f"ridge={self.ridge!r} is a number above zero, for example 5.")
+        for name in ("ridge", "shared_ridge"):
+            value = getattr(self, name)
+            if (name == "ridge" or value is not None) and not (_is_number(value) and 0 < value < np.inf):
+                raise ValueError(f"{name}={value!r} is a number above zero, for example 5.")
+        if not _is_number(self.uniform) or not 0 <= self.uniform < 1:
+            raise ValueError(f"uniform={self.uniform!r} is a share from 0 to below 1, for example 0.002.")
         for name in ("sample", "steps"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name}={value!r} is a whole number of at least 1.")
 
-    def _even(self, n_sites: int) -> NDArray[np.float64]:
-        """Return equal weights with sum one: the scores are then an average of the sites' log-distributions."""
-        n_amounts = len(self._smoothing())
-        return np.full((n_sites, n_amounts), 1.0 / (n_sites * n_amounts))
-
     def _shared(self, n_sites: int) -> NDArray[np.float64]:
-        """Return the weights of all labels: given, fitted, or equal ones; shape (S, J)."""
+        """Return the weights of all labels, given, fitted, or 1 a site; shape (S, J)."""
+        if self.weights is None and hasattr(self, "labels_"):
+            return self.site_weights_
         if self.weights is None:
-            return self.site_weights_ if hasattr(self, "labels_") else self._even(n_sites)
+            n_amounts = len(self._smoothing())
+            return np.full((n_sites, n_amounts), 1.0 / n_amounts)
         values = np.asarray(self.weights, np.float64)
         if values.shape != (n_sites,) or not np.isfinite(values).all():
             raise ValueError(

@@ -48,7 +48,7 @@ def test_scan_prototypes_and_counts_give_identical_scores(kernel: SiteKernel, st
     X, Q = as_array([context for context, _, _ in stored]), as_array([context for context, _, _ in asked])
     y = np.array([label for _, label, _ in stored])
     counts = np.array([count for _, _, count in stored])
-    clf = MemoryClassifier(kernel, Exact()).fit(X, y, sample_weight=counts)
+    clf = MemoryClassifier(kernel, Exact(), vote="sum").fit(X, y, sample_weight=counts)
 
     encoder = SiteOneHot(kernel, normalize=False).fit(X)
     weights = np.repeat(clf.sites_.weights, [len(tuples) for tuples in encoder.tuples_])
@@ -64,7 +64,7 @@ def test_scan_prototypes_and_counts_give_identical_scores(kernel: SiteKernel, st
 
 
 def test_unseen_and_empty_positions_cast_no_vote() -> None:
-    clf = MemoryClassifier(memory=Exact()).fit(as_array([["a", NO_TOKEN, "c"]] * 3), ["x"] * 3)
+    clf = MemoryClassifier(memory=Exact(), vote="sum").fit(as_array([["a", NO_TOKEN, "c"]] * 3), ["x"] * 3)
     assert clf.class_scores(as_array([["a", NO_TOKEN, "z"], ["?", "?", "?"]])).ravel().tolist() == [1.0, 0.0]
 
 

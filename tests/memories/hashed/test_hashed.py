@@ -33,7 +33,10 @@ LARGEST_Z = 5.0  # 5.7e-7 for each of the at most 20 means compared: a false-ala
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
-    [MemoryClassifier(memory=Hashed()), MemoryClassifier(memory=Hashed(buckets=64, reserved=512), vote="mean")]
+    [
+        MemoryClassifier(memory=Hashed(), vote="sum"),
+        MemoryClassifier(memory=Hashed(buckets=64, reserved=512), vote="mean"),
+    ]
 )
 def test_scikit_learn_s_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -114,16 +117,18 @@ def test_a_certified_answer_is_the_exact_classifier_s(
 def test_enough_reserved_rows_certify_everything() -> None:
     rng = np.random.default_rng(2)
     X, y = rng.integers(0, 20, (300, 3)), rng.integers(0, 4, 300)
-    sketch = MemoryClassifier(memory=Hashed(buckets=2, reserved=20)).fit(X, y)
+    sketch = MemoryClassifier(memory=Hashed(buckets=2, reserved=20), vote="sum").fit(X, y)
     assert sketch.certify(X).all()
-    np.testing.assert_array_equal(sketch.class_scores(X), MemoryClassifier(memory=Exact()).fit(X, y).class_scores(X))
-    assert not MemoryClassifier(memory=Hashed(buckets=1, reserved=0)).fit(X, y).certify(X).any()
+    np.testing.assert_array_equal(
+        sketch.class_scores(X), MemoryClassifier(memory=Exact(), vote="sum").fit(X, y).class_scores(X)
+    )
+    assert not MemoryClassifier(memory=Hashed(buckets=1, reserved=0), vote="sum").fit(X, y).certify(X).any()
     assert sketch.certify(X[:1]).shape == (1,)
 
 
 def test_a_sketch_without_bounds_gives_no_certificate() -> None:
     with pytest.raises(TypeError, match="gives no certificate"):
-        MemoryClassifier(memory=Gaussian(8)).fit([[1]], [1]).certify([[1]])
+        MemoryClassifier(memory=Gaussian(8), vote="sum").fit([[1]], [1]).certify([[1]])
 
 
 def test_parts_widen_before_they_overflow_and_narrow_again() -> None:
@@ -178,7 +183,9 @@ def test_an_example_that_was_never_stored_is_refused_where_a_count_tells() -> No
 
 
 def test_an_empty_batch_leaves_the_layout_open() -> None:
-    clf = MemoryClassifier(memory=Hashed(buckets=4, reserved=2)).partial_fit([[1]], ["a"], ["a"], sample_weight=[0])
+    clf = MemoryClassifier(memory=Hashed(buckets=4, reserved=2), vote="sum").partial_fit(
+        [[1]], ["a"], ["a"], sample_weight=[0]
+    )
     assert clf.memory_.layout()["reserved"] is None
     assert clf.partial_fit([[1]], ["a"]).memory_.layout()["reserved"] is not None
 
@@ -199,7 +206,7 @@ def test_a_secret_key_changes_every_bucket_and_stays_out_of_the_state() -> None:
     plain, keyed = token_hashes(words, 0), token_hashes(words, 0, secret)
     assert not np.isin(plain, keyed).any()
     assert len(set(keyed.tolist())) == len(words)
-    assert "secret of" not in repr(MemoryClassifier(memory=Hashed(8, 0, key=secret)))
+    assert "secret of" not in repr(MemoryClassifier(memory=Hashed(8, 0, key=secret), vote="sum"))
     memory = Hashed(8, 0, key=secret).open(POSITIONS)
     memory.add(examples([([0, 1, 2], "yes", 1)]))
     assert secret not in memory.state_bytes()
@@ -231,7 +238,7 @@ def test_buckets_are_used_evenly_and_sites_disagree() -> None:
 def test_many_labels_are_warned_about_with_the_way_out() -> None:
     X = np.zeros((MANY_LABELS + 1, 1), int)
     with pytest.warns(UserWarning, match=r"memory=Exact\(\)"):
-        MemoryClassifier(memory=Hashed(2, 0)).fit(X, np.arange(MANY_LABELS + 1))
+        MemoryClassifier(memory=Hashed(2, 0), vote="sum").fit(X, np.arange(MANY_LABELS + 1))
 
 
 @pytest.mark.parametrize(
@@ -250,17 +257,17 @@ def test_an_empty_memory_answers_nothing() -> None:
 def test_more_threads_give_the_same_answers() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 50, (20_000, 3)), rng.integers(0, 9, 20_000)
-    clf = MemoryClassifier(memory=Hashed(16, 8)).fit(X, y)
+    clf = MemoryClassifier(memory=Hashed(16, 8), vote="sum").fit(X, y)
     one, several = clf.compile(), clf.compile(n_jobs=3)
     np.testing.assert_array_equal(one.predict(X), several.predict(X))
     np.testing.assert_array_equal(one.top_k(X, 3), several.top_k(X, 3))
-    assert MemoryClassifier(memory=Exact()).fit(X, y).compile(n_jobs=2).predict(X[:9]).shape == (9,)
+    assert MemoryClassifier(memory=Exact(), vote="sum").fit(X, y).compile(n_jobs=2).predict(X[:9]).shape == (9,)
 
 
 def test_a_few_queries_need_no_compiled_tables_and_get_the_same_answers() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 50, (2_000, 3)), rng.integers(0, 9, 2_000)
-    tables: Any = MemoryClassifier(memory=Hashed(16, 8)).fit(X, y).memory_.compile()
+    tables: Any = MemoryClassifier(memory=Hashed(16, 8), vote="sum").fit(X, y).memory_.compile()
     contexts, weights, divisor = Contexts.of(X[:40]), np.ones(3), np.full(9, 3.0)
     few = tables.winners(contexts, weights, divisor), tables.leaders(contexts[:9], weights, divisor, 3)
     assert not tables._score_table
@@ -276,8 +283,8 @@ def test_a_few_queries_need_no_compiled_tables_and_get_the_same_answers() -> Non
 
 def test_equal_numbers_for_all_sites_are_one_number() -> None:
     X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
-    one = MemoryClassifier(memory=Hashed(8, 2)).fit(X, y)
-    each = MemoryClassifier(memory=Hashed([8, 8], (2, 2))).fit(X, y)
+    one = MemoryClassifier(memory=Hashed(8, 2), vote="sum").fit(X, y)
+    each = MemoryClassifier(memory=Hashed([8, 8], (2, 2)), vote="sum").fit(X, y)
     assert one.memory_.state_bytes() == each.memory_.state_bytes()
     assert one.merge(each).memory_.label_counts.tolist() == [4, 2]
 
@@ -285,12 +292,12 @@ def test_equal_numbers_for_all_sites_are_one_number() -> None:
 def test_each_site_has_its_own_numbers() -> None:
     kernel = SiteKernel([0, 1, (0, 1)])
     X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "c"]], ["no", "no", "yes", "yes"]
-    memory = MemoryClassifier(kernel, Hashed([3, 4, 5], [1, 2, 3])).fit(X, y).memory_
+    memory = MemoryClassifier(kernel, Hashed([3, 4, 5], [1, 2, 3]), vote="sum").fit(X, y).memory_
     shapes = {name: array.shape for name, array in memory.state().items() if name[:3] in ("own", "sha")}
     assert shapes == {  # positions share a list, as long as the largest of theirs
         "own.0": (2, 2), "own.1": (2, 2), "own.2": (3, 2), "shared.0": (3, 2), "shared.1": (4, 2), "shared.2": (5, 2)
     }  # fmt: skip
-    other = MemoryClassifier(kernel, Hashed([3, 4, 6], [1, 2, 3])).fit(X, y)
+    other = MemoryClassifier(kernel, Hashed([3, 4, 6], [1, 2, 3]), vote="sum").fit(X, y)
     with pytest.raises(LayoutError, match="buckets"):
         other.memory_.merge(memory)
 
@@ -308,7 +315,7 @@ def test_each_site_has_its_own_numbers() -> None:
 )
 def test_numbers_that_fit_no_site_are_refused(buckets: Any, reserved: Any, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        MemoryClassifier(memory=Hashed(buckets, reserved)).fit([["a", "b"]], ["x"])
+        MemoryClassifier(memory=Hashed(buckets, reserved), vote="sum").fit([["a", "b"]], ["x"])
 
 
 wide_counts = st.one_of(st.integers(0, 9), st.integers(2**45, 2**53 - 1))
@@ -327,7 +334,7 @@ def test_centred_counts_are_those_of_unbounded_integers(count: int, others: int,
 @pytest.mark.parametrize("exponent", [40, 47, 48, 49, 50, 51, 52])
 @pytest.mark.parametrize("buckets", [2048, 2**16])
 def test_large_counts_win(exponent: int, buckets: int) -> None:
-    clf = MemoryClassifier(memory=Hashed(buckets, reserved=0), random_state=0)
+    clf = MemoryClassifier(memory=Hashed(buckets, reserved=0), random_state=0, vote="sum")
     clf.fit([[1], [2], [2]], ["a", "b", "c"], sample_weight=[2**exponent, 2 ** (exponent - 2), 1])
     scores = clf.class_scores([[1]])[0]
     assert clf.predict([[1]]).tolist() == ["a"]
@@ -339,7 +346,7 @@ def test_large_counts_win(exponent: int, buckets: int) -> None:
 def test_where_whole_sums_are_rounded_the_bounds_keep_a_margin() -> None:
     """Above 2^53 a float64 is no exact sum, so 2^53 + 1 against 2^53 is not proven."""
     kernel = SiteKernel([0, 1, (0, 1)])
-    clf = MemoryClassifier(kernel, Hashed(64, 8), random_state=0)
+    clf = MemoryClassifier(kernel, Hashed(64, 8), random_state=0, vote="sum")
     clf.fit([[1, 1], [1, 2]], ["b", "a"], sample_weight=[2**52, 2**52 - 2**20])
     low, high = clf.memory_.reader().bounds(Contexts.of([[1, 1]]), clf.sites_.weights)
     assert (low < high).all()

@@ -145,8 +145,8 @@ def test_sizes_without_growth_are_exact(data: plans.Data, text: bool) -> None:
             sizes.gaussian(40): Gaussian(40),
         }
         for size, memory in models.items():
-            assert MemoryClassifier(kernel, memory, random_state=1).fit(X, y).memory_.nbytes == size
-        exact = MemoryClassifier(kernel, Exact()).fit(X, y).memory_.nbytes
+            assert MemoryClassifier(kernel, memory, random_state=1, vote="sum").fit(X, y).memory_.nbytes == size
+        exact = MemoryClassifier(kernel, Exact(), vote="sum").fit(X, y).memory_.nbytes
         assert sizes.exact(max(a for a, _ in trial.hashed(64, 5_000).largest)).value == pytest.approx(exact, rel=0.03)
 
 
@@ -155,7 +155,7 @@ def test_widths() -> None:
 
 
 def test_the_exact_table_is_chosen_where_it_fits(data: plans.Data) -> None:
-    size = MemoryClassifier(memory=Exact()).fit(data.X, data.y).memory_.nbytes
+    size = MemoryClassifier(memory=Exact(), vote="sum").fit(data.X, data.y).memory_.nbytes
     planned = plan(data.X, data.y, budget=size, sample=2_000)
     assert isinstance(planned.estimator.memory, Exact)
     assert planned.chosen.state_bytes.value == size
@@ -341,5 +341,5 @@ def test_the_size_of_an_exact_table_far_beyond_the_sample_is_in_its_interval(see
     rows = rng.choice(len(X), 2000, replace=False)
     planned = plan(X[rows], y[rows], agreement=0.999, n_examples=len(X))
     predicted = next(option.state_bytes for option in planned.options if isinstance(option.memory, Exact))
-    size = MemoryClassifier(memory=Exact()).fit(X, y).memory_.nbytes
+    size = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y).memory_.nbytes
     assert predicted.low <= size <= predicted.high

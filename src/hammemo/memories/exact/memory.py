@@ -55,7 +55,7 @@ class Exact(Memory):
     --------
     >>> from hammemo import Exact, MemoryClassifier
     >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
-    >>> clf = MemoryClassifier(memory=Exact()).fit(X, y)
+    >>> clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
     >>> clf.class_scores([["a", "c"]])
     array([[1.5, 0.5]])
     """

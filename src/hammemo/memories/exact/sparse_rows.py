@@ -31,6 +31,7 @@ class ExactReader(Compiled):
 
     has_bounds = True
     has_rows = True
+    is_exact = True
 
     def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
         """Return what each site adds to the scores of the labels in these columns: weighted counts."""

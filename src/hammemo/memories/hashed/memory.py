@@ -74,7 +74,7 @@ class Hashed(Memory):
     --------
     >>> from hammemo import Hashed, MemoryClassifier
     >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"]
-    >>> clf = MemoryClassifier(memory=Hashed(buckets=64, reserved=8)).fit(X, y)
+    >>> clf = MemoryClassifier(memory=Hashed(buckets=64, reserved=8), vote="sum").fit(X, y)
     >>> clf.class_scores([["a", "c"]]), clf.certify([["a", "c"]])
     (array([[1.5, 0.5]]), array([ True]))
     """

@@ -82,7 +82,7 @@ def plan(
     >>> y = X[:, 2] % 4
     >>> planned = plan(X, y, budget="100 kB")          # the exact table is small: nothing else is needed
     >>> planned.estimator
-    MemoryClassifier(memory=Exact())
+    MemoryClassifier(kernel=None, memory=Exact(), vote='sum')
     >>> planned = plan(X, y, budget=1024, n_examples=100_000)
     >>> planned.chosen.state_bytes.value <= 1024, planned.chosen.agreement.low < 1
     (True, True)

@@ -1,0 +1,209 @@
+"""A path of growing sets of sites: single columns first, then the tuples that promise most, a few a round.
+
+A round tests candidates by the score test against cross-fitted residuals, adds the best few, fits all weights again and
+extends each new tuple by every column. Candidates are all pairs, or the pairs of the columns that say most alone where
+there are too many; all triples too where they are few. A candidate once tested keeps its promise until it is tested
+again: each round tests the new ones and the best of the known ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from hammemo.kernels.selection.shared_weights import Residuals, SharedWeights, softmax
+from hammemo.kernels.selection.site_ratios import SMOOTHING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from hammemo.kernels.selection.site_ratios import SiteRatios
+    from hammemo.kernels.sites import Site
+
+FOLDS: Final = 5
+"""Inner folds, for cross-fitted scores."""
+
+_NUMBERS: Final = 3 * 2**16
+"""Rows times labels that a path looks at."""
+_LEAST_ROWS: Final = 1000
+_FEATURE_NUMBERS: Final = 2**26
+"""Rows times labels times features at most: the features of a path are held in memory, four bytes each."""
+_FIT_WORK: Final = 2**34
+"""Rows times labels times the square of the features at most: what one step of Newton's method costs."""
+_SCAN: Final = 2**27
+"""Candidates times rows times labels times amounts of smoothing of one round."""
+_FEWEST_CANDIDATES: Final = 100
+_MOST_CANDIDATES: Final = 4000
+_LEADERS: Final = 24
+_LEAST_GAIN: Final = 0.5
+"""Nats that a tuple must promise."""
+_LEAST_SHARE: Final = 2e-4
+"""The share of the loss that a round must gain, or one row's worth if that is more."""
+_UNIFORM: Final = 0.002
+"""The share of even probabilities mixed into those of test rows, so that no row costs more than a few nats."""
+
+
+def looked_at(n: int, n_labels: int, n_features: int) -> int:
+    """Return how many of n rows a path looks at, so that its memory and its work stay bounded.
+
+    Examples
+    --------
+    >>> from hammemo.kernels.selection.growth import looked_at
+    >>> looked_at(50_000, 2, 200), looked_at(50_000, 26, 200), looked_at(50_000, 30_000, 200)
+    (50000, 7561, 11)
+    """
+    numbers = max(_NUMBERS, _LEAST_ROWS * n_labels)
+    bounded = min(numbers, _FEATURE_NUMBERS // n_features, _FIT_WORK // n_features**2)
+    return min(n, bounded // n_labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A set of sites on a path."""
+
+    sites: list[Site]
+    """Single columns, then tuples in the order in which they were found."""
+    losses: NDArray[np.float64] | None
+    """The log-loss of each test row; None where there are none."""
+
+
+class Growth:
+    """One path.
+
+    Parameters
+    ----------
+    ratios : SiteRatios
+    budget : int
+        The most tuples.
+    order : int
+        The most columns of a tuple.
+    """
+
+    def __init__(self, ratios: SiteRatios, budget: int, order: int) -> None:
+        self.ratios, self.budget, self.order = ratios, budget, order
+        sizes = ratios.copies.sizes
+        self.columns = [j for j in range(len(sizes)) if sizes[j] > 1] or [0]
+        most_features = len(SMOOTHING) * (len(self.columns) + budget)
+        m = self.m = max(1, looked_at(ratios.n, ratios.n_labels, most_features))
+        # copies lie in the order of their hashes, so every fifth one is a random fold
+        self._rows = np.concatenate([np.arange(fold, m, FOLDS) for fold in range(FOLDS)])
+        ends = np.cumsum([0, *(len(range(fold, m, FOLDS)) for fold in range(FOLDS))]).tolist()
+        self._weights = SharedWeights(ratios.labels(self._rows), ends, ratios.prior)
+        self._features = np.empty((most_features, m * ratios.n_labels), np.float32)
+        self._test: list[NDArray[np.float32]] = []
+        self._known: dict[Site, float] = {}
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the sets of sites of the path, each larger than the one before."""
+        sites: list[Site] = []
+        self._add([(j,) for j in self.columns], sites)
+        weights = np.full(len(SMOOTHING) * len(sites), 1.0 / len(SMOOTHING))
+        weights, scores = self._fit(weights)
+        best, worse = self._inner_loss(scores), 0
+        yield self._step(sites, weights)
+        most = self._most_candidates()
+        pool = self._first_candidates(most)
+        while len(sites) - len(self.columns) < self.budget and pool:
+            left = self.budget - (len(sites) - len(self.columns))
+            new, steps = self._winners(pool, scores, most, min(left, max(2, min(8, len(sites) // 4))))
+            if not new:
+                return
+            self._add(new, sites)
+            pool -= set(new)
+            weights, scores = self._fit(np.concatenate([weights, *steps]))
+            yield self._step(sites, weights)
+            loss = self._inner_loss(scores)
+            if loss < best - max(1.0 / self.m, _LEAST_SHARE * best):
+                best, worse = loss, 0
+            else:
+                worse += 1
+            if worse == 2:
+                return
+            pool |= self._extended(new) - set(sites)
+
+    def _ratios_of(self, site: Site) -> NDArray[np.float32]:
+        return self.ratios.of(site, self._rows, leave_one_out=True)
+
+    def _add(self, new: list[Site], sites: list[Site]) -> None:
+        for site in new:
+            first = len(SMOOTHING) * len(sites)
+            self._features[first : first + len(SMOOTHING)] = self._ratios_of(site).reshape(len(SMOOTHING), -1)
+            if len(self.ratios.test_rows):
+                self._test.append(self.ratios.of(site, self.ratios.test_rows, leave_one_out=False))
+            sites.append(site)
+
+    def _fit(self, start: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self._weights.fit(self._features[: len(start)], start)
+
+    def _inner_loss(self, scores: NDArray[np.float64]) -> float:
+        return float(self._weights.loss(softmax(scores)).mean())
+
+    def _step(self, sites: list[Site], weights: NDArray[np.float64]) -> Step:
+        rows = self.ratios.test_rows
+        if not len(rows):
+            return Step(list(sites), None)
+        scores = np.tile(np.log(self.ratios.prior), (len(rows), 1))
+        for part, of_site in zip(self._test, weights.reshape(len(sites), -1), strict=True):
+            scores += np.tensordot(of_site, part, 1)
+        observed = softmax(scores)[np.arange(len(rows)), self.ratios.labels(rows)]
+        return Step(list(sites), -np.log((1 - _UNIFORM) * observed + _UNIFORM / self.ratios.n_labels))
+
+    def _most_candidates(self) -> int:
+        work = self.m * self.ratios.n_labels * len(SMOOTHING)
+        return int(np.clip(_SCAN // work, _FEWEST_CANDIDATES, _MOST_CANDIDATES))
+
+    def _first_candidates(self, most: int) -> set[Site]:
+        """Return pairs, and triples where they are few: those that the budget of columns allows."""
+        if self.order < 2:
+            return set()
+        columns = self.columns
+        pairs: set[Site] = set(combinations(columns, 2))
+        if len(pairs) > most:
+            base = np.tile(np.log(self.ratios.prior), (self.m, 1))
+            alone = Residuals.of(base, self._weights.observed)
+            gains = {j: alone.promise(self._ratios_of((j,)))[0] for j in columns}
+            best = sorted(columns, key=lambda j: (-gains[j], j))[: int((2 * most) ** 0.5) + 1]
+            pairs = set(combinations(sorted(best), 2))
+        if self.order > 2 and comb(len(columns), 3) + len(pairs) <= most:
+            pairs |= set(combinations(columns, 3))
+        return pairs
+
+    def _winners(
+        self, pool: set[Site], scores: NDArray[np.float64], most: int, number: int
+    ) -> tuple[list[Site], list[NDArray[np.float64]]]:
+        """Return the best candidates, at most `number`, each judged with those before it added; and their steps."""
+        self._test_candidates(pool, Residuals.of(scores, self._weights.observed), most)
+        leaders = {site: self._ratios_of(site) for site in self._best(pool)[:_LEADERS]}
+        new: list[Site] = []
+        steps: list[NDArray[np.float64]] = []
+        for _ in range(number):
+            residuals = Residuals.of(scores, self._weights.observed)
+            promises = {site: residuals.promise(features) for site, features in leaders.items()}
+            best = min(promises, key=lambda site: (-promises[site][0], site), default=None)
+            if best is None or promises[best][0] < _LEAST_GAIN:
+                break
+            new.append(best)
+            steps.append(promises[best][1])
+            scores = scores + np.tensordot(promises[best][1], leaders.pop(best), 1)
+        return new, steps
+
+    def _test_candidates(self, pool: set[Site], residuals: Residuals, most: int) -> None:
+        """Give a promise to candidates that have none, and a new one to the best of the others."""
+        again = self._best(pool)[: max(100, most // 8)]
+        new = sorted(pool - self._known.keys())[:most]  # the others have their turn in the next round
+        for site in [*again, *new]:
+            self._known[site] = residuals.promise(self._ratios_of(site))[0]
+
+    def _best(self, pool: set[Site]) -> list[Site]:
+        """Return the candidates that were tested, the most promising first."""
+        return sorted(pool & self._known.keys(), key=lambda site: (-self._known[site], site))
+
+    def _extended(self, new: list[Site]) -> set[Site]:
+        short = [site for site in new if len(site) < self.order]
+        return {tuple(sorted((*site, j))) for site in short for j in self.columns if j not in site}

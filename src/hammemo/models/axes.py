@@ -1,0 +1,128 @@
+"""The three axes of a model by name, and what "auto" becomes.
+
+- memory: `Exact`.
+- vote: log-linear where the memory keeps rows of counts, else the sum of the paper.
+- kernel: positions and the tuples of columns that a table asks for (`AutoSites`), for a stream positions, suffixes and
+  skip pairs. This is for an exact memory with a vote whose weights are fitted; with others, positions.
+
+``None`` means what it meant in version 0.1: positions, and a hashed memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from sklearn.base import clone
+
+from hammemo.kernels import AutoSites, Decaying, PositionalHamming, SiteKernel, SkipPairs, Suffixes
+from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Memory, Tiered
+from hammemo.votes import LogLinear, Sum, Vote, resolve_vote
+from hammemo.votes.choosing import plain_log_linear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AUTO: Final = "auto"
+
+KERNELS: Final[dict[str, Callable[[], SiteKernel]]] = {
+    "positional": PositionalHamming,
+    "decaying": Decaying,
+    "suffixes": Suffixes,
+    "skip-pairs": SkipPairs,
+}
+
+MEMORIES: Final[dict[str, Callable[[], Memory]]] = {
+    "exact": Exact,
+    "hashed": Hashed,
+    "gaussian": Gaussian,
+    "tiered": Tiered,
+    "ledgered": Ledgered,
+}
+
+
+def is_auto(value: Any) -> bool:
+    """Return whether a parameter says "auto"; an array or a kernel is not compared."""
+    return isinstance(value, str) and value == AUTO
+
+
+def resolved_memory(memory: Any) -> Memory:
+    """Return a new memory: of a name, or a clone of the one given."""
+    if memory is None:
+        return Hashed()
+    if isinstance(memory, str):
+        if memory != AUTO and memory not in MEMORIES:
+            raise ValueError(f"memory={memory!r} is not known: use 'auto', {_listed(MEMORIES)}, or a memory.")
+        return Exact() if memory == AUTO else MEMORIES[memory]()
+    if not isinstance(memory, Memory):
+        raise TypeError(f"memory={memory!r} is not a memory: pass an instance such as Exact() or Gaussian(d=1024).")
+    return clone(memory)  # type: ignore[no-any-return]
+
+
+def resolved_vote(vote: Any, memory: Memory, n_labels: int = 2) -> Vote:
+    """Return a new vote: of a name, or a clone of the one given; "auto" depends on what the memory keeps."""
+    if is_auto(vote):
+        return plain_log_linear(n_labels) if keeps_rows(memory) else Sum()
+    return clone(resolve_vote(vote))  # type: ignore[no-any-return]
+
+
+def resolved_kernel(kernel: Any, memory: Memory, vote: Vote) -> SiteKernel:
+    """Return a new kernel: of a name, or a clone of the one given; "auto" is `AutoSites` where these sites pay."""
+    if kernel is None:
+        return PositionalHamming()
+    if isinstance(kernel, str):
+        if kernel != AUTO and kernel not in KERNELS:
+            raise ValueError(f"kernel={kernel!r} is not known: use 'auto', {_listed(KERNELS)}, or a kernel.")
+        if kernel != AUTO:
+            return KERNELS[kernel]()
+        return AutoSites() if chooses_sites(memory, vote) else PositionalHamming()
+    if not isinstance(kernel, SiteKernel):
+        raise TypeError(
+            f"kernel={kernel!r} is not a kernel: pass an instance such as PositionalHamming(). "
+            "A memory is passed as memory=…."
+        )
+    return clone(kernel)  # type: ignore[no-any-return]
+
+
+def stream_kernel(h: int) -> SiteKernel:
+    """Return what "auto" compares in the windows of a stream: positions, suffixes and skip pairs of the last four.
+
+    Examples
+    --------
+    >>> from hammemo.models.axes import stream_kernel
+    >>> stream_kernel(1), stream_kernel(2)
+    (PositionalHamming(), Joined(kernels=[PositionalHamming(), Suffixes(k=2)]))
+    """
+    kernel: SiteKernel = PositionalHamming()
+    if h > 1:
+        kernel = kernel + Suffixes(min(4, h))
+    return kernel + SkipPairs(min(4, h)) if h > 2 else kernel
+
+
+def chooses_sites(memory: Memory, vote: Vote) -> bool:
+    """Return whether an auto kernel chooses sites: what they need are exact counts, and weights that are fitted."""
+    fitted = vote.weights is None if isinstance(vote, LogLinear) else vote.has_weights
+    return fitted and isinstance(_innermost(memory), Exact)
+
+
+def keeps_rows(memory: Memory) -> bool:
+    """Return whether a log-linear vote can read a memory."""
+    return isinstance(_innermost(memory), (Exact, Hashed, Tiered))
+
+
+def part_for(name: str, parameter: str) -> Any:
+    """Return the object that takes the place of an "auto" or None part, so that one of its parameters can be set."""
+    if name == "memory":
+        return Hashed()  # an exact memory has no parameters
+    if name == "vote":
+        return plain_log_linear(0)
+    return AutoSites() if parameter in AutoSites._get_param_names() else PositionalHamming()
+
+
+def _innermost(memory: Memory) -> Memory:
+    while isinstance(memory, Ledgered):
+        memory = Hashed() if memory.memory is None else memory.memory
+    return memory
+
+
+def _listed(names: dict[str, Any]) -> str:
+    return ", ".join(map(repr, names))

@@ -1,0 +1,97 @@
+"""What a model is made of: what was chosen, why, and what it gained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hammemo.kernels.sites import Site
+    from hammemo.models.settling import Choices
+
+_MOST_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Report:
+    """The parts of a fitted model; ``print`` shows it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo import MemoryClassifier
+    >>> X = np.random.default_rng(0).integers(0, 2, (400, 4))
+    >>> print(MemoryClassifier().fit(X, X[:, 0] ^ X[:, 2]).report())  # doctest: +ELLIPSIS
+    400 examples of 2 labels, contexts of 4 tokens
+    kernel: 4 positions, ...: (0, 2)...
+    memory: Exact(), 0.00 MiB; auto: exact counts
+    vote: LogLinear(...); auto: ...
+    sample: 16 distinct examples are kept, for refit()
+    """
+
+    n_examples: int
+    n_labels: int
+    n_positions: int
+    """Tokens of a context."""
+    tuples: tuple[str, ...]
+    """The sites of several positions, by the names of their columns."""
+    n_single: int
+    """How many sites have one position."""
+    memory: str
+    nbytes: int
+    vote: str
+    n_kept: int | None
+    """Distinct examples in the sample that `refit` fits the vote to; None where none is kept."""
+    choices: Choices
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.n_examples:,} examples of {self.n_labels:,} labels, contexts of {self.n_positions:,} tokens",
+            f"kernel: {self._sites()}; {self.choices.kernel}",
+            *self._gain(),
+            f"memory: {self.memory}, {self.nbytes / 2**20:.2f} MiB; {self.choices.memory}",
+            f"vote: {self.vote}; {self.choices.vote}",
+            *self._trials(),
+            *self._kept(),
+        ]
+        return "\n".join(lines)
+
+    def _sites(self) -> str:
+        singles = f"{self.n_single:,} position{'s' if self.n_single != 1 else ''}"
+        if not self.tuples:
+            return singles
+        shown = ", ".join(self.tuples[:_MOST_SHOWN]) + (", …" if len(self.tuples) > _MOST_SHOWN else "")
+        return f"{singles}, {len(self.tuples):,} tuple{'s' if len(self.tuples) != 1 else ''}: {shown}"
+
+    def _gain(self) -> list[str]:
+        """Return what the tuples gained on the folds left out."""
+        losses = self.choices.losses
+        if not losses:
+            return []
+        path = ", ".join(f"{loss:.4f}" for loss in losses)
+        return [
+            f"  log-loss on {self.choices.folds} folds left out: {losses[0]:.4f} with positions, "
+            f"{losses[self.choices.taken]:.4f} as taken (after each round: {path})"
+        ]
+
+    def _kept(self) -> list[str]:
+        if self.n_kept is None:
+            return []
+        return [f"sample: {self.n_kept:,} distinct examples are kept, for refit()"]
+
+    def _trials(self) -> list[str]:
+        """Return what the best way to weigh gained over the best with shared weights."""
+        if not self.choices.trials:
+            return []
+        best = self.choices.trials[0]
+        shared = min(trial.loss for trial in self.choices.trials if not trial.per_label)
+        return [f"  log-loss on these folds: {best.loss:.4f} as taken, {shared:.4f} with weights that all labels share"]
+
+
+def site_names(sites: Sequence[Site], names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the sites of several positions as they are shown: by the names of columns, or by positions."""
+    return tuple(
+        f"({', '.join(str(j) if names is None else names[j] for j in site)})" for site in sites if len(site) > 1
+    )

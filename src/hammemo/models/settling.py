@@ -1,0 +1,139 @@
+"""What a model settles before its first example: its kernel, its memory and its vote, and why these.
+
+A table that is learnt whole can be looked at first (`for_table`); of a stream or of a first batch nothing is known
+(`for_pieces`); and a model that is to be merged with another one takes what that one has settled (`like`).
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from hammemo.kernels import AutoSites, PositionalHamming
+from hammemo.kernels.selection.auto_sites import FEWEST as FEWEST_TO_CHOOSE
+from hammemo.models.axes import is_auto, resolved_kernel, resolved_vote, stream_kernel
+from hammemo.votes.choosing import Trial, chosen_log_linear
+
+if TYPE_CHECKING:
+    from hammemo.kernels import SiteKernel
+    from hammemo.memories import Memory
+    from hammemo.tokens.contexts import Examples
+    from hammemo.votes import Vote
+
+
+FEWEST: Final = FEWEST_TO_CHOOSE
+"""An automatic vote is fitted to so many examples or more; with fewer every site has weight 1, as in naive Bayes."""
+
+FIRST_BATCH: Final = 200
+"""The same for the first batch of examples that come in pieces: it is all that the weights are fitted to."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Why the parts of a model are what they are: plain values, so that they can be copied and pickled."""
+
+    kernel: str = "as given"
+    memory: str = "as given"
+    vote: str = "as given"
+    losses: tuple[float, ...] = ()
+    """The loss on folds left out after each round of choosing sites."""
+    taken: int = 0
+    """Which of these rounds was taken."""
+    folds: int = 0
+    trials: tuple[Trial, ...] = ()
+    """What was tried for the vote, the best first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Axes:
+    """The parameters of a model, the memory made already."""
+
+    kernel: Any
+    memory: Memory
+    vote: Any
+    memory_is_auto: bool
+
+    def vote_for(self, n_labels: int) -> Vote:
+        """Return the vote that these parameters mean."""
+        return resolved_vote(self.vote, self.memory, n_labels)
+
+    def reasons(self, choices: Choices, vote: Vote) -> Choices:
+        """Return the choices with what is known of "auto" parts."""
+        if self.memory_is_auto:
+            choices = replace(choices, memory="auto: exact counts")
+        if is_auto(self.vote) and choices.vote == "as given":
+            choices = replace(choices, vote=f"auto: {_why(vote)}")
+        return choices
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """The parts of a model that has learnt nothing yet."""
+
+    kernel: SiteKernel
+    memory: Memory
+    vote: Vote
+    choices: Choices
+
+
+def for_table(axes: Axes, examples: Examples, seed: int) -> Settled:
+    """Return the parts for a table that is learnt whole: sites, and how they are weighed, may be chosen from it."""
+    vote = axes.vote_for(len(examples.labels))
+    kernel = resolved_kernel(axes.kernel, axes.memory, vote)
+    if not isinstance(kernel, AutoSites):
+        return Settled(kernel, axes.memory, vote, axes.reasons(_of_kernel(axes), vote))
+    selection = kernel.choose(examples, seed)
+    chosen, n_tuples = selection.kernel, len(selection.tuples)
+    choices = Choices(
+        kernel=f"auto: positions, because {selection.reason}"
+        if selection.reason
+        else f"auto: positions and {n_tuples} tuples of columns",
+        losses=selection.losses,
+        taken=selection.taken,
+        folds=len(selection.trials),
+    )
+    if is_auto(axes.vote) and selection.trials:
+        n_sites = examples.contexts.h + n_tuples
+        vote, trials = chosen_log_linear(selection, len(examples.labels), n_sites)
+        choices = replace(choices, trials=tuple(trials), vote=f"auto: {_why(vote)}, the best of {len(trials)} tried")
+    return Settled(chosen, axes.memory, vote, axes.reasons(choices, vote))
+
+
+def for_pieces(axes: Axes, n_labels: int, h: int, *, is_stream: bool) -> Settled:
+    """Return the parts for what is learnt in pieces: nothing can be chosen from examples that are still to come."""
+    vote = axes.vote_for(n_labels)
+    kernel, choices = resolved_kernel(axes.kernel, axes.memory, vote), _of_kernel(axes)
+    if is_stream and is_auto(axes.kernel) and isinstance(kernel, AutoSites):
+        kernel, choices = stream_kernel(h), Choices(kernel="auto: positions, suffixes and skip pairs, for a stream")
+    elif isinstance(kernel, AutoSites):
+        kernel = PositionalHamming()
+        choices = Choices(kernel="auto: positions, because it was learnt in pieces")
+    return Settled(kernel, axes.memory, vote, axes.reasons(choices, vote))
+
+
+def like(axes: Axes, layout: Any, n_labels: int) -> Settled:
+    """Return the parts of a model that can be merged with a fitted one: its own where they are given, else its."""
+    check_is_fitted(layout)
+    memory = clone(layout.memory_) if axes.memory_is_auto else axes.memory
+    vote = copy.deepcopy(layout.vote_) if is_auto(axes.vote) else axes.vote_for(n_labels)
+    if repr(layout.vote_) == repr(vote):
+        vote = copy.deepcopy(layout.vote_)  # fitted weights, if it has any
+    kernel = resolved_kernel(axes.kernel, memory, vote)
+    if is_auto(axes.kernel) or isinstance(kernel, AutoSites):
+        kernel = clone(layout.kernel_)
+    given = "as in layout="
+    return Settled(kernel, memory, vote, Choices(given, given, given))
+
+
+def _of_kernel(axes: Axes) -> Choices:
+    return Choices(kernel="auto: positions") if is_auto(axes.kernel) else Choices()
+
+
+def _why(vote: Vote) -> str:
+    if not vote.has_weights:
+        return "a sum, because the memory keeps no rows of counts"
+    return "weights for each label" if getattr(vote, "per_label", False) else "weights that all labels share"

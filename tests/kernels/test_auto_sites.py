@@ -1,0 +1,240 @@
+"""Automatic sites: the choice, what it is a function of, and its parts against their definitions."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import check_grad
+
+from hammemo import NO_TOKEN, AutoSites, Exact, PositionalHamming, SiteKernel
+from hammemo.kernels.selection.copies import MOST_COPIES, Copies
+from hammemo.kernels.selection.growth import looked_at
+from hammemo.kernels.selection.shared_weights import RIDGE, Residuals, SharedWeights, softmax
+from hammemo.kernels.selection.site_ratios import SMOOTHING, SiteRatios
+from hammemo.tokens.contexts import Examples
+from hammemo.tokens.distinct import distinct_examples
+from hammemo.votes.fitting import features
+from hammemo.votes.log_linear import shares
+
+LINES = {(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)}
+
+
+def tic_tac_toe() -> tuple[list[Any], list[str]]:
+    """Return all boards at the end of a game that x began, and whether x has won: UCI's 958 rows, made anew."""
+    boards: dict[str, str] = {}
+
+    def play(board: str, player: str) -> None:
+        won = next((p for p in "xo" if any(all(board[i] == p for i in line) for line in LINES)), None)
+        if won or "b" not in board:
+            boards[board] = "positive" if won == "x" else "negative"
+            return
+        for i in range(9):
+            if board[i] == "b":
+                play(board[:i] + player + board[i + 1 :], "o" if player == "x" else "x")
+
+    play("b" * 9, "x")
+    return [list(board) for board in boards], list(boards.values())
+
+
+def test_on_tic_tac_toe_it_finds_the_eight_lines_first() -> None:
+    X, y = tic_tac_toe()
+    assert len(X) == 958
+    found = AutoSites().choose(Examples.of(X, y))
+    assert set(found.tuples[:8]) == LINES
+    assert found.losses[0] > 0.4 > 0.05 > found.losses[found.taken]
+    assert found.kernel.resolve(9).positions == (*((j,) for j in range(9)), *found.tuples)
+
+
+def pairs_matter(n: int, seed: int = 0, labels: int = 2) -> tuple[Any, Any]:
+    X = np.random.default_rng(seed).integers(0, 3, (n, 5))
+    return X, (X[:, 0] + X[:, 1]) % labels
+
+
+def chosen(X: Any, y: Any, weight: Any = None, seed: int = 0) -> Any:
+    found = AutoSites(budget=8).choose(Examples.of(X, y, weight), seed)
+    return found.tuples, found.losses, found.taken
+
+
+def test_the_order_of_the_rows_is_irrelevant() -> None:
+    X, y = pairs_matter(300)
+    order = np.random.default_rng(1).permutation(len(X))
+    assert chosen(X, y) == chosen(X[order], y[order])
+
+
+def test_a_weight_of_two_is_the_row_twice() -> None:
+    X, y = pairs_matter(300)
+    weight = np.random.default_rng(1).integers(0, 4, len(X))
+    assert chosen(X, y, weight) == chosen(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+
+
+def test_the_choice_depends_on_the_seed_and_on_nothing_else() -> None:
+    X, y = pairs_matter(300)
+    assert chosen(X, y) == chosen(X, y)
+    assert chosen(X, y)[1] != chosen(X, y, seed=1)[1]
+    names = np.array(["zero", "one", "two"])
+    assert chosen(names[X], y)[0][0] == chosen(X, y)[0][0] == (0, 1)
+
+
+def test_above_the_small_size_there_is_one_holdout() -> None:
+    X, y = pairs_matter(9000)
+    found = AutoSites(budget=4).choose(Examples.of(X, y))
+    assert len(found.trials) == 1
+    assert (0, 1) in found.tuples
+    assert len(AutoSites(budget=4).choose(Examples.of(X[:8000], y[:8000])).trials) == 5
+
+
+def test_many_labels() -> None:
+    X = np.random.default_rng(0).integers(0, 6, (900, 4))
+    assert (0, 3) in AutoSites(budget=4).choose(Examples.of(X, X[:, 0] * 6 + X[:, 3])).tuples
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "reason"),
+    [
+        (np.empty((0, 3), int), np.empty(0, int), "0 examples"),
+        ([["a", "b"]], ["x"], "1 examples"),
+        ([["a", "b"], ["c", "b"]] * 50, ["x"] * 100, "one label"),
+        (np.arange(20_000).reshape(-1, 2), np.arange(10_000), "10,000 labels"),
+        (np.arange(60 * 9000).reshape(60, 9000) % 7, np.arange(60) % 2, "9,000 columns"),
+    ],
+)
+def test_where_nothing_can_be_chosen_it_says_why(X: Any, y: Any, reason: str) -> None:
+    found = AutoSites().choose(Examples.of(X, y))
+    assert isinstance(found.kernel, PositionalHamming)
+    assert reason in str(found.reason)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        [["a"], ["b"], ["a"]] * 40,  # one column
+        [["a", "k", 1], ["b", "k", 1], ["c", "k", 1]] * 40,  # constant columns
+        [["k", "k"]] * 120,  # nothing but constant columns
+        [[NO_TOKEN, NO_TOKEN]] * 120,  # nothing at all
+        [["a", NO_TOKEN, "b"], [NO_TOKEN, "c", "b"], ["a", "c", NO_TOKEN]] * 40,
+    ],
+)
+def test_columns_that_say_nothing(X: Any) -> None:
+    found = AutoSites().choose(Examples.of(X, ["x", "y", "x"] * 40))
+    assert found.reason is None
+    assert found.kernel.resolve(len(X[0])).positions[: len(X[0])] == tuple((j,) for j in range(len(X[0])))
+
+
+def test_budget_and_order_are_kept_and_checked() -> None:
+    X, y = tic_tac_toe()
+    examples = Examples.of(X, y)
+    assert not AutoSites(budget=0).choose(examples).tuples
+    assert not AutoSites(order=1).choose(examples).tuples
+    assert {len(site) for site in AutoSites(budget=3, order=2).choose(examples).tuples} <= {2}
+    stopped = AutoSites(seconds=1e-9).choose(examples)
+    assert len(stopped.losses) == 1
+    for wrong, words in (({"budget": -1}, "at least 0"), ({"order": 0}, "at least 1"), ({"seconds": 0}, "above zero")):
+        with pytest.raises(ValueError, match=words):
+            AutoSites(**wrong).choose(examples)
+
+
+def test_a_weight_of_a_billion_costs_no_more_than_the_copies_that_are_looked_at() -> None:
+    X, y = pairs_matter(100)
+    weight = np.full(len(X), 10**9)
+    weight[0] = 1
+    copies = Copies.of(Examples.of(X, y, weight), seed=0)
+    assert abs(len(copies) - MOST_COPIES) <= len(X)
+    assert (0, 1) in AutoSites(budget=2).choose(Examples.of(X, y, weight)).tuples
+
+
+def test_work_and_memory_are_bounded() -> None:
+    for n_labels, n_features in product((2, 26, 256, 10**6), (10, 300, 3000, 30_000)):
+        numbers = looked_at(10**7, n_labels, n_features) * n_labels
+        assert numbers * n_features <= 2**26
+        assert numbers * n_features**2 <= 2**34
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1), st.integers(1, 3)), min_size=1))
+@settings(max_examples=50)
+def test_distinct_examples_are_counted(rows: list[tuple[int, int, int, int]]) -> None:
+    a = np.array(rows)
+    chosen_rows, words, counts = distinct_examples(Examples.of(a[:, :2], a[:, 2], a[:, 3]), seed=3)
+    expected: dict[tuple[int, ...], int] = {}
+    for row in rows:
+        expected[row[:3]] = expected.get(row[:3], 0) + row[3]
+    assert {rows[i][:3]: int(n) for i, n in zip(chosen_rows, counts, strict=True)} == expected
+    assert (np.diff(words.astype(object)) > 0).all()
+
+
+cells = st.sampled_from([0, 1, 2, NO_TOKEN])
+
+
+@given(
+    st.lists(st.tuples(cells, cells, cells, st.integers(0, 2)), min_size=2, max_size=40),
+    st.sampled_from([[(0,), (1, 2)], [(0, 1, 2)], [(2,), (0, 2)]]),
+)
+@settings(max_examples=60)
+def test_log_ratios_are_those_that_a_vote_reads_from_an_exact_memory(rows: list[Any], sites: list[Any]) -> None:
+    a = np.array(rows)
+    copies = Copies.of(Examples.of(a[:, :3], a[:, 3]), seed=0)
+    # the tokens behind the codes, to fill a memory with the copies in their order
+    tokens = np.where(copies.codes >= 0, copies.codes, NO_TOKEN)
+    examples = Examples.of(tokens, copies.labels)
+    memory = Exact().open(SiteKernel(sites).resolve(3))
+    memory.add(examples)
+    reader, every = memory.reader(), np.arange(len(copies))
+    expected = features(
+        reader, examples.contexts, examples.label_ranks, shares(reader.label_counts), SMOOTHING, leave_one_out=True
+    )
+    ours = SiteRatios(copies, len(copies)).matrix(sites, every, leave_one_out=True)
+    assert ours == pytest.approx(expected, abs=1e-5)
+    partial = SiteRatios(copies, len(copies)).of(sites[0], every, leave_one_out=True).transpose(2, 1, 0)
+    difference = partial - ours[:, :, : len(SMOOTHING)]  # one number a row, the same for all labels
+    assert difference == pytest.approx(np.broadcast_to(difference[:1], difference.shape), abs=1e-5)
+
+
+def problem(seed: int, m: int = 60, n_labels: int = 3, n_features: int = 4) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, n_labels, m)
+    x = rng.normal(size=(n_features, m, n_labels)).astype(np.float32)
+    x[0, np.arange(m), labels] += 1
+    return x, labels, np.full(n_labels, 1 / n_labels)
+
+
+def loss(x: Any, labels: Any, prior: Any, w: Any, start: Any) -> float:
+    scores = np.log(prior) + np.tensordot(w, x.astype(np.float64), 1)
+    return float(-np.log(softmax(scores)[np.arange(len(labels)), labels]).sum() + RIDGE * ((w - start) ** 2).sum())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shared_weights_are_at_the_minimum(seed: int) -> None:
+    x, labels, prior = problem(seed)
+    fitter = SharedWeights(labels, [0, 12, 24, 36, 48, 60], prior)
+    w, crossed = fitter.fit(x.reshape(4, -1), np.zeros(4))
+    even = np.full(4, 0.25)
+    best = loss(x, labels, prior, w, even)
+    for step in np.eye(4) * 0.02:
+        assert best <= loss(x, labels, prior, w + step, even) + 1e-3
+        assert best <= loss(x, labels, prior, w - step, even) + 1e-3
+    held_out = fitter.loss(softmax(crossed)).sum()
+    assert held_out > best - RIDGE * ((w - even) ** 2).sum()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_promise_is_the_newton_step_of_the_loss(seed: int) -> None:
+    x, labels, prior = problem(seed)
+    observed = np.eye(3, dtype=np.float32)[labels]
+    base = np.tile(np.log(prior), (len(labels), 1))
+    gain, step = Residuals.of(base, observed).promise(x)
+
+    def value(w: Any) -> float:
+        return loss(x, labels, prior, w, np.zeros(4))
+
+    def slope(w: Any) -> Any:
+        residuals = observed - softmax(base + np.tensordot(w, x.astype(np.float64), 1))
+        return -np.tensordot(x.astype(np.float64), residuals, 2) + 2 * RIDGE * w
+
+    assert check_grad(value, slope, np.zeros(4)) < 1e-3
+    hessian = np.array([(slope(e) - slope(-e)) / 2e-4 for e in np.eye(4) * 1e-4])
+    assert step == pytest.approx(np.linalg.solve(hessian, -slope(np.zeros(4))), abs=1e-3)
+    assert gain == pytest.approx(-0.5 * slope(np.zeros(4)) @ step, rel=1e-3)

@@ -1,0 +1,249 @@
+"""The sample that a model keeps: additive like the counts, and weights that forget."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hammemo import (
+    NO_TOKEN,
+    Exact,
+    FileError,
+    Hashed,
+    Ledgered,
+    LogLinear,
+    MemoryClassifier,
+    NotStoredError,
+    Rolling,
+    load,
+    save,
+    windows,
+)
+from hammemo._arrays.checked import StoredArrays
+from hammemo.models.kept_sample import EVERYTHING, KeptSample
+from hammemo.tokens.contexts import Examples
+from hammemo.tokens.distinct import example_words, window_words
+from hammemo.tokens.streams import stream_blocks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+tokens = st.sampled_from([0, 1, 2.5, "a", "ß", NO_TOKEN])
+rows = st.lists(st.tuples(tokens, tokens, st.sampled_from(["no", "yes"]), st.integers(1, 3)), max_size=12)
+
+
+def examples(batch: list[Any]) -> Examples:
+    X = np.empty((len(batch), 2), object)
+    for i, row in enumerate(batch):
+        X[i] = row[:2]
+    return Examples.of(X, np.array([row[2] for row in batch], object), [row[3] for row in batch])
+
+
+def contents(sample: KeptSample) -> dict[Any, int]:
+    return sample.ledger.counts()
+
+
+def fixed(threshold: int) -> KeptSample:
+    return KeptSample(h=2, seed=1, most=1000, threshold=threshold)
+
+
+@given(rows, rows, rows, st.sampled_from([EVERYTHING, 2**63, 2**62]))
+@settings(max_examples=100)
+def test_it_is_the_multiset_of_examples_below_the_threshold(a: Any, b: Any, c: Any, threshold: int) -> None:
+    left = fixed(threshold).changed(examples([*a, *b]), 1).changed(examples(b), -1)
+    right = fixed(threshold).changed(examples(c), 1)
+    merged = left.plus(right, 1)
+    assert merged is not None
+    expected: Counter[Any] = Counter()
+    batch = examples([*a, *c])
+    words: Any = example_words(batch, 1) if len(batch) else []
+    for row, word in zip([*a, *c], words, strict=True):
+        if int(word) < threshold:
+            expected[row[:3]] += row[3]
+    assert contents(merged) == expected
+    back = merged.plus(right, -1)
+    assert back is not None
+    assert contents(back) == contents(left)
+    assert {name: array.tolist() for name, array in merged.state().items()} == {
+        name: array.tolist() for name, array in fixed(threshold).changed(batch, 1).state().items()
+    }
+
+
+@given(rows, st.sampled_from([EVERYTHING, 2**63]))
+@settings(max_examples=50)
+def test_arrays_and_back(batch: Any, threshold: int) -> None:
+    sample = fixed(threshold).changed(examples(batch), 1)
+    assert contents(fixed(threshold).restored(StoredArrays(sample.state()))) == contents(sample)
+
+
+def numbered(first: int, last: int) -> Examples:
+    X = np.arange(first, last)[:, None]
+    return Examples.of(X, X[:, 0] % 3)
+
+
+def test_beyond_its_size_the_threshold_falls_and_what_is_kept_is_what_lies_below() -> None:
+    sample = KeptSample(h=1, seed=0, most=100).changed(numbered(0, 125), 1)
+    assert len(sample) == 125
+    assert sample.threshold == EVERYTHING
+    for first in range(125, 2000, 25):
+        sample = sample.changed(numbered(first, first + 25), 1)
+        assert len(sample) <= 125
+    assert sample.threshold < EVERYTHING
+    assert contents(sample.emptied().changed(numbered(0, 2000), 1)) == contents(sample)
+    large = KeptSample(h=1, seed=0, most=100).changed(numbered(0, 5000), 1)
+    assert len(large) == 100
+
+
+def test_the_lower_threshold_counts_for_both_and_another_seed_needs_everything() -> None:
+    low, high = (KeptSample(1, 0, 100, threshold) for threshold in (2**61, 2**63))
+    a, b = low.changed(numbered(0, 100), 1), high.changed(numbered(50, 150), 1)
+    for merged in (a.plus(b, 1), b.plus(a, 1)):
+        assert merged is not None
+        assert merged.threshold == 2**61
+        assert contents(merged) == contents(low.changed(numbered(0, 100), 1).changed(numbered(50, 150), 1))
+    other = KeptSample(1, 7, 100)
+    merged = a.plus(other.changed(numbered(50, 150), 1), 1)
+    assert merged is not None
+    assert contents(merged) == contents(low.changed(numbered(0, 100), 1).changed(numbered(50, 150), 1))
+    assert a.plus(KeptSample(1, 7, 100, 2**60), 1) is None
+
+
+def test_what_was_never_stored_is_refused() -> None:
+    with pytest.raises(NotStoredError):
+        KeptSample(1, 0, 100).changed(numbered(0, 3), -1)
+
+
+def test_windows_have_the_hashes_of_their_examples() -> None:
+    documents = [list("abcabd"), list("ba"), list("cadabra")]
+    kinds: Any = ("drop", "pad")
+    for short in kinds:
+        blocks = list(stream_blocks(documents, 2, None, short, None))
+        found = np.concatenate([window_words(block, None, 3)[1] for block in blocks])
+        assert found.tolist() == example_words(Examples.of(*windows(documents, 2, short)), 3).tolist()
+
+
+def table(n: int = 300, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 4, (n, 4))
+    y = np.where(rng.random(n) < 0.8, (X[:, 0] + X[:, 1]) % 3, rng.integers(0, 3, n))
+    return X.astype(str), y
+
+
+def weights(clf: MemoryClassifier) -> list[bytes]:
+    return [array.tobytes() for array in clf.vote_.state().values()]
+
+
+@pytest.mark.parametrize("memory", ["auto", "hashed", Ledgered(Exact())])
+def test_after_forgetting_and_refitting_no_byte_tells_what_was_there(memory: Any) -> None:
+    X, y = table()
+    clf = MemoryClassifier(memory=memory).fit(X, y)
+    gone = np.random.default_rng(1).random(len(y)) < 0.1
+    rest = clf.empty_like().partial_fit(X[~gone], y[~gone]).refit()
+    before = weights(clf)
+    clf.forget(X[gone], y[gone])
+    assert weights(clf) == before
+    clf.refit()
+    assert weights(clf) == weights(rest) != before
+    assert clf.class_scores(X).tobytes() == rest.class_scores(X).tobytes()
+    assert clf.memory_.state_bytes() == rest.memory_.state_bytes()
+
+
+def test_a_label_that_is_forgotten_leaves_no_weight() -> None:
+    X, y = table()
+    clf = MemoryClassifier().fit(X, y).forget(X[y == 2], y[y == 2]).refit()
+    assert clf.vote_.labels_.tolist() == [0, 1]
+
+
+def test_fit_and_refit_are_the_same() -> None:
+    clf = MemoryClassifier().fit(*table())
+    before = weights(clf)
+    assert weights(clf.refit()) == before
+
+
+def test_parts_that_are_merged_are_refitted_to_the_whole() -> None:
+    X, y = table()
+    whole = MemoryClassifier().fit(X, y)
+    half = len(y) // 2
+    parts = [whole.empty_like().partial_fit(X[rows], y[rows]) for rows in (slice(half), slice(half, None))]
+    assert weights((parts[0] + parts[1]).refit()) == weights(whole)
+    assert weights((whole - parts[0]).refit()) == weights(parts[1].refit())
+
+
+def test_streams_keep_a_sample_too() -> None:
+    stream = np.random.default_rng(0).integers(0, 4, 600)
+    whole = MemoryClassifier().fit_stream(stream, h=3)
+    X, y = windows([stream], 3)
+    assert whole.sample_ is not None
+    assert contents(whole.sample_) == contents(whole.sample_.emptied().changed(Examples.of(X, y), 1))
+    before = weights(whole)
+    assert weights(whole.refit()) == before
+    less = whole.snapshot().forget(X[:60], y[:60]).refit()
+    assert weights(less) == weights(whole.empty_like().partial_fit(X[60:], y[60:]).refit())
+    chosen = MemoryClassifier().fit_stream(stream, h=3, classes=[1, 2])
+    assert chosen.sample_ is not None
+    assert set(chosen.sample_.examples().labels.tolist()) == {1, 2}
+
+
+def test_a_window_of_time_keeps_the_sample_of_its_examples() -> None:
+    X, y = table()
+    clf = Rolling(MemoryClassifier(), last=100).partial_fit(X, y)
+    sample = clf.estimator_.sample_
+    assert sample is not None
+    assert sum(contents(sample).values()) == 100
+    assert clf.estimator_.refit().predict(X).shape == y.shape
+
+
+def test_files_hold_it(tmp_path: Path) -> None:
+    X, y = table()
+    clf = MemoryClassifier().fit(X, y)
+    save(clf, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert contents(loaded.sample_) == contents(clf.sample_)  # type: ignore[arg-type]
+    assert weights(loaded.forget(X[:30], y[:30]).refit()) == weights(clf.forget(X[:30], y[:30]).refit())
+
+
+@pytest.mark.parametrize(
+    "change", [{"threshold": 2**40}, {"threshold": 2**64 + 1}, {"most": 0}, {"seed": 2**70}, {"seed": "x"}]
+)
+def test_a_file_with_a_sample_that_cannot_be_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    from hammemo.files import models
+    from hammemo.files.archive import sealed
+
+    X, y = table()
+    arrays, about = models._classifier_parts(MemoryClassifier().fit(X, y))
+    about["sample"] |= change
+    text = json.dumps({"checksum": "0" * 64, "format": 3, "version": "0.1.0", **about}, separators=(",", ":"))
+    parts = sealed({name: np.require(array, requirements="C") for name, array in arrays.items()}, text)
+    (tmp_path / "model").write_bytes(b"".join(bytes(part) for part in parts))
+    with pytest.raises(FileError):
+        load(tmp_path / "model")
+
+
+def test_without_a_sample_refit_says_why_and_what_to_do() -> None:
+    X, y = table(60)
+    for clf in (
+        MemoryClassifier(vote="sum").fit(X, y),
+        MemoryClassifier(vote=LogLinear(keep=False)).fit(X, y),
+        MemoryClassifier(kernel="positional", vote=LogLinear(weights=[1, 1, 1, 1])).fit(X, y),
+    ):
+        assert clf.sample_ is None
+        with pytest.raises(ValueError, match="fit_vote"):
+            clf.refit()
+    kept = MemoryClassifier("positional", Exact(), LogLinear()).fit(X, y)
+    assert (kept + MemoryClassifier("positional", Exact(), LogLinear(keep=False)).fit(X, y)).sample_ is None
+    assert "distinct examples are kept" in str(kept.report())
+
+
+def test_a_sketch_with_a_sample_can_tell_what_was_never_stored() -> None:
+    X, y = table(60)
+    clf = MemoryClassifier(memory=Hashed(1, 0), vote=LogLinear()).fit(X, y)
+    version = clf.version_
+    with pytest.raises(NotStoredError):
+        clf.forget([["never", "never", "never", "never"]], [0])
+    assert clf.version_ == version
