@@ -95,7 +95,7 @@ FinderView Finder::view() const {
     return view;
 }
 
-Layout::Layout(uint32_t h, const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
+LayoutOwner::LayoutOwner(uint32_t h, const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
                const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups, Reserved reserved,
                const std::vector<uint32_t>& buckets, IntegerHash integer_hash)
     : reserved_(std::move(reserved)) {
@@ -119,7 +119,7 @@ Layout::Layout(uint32_t h, const std::vector<std::vector<uint32_t>>& positions, 
     add_blocks();
 }
 
-void Layout::add_sites(const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
+void LayoutOwner::add_sites(const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
                        const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups,
                        const std::vector<uint32_t>& buckets) {
     std::vector<bool> of_tuples(reserved_.hashes.size(), false), compared(view_.h, false);
@@ -159,7 +159,7 @@ void Layout::add_sites(const std::vector<std::vector<uint32_t>>& positions, cons
     view_.n_used = static_cast<uint32_t>(used_.size());
 }
 
-void Layout::add_tokens() {
+void LayoutOwner::add_tokens() {
     const auto& rows = reserved_.single_rows;
     require(rows.size() < (size_t{1} << 30), "too many reserved tokens");
     require(reserved_.token_places.size() == reserved_.token_hashes.size(), "one place for each token");
@@ -183,7 +183,7 @@ void Layout::add_tokens() {
 }
 
 // What integers are looked up in where their hashes identify them.
-void Layout::add_integers() {
+void LayoutOwner::add_integers() {
     std::vector<uint64_t> hashes, hash_of(view_.n_places, 0);
     std::vector<uint32_t> rows;
     std::vector<bool> is_integer(view_.n_places, false);
@@ -220,7 +220,7 @@ void Layout::add_integers() {
     }
 }
 
-void Layout::add_blocks() {
+void LayoutOwner::add_blocks() {
     for (uint32_t k = 0; k < view_.n_sites; ++k)
         if (view_.single_words || view_.n_sites != view_.h || sites_[k].n_positions != 1 || positions_[k] != k ||
             sites_[k].n_own != sites_[0].n_own || sites_[k].buckets != sites_[0].buckets)
