@@ -38,13 +38,15 @@ bool Finder::place(size_t slots) {
     const size_t n = sorted_.size();
     size_t groups = 1;
     while (groups < n / 2) groups *= 2;
-    std::vector<std::vector<uint32_t>> members(groups);
-    for (size_t i = 0; i < n; ++i) members[sorted_[i] & (groups - 1)].push_back(static_cast<uint32_t>(i));
-    std::vector<uint32_t> order(groups);
+    std::vector<uint32_t> starts(groups + 1, 0), members(n), order(groups);  // the members of each group, one after another
+    for (const uint64_t hash : sorted_) ++starts[(hash & (groups - 1)) + 1];
+    if (*std::max_element(starts.begin(), starts.end()) > 64) return false;  // no accident: a random group has two members
+    std::partial_sum(starts.begin(), starts.end(), starts.begin());
+    std::vector<uint32_t> next(starts.begin(), starts.end() - 1);
+    for (size_t i = 0; i < n; ++i) members[next[sorted_[i] & (groups - 1)]++] = static_cast<uint32_t>(i);
+    const auto size_of = [&](uint32_t group) { return starts[group + 1] - starts[group]; };
     std::iota(order.begin(), order.end(), 0u);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](uint32_t a, uint32_t b) { return members[a].size() > members[b].size(); });
-    if (members[order[0]].size() > 64) return false;  // no accident: a random group has two members
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return size_of(a) > size_of(b); });
 
     words_.assign(slots, sorted_[0]);
     numbers_.assign(slots, sorted_numbers_[0]);
@@ -52,13 +54,14 @@ bool Finder::place(size_t slots) {
     std::vector<bool> taken(slots, false);
     std::vector<uint32_t> chosen;
     for (const uint32_t group : order) {
-        bool placed = members[group].empty();
+        const uint32_t *first = members.data() + starts[group], *last = members.data() + starts[group + 1];
+        bool placed = first == last;
         for (uint64_t attempt = 0; !placed && attempt < 65536; ++attempt) {
             const uint64_t displacement = attempt * 0x9E3779B97F4A7C15ull;
             chosen.clear();
             placed = true;
-            for (const uint32_t i : members[group]) {
-                const uint32_t slot = FinderView::slot_of(sorted_[i], displacement, static_cast<uint32_t>(slots));
+            for (const uint32_t* i = first; i < last; ++i) {
+                const uint32_t slot = FinderView::slot_of(sorted_[*i], displacement, static_cast<uint32_t>(slots));
                 if (taken[slot] || std::find(chosen.begin(), chosen.end(), slot) != chosen.end()) {
                     placed = false;
                     break;
@@ -69,8 +72,8 @@ bool Finder::place(size_t slots) {
             displacements_[group] = displacement;
             for (size_t j = 0; j < chosen.size(); ++j) {
                 taken[chosen[j]] = true;
-                words_[chosen[j]] = sorted_[members[group][j]];
-                numbers_[chosen[j]] = sorted_numbers_[members[group][j]];
+                words_[chosen[j]] = sorted_[first[j]];
+                numbers_[chosen[j]] = sorted_numbers_[first[j]];
             }
         }
         if (!placed) return false;
