@@ -156,7 +156,9 @@ def test_bench_edits_times_every_vote() -> None:
         ("sum", 5, 4),
         ("mean", 5, 4),
         ("log-linear", 5, 4),
+        ("sum", 5, 4),
     ]
+    assert rows[-1]["memory"] == "Ledgered(memory=Hashed())"
     for row in rows:
         for name in ("query", "edit", "query_after", "edit_and_query", "checks", "query_checks", "ratio"):
             assert 0 < row[name]["median"] <= row[name]["p99"]
