@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-MOST_TIMED = 300
+MOST_TIMED = 200
 _NEW_EVERY = 50
 """One example in so many has a token and a label that nothing else has."""
 

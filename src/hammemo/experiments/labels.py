@@ -10,9 +10,9 @@ counts and the same questions:
 - a dictionary of counters in Python, of the rows that its few questions read.
 
 What is counted is processor time, the best of several repeats, in one thread; batches are given as numbered tokens,
-`predictor(tokens)` as strings. The dense path is so slow that it gets the first questions only. Resident memory and
-the time of `fit` are taken in fresh processes, which use public names only, so that another installation of the
-library can be asked as well.
+`predictor(tokens)` as strings. The dense path is so slow that it gets the first questions only, and so does the
+log-linear vote. Resident memory and the time of `fit` are taken in fresh processes, which use public names only, so
+that another installation of the library can be asked as well.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _race_vote(data: Data, pair: Pair, name: str, repeats: int) -> Iterator[dict
     vote = data.fitted_vote(VOTES[name], pair.dense, pair.model.sites_)
     live, dense = (pair.predictor(reader, vote) for reader in (pair.reader, pair.dense))
     ours, theirs = (predictor._scorer().ranker for predictor in (live, dense))
-    some, every = data.contexts(_DENSE_QUERIES), data.contexts()
+    some, every = (data.contexts(n) for n in (_DENSE_QUERIES, None if name == "sum" else _DENSE_QUERIES))
     for asked, of_ours, of_theirs in (
         ("top-1 in batches", ours.winners, theirs.winners),
         (f"top-{TOP} in batches", partial(ours.leaders, k=TOP), partial(theirs.leaders, k=TOP)),
