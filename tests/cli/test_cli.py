@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import hammemo
 from hammemo import cli
+from hammemo._arrays.native import native
 from hammemo.cli.app import app
 from hammemo.cli.commands import Commands
 from hammemo.cli.console import progress_bar
@@ -175,6 +176,24 @@ def test_bench_fit_prints_rates_and_the_long_stream() -> None:
     assert result.exit_code == 0, result.output
     assert "bare scatter, rows given" in result.stdout
     assert "A stream of 50,000 tokens" in result.stdout
+
+
+@pytest.mark.skipif(native() is None, reason="the compiled loops are not installed")
+def test_bench_labels_prints_tables_and_json() -> None:
+    small = ["bench", "labels", "--train", "400", "--queries", "40", "--repeats", "1"]
+    result = runner.invoke(app, small)
+    assert result.exit_code == 0, result.output
+    for word in ("live table", "dense path", "bare loop, entries only", "dict of Counters", "canonical bytes an entry"):
+        assert word in result.stdout
+    result = runner.invoke(app, [*small, "--edits", "30", "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert [row["edits"] for row in found["interleaved"]] == [30, 30]
+    assert all(row["wrong"] == 0 for row in found["interleaved"])
+    assert {row["vote"] for row in found["edits"]} == {"sum", "log-linear, shared weights"}
+    result = runner.invoke(app, [*small, "--agreement", "--json"])
+    assert result.exit_code == 0, result.output
+    assert [row["other_top_1"] for row in json.loads(result.stdout)["agreement"]] == [0] * 8
 
 
 def test_a_race_without_compiled_loops_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -244,6 +244,8 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("bench predict --data nowhere", 2, ["nowhere", "wiki.train.tokens"]),
     ("bench predict --rounds 0", 2, ["--rounds"]),
     ("bench edits --labels 1", 2, ["--labels"]),
+    ("bench labels --data nowhere", 2, ["nowhere", "wiki.train.tokens"]),
+    ("bench labels --edits 5 --agreement", 2, ["--edits and --agreement are two runs: leave out one."]),
     ("bench fit --tokens 5", 2, ["--tokens 5 is too small: use 10000 or more.", "hammemo bench fit --help"]),
     ("reproduce synthetic", 2, ["--out"]),
     ("reproduce nonsense", 2, ["nonsense"]),
