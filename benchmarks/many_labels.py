@@ -63,7 +63,9 @@ def run(n_labels: int, n_edits: int, *, equal: bool) -> dict[str, Any]:
     results: dict[str, Any] = {"labels": n_labels, "counts": "equal" if equal else "different"}
     results["learn_seconds"], _ = timed(lambda: model.fit(X, y, sample_weight=times))
     results["first_query_seconds"], _ = timed(lambda: model.predict(X[:1]))
-    results["live_bytes_an_entry"] = round(model.memory_.compile().live.version.nbytes / (H * n_labels), 1)
+    reader: Any = model.memory_.reader()
+    results["live_bytes_an_entry"] = round(reader.live.version.nbytes / (H * n_labels), 1)
+    del reader  # it would keep this version
     rows = X[:n_edits].tolist()
     results["predictor"] = predictor_latencies(model, rows)
     results["predict"] = latencies(lambda i: model.predict(X[i : i + 1]), n_edits)
