@@ -65,7 +65,7 @@ def run(n_labels: int, n_edits: int, *, equal: bool) -> dict[str, Any]:
     results["first_query_seconds"], _ = timed(lambda: model.predict(X[:1]))
     reader: Any = model.memory_.reader()
     results["live_bytes_an_entry"] = round(reader.live.version.nbytes / (H * n_labels), 1)
-    del reader  # or its version would be kept
+    del reader  # it would keep this version
     rows = X[:n_edits].tolist()
     results["predictor"] = predictor_latencies(model, rows)
     results["predict"] = latencies(lambda i: model.predict(X[i : i + 1]), n_edits)

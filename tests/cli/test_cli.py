@@ -191,9 +191,11 @@ def test_bench_labels_prints_tables_and_json() -> None:
     assert [row["edits"] for row in found["interleaved"]] == [30, 30]
     assert all(row["wrong"] == 0 for row in found["interleaved"])
     assert {row["vote"] for row in found["edits"]} == {"sum", "log-linear, shared weights"}
-    result = runner.invoke(app, [*small, "--agreement", "--json"])
+    result = runner.invoke(app, [*small, "--agreement", "--kernel", "positions", "--json"])
     assert result.exit_code == 0, result.output
-    assert [row["other_top_1"] for row in json.loads(result.stdout)["agreement"]] == [0] * 8
+    assert [(row["kernel"], row["other_top_1"]) for row in json.loads(result.stdout)["agreement"]] == [
+        ("positions", 0)
+    ] * 4
 
 
 def test_a_race_without_compiled_loops_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,6 +245,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("bench predict --rounds 0", 2, ["--rounds"]),
     ("bench edits --labels 1", 2, ["--labels"]),
     ("bench labels --data nowhere", 2, ["nowhere", "wiki.train.tokens"]),
+    ("bench labels --kernel pairs", 2, ["--kernel 'pairs' is not known: use positions or Suffixes(5)."]),
     ("bench labels --edits 5 --agreement", 2, ["--edits and --agreement are two runs: leave out one."]),
     ("bench fit --tokens 5", 2, ["--tokens 5 is too small: use 10000 or more.", "hammemo bench fit --help"]),
     ("reproduce synthetic", 2, ["--out"]),

@@ -147,6 +147,9 @@ def labels(
     agreement: Annotated[
         bool, typer.Option("--agreement", help="Compare all answers instead, with every vote.")
     ] = False,
+    kernel: Annotated[
+        str | None, typer.Option(metavar="NAME", help="positions or Suffixes(5).", show_default="both")
+    ] = None,
     beside: Annotated[
         list[str] | None,
         typer.Option(metavar="PYTHON", help="An interpreter with another version, for fit and memory."),
@@ -159,6 +162,9 @@ def labels(
 
     if edits and agreement:
         raise UsageError("--edits and --agreement are two runs: leave out one.")
+    if kernel not in (None, *experiment.KERNELS):
+        raise UsageError(f"--kernel {kernel!r} is not known: use {' or '.join(experiment.KERNELS)}.")
+    kernels = [*experiment.KERNELS] if kernel is None else [kernel]
     if data is None:
         examples = experiment.Data.drawn(train or 1_000_000, queries or 20_000)
     else:
@@ -167,12 +173,12 @@ def labels(
     results: dict[str, Any]
     with progress_bar("Racing") as on_progress:
         if edits:
-            results = label_edits.run(examples, edits, on_progress)
+            results = label_edits.run(examples, edits, on_progress, kernels)
         elif agreement:
-            results = {"agreement": experiment.agreements(examples, on_progress)}
+            results = {"agreement": experiment.agreements(examples, on_progress, kernels)}
         else:
-            results = experiment.race(examples, repeats, on_progress)
-            results["fresh"] = experiment.fresh(examples, repeats, beside or ())
+            results = experiment.race(examples, repeats, on_progress, kernels)
+            results["fresh"] = experiment.fresh(examples, repeats, beside or (), kernels)
     if as_json:
         print_json(results)
         return

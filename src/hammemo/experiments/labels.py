@@ -175,15 +175,17 @@ class Counters:
         return min((label for label, total in totals.items() if total == best) if totals else self._labels)
 
 
-def race(data: Data, repeats: int, on_progress: Callable[[int, int], None]) -> dict[str, Any]:
+def race(
+    data: Data, repeats: int, on_progress: Callable[[int, int], None], kernels: Sequence[str] = tuple(KERNELS)
+) -> dict[str, Any]:
     """Return what each contender takes for a question, as a ratio to the dense path, and what a table takes."""
     rates, sizes = [], []
     with threadpool_limits(1):
-        for done, name in enumerate(KERNELS):
+        for done, name in enumerate(kernels):
             pair = Pair.of(data.fitted(name))
             for step, vote in enumerate(RACED):
                 rates += [{"kernel": name, "vote": vote, **row} for row in _race_vote(data, pair, vote, repeats)]
-                on_progress(len(RACED) * done + step + 1, len(RACED) * len(KERNELS))
+                on_progress(len(RACED) * done + step + 1, len(RACED) * len(kernels))
             sizes.append({"kernel": name, **_sizes(pair)})
     return {
         "examples": len(data.X),
@@ -276,12 +278,14 @@ def agreement(data: Data, kernel: str, vote: str, on_progress: Callable[[int, in
     }
 
 
-def agreements(data: Data, on_progress: Callable[[int, int], None]) -> list[dict[str, Any]]:
-    """Compare the readers with every kernel and every vote."""
+def agreements(
+    data: Data, on_progress: Callable[[int, int], None], kernels: Sequence[str] = tuple(KERNELS)
+) -> list[dict[str, Any]]:
+    """Compare the readers with each kernel and every vote."""
     rows: list[dict[str, Any]] = []
-    total = len(KERNELS) * len(VOTES) * len(data.queries)
+    total = len(kernels) * len(VOTES) * len(data.queries)
     with threadpool_limits(1):
-        for kernel in KERNELS:
+        for kernel in kernels:
             for vote in VOTES:
                 told = after(on_progress, len(rows) * len(data.queries), total)
                 rows.append(agreement(data, kernel, vote, told))
@@ -314,7 +318,9 @@ print(json.dumps({
 """
 
 
-def fresh(data: Data, repeats: int, pythons: Sequence[str] = ()) -> list[dict[str, Any]]:
+def fresh(
+    data: Data, repeats: int, pythons: Sequence[str] = (), kernels: Sequence[str] = tuple(KERNELS)
+) -> list[dict[str, Any]]:
     """Fit and ask one question in processes of their own; return times and memory, the best of the repeats.
 
     Parameters
@@ -324,6 +330,7 @@ def fresh(data: Data, repeats: int, pythons: Sequence[str] = ()) -> list[dict[st
     repeats : int
     pythons : sequence of str
         Interpreters beside this one, with other installations of the library.
+    kernels : sequence of str
     """
     if not Path("/proc/self/status").is_file():
         return []  # only Linux tells a process what it holds, and held at most
@@ -331,7 +338,7 @@ def fresh(data: Data, repeats: int, pythons: Sequence[str] = ()) -> list[dict[st
     with tempfile.TemporaryDirectory() as folder:
         for name, array in (("X", data.X), ("y", data.y), ("query", data.queries[:1])):
             np.save(f"{folder}/{name}.npy", array)
-        for kernel in KERNELS:
+        for kernel in kernels:
             answers = []
             for python in (sys.executable, *pythons):
                 runs = [_fresh_run(python, folder, kernel) for _ in range(repeats)]
