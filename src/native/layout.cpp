@@ -38,13 +38,15 @@ bool Finder::place(size_t slots) {
     const size_t n = sorted_.size();
     size_t groups = 1;
     while (groups < n / 2) groups *= 2;
-    std::vector<std::vector<uint32_t>> members(groups);
-    for (size_t i = 0; i < n; ++i) members[sorted_[i] & (groups - 1)].push_back(static_cast<uint32_t>(i));
-    std::vector<uint32_t> order(groups);
+    std::vector<uint32_t> starts(groups + 1, 0), members(n), order(groups);  // the members of each group, one after another
+    for (const uint64_t hash : sorted_) ++starts[(hash & (groups - 1)) + 1];
+    if (*std::max_element(starts.begin(), starts.end()) > 64) return false;  // no accident: a random group has two members
+    std::partial_sum(starts.begin(), starts.end(), starts.begin());
+    std::vector<uint32_t> next(starts.begin(), starts.end() - 1);
+    for (size_t i = 0; i < n; ++i) members[next[sorted_[i] & (groups - 1)]++] = static_cast<uint32_t>(i);
+    const auto size_of = [&](uint32_t group) { return starts[group + 1] - starts[group]; };
     std::iota(order.begin(), order.end(), 0u);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](uint32_t a, uint32_t b) { return members[a].size() > members[b].size(); });
-    if (members[order[0]].size() > 64) return false;  // no accident: a random group has two members
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return size_of(a) > size_of(b); });
 
     words_.assign(slots, sorted_[0]);
     numbers_.assign(slots, sorted_numbers_[0]);
@@ -52,13 +54,14 @@ bool Finder::place(size_t slots) {
     std::vector<bool> taken(slots, false);
     std::vector<uint32_t> chosen;
     for (const uint32_t group : order) {
-        bool placed = members[group].empty();
+        const uint32_t *first = members.data() + starts[group], *last = members.data() + starts[group + 1];
+        bool placed = first == last;
         for (uint64_t attempt = 0; !placed && attempt < 65536; ++attempt) {
             const uint64_t displacement = attempt * 0x9E3779B97F4A7C15ull;
             chosen.clear();
             placed = true;
-            for (const uint32_t i : members[group]) {
-                const uint32_t slot = FinderView::slot_of(sorted_[i], displacement, static_cast<uint32_t>(slots));
+            for (const uint32_t* i = first; i < last; ++i) {
+                const uint32_t slot = FinderView::slot_of(sorted_[*i], displacement, static_cast<uint32_t>(slots));
                 if (taken[slot] || std::find(chosen.begin(), chosen.end(), slot) != chosen.end()) {
                     placed = false;
                     break;
@@ -69,8 +72,8 @@ bool Finder::place(size_t slots) {
             displacements_[group] = displacement;
             for (size_t j = 0; j < chosen.size(); ++j) {
                 taken[chosen[j]] = true;
-                words_[chosen[j]] = sorted_[members[group][j]];
-                numbers_[chosen[j]] = sorted_numbers_[members[group][j]];
+                words_[chosen[j]] = sorted_[first[j]];
+                numbers_[chosen[j]] = sorted_numbers_[first[j]];
             }
         }
         if (!placed) return false;
@@ -95,7 +98,7 @@ FinderView Finder::view() const {
     return view;
 }
 
-Layout::Layout(uint32_t h, const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
+LayoutOwner::LayoutOwner(uint32_t h, const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
                const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups, Reserved reserved,
                const std::vector<uint32_t>& buckets, IntegerHash integer_hash)
     : reserved_(std::move(reserved)) {
@@ -119,7 +122,7 @@ Layout::Layout(uint32_t h, const std::vector<std::vector<uint32_t>>& positions, 
     add_blocks();
 }
 
-void Layout::add_sites(const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
+void LayoutOwner::add_sites(const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
                        const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups,
                        const std::vector<uint32_t>& buckets) {
     std::vector<bool> of_tuples(reserved_.hashes.size(), false), compared(view_.h, false);
@@ -159,7 +162,7 @@ void Layout::add_sites(const std::vector<std::vector<uint32_t>>& positions, cons
     view_.n_used = static_cast<uint32_t>(used_.size());
 }
 
-void Layout::add_tokens() {
+void LayoutOwner::add_tokens() {
     const auto& rows = reserved_.single_rows;
     require(rows.size() < (size_t{1} << 30), "too many reserved tokens");
     require(reserved_.token_places.size() == reserved_.token_hashes.size(), "one place for each token");
@@ -183,7 +186,7 @@ void Layout::add_tokens() {
 }
 
 // What integers are looked up in where their hashes identify them.
-void Layout::add_integers() {
+void LayoutOwner::add_integers() {
     std::vector<uint64_t> hashes, hash_of(view_.n_places, 0);
     std::vector<uint32_t> rows;
     std::vector<bool> is_integer(view_.n_places, false);
@@ -220,7 +223,7 @@ void Layout::add_integers() {
     }
 }
 
-void Layout::add_blocks() {
+void LayoutOwner::add_blocks() {
     for (uint32_t k = 0; k < view_.n_sites; ++k)
         if (view_.single_words || view_.n_sites != view_.h || sites_[k].n_positions != 1 || positions_[k] != k ||
             sites_[k].n_own != sites_[0].n_own || sites_[k].buckets != sites_[0].buckets)

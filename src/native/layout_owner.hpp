@@ -1,6 +1,8 @@
 // The owners of what the views in layout.hpp point to.
 #pragma once
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "loops.hpp"
@@ -34,13 +36,14 @@ struct Reserved {
     std::vector<uint32_t> single_rows;           // for each place the row at sites of one position, or MISSING
 };
 
-class Layout {
+// All that a layout consists of; it stays where it is, because its view points into it.
+class LayoutOwner {
 public:
-    Layout(uint32_t h, const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
-           const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups, Reserved reserved,
-           const std::vector<uint32_t>& buckets, IntegerHash integer_hash);
-    Layout(const Layout&) = delete;
-    Layout& operator=(const Layout&) = delete;
+    LayoutOwner(uint32_t h, const std::vector<std::vector<uint32_t>>& positions, const std::vector<uint64_t>& multipliers,
+                const std::vector<uint64_t>& tuple_seeds, const std::vector<uint32_t>& groups, Reserved reserved,
+                const std::vector<uint32_t>& buckets, IntegerHash integer_hash);
+    LayoutOwner(const LayoutOwner&) = delete;
+    LayoutOwner& operator=(const LayoutOwner&) = delete;
     const LayoutView& view() const { return view_; }
 
 private:
@@ -61,6 +64,17 @@ private:
     std::vector<uint8_t> used_alone_;
     std::vector<uint64_t> checks_, single_words_, block_multipliers_, memo_;
     LayoutView view_{};
+};
+
+// A layout that Python and tables share.
+class Layout {
+public:
+    explicit Layout(std::shared_ptr<const LayoutOwner> owner) : owner_(std::move(owner)) {}
+    const LayoutView& view() const { return owner_->view(); }
+    const std::shared_ptr<const LayoutOwner>& owner() const { return owner_; }
+
+private:
+    std::shared_ptr<const LayoutOwner> owner_;
 };
 
 }  // namespace hammemo

@@ -3,14 +3,15 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "bare.hpp"
 #include "counts.hpp"
@@ -94,40 +95,59 @@ std::vector<T> copied(const A& array) {
     return {array.data(), array.data() + array.size()};
 }
 
-std::shared_ptr<Layout> make_layout(uint32_t h, const std::vector<std::vector<uint32_t>>& positions,
-                                    const std::vector<uint64_t>& multipliers, const std::vector<uint64_t>& tuple_seeds,
-                                    const std::vector<uint32_t>& groups, const std::vector<Vector<uint64_t>>& reserved,
-                                    const std::vector<Matrix<uint64_t>>& entries, const Vector<uint64_t>& token_hashes,
-                                    const Vector<uint32_t>& token_places, const Matrix<uint64_t>& token_checks,
-                                    const Vector<uint32_t>& single_rows, const std::vector<uint32_t>& buckets,
-                                    std::pair<uint64_t, uint64_t> integer_key, bool keyed) {
+// A sequence of Python as a vector. The conversions of nanobind may not throw: where memory is short, those that allocate
+// would end the process. So no argument is a vector or a shared pointer, and objects are returned by value.
+template <class T>
+std::vector<T> vector_of(const nb::object& sequence, bool convert = true) {
+    std::vector<T> values;
+    values.reserve(nb::len(sequence));
+    for (nb::handle item : sequence) {
+        T value;
+        if (!nb::try_cast<T>(item, value, convert)) throw nb::type_error("an entry of a sequence has the wrong type");
+        values.push_back(std::move(value));
+    }
+    return values;
+}
+
+template <class T>
+using Sequence = nb::typed<nb::sequence, T>;
+
+Layout make_layout(uint32_t h, const Sequence<Sequence<uint32_t>>& positions, const Sequence<uint64_t>& multipliers,
+                   const Sequence<uint64_t>& tuple_seeds, const Sequence<uint32_t>& groups,
+                   const Sequence<Vector<uint64_t>>& reserved, const Sequence<Matrix<uint64_t>>& entries,
+                   const Vector<uint64_t>& token_hashes, const Vector<uint32_t>& token_places,
+                   const Matrix<uint64_t>& token_checks, const Vector<uint32_t>& single_rows,
+                   const Sequence<uint32_t>& buckets, std::pair<uint64_t, uint64_t> integer_key, bool keyed) {
+    std::vector<std::vector<uint32_t>> sites;
+    for (const nb::object& site : vector_of<nb::object>(positions)) sites.push_back(vector_of<uint32_t>(site));
     Reserved own;
-    for (const auto& list : reserved) own.hashes.push_back(copied<uint64_t>(list));
-    for (const auto& list : entries) own.entries.push_back(copied<uint64_t>(list));
+    for (const auto& list : vector_of<Vector<uint64_t>>(reserved, false)) own.hashes.push_back(copied<uint64_t>(list));
+    for (const auto& list : vector_of<Matrix<uint64_t>>(entries, false)) own.entries.push_back(copied<uint64_t>(list));
     own.token_hashes = copied<uint64_t>(token_hashes);
     own.token_places = copied<uint32_t>(token_places);
     own.token_checks = copied<uint64_t>(token_checks);
     own.single_rows = copied<uint32_t>(single_rows);
-    return std::make_shared<Layout>(h, positions, multipliers, tuple_seeds, groups, std::move(own), buckets,
-                                    IntegerHash{integer_key.first, integer_key.second, keyed});
+    return Layout(std::make_shared<LayoutOwner>(h, sites, vector_of<uint64_t>(multipliers), vector_of<uint64_t>(tuple_seeds),
+                                                vector_of<uint32_t>(groups), std::move(own), vector_of<uint32_t>(buckets),
+                                                IntegerHash{integer_key.first, integer_key.second, keyed}));
 }
 
-std::shared_ptr<Table> make_table(std::shared_ptr<Layout> layout, const Array& values,
-                                  const std::optional<Vector<double>>& divisor, double scale, const std::string& path) {
+Table make_table(const Layout& layout, const Array& values, const std::optional<Vector<double>>& divisor, double scale,
+                 const std::string& path) {
     require_aligned(values), require_aligned(divisor);
-    require(values.ndim() == 2 && values.shape(0) == layout->view().empty_row, "the table has one row a bucket");
+    require(values.ndim() == 2 && values.shape(0) == layout.view().empty_row, "the table has one row a bucket");
     require(values.shape(1) > 0 && values.shape(1) <= (1u << 24), "the number of labels is out of range");
     const bool integers = values.dtype() == nb::dtype<int64_t>();
     require(integers || values.dtype() == nb::dtype<double>(), "the table holds 64-bit integers or floats");
     std::vector<double> divisors;
     if (divisor) divisors.assign(divisor->data(), divisor->data() + divisor->shape(0));
-    return std::make_shared<Table>(layout, integers ? static_cast<const int64_t*>(values.data()) : nullptr,
-                                   integers ? nullptr : static_cast<const double*>(values.data()),
-                                   static_cast<uint32_t>(values.shape(1)), std::move(divisors), scale, loops_named(path));
+    return Table(layout.owner(), integers ? static_cast<const int64_t*>(values.data()) : nullptr,
+                 integers ? nullptr : static_cast<const double*>(values.data()), static_cast<uint32_t>(values.shape(1)),
+                 std::move(divisors), scale, loops_named(path));
 }
 
-std::shared_ptr<Table> table_replaced(const Table& table, const Vector<int64_t>& rows, const Array& values,
-                                      const std::optional<Vector<double>>& divisor) {
+Table table_replaced(const Table& table, const Vector<int64_t>& rows, const Array& values,
+                     const std::optional<Vector<double>>& divisor) {
     require_aligned(rows), require_aligned(values), require_aligned(divisor);
     require(values.ndim() == 2 && values.shape(0) == rows.shape(0) && values.shape(1) == table.view().n_labels,
             "one row of numbers for each row that is replaced");
@@ -139,9 +159,8 @@ std::shared_ptr<Table> table_replaced(const Table& table, const Vector<int64_t>&
     }
     std::vector<double> divisors;
     if (divisor) divisors.assign(divisor->data(), divisor->data() + divisor->shape(0));
-    return std::make_shared<Table>(table, rows.data(), rows.shape(0),
-                                   integers ? static_cast<const int64_t*>(values.data()) : nullptr,
-                                   integers ? nullptr : static_cast<const double*>(values.data()), std::move(divisors));
+    return Table(table, rows.data(), rows.shape(0), integers ? static_cast<const int64_t*>(values.data()) : nullptr,
+                 integers ? nullptr : static_cast<const double*>(values.data()), std::move(divisors));
 }
 
 void table_winners(const Table& table, const Array& tokens, const MaybeHashes& hashes, const MaybePlaces& places, Output<int32_t> out, unsigned threads) {
@@ -341,11 +360,9 @@ struct IntegerFinder {
     IntegerHash hash;
 };
 
-std::shared_ptr<IntegerFinder> make_finder(const Vector<uint64_t>& words, std::pair<uint64_t, uint64_t> integer_key,
-                                           bool keyed) {
+IntegerFinder make_finder(const Vector<uint64_t>& words, std::pair<uint64_t, uint64_t> integer_key, bool keyed) {
     require_aligned(words);
-    return std::make_shared<IntegerFinder>(
-        IntegerFinder{Finder({words.data(), words.data() + words.shape(0)}), {integer_key.first, integer_key.second, keyed}});
+    return {Finder({words.data(), words.data() + words.shape(0)}), {integer_key.first, integer_key.second, keyed}};
 }
 
 void finder_find(const IntegerFinder& set, const Array& tokens, Output<int32_t> out, const std::string& path) {
@@ -392,7 +409,7 @@ NB_MODULE(_native, m) {
         .def("prove", &table_prove, nb::arg("upper"), array("tokens"), array("hashes").none(), array("places").none(), array("answers"),
              array("out"), nb::arg("threads") = 1)
         .def("one", &table_one, nb::arg("tokens"), nb::arg("known"),
-             nb::sig("def one(self, tokens: Sequence[Any], known: dict[str, tuple[int, int]]) -> int"))
+             nb::sig("def one(self, tokens: Sequence[Any], known: dict[str, bytes]) -> int"))
         .def("replaced", &table_replaced, array("rows"), array("values"), array("divisor").none())
         .def_prop_ro("nbytes", &Table::nbytes)
         .def_prop_ro("path", [](const Table& table) { return table.loops().name; })

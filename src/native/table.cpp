@@ -100,7 +100,7 @@ bool finite_sums(const LayoutView& layout, size_t n_labels, const At& at) {
 
 }  // namespace
 
-Table::Table(std::shared_ptr<const Layout> layout, const int64_t* integers, const double* floats, uint32_t n_labels,
+Table::Table(std::shared_ptr<const LayoutOwner> layout, const int64_t* integers, const double* floats, uint32_t n_labels,
              std::vector<double> divisor, double scale, const Loops& loops)
     : layout_(std::move(layout)), divisor_(std::move(divisor)), loops_(loops) {
     if (n_labels == 0 || n_labels > (1u << 24)) throw std::invalid_argument("the number of labels is out of range");

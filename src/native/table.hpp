@@ -15,15 +15,15 @@ const std::vector<const Loops*>& available_loops();
 class Table {
 public:
     // Exactly one of integers and floats is given: layout.empty_row x n_labels numbers. The divisor may be empty.
-    Table(std::shared_ptr<const Layout> layout, const int64_t* integers, const double* floats, uint32_t n_labels,
+    Table(std::shared_ptr<const LayoutOwner> layout, const int64_t* integers, const double* floats, uint32_t n_labels,
           std::vector<double> divisor, double scale, const Loops& loops);
     // The table `before` with other numbers in some rows, n_rows of them, below layout.empty_row and distinct, of the kind
     // that it was made of; and with another divisor, if it has one. It is to the byte what all numbers together would
     // give: where they would take other types, an overflow_error is thrown.
     Table(const Table& before, const int64_t* rows, size_t n_rows, const int64_t* integers, const double* floats,
           std::vector<double> divisor);
-    Table(const Table&) = delete;
-    Table& operator=(const Table&) = delete;
+    Table(Table&&) = default;  // what the view points to is not moved
+    Table& operator=(Table&&) = delete;
 
     void winners(const Source& source, size_t m, unsigned threads, int32_t* out) const;
     void leaders(const Source& source, size_t m, uint32_t k, unsigned threads, int32_t* out) const;
@@ -53,7 +53,7 @@ private:
     double context_score(const BlockRows& rows, size_t i, uint32_t column) const;
     void context_scores(const BlockRows& rows, size_t i, void* sums, double* out) const;
 
-    std::shared_ptr<const Layout> layout_;
+    std::shared_ptr<const LayoutOwner> layout_;
     std::vector<double> divisor_;
     std::vector<int64_t> offsets_;  // what was subtracted from each row
     std::vector<std::byte> bytes_, base_;

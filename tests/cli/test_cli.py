@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import hammemo
 from hammemo import cli
+from hammemo._arrays.native import native
 from hammemo.cli.app import app
 from hammemo.cli.commands import Commands
 from hammemo.cli.console import progress_bar
@@ -156,7 +157,9 @@ def test_bench_edits_times_every_vote() -> None:
         ("sum", 5, 4),
         ("mean", 5, 4),
         ("log-linear", 5, 4),
+        ("sum", 5, 4),
     ]
+    assert rows[-1]["memory"] == "Ledgered(memory=Hashed())"
     for row in rows:
         for name in ("query", "edit", "query_after", "edit_and_query", "checks", "query_checks", "ratio"):
             assert 0 < row[name]["median"] <= row[name]["p99"]
@@ -173,6 +176,26 @@ def test_bench_fit_prints_rates_and_the_long_stream() -> None:
     assert result.exit_code == 0, result.output
     assert "bare scatter, rows given" in result.stdout
     assert "A stream of 50,000 tokens" in result.stdout
+
+
+@pytest.mark.skipif(native() is None, reason="the compiled loops are not installed")
+def test_bench_labels_prints_tables_and_json() -> None:
+    small = ["bench", "labels", "--train", "400", "--queries", "40", "--repeats", "1"]
+    result = runner.invoke(app, small)
+    assert result.exit_code == 0, result.output
+    for word in ("live table", "dense path", "bare loop, entries only", "dict of Counters", "canonical bytes an entry"):
+        assert word in result.stdout
+    result = runner.invoke(app, [*small, "--edits", "30", "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert [row["edits"] for row in found["interleaved"]] == [30, 30]
+    assert all(row["wrong"] == 0 for row in found["interleaved"])
+    assert {row["vote"] for row in found["edits"]} == {"sum", "log-linear, shared weights"}
+    result = runner.invoke(app, [*small, "--agreement", "--kernel", "positions", "--json"])
+    assert result.exit_code == 0, result.output
+    assert [(row["kernel"], row["other_top_1"]) for row in json.loads(result.stdout)["agreement"]] == [
+        ("positions", 0)
+    ] * 4
 
 
 def test_a_race_without_compiled_loops_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def arguments(method: str) -> dict[str, Any]:
         "winners": {**source, "out": np.zeros(M, np.int32), "threads": 1},
         "leaders": {**source, "out": np.zeros((M, 2), np.int32), "threads": 1},
         "scores": {**source, "out": np.zeros((M, N_LABELS)), "threads": 1},
-        "one": {"tokens": [1, "a", 3], "known": {"a": (5, 1)}},
+        "one": {"tokens": [1, "a", 3], "known": {"a": bytes(12)}},
         "own_rows": {**source, "out": np.zeros((M, H), np.int64)},
         "centred_sums": {
             "rows": rng.integers(-1, 7, (M, H)),

@@ -16,7 +16,8 @@ from places import ROOT
 
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # also without an activated environment
 RACES = "tests/native/test_native_races.py"
-TESTS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py", RACES]
+LIVE = "tests/memories/exact/test_live.py"
+TESTS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py", RACES, LIVE]
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-s"]  # -s: or a report dies with the process
 RACE = """
 import conftest, threading
@@ -99,7 +100,8 @@ def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     }
     where = "import conftest, hammemo._native as loops; print(loops.__file__)"
     assert run(sys.executable, "-c", where, environment=environment).strip() == str(module)
-    run(sys.executable, "-m", "pytest", *OPTIONS, *TESTS, environment=environment)
+    one_kernel = ["-k", "not every_history or tuples"]  # of the longest test
+    run(sys.executable, "-m", "pytest", *OPTIONS, *TESTS, *one_kernel, environment=environment)
 
 
 def test_threads_that_read_do_not_race(tmp_path: Path) -> None:
@@ -117,7 +119,7 @@ def test_threads_that_read_do_not_race(tmp_path: Path) -> None:
         pytest.skip("ThreadSanitizer does not run on this system")
     assert raced.returncode == 66, raced.stderr[-2000:]
     assert "data race" in raced.stderr
-    run(sys.executable, "-m", "pytest", *OPTIONS, RACES, "-k", "many_threads", environment=environment)
+    run(sys.executable, "-m", "pytest", *OPTIONS, RACES, LIVE, "-k", "many_threads", environment=environment)
 
 
 @pytest.fixture(scope="module")

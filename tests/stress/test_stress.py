@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 
 import pytest
 
+from hammemo._arrays.native import native
 from places import TESTS
 
 pytestmark = pytest.mark.long
@@ -22,6 +24,12 @@ def run(script: str, *arguments: str) -> str:
 
 def test_every_answer_is_that_of_one_version() -> None:
     assert run("threads.py", "8").startswith("in all: {'answers'")
+
+
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("g++") is None, reason="needs Linux and g++")
+@pytest.mark.skipif(native() is None, reason="needs the compiled loops")
+def test_a_failed_allocation_in_the_compiled_loops_leaves_the_state_before_or_after() -> None:
+    assert "half states: 0" in run("allocations.py", r"^Hashed\(buckets=16, reserved=4\) (bulk|forget)|^Suffixes.* sum")
 
 
 def test_an_exception_anywhere_in_an_edit_leaves_the_state_before_or_after() -> None:

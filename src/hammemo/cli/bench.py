@@ -130,6 +130,80 @@ def _print_edits(results: list[dict[str, Any]]) -> None:
     )
 
 
+@bench.command()
+@one_line_errors()
+def labels(
+    data: opt.BenchData = None,
+    train: Annotated[
+        int | None, typer.Option(min=100, help="Examples that are learnt.", show_default="all; drawn: 1,000,000")
+    ] = None,
+    queries: Annotated[
+        int | None, typer.Option(min=10, help="Questions.", show_default="20,000; with --agreement and --data: all")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Repeats; the best counts.")] = 3,
+    edits: Annotated[
+        int, typer.Option(min=0, help="Edit so many times instead, a question after each, and compare.")
+    ] = 0,
+    agreement: Annotated[
+        bool, typer.Option("--agreement", help="Compare all answers instead, with every vote.")
+    ] = False,
+    kernel: Annotated[
+        str | None, typer.Option(metavar="NAME", help="positions or Suffixes(5).", show_default="both")
+    ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PYTHON", help="An interpreter with another version, for fit and memory."),
+    ] = None,
+    as_json: opt.AllAsJson = False,
+) -> None:
+    """Race exact answers with a whole vocabulary as labels: live table, all scores, a bare loop, a dict of Counters."""
+    from hammemo.experiments import label_edits
+    from hammemo.experiments import labels as experiment
+
+    if edits and agreement:
+        raise UsageError("--edits and --agreement are two runs: leave out one.")
+    if kernel not in (None, *experiment.KERNELS):
+        raise UsageError(f"--kernel {kernel!r} is not known: use {' or '.join(experiment.KERNELS)}.")
+    kernels = [*experiment.KERNELS] if kernel is None else [kernel]
+    if data is None:
+        examples = experiment.Data.drawn(train or 1_000_000, queries or 20_000)
+    else:
+        asked = queries if agreement else queries or 20_000
+        examples = experiment.Data.of(opt.wikitext_task(data), train, asked, targets=agreement)
+    results: dict[str, Any]
+    with progress_bar("Racing") as on_progress:
+        if edits:
+            results = label_edits.run(examples, edits, on_progress, kernels)
+        elif agreement:
+            results = {"agreement": experiment.agreements(examples, on_progress, kernels)}
+        else:
+            results = experiment.race(examples, repeats, on_progress, kernels)
+            results["fresh"] = experiment.fresh(examples, repeats, beside or (), kernels)
+    if as_json:
+        print_json(results)
+        return
+    for name, rows in results.items():
+        if isinstance(rows, list) and rows:
+            _print_table(name, rows)
+    typer.echo("Processor time of one thread, in one run: compare within a table, not with another machine.")
+
+
+def _print_table(title: str, rows: list[dict[str, Any]]) -> None:
+    """Print rows with equal keys; a median and a 99th percentile are one cell."""
+    table = Table(*(name.replace("_", " ") for name in rows[0]), title=title)
+    for row in rows:
+        table.add_row(*map(_cell, row.values()))
+    console().print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, dict):
+        return " / ".join(f"{part:.0f}" for part in value.values())
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def _print_rates(rows: list[dict[str, Any]], unit: str) -> None:
     table = Table("", f"best, {unit}", "median", "first row / this one, median")
     for row in rows:

@@ -22,7 +22,7 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from hammemo.experiments.speed import zipf_stream
-from hammemo.memories import Hashed
+from hammemo.memories import Hashed, Ledgered
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.tokens.contexts import validated_array
 from hammemo.tokens.labels import label_array
@@ -113,16 +113,18 @@ def race(
 def hashed(
     n_labels: int, n_edits: int, n_examples: int, on_progress: Callable[[int, int], None], seed: int = 0
 ) -> list[dict[str, Any]]:
-    """Race `Hashed(2048, 1024)` with every vote; one thread."""
+    """Race `Hashed(2048, 1024)` with every vote, and in a ledger; one thread."""
     X, y = zipf_examples(n_examples, n_labels, seed)
+    contenders: list[tuple[Memory, str]] = [(Hashed(2048, 1024), vote) for vote in VOTES]
+    contenders.append((Ledgered(Hashed(2048, 1024)), "sum"))
     results = []
     with threadpool_limits(1):
-        for j, vote in enumerate(VOTES):
+        for j, (memory, vote) in enumerate(contenders):
 
             def progress(done: int, _: int, before: int = j * n_edits) -> None:
-                on_progress(before + done, len(VOTES) * n_edits)
+                on_progress(before + done, len(contenders) * n_edits)
 
-            results.append(race(Hashed(2048, 1024), vote, X, y, n_edits, on_progress=progress))
+            results.append(race(memory, vote, X, y, n_edits, on_progress=progress))
     return results
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -77,6 +78,7 @@ def features_of(tokens: Sequence[Token], rows: NDArray[np.int64]) -> list[Featur
     return [tuple(tokens[rank] for rank in row) for row in rows.tolist()]
 
 
+@lru_cache(maxsize=4096, typed=True)
 def key_words(*parts: int | str) -> tuple[int, int]:
     """Return two 64-bit words that depend on every part: the key of one family of codes."""
     payload = b"".join(_length_prefixed(str(part).encode()) for part in parts)

@@ -219,9 +219,14 @@ void bind_live_table(nb::module_& module) {
     module.def("fail_allocation", [](int64_t after) { allocations_left.store(after); }, nb::arg("after"));
     nb::class_<Handle>(module, "LiveVersion")
         .def_static("build", &build, nb::arg("h"), nb::arg("parents"), nb::arg("positions"), nb::arg("site_steps"),
-                    nb::arg("wide"), nb::arg("rows"), nb::arg("label_counts"), nb::arg("empties"))
-        .def("edit", &edit, nb::arg("tokens").noconvert(), nb::arg("labels").noconvert(), nb::arg("by").noconvert())
-        .def("edit_one", &edit_one, nb::arg("tokens"), nb::arg("label"), nb::arg("by"))
+                    nb::arg("wide"), nb::arg("rows"), nb::arg("label_counts"), nb::arg("empties"),
+             nb::sig("def build(h: int, parents: Sequence[int], positions: Sequence[int], site_steps: Sequence[int], wide: bool, "
+                     "rows: Iterable[Rows], label_counts: NDArray[np.uint64], empties: Iterable[Rows]) -> LiveVersion"))
+        .def("edit", &edit, nb::arg("tokens").noconvert(), nb::arg("labels").noconvert(), nb::arg("by").noconvert(),
+             nb::sig("def edit(self, tokens: NDArray[np.int64], labels: NDArray[np.int64], by: NDArray[np.int64]) -> "
+                     "LiveVersion | None"))
+        .def("edit_one", &edit_one, nb::arg("tokens"), nb::arg("label"), nb::arg("by"),
+             nb::sig("def edit_one(self, tokens: list[int], label: int, by: int) -> LiveVersion | None"))
         .def("place", [](const Handle& handle, uint32_t label, int64_t before, int64_t after) {
                  require(label < (1u << 31), "there are too many labels");
                  for (const int64_t other : {before, after}) if (other != -1) checked_label(handle, other);
@@ -229,17 +234,21 @@ void bind_live_table(nb::module_& module) {
              }, nb::arg("label"), nb::arg("before"), nb::arg("after"))
         .def("leaders", &leaders, nb::arg("weights").noconvert(), nb::arg("divisor"), nb::arg("tokens").noconvert(),
              nb::arg("out").noconvert(), nb::arg("most_listed") = MOST_LISTED)
-        .def("rows", &listed_rows, nb::arg("step"))
-        .def("read", &read_rows, nb::arg("tokens").noconvert())
+        .def("rows", &listed_rows, nb::arg("step"),
+             nb::sig("def rows(self, step: int) -> Rows"))
+        .def("read", &read_rows, nb::arg("tokens").noconvert(),
+             nb::sig("def read(self, tokens: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint32], "
+                     "NDArray[np.uint64]]"))
         .def("label_row", [](const Handle& handle) {
                  RowList list = handle.table->label_row(handle.version);
                  return nb::make_tuple(moved(std::move(list.labels)), moved(std::move(list.counts)));
-             })
-        .def("label_counts", &label_counts, nb::arg("labels").noconvert())
+             }, nb::sig("def label_row(self) -> tuple[NDArray[np.uint32], NDArray[np.uint64]]"))
+        .def("label_counts", &label_counts, nb::arg("labels").noconvert(),
+             nb::sig("def label_counts(self, labels: NDArray[np.int64]) -> NDArray[np.int64]"))
         .def("empty_rows", [](const Handle& handle, uint32_t step) {
                  require(step < handle.table->shape().steps.size(), "there is no such step");
                  return listed(handle.table->empty_row(handle.version, step));
-             }, nb::arg("step"))
+             }, nb::arg("step"), nb::sig("def empty_rows(self, step: int) -> Rows"))
         .def("holds", [](const Handle& handle, int64_t token) {
                  return handle.table->holds(handle.version, checked_token(token));
              }, nb::arg("token"))
@@ -254,5 +263,6 @@ void bind_live_table(nb::module_& module) {
         .def("__init__", [](Single* self, std::shared_ptr<Handle> handle, const Vector<double>& weights, double divisor) {
                  new (self) Single(std::move(handle), weights, divisor);
              }, nb::arg("version"), nb::arg("weights").noconvert(), nb::arg("divisor"))
-        .def("__call__", &Single::winner, nb::arg("tokens"));
+        .def("__call__", &Single::winner, nb::arg("tokens"),
+             nb::sig("def __call__(self, tokens: list[int]) -> int"));
 }

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import Hashed, Ledgered, LogLinear, MemoryClassifier, NotStoredError, Rolling, SiteKernel, Suffixes
+from hammemo._arrays.native import native
 from hammemo.memories.hashed.centring import centred
 from hammemo.memories.hashed.paged_rows import PAGE_BYTES, PagedRows
 from hammemo.memories.label_counts import LabelCounts
@@ -42,6 +43,7 @@ edits = st.lists(
     max_size=10,
 )
 randomly = settings(max_examples=40, deadline=None)
+compiled = pytest.mark.skipif(native() is None, reason="without compiled loops there are no compiled tables")
 
 
 def table_of(rows: list[Example]) -> tuple[np.ndarray[Any, Any], list[str]]:
@@ -148,6 +150,7 @@ def test_after_any_history_a_reader_is_that_of_a_fresh_model(
     assert before.class_scores(queries).tobytes() == row_by_row[0].tobytes()
 
 
+@compiled
 @pytest.mark.parametrize("kernel", [None, SiteKernel([0, (0, 1)], weights=[1, 2]), SiteKernel([1, (0, 1)], [0.1, 0.7])])
 @pytest.mark.parametrize("vote", ["sum", "mean"])
 @given(
@@ -220,6 +223,7 @@ def test_a_window_that_slides_row_by_row_is_that_of_a_fresh_model(vote: Any) -> 
     assert model.class_scores(X).tobytes() == fresh.class_scores(X).tobytes()
 
 
+@compiled
 @pytest.mark.parametrize("vote", ["sum", "mean"])
 def test_many_queries_after_an_edit_copy_a_compiled_table_and_compute_few_rows(vote: str) -> None:
     rng = np.random.default_rng(0)

@@ -15,6 +15,7 @@ the same; this is what they are tested against.
 
 from __future__ import annotations
 
+import weakref
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -42,6 +43,7 @@ Cells: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64
 _MOST_SITES = 2048  # what the compiled loops take
 _LAID_OUT: tuple[Literal["C"], Literal["A"]] = ("C", "A")  # so must arrays be for them: row by row, and aligned
 _NO_ROW = 2**32 - 1  # as they write it
+_NOTHING = np.empty(0, np.uint64), np.empty(0, np.int32)
 
 
 class Source(NamedTuple):
@@ -65,6 +67,8 @@ class RowLayout:
     reserved : Reserved
         The features with rows of their own, for each group of sites (see `site_groups`).
     """
+
+    _last_source: tuple[weakref.ref[Vocabulary] | None, tuple[NDArray[np.uint64], NDArray[np.int32]]] = (None, _NOTHING)
 
     def __init__(
         self, sites: Sites, seed: int, key: bytes | None, buckets: int | Sequence[int], reserved: Reserved
@@ -230,7 +234,8 @@ class RowLayout:
         return sites
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in dict(vars(self)).items() if name != "compiled"}  # made again when needed
+        made_again = {"compiled", "_last_source"}
+        return {name: value for name, value in dict(vars(self)).items() if name not in made_again}
 
     def source(self, contexts: Contexts) -> Source:
         """Return contexts as the compiled loops take them."""
@@ -240,11 +245,21 @@ class RowLayout:
         return Source(ranks, *self.vocabulary_source(contexts.vocabulary))
 
     def vocabulary_source(self, vocabulary: Vocabulary) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-        """Return the hash of each token and its place in the list of reserved tokens, -1 where it has none."""
+        """Return the hash of each token and its place in the list of reserved tokens, -1 where it has none.
+
+        What was found for the last vocabulary is kept: one query may ask several tables.
+        """
+        asked, found = self._last_source
+        if asked is not None and asked() is vocabulary:
+            return found
         tokens, hashes = self.reserved.tokens, vocabulary_hashes(vocabulary, self.seed, self.key)
         if tokens is None:
-            return hashes, sorted_find(self._token_hashes, hashes).astype(np.int32)
-        return hashes, tokens.places(vocabulary, hashes, self.seed, self.key).astype(np.int32)
+            places = sorted_find(self._token_hashes, hashes)
+        else:
+            places = tokens.places(vocabulary, hashes, self.seed, self.key)
+        found = hashes, places.astype(np.int32)
+        self._last_source = weakref.ref(vocabulary), found  # one assignment: other threads do the same
+        return found
 
 
 def per_site(numbers: int | Sequence[int], n_sites: int) -> tuple[int, ...]:

@@ -383,7 +383,9 @@ def _needed(divisor: NDArray[np.float64] | None, weights: NDArray[np.float64]) -
 
     Quotients of other sums may be equal where the sums are not.
     """
-    return None if divisor is None or ((divisor == divisor[:1]).all() and whole(weights)) else divisor
+    if divisor is None or ((divisor == divisor[:1]).all() and whole(weights)):
+        return None
+    return np.ascontiguousarray(divisor)  # one number for all labels may have come as such
 
 
 def _signature(weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> bytes:

@@ -1,0 +1,120 @@
+"""An exact memory of ten million labels: learnt, asked, edited, saved and loaded.
+
+    python benchmarks/many_labels.py
+    python benchmarks/many_labels.py --equal
+
+Labels are integers, each with one context of two tokens out of a thousand, so that a row of counts has about ten
+thousand labels. Without `--equal` each example is learnt a number of times that is drawn from a Zipf law, so that
+counts differ; with it each is learnt once, so that all counts of a row are equal and a question must look through the
+rows for labels that two of them share. Latencies are median, 99th percentile and the longest, in microseconds of
+processor time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo import Exact, MemoryClassifier, load, save
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+N_TOKENS, H = 1000, 2
+
+
+def latencies(call: Callable[[int], Any], n: int) -> dict[str, float]:
+    """Return the median, the 99th percentile and the longest of n calls, in microseconds."""
+    took = []
+    for i in range(n):
+        started = time.thread_time()
+        call(i)
+        took.append(1e6 * (time.thread_time() - started))
+    median, p99, longest = np.percentile(took, [50, 99, 100]).round(1).tolist()
+    return {"median": median, "p99": p99, "longest": longest}
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the processor time of a call, in seconds, and what it returns."""
+    started = time.process_time()
+    found = call()
+    return round(time.process_time() - started, 2), found
+
+
+def peak_gibibytes() -> float:
+    """Return the most memory that this process has held."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)
+
+
+def run(n_labels: int, n_edits: int, *, equal: bool) -> dict[str, Any]:
+    """Measure one memory, and check that what is loaded is what was saved."""
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, N_TOKENS, (n_labels, H)), 2 * np.arange(n_labels)
+    times = None if equal else np.minimum(rng.zipf(1.5, n_labels), 10**6)
+    model = MemoryClassifier(memory=Exact(), vote="sum")
+    results: dict[str, Any] = {"labels": n_labels, "counts": "equal" if equal else "different"}
+    results["learn_seconds"], _ = timed(lambda: model.fit(X, y, sample_weight=times))
+    results["first_query_seconds"], _ = timed(lambda: model.predict(X[:1]))
+    reader: Any = model.memory_.reader()
+    results["live_bytes_an_entry"] = round(reader.live.version.nbytes / (H * n_labels), 1)
+    del reader  # it would keep this version
+    rows = X[:n_edits].tolist()
+    results["predictor"] = predictor_latencies(model, rows)
+    results["predict"] = latencies(lambda i: model.predict(X[i : i + 1]), n_edits)
+    results["learn_one"] = latencies(lambda i: model.learn_one(rows[i], 2 * i), n_edits)
+    results["query_after_learn_one"] = latencies_after(model, X, rows)
+    results["forget_one"] = latencies(lambda i: model.forget_one(rows[i], 2 * i), n_edits)
+    results["new_label"] = latencies(lambda i: model.learn_one(rows[i], 2 * i + 1), n_edits)
+    results["query_after_new_label"], _ = timed(lambda: model.predict(X[:1]))
+    results["forget_new_label"] = latencies(lambda i: model.forget_one(rows[i], 2 * i + 1), n_edits)
+    results["peak_gibibytes_before_saving"] = peak_gibibytes()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "labels.model"
+        results["save_seconds"], _ = timed(lambda: save(model, path))
+        results["file_mebibytes"] = round(os.path.getsize(path) / 2**20, 1)
+        results["load_seconds"], loaded = timed(lambda: load(path))
+        asked = X[:20]
+        if loaded.predict(asked).tolist() != model.predict(asked).tolist():
+            raise AssertionError("What was loaded answers differently.")
+    results["peak_gibibytes"] = peak_gibibytes()
+    return results
+
+
+def predictor_latencies(model: MemoryClassifier, rows: list[list[int]]) -> dict[str, float]:
+    """Return the latencies of `predictor(tokens)`; the predictor lists its labels before."""
+    predictor = model.compile()
+    predictor(rows[0])
+    return latencies(lambda i: predictor(rows[i]), len(rows))
+
+
+def latencies_after(model: MemoryClassifier, X: Any, rows: list[list[int]]) -> dict[str, float]:
+    """Return the latencies of questions that each come after an edit."""
+    took = []
+    for i, tokens in enumerate(rows):
+        model.learn_one(tokens, 2 * i)
+        took.append(latencies(lambda j=i: model.predict(X[j : j + 1]), 1)["median"])  # type: ignore[misc]
+        model.forget_one(tokens, 2 * i)
+    median, p99, longest = np.percentile(took, [50, 99, 100]).round(1).tolist()
+    return {"median": median, "p99": p99, "longest": longest}
+
+
+def main() -> None:
+    """Read the options and print the figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--labels", type=int, default=10_000_000)
+    parser.add_argument("--edits", type=int, default=200)
+    parser.add_argument("--equal", action="store_true", help="learn each example once")
+    options = parser.parse_args()
+    print(json.dumps(run(options.labels, options.edits, equal=options.equal), indent=2))
+
+
+if __name__ == "__main__":
+    main()
