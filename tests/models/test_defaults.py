@@ -219,7 +219,8 @@ def test_models_that_say_nothing_new_have_the_older_format(tmp_path: Path) -> No
     X, y = exclusive_or()
     for clf, number in (
         (MemoryClassifier(None, Exact(), "sum"), 1),
-        (MemoryClassifier(None, Exact(), LogLinear()), 1),
+        (MemoryClassifier(None, Exact(), LogLinear(keep=False)), 1),
+        (MemoryClassifier(None, Exact(), LogLinear()), 3),
         (MemoryClassifier(None, None, "sum"), 2),
         (MemoryClassifier(None, Exact(), LogLinear(uniform=0.1)), 3),
         (MemoryClassifier(AutoSites(), Exact(), "sum"), 3),

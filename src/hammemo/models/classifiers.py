@@ -214,7 +214,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         return self
 
     def _refit(self) -> None:
-        sample = getattr(self, "sample_", None)
+        sample = self.sample_
         if sample is None:
             why = "its vote has nothing to fit" if not self.vote_.has_weights else "none was kept"
             raise ValueError(
@@ -390,7 +390,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     def _kept_from(self, blocks: Iterable[Block], labels: Vocabulary | None) -> Iterator[Block]:
         """Yield blocks as they are, after a look at each for the sample that is kept."""
         for block in blocks:
-            sample = getattr(self, "sample_", None)
+            sample = self.sample_
             if sample is not None:
                 self.sample_ = sample.with_windows(block, labels)
             yield block
@@ -424,7 +424,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         self._change_sample(examples, -1)
 
     def _change_sample(self, examples: Examples, sign: int) -> None:
-        sample = getattr(self, "sample_", None)
+        sample = self.sample_
         if sample is not None:
             self.sample_ = sample.changed(examples, sign)
 
@@ -462,7 +462,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         model = self._now()
         names = getattr(model, "feature_names_in_", None)
-        positions, sample = model.sites_.positions, getattr(model, "sample_", None)
+        positions, sample = model.sites_.positions, model.sample_
         return Report(
             n_examples=int(model.memory_.label_counts.sum()),
             n_labels=len(model.memory_.labels),
@@ -501,7 +501,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         if self.vote_.keeps_sample:
             theirs = getattr(layout, "sample_", None)
             most = int(getattr(self.vote_, "sample", KEPT))
-            self.sample_ = theirs.emptied() if theirs else KeptSample(h, self.memory_.seed, most)
+            self.sample_ = KeptSample(h, self.memory_.seed, most) if theirs is None else theirs.emptied()
 
     def _learn(
         self,
