@@ -55,7 +55,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : {"auto", "positional", "decaying", "suffixes", "skip-pairs"} or SiteKernel
+    kernel : {"auto", "positional", "pairs", "decaying", "suffixes", "skip-pairs"} or SiteKernel
         Which sites are compared, and their weights. "auto" compares positions and, for a table that `fit` learns whole,
         the tuples of columns that say more together (`AutoSites`); for a stream, suffixes and skip pairs. Tuples are
         for an exact memory and a vote with fitted weights: with others "auto" compares positions.
