@@ -7,7 +7,7 @@ A *site* is a position or a tuple of positions. With sites :math:`1, \dots, S` a
 where :math:`s_k` is what site k of context s holds, and a site with an empty position matches nothing. Each term is the
 inner product of two one-hot vectors, so K is positive semi-definite, and :math:`K(s, s) = 1` for a full context. The
 paper's positional Hamming kernel is the instance with one site per position and equal weights. `Suffixes`, `SkipPairs`,
-`Pairs` and `Decaying` are other instances, and ``a + b`` compares the sites of both, the weights of a site in both added
+`Pairs` and `Decaying` are other instances, and ``a + b`` compares the sites of both, the weights of a common site added
 up: a sum of positive semi-definite kernels, divided by the new sum of weights.
 
 Weights are divided by their sum only at the end: with whole-number weights every sum before that is exact, and ties
