@@ -42,7 +42,9 @@ BUILT_IN: Final = {
 }
 """What a bare name stands for, by the kind of class. A new class of hammemo that can be saved is added here."""
 
-LATER: Final[dict[type, dict[str, Any]]] = {LogLinear: {"shared_ridge": None, "uniform": 0.0, "keep": False}}
+LATER: Final[dict[type, dict[str, Any]]] = {
+    LogLinear: {"shared_ridge": None, "uniform": 0.0, "keep": False, "class_weight": None}
+}
 """Parameters that a class did not have in format 1, and what they mean where a file does not name them."""
 
 PARTS: Final[dict[str, Any]] = {"kernel": SiteKernel, "memory": Memory, "vote": Vote}
