@@ -79,6 +79,8 @@ def test_the_report_names_columns() -> None:
     X, y = exclusive_or()
     frame = pd.DataFrame(X, columns=["one", "two", "three", "four"])
     assert "(one, three)" in str(MemoryClassifier().fit(frame, y).report())
+    hostile = frame.rename(columns={"one": "<b>"})
+    assert "(&lt;b&gt;, three)" in MemoryClassifier().fit(hostile, y).report()._repr_html_()
 
 
 @pytest.mark.parametrize(

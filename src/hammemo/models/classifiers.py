@@ -142,6 +142,9 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     def fit(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn the examples (X, y); then fit the vote's weights to them, if it has any.
 
+        Automatic parts are chosen first, by these examples: what, and what it gained, is in `report`. An automatic vote
+        is fitted to 50 examples or more; with fewer, every site has weight 1, as in naive Bayes.
+
         Parameters
         ----------
         X : array-like or data frame of shape (m, h)
