@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hammemo.kernels import AutoSites as AutoSites
     from hammemo.kernels import Decaying as Decaying
     from hammemo.kernels import Joined as Joined
+    from hammemo.kernels import Pairs as Pairs
     from hammemo.kernels import PositionalHamming as PositionalHamming
     from hammemo.kernels import SiteKernel as SiteKernel
     from hammemo.kernels import SiteOneHot as SiteOneHot
@@ -50,6 +51,7 @@ _HOMES = {
         "AutoSites",
         "Decaying",
         "Joined",
+        "Pairs",
         "PositionalHamming",
         "SiteKernel",
         "SiteOneHot",

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hammemo import AutoSites, Decaying, Exact, Joined, LogLinear, PositionalHamming, SiteKernel, SkipPairs, Suffixes
+from hammemo import (
+    AutoSites,
+    Decaying,
+    Exact,
+    Joined,
+    LogLinear,
+    Pairs,
+    PositionalHamming,
+    SiteKernel,
+    SkipPairs,
+    Suffixes,
+)
 from hammemo.checks import BrokenPromiseError, check_kernel, check_memory, check_vote
 from hammemo.checks.memories import default_sites
 from hammemo.checks.promises import promise, require, require_refusal
@@ -27,6 +38,7 @@ KERNELS = [
     Suffixes(3, base=2),
     SkipPairs(4),
     AutoSites(budget=3),
+    Pairs(),
     Joined([PositionalHamming(), Suffixes(2)]),
 ]
 VOTES: list[Vote] = [Sum(), Mean(), LogLinear(sample=40, steps=5), LogLinear(2.0, weights=[1, 0.5, 2, 1])]

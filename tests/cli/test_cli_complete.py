@@ -77,7 +77,7 @@ def test_a_model_of_sequences_goes_on(tokens: str, prompt: str, n: int, expected
     text, model = tmp_path / "text.txt", tmp_path / "model"
     text.write_text(RHYME + "Grüße an alle\n")
     fit = ["--h", 6, "--tokens", tokens, "--kernel", "suffixes:6:1000", "--memory", "exact", "--engine", "threads"]
-    fit += ["--short", "pad"]
+    fit += ["--short", "pad", "--vote", "sum"]
     result = runner.invoke(app, ["fit", str(text), *map(str, fit), "--out", str(model)])
     assert result.exit_code == 0, result.output
     assert run(model, prompt, "--n", n) == expected

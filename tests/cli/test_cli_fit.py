@@ -37,7 +37,7 @@ def run(*arguments: Any) -> Any:
 @pytest.mark.parametrize("memory", ["hashed", "exact"])
 def test_files_become_a_model(memory: str, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "model"
-    options = ["--h", 2, "--tokens", "words", "--memory", memory, "--engine", "threads", "--out", out]
+    options = ["--h", 2, "--tokens", "words", "--memory", memory, "--engine", "threads", "--out", out, "--vote", "sum"]
     result = run(text, *options, "--resume", tmp_path / "states")
     assert result.exit_code == 0, result.output
     assert "300 examples of 9 labels from 380 tokens" in result.stdout

@@ -67,8 +67,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "cut.csv.gz").write_bytes(gzip.compress(FRUIT.encode())[:30])
     (path / "folder").mkdir()
     models = {
-        "fruit.model": ["fruit.csv", "--label", "fruit", "--memory", "exact"],
-        "hashed.model": ["fruit.csv", "--label", "fruit"],
+        "fruit.model": ["fruit.csv", "--label", "fruit", "--memory", "exact", "--vote", "sum"],
+        "hashed.model": ["fruit.csv", "--label", "fruit", "--memory", "hashed"],
         "seeded.model": ["fruit.csv", "--label", "fruit", "--memory", "exact", "--kernel", "suffixes:2"],
         "gaussian.model": ["fruit.csv", "--label", "fruit", "--memory", "gaussian", "--d", "16"],
         "ledger.model": ["fruit.csv", "--label", "fruit", "--ledger"],
@@ -132,7 +132,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("fit fruit.csv --label fruit --key-file short-key --out m", 1, ["16"]),
     ("fit fruit.csv --label fruit --key-file nokey --out m", 1, ["nokey", "No such file"]),
     ("fit fruit.csv --label fruit --memory exact --key-file key --out m", 2, ["--key-file", "--ledger"]),
-    ("fit fruit.csv --label fruit --layout fruit.model --out m", 1, ["layout", "Exact"]),
+    ("fit fruit.csv --label fruit --memory hashed --layout fruit.model --out m", 1, ["layout", "Exact"]),
     ("fit array.json --label b --out m", 1, ["line 1", "jq -c '.[]'"]),
     ("fit pretty.json --label b --out m", 1, ["line 1", "jq -c '.[]'"]),
     ("fit cut.csv.gz --label fruit --out m", 1, ["cut.csv.gz is damaged", "another copy"]),

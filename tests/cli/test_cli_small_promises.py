@@ -59,7 +59,9 @@ def test_inspect_shows_the_memory_in_a_ledger_and_hides_keys() -> None:
     Path("t.csv").write_text("a,b\n1,2\n3,4\n")
     Path("key").write_bytes(bytes(range(32)))
     for key in ([], ["--key-file", "key"]):
-        fitted = runner.invoke(app, ["fit", "t.csv", "--label", "b", "--ledger", *key, "--out", "m"])
+        fitted = runner.invoke(
+            app, ["fit", "t.csv", "--label", "b", "--memory", "hashed", "--ledger", *key, "--out", "m"]
+        )
         assert fitted.exit_code == 0, fitted.stderr
         shown = json.loads(runner.invoke(app, ["inspect", "m", "--json"]).stdout)["memory"]
         secret = "<secret>" if key else "None"

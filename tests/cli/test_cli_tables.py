@@ -96,7 +96,7 @@ def test_commands_answer_as_the_interface_does(ending: str, data: st.DataObject)
         folder = Path(name)
         model = folder / "model"
         run("fit", write(folder / f"rows{ending}", ["a", "b", "y"], rows), "--label", "y", "--memory", "exact",
-            "--out", model)  # fmt: skip
+            "--vote", "sum", "--out", model)  # fmt: skip
         assert load(model).memory_.state_bytes() == clf.memory_.state_bytes()
         assert load(model).feature_names_in_.tolist() == ["a", "b"]
         asked = write(folder / f"asked{ending}", ["b", "a"], [[row[1], row[0]] for row in queries])  # found by name
@@ -107,7 +107,20 @@ def test_commands_answer_as_the_interface_does(ending: str, data: st.DataObject)
         assert best == clf.top_k(array(queries), 2).tolist()
         out = folder / f"answers{ending}"
         run("predict", model, asked, "--out", out)
-        run("fit", out, "--label", "prediction", "--columns", "a,b", "--memory", "exact", "--out", folder / "again")
+        run(
+            "fit",
+            out,
+            "--label",
+            "prediction",
+            "--columns",
+            "a,b",
+            "--memory",
+            "exact",
+            "--vote",
+            "sum",
+            "--out",
+            folder / "again",
+        )
         again = MemoryClassifier(memory=Exact(), vote="sum").fit(array(queries), clf.predict(array(queries)))
         assert load(folder / "again").memory_.state_bytes() == again.memory_.state_bytes()
 
@@ -161,25 +174,39 @@ def test_a_model_of_numbers_reads_them_from_csv(tmp_path: Path) -> None:
 
 def test_leading_zeros_stay(tmp_path: Path) -> None:
     rows = write(tmp_path / "rows.csv", ["code", "y"], [["007", "bond"], ["7", "seven"]])
-    run("fit", rows, "--label", "y", "--memory", "exact", "--out", tmp_path / "model")
+    run("fit", rows, "--label", "y", "--memory", "exact", "--vote", "sum", "--out", tmp_path / "model")
     assert run("predict", tmp_path / "model", rows).stdout == "bond\nseven\n"
 
 
 def test_columns_without_names_go_by_number(tmp_path: Path) -> None:
     bare, model = tmp_path / "bare.csv", tmp_path / "model"
     bare.write_text("yes,a,b\nno,c,d\n")
-    run("fit", bare, "--label", 1, "--no-header", "--memory", "exact", "--out", model)
+    run("fit", bare, "--label", 1, "--no-header", "--memory", "exact", "--vote", "sum", "--out", model)
     assert run("predict", model, bare).stdout == "yes\nno\n"  # as it was learnt
     assert run("predict", model, input="a,b\nc,d\n").stdout == "yes\nno\n"  # the context alone
     run("add", model, bare)
-    run("fit", bare, "--label", 1, "--columns", "3,2", "--no-header", "--memory", "exact", "--out", model)
+    run(
+        "fit",
+        bare,
+        "--label",
+        1,
+        "--columns",
+        "3,2",
+        "--no-header",
+        "--memory",
+        "exact",
+        "--vote",
+        "sum",
+        "--out",
+        model,
+    )
     assert load(model).feature_names_in_.tolist() == ["3", "2"]
 
 
 def test_a_missing_value_is_an_empty_position_if_one_says_so(tmp_path: Path) -> None:
     rows, model = tmp_path / "rows.csv", tmp_path / "model"
     rows.write_text("a,b,y\nx,,no\nx,z,yes\n")
-    run("fit", rows, "--label", "y", "--missing", "empty", "--memory", "exact", "--out", model)
+    run("fit", rows, "--label", "y", "--missing", "empty", "--memory", "exact", "--vote", "sum", "--out", model)
     X = np.array([["x", NO_TOKEN], ["x", "z"]], object)
     clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, ["no", "yes"])
     assert load(model).memory_.state_bytes() == clf.memory_.state_bytes()
@@ -192,9 +219,14 @@ def test_a_missing_value_is_an_empty_position_if_one_says_so(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--memory", "hashed", "--buckets", 8, "--reserved", 2], MemoryClassifier(memory=Hashed(8, 2), vote="sum")),
+        (["--buckets", 8, "--reserved", 2, "--vote", "sum"], MemoryClassifier(memory=Hashed(8, 2), vote="sum")),
         (["--memory", "gaussian", "--d", 32], MemoryClassifier(memory=Gaussian(32), vote="sum")),
-        (["--ledger", "--vote", "mean"], MemoryClassifier(memory=Ledgered(Hashed()), vote="mean")),
+        (
+            ["--memory", "hashed", "--ledger", "--vote", "mean"],
+            MemoryClassifier(memory=Ledgered(Hashed()), vote="mean"),
+        ),
+        (["--ledger"], MemoryClassifier(memory=Ledgered(Exact()))),
+        ([], MemoryClassifier()),
         (
             ["--kernel", "positions+suffixes:2:30", "--memory", "exact", "--vote", "log-linear", "--seed", 3],
             MemoryClassifier(PositionalHamming() + Suffixes(2, 30.0), Exact(), "log-linear", random_state=3),
@@ -225,7 +257,7 @@ def test_a_large_table_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.Mo
     clf = MemoryClassifier(memory=Exact(), vote="sum").fit(array(rows), [row[2] for row in rows])
     for ending in (".csv", ".jsonl", ".parquet"):
         table = write(tmp_path / f"rows{ending}", ["a", "b", "y"], rows)
-        run("fit", table, "--label", "y", "--memory", "exact", "--out", tmp_path / "model")
+        run("fit", table, "--label", "y", "--memory", "exact", "--vote", "sum", "--out", tmp_path / "model")
         assert load(tmp_path / "model").memory_.state_bytes() == clf.memory_.state_bytes()
         assert run("predict", tmp_path / "model", table).stdout.split() == clf.predict(array(rows)).tolist()
     table.with_suffix(".csv").write_text((tmp_path / "rows.csv").read_text() + "0,0,never\n")
@@ -258,7 +290,7 @@ def test_text_and_json_sequences_from_files_and_standard_input(tmp_path: Path) -
     lines.write_text("".join(json.dumps({"id": i, "words": doc.split()}) + "\n" for i, doc in enumerate(documents)))
     X, y = windows([doc.split() for doc in documents], 2)
     clf = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
-    fit = ["--h", 2, "--memory", "exact", "--out", model]
+    fit = ["--h", 2, "--memory", "exact", "--vote", "sum", "--out", model]
     sources: list[tuple[list[Any], str | None]] = [
         ([text, "--tokens", "words", "--engine", "threads"], None),
         (["-", "--tokens", "words"], text.read_text()),
@@ -297,7 +329,7 @@ def test_cases_may_be_interleaved(tmp_path: Path) -> None:
     log, model = tmp_path / "log.csv", tmp_path / "model"
     log.write_text("case;event\n1;open\n2;open\n1;work\n2;wait\n1;close\n2;close\n")
     how = ["--case", "case", "--event", "event", "--end", "END", "--delimiter", ";", "--short", "pad"]
-    run("fit", log, "--h", 2, *how, "--memory", "exact", "--out", model)
+    run("fit", log, "--h", 2, *how, "--memory", "exact", "--vote", "sum", "--out", model)
     docs = [["open", "work", "close", "END"], ["open", "wait", "close", "END"]]
     clf = MemoryClassifier(memory=Exact(), vote="sum").fit(*windows(docs, 2, short="pad"))
     assert load(model).memory_.state_bytes() == clf.memory_.state_bytes()
@@ -382,7 +414,7 @@ def test_several_labels_and_their_scores(tmp_path: Path) -> None:
     rows = [["x", "u", "yes"], ["x", "v", "no"], ["z", "v", "no"]]
     table, model = write(tmp_path / "rows.csv", ["a", "b", "y"], rows), tmp_path / "model"
     clf = MemoryClassifier(memory=Exact(), vote="sum").fit(array(rows), [row[2] for row in rows])
-    run("fit", table, "--label", "y", "--memory", "exact", "--out", model)
+    run("fit", table, "--label", "y", "--memory", "exact", "--vote", "sum", "--out", model)
     best = [json.loads(line) for line in run("top-k", model, table, "--scores", "--json").stdout.splitlines()]
     scores = clf.class_scores(array(rows))
     for row, answer in enumerate(best):
@@ -406,12 +438,13 @@ def test_a_log_linear_vote_of_sequences_is_that_of_the_interface(chosen: list[st
     text.write_text("".join(" ".join(tokens) + "\n" for tokens in documents))
     X, y = windows(documents, 2)
     kept = np.isin(y.astype(str), chosen or ["a", "b", "c"])
-    clf = MemoryClassifier(memory=Exact(), vote="log-linear").fit(X[kept], y[kept])
+    clf = MemoryClassifier("positional", Exact(), "log-linear").fit(X[kept], y[kept])
     more = []
     if chosen:
         labels.write_text("".join(f"{label}\n" for label in chosen))
         more = ["--classes-file", labels]
-    fit = ["--h", 2, "--tokens", "words", "--memory", "exact", "--vote", "log-linear", "--out", model, *more]
+    fit = ["--h", 2, "--tokens", "words", "--kernel", "positions", "--memory", "exact", "--vote", "log-linear"]
+    fit += ["--out", model, *more]
     for source, given_ in ((text, None), ("-", text.read_text())):
         run("fit", source, "--engine", "threads", *fit, input=given_)
         loaded = load(model)

@@ -79,6 +79,8 @@ def test_the_report_names_columns() -> None:
     X, y = exclusive_or()
     frame = pd.DataFrame(X, columns=["one", "two", "three", "four"])
     assert "(one, three)" in str(MemoryClassifier().fit(frame, y).report())
+    hostile = frame.rename(columns={"one": "<b>"})
+    assert "(&lt;b&gt;, three)" in MemoryClassifier().fit(hostile, y).report()._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -219,7 +221,8 @@ def test_models_that_say_nothing_new_have_the_older_format(tmp_path: Path) -> No
     X, y = exclusive_or()
     for clf, number in (
         (MemoryClassifier(None, Exact(), "sum"), 1),
-        (MemoryClassifier(None, Exact(), LogLinear()), 1),
+        (MemoryClassifier(None, Exact(), LogLinear(keep=False)), 1),
+        (MemoryClassifier(None, Exact(), LogLinear()), 3),
         (MemoryClassifier(None, None, "sum"), 2),
         (MemoryClassifier(None, Exact(), LogLinear(uniform=0.1)), 3),
         (MemoryClassifier(AutoSites(), Exact(), "sum"), 3),

@@ -100,6 +100,17 @@ def test_beyond_its_size_the_threshold_falls_and_what_is_kept_is_what_lies_below
     assert len(large) == 100
 
 
+def test_an_empty_model_hands_its_threshold_on() -> None:
+    X = np.arange(2000)[:, None]
+    clf = MemoryClassifier("positional", vote=LogLinear(sample=100)).partial_fit(X, X[:, 0] % 3)
+    assert clf.sample_ is not None
+    assert clf.sample_.threshold < EVERYTHING
+    other = MemoryClassifier("positional", vote=LogLinear(sample=100))
+    other.partial_fit(X[:9], X[:9, 0] % 3, layout=clf.empty_like())
+    assert other.sample_ is not None
+    assert other.sample_.threshold == clf.sample_.threshold
+
+
 def test_the_lower_threshold_counts_for_both_and_another_seed_needs_everything() -> None:
     low, high = (KeptSample(1, 0, 100, threshold) for threshold in (2**61, 2**63))
     a, b = low.changed(numbered(0, 100), 1), high.changed(numbered(50, 150), 1)

@@ -46,7 +46,7 @@ def test_other_sites_are_refused_with_every_way_out() -> None:
     assert chosen.sites_.positions != positions.sites_.positions
     with pytest.raises(LayoutError) as refused:
         chosen.merge(positions)
-    for way in ("empty_like()", "layout=", "kernel=a.kernel_", "hammemo fit --layout"):
+    for way in ("empty_like()", "layout=", "kernel=a.kernel_", "hammemo fit"):
         assert way in str(refused.value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -26,6 +26,8 @@ from hammemo import (
 
 ESTIMATORS = [
     MemoryClassifier(),
+    MemoryClassifier(memory="hashed"),
+    MemoryClassifier(memory="hashed", vote="sum"),
     MemoryClassifier(memory=Exact(), vote="mean"),
     MemoryClassifier(memory=Gaussian(d=256)),
     MemoryClassifier(memory=Gaussian(d=256), vote="mean"),

@@ -434,3 +434,26 @@ def test_one_label_needs_no_weights() -> None:
 )
 def test_scikit_learn_s_own_checks(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+def test_class_weights_multiply_the_odds_and_leave_the_counts_alone(tmp_path: Any) -> None:
+    X, y = planted(300, 3)
+    y = np.where(y == 0, "rare", "common")
+    plain = MemoryClassifier("positional", Exact(), LogLinear()).fit(X, y)
+    kinds: list[tuple[Any, float]] = [
+        ({"rare": 3.0}, 3.0),
+        ([["rare", 3.0], ["common", 2.0]], 1.5),
+        ("balanced", (np.mean(y == "common") * 300 + 0.5) / (np.mean(y == "rare") * 300 + 0.5)),
+    ]
+    for weights, odds in kinds:
+        clf = MemoryClassifier("positional", Exact(), LogLinear(class_weight=weights)).fit(X, y)
+        assert clf.memory_.state_bytes() == plain.memory_.state_bytes()
+        shift = clf.decision_function(X) - plain.decision_function(X)  # of "rare" against "common"
+        np.testing.assert_allclose(shift, np.log(odds), atol=1e-9)
+        if not isinstance(weights, dict):
+            save(clf, tmp_path / "model")
+            assert load(tmp_path / "model").predict_proba(X).tobytes() == clf.predict_proba(X).tobytes()
+    mistakes: list[tuple[Any, str]] = [("even", "balanced"), ({"rare": 0.0}, "above zero")]
+    for wrong, words in mistakes:
+        with pytest.raises(ValueError, match=words):
+            MemoryClassifier("positional", Exact(), LogLinear(class_weight=wrong)).fit(X, y).predict(X)

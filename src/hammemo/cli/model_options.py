@@ -29,7 +29,7 @@ Kernel: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="What is compared: auto; positions, decaying:RATE, suffixes:K, suffixes:K:BASE, skip-pairs:K; join by +.",
+        help="What is compared: auto; positions, pairs, decaying:RATE, suffixes:K[:BASE], skip-pairs:K; join by +.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -99,7 +99,7 @@ def kernel_of(text: str) -> SiteKernel | str:
     >>> kernel_of("suffixes:4"), kernel_of("positions+skip-pairs:3")
     (Suffixes(), Joined(kernels=[PositionalHamming(), SkipPairs(reach=3)]))
     """
-    from hammemo.kernels import Decaying, PositionalHamming, SkipPairs, Suffixes
+    from hammemo.kernels import Decaying, Pairs, PositionalHamming, SkipPairs, Suffixes
 
     if text.strip() == "auto":
         return "auto"
@@ -108,6 +108,7 @@ def kernel_of(text: str) -> SiteKernel | str:
         "decaying": (Decaying, [float]),
         "suffixes": (Suffixes, [int, float]),
         "skip-pairs": (SkipPairs, [int]),
+        "pairs": (Pairs, []),
     }
     kernels: list[SiteKernel] = []
     for part in text.split("+"):
@@ -119,8 +120,8 @@ def kernel_of(text: str) -> SiteKernel | str:
             kernels.append(maker(*(kind(number) for kind, number in zip(types, numbers, strict=False))))
         except ValueError:
             raise UsageError(
-                f"--kernel {part!r} is not known: use auto, positions, decaying:RATE, suffixes:K, suffixes:K:BASE or "
-                "skip-pairs:K, or several with + between."
+                f"--kernel {part!r} is not known: use auto, positions, pairs, decaying:RATE, suffixes:K, "
+                "suffixes:K:BASE or skip-pairs:K, or several with + between."
             ) from None
     return reduce(add, kernels)
 

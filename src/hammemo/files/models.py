@@ -266,7 +266,7 @@ def _classifier_parts(model: MemoryClassifier) -> tuple[dict[str, NDArray[Any]],
         "layout": memory.layout(),
         "fingerprint": memory.fingerprint(),
     }
-    sample, kept = getattr(model, "sample_", None), {}
+    sample, kept = model.sample_, {}
     if sample is not None:
         about["sample"] = {"seed": sample.seed, "most": sample.most, "threshold": sample.threshold}
         kept = {f"sample.{name}": array for name, array in sample.state().items()}
@@ -325,7 +325,7 @@ def _format_of(model: MemoryClassifier | Predictor) -> int:
     else:
         params = {name: getattr(model, name) for name in PARTS if hasattr(model, name)}
         named = any(isinstance(value, str) and value not in _NAMES_OF_FORMAT_1 for value in params.values())
-        newer = named or has_later_parts([*params.values(), model.vote_]) or getattr(model, "sample_", None) is not None
+        newer = named or has_later_parts([*params.values(), model.kernel_, model.vote_]) or model.sample_ is not None
         state = getattr(model.memory_, "file_format", 1)
     return 3 if newer else int(state)
 

@@ -3,7 +3,16 @@
 Imports `tokens` and `_arrays`; memories, votes and models build on it.
 """
 
-from hammemo.kernels.kernels import Decaying, Joined, PositionalHamming, SiteKernel, SiteOneHot, SkipPairs, Suffixes
+from hammemo.kernels.kernels import (
+    Decaying,
+    Joined,
+    Pairs,
+    PositionalHamming,
+    SiteKernel,
+    SiteOneHot,
+    SkipPairs,
+    Suffixes,
+)
 from hammemo.kernels.selection import AutoSites, Selection
 from hammemo.kernels.sites import Site, Sites
 
@@ -11,6 +20,7 @@ __all__ = [
     "AutoSites",
     "Decaying",
     "Joined",
+    "Pairs",
     "PositionalHamming",
     "Selection",
     "Site",

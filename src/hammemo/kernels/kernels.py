@@ -6,9 +6,9 @@ A *site* is a position or a tuple of positions. With sites :math:`1, \dots, S` a
 
 where :math:`s_k` is what site k of context s holds, and a site with an empty position matches nothing. Each term is the
 inner product of two one-hot vectors, so K is positive semi-definite, and :math:`K(s, s) = 1` for a full context. The
-paper's positional Hamming kernel is the instance with one site per position and equal weights. `Suffixes`, `SkipPairs`
-and `Decaying` are other instances, and ``a + b`` compares the sites of both, the weights of a site that is in both
-added up: a sum of positive semi-definite kernels, divided by the new sum of weights.
+paper's positional Hamming kernel is the instance with one site per position and equal weights. `Suffixes`, `SkipPairs`,
+`Pairs` and `Decaying` are other instances, and ``a + b`` compares the sites of both, the weights of a common site added
+up: a sum of positive semi-definite kernels, divided by the new sum of weights.
 
 Weights are divided by their sum only at the end: with whole-number weights every sum before that is exact, and ties
 are ties.
@@ -17,6 +17,7 @@ are ties.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -227,6 +228,32 @@ class SkipPairs(SiteKernel):
         """Return the number of pairs."""
         _check_reach("reach", self.reach, 3, h)
         return int(self.reach) * (int(self.reach) - 1) // 2 - 1
+
+
+class Pairs(SiteKernel):
+    """All pairs of positions: what two columns of a table say together. For columns alone too, add `PositionalHamming`.
+
+    Examples
+    --------
+    >>> from hammemo import Pairs, PositionalHamming
+    >>> Pairs().resolve(3).positions
+    ((0, 1), (0, 2), (1, 2))
+    >>> (PositionalHamming() + Pairs())(["a", "b", "c"], ["a", "b", "x"])  # two columns of three, one pair of three
+    0.5
+    """
+
+    def __init__(self) -> None:
+        pass
+
+    def resolve(self, h: int) -> Sites:
+        """Return the pairs in lexicographic order, with equal weights."""
+        if h < 2:
+            raise ValueError(f"Pairs() needs contexts of two tokens or more, not {h}: use PositionalHamming().")
+        return SiteKernel(list(combinations(range(h), 2))).resolve(h)
+
+    def least_sites(self, h: int) -> int:
+        """Return the number of pairs."""
+        return h * (h - 1) // 2
 
 
 class Joined(SiteKernel):

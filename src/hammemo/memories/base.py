@@ -374,7 +374,7 @@ def _other_layout(name: str, mine: Any, theirs: Any) -> str:
         "partial_fit(X, y, layout=that_model)"
     )
     if name.endswith("sites"):
-        advice += "; or fit it with kernel=a.kernel_ of that model, or on the command line with hammemo fit --layout"
+        advice += "; or fit it with kernel=a.kernel_ of that model, or on the command line with hammemo fit and layout="
     differs = f"{name} is {shown[0]} here and {shown[1]} there"
     return f"States can be added and subtracted when their layouts agree; {differs}. {advice}."
 

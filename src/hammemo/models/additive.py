@@ -26,7 +26,8 @@ class Additive(Versioned):
 
     memory_: Memory
     label_dtype_: np.dtype[Any]
-    sample_: KeptSample | None
+    sample_: KeptSample | None = None
+    """What `refit` fits the vote to."""
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -122,14 +123,14 @@ class Additive(Versioned):
         """
         fresh = self._apart()
         fresh.memory_ = fresh.memory_.empty_like()
-        sample = getattr(self, "sample_", None)
-        fresh.sample_ = None if sample is None else sample.emptied()
+        fresh.sample_ = None if fresh.sample_ is None else fresh.sample_.emptied()
         return fresh
 
     def _sample_with(self, other: Additive, sign: int) -> KeptSample | None:
         """Return the kept sample with the other's added or subtracted; None where one of them has none."""
-        mine, theirs = getattr(self, "sample_", None), getattr(other, "sample_", None)
-        return None if mine is None or theirs is None else mine.plus(theirs, sign)
+        if self.sample_ is None or other.sample_ is None:
+            return None
+        return self.sample_.plus(other.sample_, sign)
 
     def _apart(self: Self) -> Self:
         """Return a model of this version with parameters and a vote of its own; what is stored is not copied."""

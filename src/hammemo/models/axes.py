@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sklearn.base import clone
 
-from hammemo.kernels import AutoSites, Decaying, PositionalHamming, SiteKernel, SkipPairs, Suffixes
+from hammemo.kernels import AutoSites, Decaying, Pairs, PositionalHamming, SiteKernel, SkipPairs, Suffixes
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Memory, Tiered
 from hammemo.votes import LogLinear, Sum, Vote, resolve_vote
 from hammemo.votes.choosing import plain_log_linear
@@ -29,6 +29,7 @@ KERNELS: Final[dict[str, Callable[[], SiteKernel]]] = {
     "decaying": Decaying,
     "suffixes": Suffixes,
     "skip-pairs": SkipPairs,
+    "pairs": Pairs,
 }
 
 MEMORIES: Final[dict[str, Callable[[], Memory]]] = {

@@ -56,7 +56,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : {"auto", "positional", "decaying", "suffixes", "skip-pairs"} or SiteKernel
+    kernel : {"auto", "positional", "pairs", "decaying", "suffixes", "skip-pairs"} or SiteKernel
         Which sites are compared, and their weights. "auto" compares positions and, for a table that `fit` learns whole,
         the tuples of columns that say more together (`AutoSites`); for a stream, suffixes and skip pairs. Tuples are
         for an exact memory and a vote with fitted weights: with others "auto" compares positions.
@@ -143,6 +143,9 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     def fit(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn the examples (X, y); then fit the vote's weights to them, if it has any.
 
+        Automatic parts are chosen first, by these examples: what, and what it gained, is in `report`. An automatic vote
+        is fitted to 50 examples or more; with fewer, every site has weight 1, as in naive Bayes.
+
         Parameters
         ----------
         X : array-like or data frame of shape (m, h)
@@ -215,7 +218,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         return self
 
     def _refit(self) -> None:
-        sample = getattr(self, "sample_", None)
+        sample = self.sample_
         if sample is None:
             why = "its vote has nothing to fit" if not self.vote_.has_weights else "none was kept"
             raise ValueError(
@@ -391,7 +394,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     def _kept_from(self, blocks: Iterable[Block], labels: Vocabulary | None) -> Iterator[Block]:
         """Yield blocks as they are, after a look at each for the sample that is kept."""
         for block in blocks:
-            sample = getattr(self, "sample_", None)
+            sample = self.sample_
             if sample is not None:
                 self.sample_ = sample.with_windows(block, labels)
             yield block
@@ -425,7 +428,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         self._change_sample(examples, -1)
 
     def _change_sample(self, examples: Examples, sign: int) -> None:
-        sample = getattr(self, "sample_", None)
+        sample = self.sample_
         if sample is not None:
             self.sample_ = sample.changed(examples, sign)
 
@@ -505,7 +508,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         model = self._now()
         names = getattr(model, "feature_names_in_", None)
-        positions, sample = model.sites_.positions, getattr(model, "sample_", None)
+        positions, sample = model.sites_.positions, model.sample_
         return Report(
             n_examples=int(model.memory_.label_counts.sum()),
             n_labels=len(model.memory_.labels),
@@ -544,7 +547,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         if self.vote_.keeps_sample:
             theirs = getattr(layout, "sample_", None)
             most = int(getattr(self.vote_, "sample", KEPT))
-            self.sample_ = theirs.emptied() if theirs else KeptSample(h, self.memory_.seed, most)
+            self.sample_ = KeptSample(h, self.memory_.seed, most) if theirs is None else theirs.emptied()
 
     def _learn(
         self,

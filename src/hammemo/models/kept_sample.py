@@ -83,10 +83,11 @@ class KeptSample(Cached):
 
     def changed(self, examples: Examples, sign: int) -> KeptSample:
         """Return the sample with these examples learnt or, with sign -1, forgotten."""
-        below = np.arange(len(examples))
-        if self.threshold < EVERYTHING:
-            below = np.flatnonzero(example_words(examples, self.seed) < np.uint64(self.threshold))
-        return self._with(_keys(examples, below), sign)
+        if self.threshold == EVERYTHING and len(examples) <= self._largest:
+            return self._with(_keys(examples, np.arange(len(examples))), sign)
+        words = example_words(examples, self.seed)
+        sample = self._with_room_for(words) if sign > 0 else self
+        return sample._with(_keys(examples, np.flatnonzero(sample._are_low(words))), sign)
 
     def plus(self, other: KeptSample, sign: int) -> KeptSample | None:
         """Return the sample of both or, with sign -1, without the other's; None where the other tells too little."""
@@ -99,10 +100,10 @@ class KeptSample(Cached):
     def with_windows(self, block: Block, labels: Vocabulary | None) -> KeptSample:
         """Return the sample with the windows of a block learnt; with `labels`, those that have one of them."""
         places, words = window_words(block, labels, self.seed)
-        if self.threshold < EVERYTHING:
-            places = places[words < np.uint64(self.threshold)]
+        sample = self._with_room_for(words)
+        places = places[sample._are_low(words)]
         examples = Examples.of(block.contexts(places), block.tokens[places])
-        return self._with(_keys(examples, np.arange(len(examples))), 1)
+        return sample._with(_keys(examples, np.arange(len(examples))), 1)
 
     def examples(self) -> Examples:
         """Return what is kept, in an order that depends on nothing but what it is."""
@@ -115,13 +116,28 @@ class KeptSample(Cached):
         sample = replace(self, ledger=self.ledger.plus(entries, sign))
         return sample._bounded() if sign > 0 else sample
 
+    @property
+    def _largest(self) -> int:
+        """How many distinct examples are kept before the threshold falls."""
+        return self.most + self.most // 4
+
+    def _are_low(self, words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return which hashes lie below the threshold."""
+        return words < np.uint64(self.threshold) if self.threshold < EVERYTHING else np.ones(len(words), bool)
+
+    def _with_room_for(self, words: NDArray[np.uint64]) -> KeptSample:
+        """Return the sample with its threshold low enough for many examples that come at once, before any is taken."""
+        if len(words) <= self._largest:
+            return self
+        distinct = np.unique(words[self._are_low(words)])
+        return self._below(int(distinct[self.most])) if len(distinct) > self._largest else self
+
     def _bounded(self) -> KeptSample:
         """Return the sample, cut to its size where it is a quarter larger."""
-        largest = self.most + self.most // 4
-        if self.ledger.n_entries <= largest:
+        if self.ledger.n_entries <= self._largest:
             return self
         counts = self.ledger.counts()
-        if len(counts) <= largest:
+        if len(counts) <= self._largest:
             return self
         words = np.sort(example_words(_examples(list(counts), counts, self.h), self.seed))
         return self._below(int(words[self.most]))

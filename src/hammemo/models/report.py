@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ class Report:
             *self._kept(),
         ]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+        return f"<pre>{escape(str(self))}</pre>"
 
     def _sites(self) -> str:
         singles = f"{self.n_single:,} position{'s' if self.n_single != 1 else ''}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo.tokens.hashing import fold, key_words, vocabulary_hashes
+from hammemo.tokens.hashing import fold, key_words, mix, vocabulary_hashes
 from hammemo.tokens.vocabulary import factorize
 
 if TYPE_CHECKING:
@@ -21,8 +21,10 @@ def example_words(examples: Examples, seed: int) -> NDArray[np.uint64]:
     """Return a 64-bit hash of each example: of its tokens, position by position, and its label."""
     tokens = _token_words(examples.contexts.vocabulary, seed)
     labels = vocabulary_hashes(examples.labels, seed)[examples.label_ranks]
-    columns = [tokens[column] for column in examples.contexts.ranks.T]
-    return fold([*columns, labels], key_words(seed, "example")[0])
+    words = np.full(len(examples), np.uint64(key_words(seed, "example")[0]))
+    for column in examples.contexts.ranks.T:  # one after the other: a table may be wide
+        words = mix(words ^ tokens[column])
+    return mix(words ^ labels)
 
 
 def window_words(block: Block, labels: Vocabulary | None, seed: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from hammemo.kernels.selection import SMOOTHING
 from hammemo.kernels.selection.shared_weights import RIDGE
@@ -64,13 +63,12 @@ def plain_log_linear(n_labels: int) -> LogLinear:
 def chosen_log_linear(selection: Selection, n_labels: int, n_sites: int) -> tuple[LogLinear, list[Trial]]:
     """Return the vote for the sites of a selection, and all that was tried, the best first."""
     losses: dict[tuple[bool, float, float], list[NDArray[np.float64]]] = {}
-    with threadpool_limits(1):  # as the selection itself: sums keep their order
-        for ratios, sites in selection.trials:
-            for (per_label, ridge), scores in _scores(ratios, sites):
-                observed = softmax(scores)[np.arange(len(scores)), ratios.labels(ratios.test_rows)]
-                for share in _SHARES:
-                    mixed = -np.log((1 - share) * observed + share / n_labels)
-                    losses.setdefault((per_label, ridge, share), []).append(mixed)
+    for ratios, sites in selection.trials:
+        for (per_label, ridge), scores in _scores(ratios, sites):
+            observed = softmax(scores)[np.arange(len(scores)), ratios.labels(ratios.test_rows)]
+            for share in _SHARES:
+                mixed = -np.log((1 - share) * observed + share / n_labels)
+                losses.setdefault((per_label, ridge, share), []).append(mixed)
     trials = [Trial(*option, float(np.concatenate(parts).mean())) for option, parts in losses.items()]
     trials.sort(key=lambda trial: trial.loss)
     best = trials[0]

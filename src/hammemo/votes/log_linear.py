@@ -12,7 +12,7 @@ are not part of the state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.distinct import distinct_examples
-from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.tokens.vocabulary import Vocabulary, as_token
 from hammemo.votes.base import Vote
 from hammemo.votes.fitting import MOST_NUMBERS, SHARED_STEPS, FittedWeights, features, fit_weights
 
@@ -72,6 +72,11 @@ class LogLinear(Vote):
     keep : bool
         Whether the model keeps a sample of its examples, about `sample` distinct ones, so that `refit` can fit the
         weights again without data. It holds the examples themselves.
+    class_weight : "balanced", mapping from labels to weights or list of pairs, optional
+        How many times more an example of each label counts where probabilities are made: the odds of a label are
+        multiplied by its weight, 1 where none is given. "balanced" weighs labels by one over their share of the
+        examples, so that all are equally likely before anything is known. Counts stay whole numbers. Files hold a list
+        of pairs, not a mapping.
 
     Attributes
     ----------
@@ -105,6 +110,7 @@ class LogLinear(Vote):
         shared_ridge: float | None = None,
         uniform: float = 0.0,
         keep: bool = True,
+        class_weight: str | Mapping[Any, float] | Sequence[tuple[Any, float]] | None = None,
     ) -> None:
         self.smoothing = smoothing
         self.weights = weights
@@ -115,6 +121,7 @@ class LogLinear(Vote):
         self.shared_ridge = shared_ridge
         self.uniform = uniform
         self.keep = keep
+        self.class_weight = class_weight
 
     has_probabilities = True
 
@@ -136,16 +143,32 @@ class LogLinear(Vote):
         """Return the function of a row that the weights and the reader's labels make."""
         n_sites, smoothing = len(sites.positions), self._smoothing()
         prior = shares(reader.label_counts)
+        base = np.log(prior) + self._label_odds(reader.labels, prior)
         shared = self._shared(n_sites)[:, :, None]
         if not hasattr(self, "labels_") or not self.per_label:
             weights = np.broadcast_to(shared, (*shared.shape[:2], len(prior)))  # no copy for each label
-            return RowRule(smoothing, weights, prior, np.log(prior))
+            return RowRule(smoothing, weights, prior, base)
         weights, offsets = np.repeat(shared, len(prior), axis=2), np.zeros(len(prior))
         place = self.labels_.find(reader.labels)
         known = place >= 0
         weights[:, :, known] += self.label_weights_[:, place[known]].reshape(n_sites, len(smoothing), -1)
         offsets[known] = self.offsets_[place[known]]
-        return RowRule(smoothing, weights, prior, np.log(prior) + offsets)
+        return RowRule(smoothing, weights, prior, base + offsets)
+
+    def _label_odds(self, labels: Vocabulary, prior: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the logarithm of each label's weight."""
+        given = self.class_weight
+        if given is None:
+            return np.zeros(len(labels))
+        if isinstance(given, str):
+            if given != "balanced":
+                raise ValueError(f"class_weight={given!r} is not known: use 'balanced' or a weight for each label.")
+            return np.asarray(-np.log(len(labels) * prior))
+        pairs = list(given.items() if isinstance(given, Mapping) else given)
+        named = {as_token(label): weight for label, weight in pairs}
+        if not all(_is_number(weight) and 0 < weight < np.inf for weight in named.values()):
+            raise ValueError(f"class_weight={given!r}: weights are finite numbers above zero.")
+        return np.asarray(np.log([float(named.get(label, 1.0)) for label in labels]), np.float64)
 
     def fit_to(
         self, reader: Reader, examples: Examples, sites: Sites, *, seed: int = 0, leave_one_out: bool = True

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from hammemo.kernels.kernels import PositionalHamming, SiteKernel
 from hammemo.kernels.selection.copies import Copies
@@ -109,8 +108,7 @@ class AutoSites(SiteKernel):
         reason = self._reason_against(copies)
         if reason is not None:
             return Selection(PositionalHamming(), [], reason=reason)
-        with threadpool_limits(1):  # sums keep their order, whatever the number of cores
-            return self._chosen(copies)
+        return self._chosen(copies)
 
     def _chosen(self, copies: Copies) -> Selection:
         growths = [Growth(ratios, self.budget, self.order) for ratios in _outer_folds(copies)]
