@@ -192,9 +192,11 @@ class LiveCounts(ExactReader):
         if compiled is None or not _is_one_number(divisor):
             return None
         winner = compiled.LiveSingle(self.live.version, weights, float(divisor[0]))
-        number, columns = self.live.store.tokens.get, self.rows.columns
+        number, columns, h = self.live.store.tokens.get, self.rows.columns, self.sites.h
 
         def answer(tokens: Sequence[Any]) -> int:
+            if isinstance(tokens, str) or len(tokens) != h:
+                return -1  # what asks for the batch of it says what is wrong
             label = winner([number(token) for token in tokens])
             return int(columns[label]) if label >= 0 else 0  # no label has a count: the first one
 
