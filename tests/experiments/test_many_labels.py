@@ -154,7 +154,7 @@ def test_real_questions_get_the_same_answers() -> None:
     """The paper asks 92,282 questions; here, some of them to a part of the text."""
     task = wikitext.build_task(wikitext.read_folder(DATA))
     assert len(labels.Data.of(task, targets=True).queries) == 92_282
-    some = labels.Data.of(task, 5_000, 200, targets=True)
+    some = labels.Data.of(task, 2_000, 100, targets=True)
     for kernel in labels.KERNELS:
         for vote in labels.VOTES:
             found = labels.agreement(some, kernel, vote, quiet)

@@ -185,7 +185,7 @@ def test_devices_that_are_not_here_are_refused(monkeypatch: pytest.MonkeyPatch) 
         throughput.inference_table(iter([]), np.empty((0, 4)), "tpu")
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
-        with pytest.raises(SystemExit, match="no CUDA device"):
+        with pytest.raises(RuntimeError, match="no CUDA device"):
             throughput.inference_table(iter([]), np.empty((0, 4)), "cuda")
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(SystemExit, match=r"hammemo\[torch\]"):

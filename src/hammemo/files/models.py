@@ -277,7 +277,7 @@ def _classifier_parts(model: MemoryClassifier) -> tuple[dict[str, NDArray[Any]],
 def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     compiled = model.compiled
     try:
-        name = compiled.name_in_files or name_in_file("compiled", type(compiled))
+        name = getattr(compiled, "name_in_files", None) or name_in_file("compiled", type(compiled))
     except TypeError:
         raise FileError(
             f"A predictor of {type(compiled).__name__} cannot be saved: a compiled form needs the methods stored and "

@@ -91,23 +91,41 @@ class LiveCounts(ExactReader):
 
     name_in_files = "SparseCounts"
 
-    def __init__(self, live: Live, declared: Vocabulary) -> None:
-        self.live = live
+    def __init__(self, live: Live | CountTable, declared: Vocabulary) -> None:
+        self._source = live
         self.declared = declared
-        self.sites = live.store.steps.sites
-        self.rows = LiveRows(live, declared)
+        self.sites = live.store.steps.sites if isinstance(live, Live) else live.sites
         self._ranker: tuple[bytes, LiveRanker] | None = None
 
+    @property
+    def live(self) -> Live:
+        """The live table; one that was given as a plain table, as a file holds it, is made at the first question."""
+        source = self._source
+        if not isinstance(source, Live):
+            source = self._source = Live.of(source)
+        return source
+
+    @cached_property
+    def rows(self) -> LiveRows:
+        """The rows that contexts read."""
+        return LiveRows(self.live, self.declared)
+
+    def _table(self) -> CountTable:
+        source = self._source
+        return source.table if isinstance(source, Live) else source
+
     def __getstate__(self) -> dict[str, Any]:
-        return {"live": self.live, "declared": self.declared}
+        return {"live": self._table(), "declared": self.declared}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
-    @property
+    @cached_property
     def labels(self) -> Vocabulary:  # type: ignore[override]
         """Observed and declared labels, in canonical order."""
-        return self.rows.labels
+        source = self._source
+        observed = source.label_set.labels if isinstance(source, Live) else source.label_counts.labels
+        return observed.union(self.declared)
 
     @property
     def row_width(self) -> int:  # type: ignore[override]
@@ -118,7 +136,8 @@ class LiveCounts(ExactReader):
     def label_counts(self) -> NDArray[np.int64]:  # type: ignore[override]
         """How many examples each label has."""
         counts = np.zeros(len(self.labels), np.int64)
-        counts[self.labels.find(self.live.label_set.labels)] = self.live.label_counts.counts
+        observed = self._source.label_counts
+        counts[self.labels.find(observed.labels)] = observed.counts
         return counts
 
     @property
@@ -173,9 +192,11 @@ class LiveCounts(ExactReader):
         if compiled is None or not _is_one_number(divisor):
             return None
         winner = compiled.LiveSingle(self.live.version, weights, float(divisor[0]))
-        number, columns = self.live.store.tokens.get, self.rows.columns
+        number, columns, h = self.live.store.tokens.get, self.rows.columns, self.sites.h
 
         def answer(tokens: Sequence[Any]) -> int:
+            if isinstance(tokens, str) or len(tokens) != h:
+                return -1  # what asks for the batch of it says what is wrong
             label = winner([number(token) for token in tokens])
             return int(columns[label]) if label >= 0 else 0  # no label has a count: the first one
 
@@ -195,12 +216,12 @@ class LiveCounts(ExactReader):
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the canonical arrays, the vocabulary left out: what prediction needs is made of them."""
-        arrays = self.live.table.arrays_for(self.labels)
+        arrays = self._table().arrays_for(self.labels)
         return {name: array for name, array in arrays.items() if not name.startswith("vocabulary.")}
 
     def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return what `restored` needs: the table in its narrow canonical form, and no description."""
-        return self.live.table.arrays_for(self.labels), {}
+        return self._table().arrays_for(self.labels), {}
 
     @classmethod
     def restored(
@@ -213,7 +234,7 @@ class LiveCounts(ExactReader):
         """Return the compiled form with these arrays, checked: undo `stored`."""
         expect_no_description(description)
         table = CountTable.from_arrays(frame.sites, LabelCounts(frame.labels, frame.label_counts), stored)
-        return cls(Live.of(table.without_idle_labels()), frame.labels.keep(frame.label_counts == 0))
+        return cls(table.without_idle_labels(), frame.labels.keep(frame.label_counts == 0))
 
 
 class LiveRanker(SparseRanker):
