@@ -123,6 +123,7 @@ def test_edits_are_timed_with_the_vote_that_is_named(data: labels.Data, vote: st
         assert 0 < found[name]["median"] <= found[name]["p99"]
 
 
+@pytest.mark.slow  # each process imports and fits anew
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="memory of a process is read from /proc")
 def test_fit_and_memory_are_measured_in_fresh_processes(data: labels.Data) -> None:
     rows = labels.fresh(data, 1, [sys.executable])

@@ -100,7 +100,7 @@ def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     }
     where = "import conftest, hammemo._native as loops; print(loops.__file__)"
     assert run(sys.executable, "-c", where, environment=environment).strip() == str(module)
-    one_kernel = ["-k", "not every_history or tuples"]  # of the longest test
+    one_kernel = ["-k", "not (every_history or long_rows) or tuples"]  # of the longest tests
     run(sys.executable, "-m", "pytest", *OPTIONS, *TESTS, *one_kernel, environment=environment)
 
 

@@ -20,7 +20,8 @@ the values of attributes and never change what those hold, for other versions ma
 - `observed`: how many examples each label has;
 - `make_reader` and, for serving, `compile`;
 - `state_arrays` and `restore_arrays`: what is stored, as named arrays, and the way back;
-- `layout`, extended by all that must agree, and `undecided`, where the first examples settle a part of it.
+- `layout`, extended by all that must agree, and `undecided`, where the first examples settle a part of it;
+- `update_one` and `observed_labels`, where one example, or the labels alone, can be had faster.
 """
 
 from __future__ import annotations

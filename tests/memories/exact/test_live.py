@@ -96,7 +96,7 @@ edits = st.lists(st.tuples(kinds, batches), max_size=8)
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=["positions", "suffixes", "tuples", "rounding"])
 @given(start=batches, history=edits)
-@settings(deadline=None)
+@settings(max_examples=40)
 def test_every_history_ends_as_in_the_plain_table(kernel: SiteKernel, start: Any, history: Any) -> None:
     live, plain = hammemo.Exact().open(kernel.resolve(H)), Exact().open(kernel.resolve(H))
     queries = [context for context, _, _ in start]
