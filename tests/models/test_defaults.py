@@ -126,7 +126,7 @@ def test_kernels_by_name_and_none_as_before() -> None:
 
 def test_names_that_are_not_known_are_refused_with_those_that_are() -> None:
     for wrong, words in (
-        ({"kernel": "pairs"}, "'positional', 'decaying'"),
+        ({"kernel": "triples"}, "'positional', 'decaying'"),
         ({"memory": "big"}, "'exact', 'hashed'"),
         ({"vote": "most"}, "'log-linear'"),
     ):
