@@ -92,11 +92,9 @@ class Exact(Memory):
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Add the windows of a stream: in bulk, whatever the size of its blocks."""
-        stored = self._stacks()
         for block in blocks:
             examples = block.examples() if labels is None else block.examples().only(labels)
-            stored = stored.changed(CountTable.of(examples, self.sites), 1)
-        self._stored = stored
+            self._stored = self._stacks().changed(CountTable.of(examples, self.sites), 1)
 
     def _stacks(self) -> _Stacks:
         stored = self._stored
