@@ -301,7 +301,8 @@ def test_what_two_models_add_up_to_has_the_weights_of_the_left_one() -> None:
     X, y = planted(400, 12)
     clf = MemoryClassifier(memory=Exact(), vote=LogLinear())
     left, right = clone(clf).fit(X[:200], y[:200]), clone(clf).fit(X[200:], y[200:])
-    both = left + right
+    with pytest.warns(UserWarning, match="different fitted weights"):
+        both = left + right
     assert both.vote_.site_weights_.tolist() == left.vote_.site_weights_.tolist()
     assert both.vote_.site_weights_.tolist() != right.vote_.site_weights_.tolist()
     whole = clone(clf).fit(X, y)
