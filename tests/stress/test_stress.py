@@ -28,6 +28,7 @@ def test_every_answer_is_that_of_one_version() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("g++") is None, reason="needs Linux and g++")
 @pytest.mark.skipif(native() is None, reason="needs the compiled loops")
+@pytest.mark.slow  # a minute of processor time; .ci/nightly has it
 def test_a_failed_allocation_in_the_compiled_loops_leaves_the_state_before_or_after() -> None:
     assert "half states: 0" in run("allocations.py", r"^Hashed\(buckets=16, reserved=4\) (bulk|forget)|^Suffixes.* sum")
 
