@@ -83,10 +83,11 @@ def planted(h: int, seed: int) -> Instance:
     >>> from hammemo import Exact, MemoryClassifier
     >>> from hammemo.experiments.synthetic import planted
     >>> data = planted(h=8, seed=1)
-    >>> MemoryClassifier(memory=Exact()).fit(data.contexts, data.labels).class_scores([data.query])[0, :3].tolist()
+    >>> paper = MemoryClassifier(memory=Exact(), vote="sum")
+    >>> paper.fit(data.contexts, data.labels).class_scores([data.query])[0, :3].tolist()
     [40.0, 24.0, 24.0]
     >>> merged = data.merged()
-    >>> MemoryClassifier(memory=Exact()).fit(merged.contexts, merged.labels).class_scores([data.query])[0, :3].tolist()
+    >>> paper.fit(merged.contexts, merged.labels).class_scores([data.query])[0, :3].tolist()
     [112.0, 96.0, 96.0]
     """
     rng = generator(seed, "synthetic data", h)
