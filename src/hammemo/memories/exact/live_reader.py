@@ -39,6 +39,8 @@ class LiveRows:
     def __init__(self, live: Live, declared: Vocabulary) -> None:
         self._live = live
         self._declared = declared
+        self.n_read = 0
+        """How many entries were read so far."""
 
     @cached_property
     def labels(self) -> Vocabulary:
@@ -62,6 +64,7 @@ class LiveRows:
         """
         m, n_sites = len(contexts), len(self._live.store.steps.of_sites)
         lengths, numbers, counts = self._live.version.read(self._live.token_numbers(contexts))
+        self.n_read += len(numbers)
         starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         by_context = sparse.csr_array(
             (counts.astype(np.float64), self.columns[numbers], starts), shape=(m * n_sites, len(self.labels))
@@ -238,7 +241,7 @@ class LiveCounts(ExactReader):
 
 
 class LiveRanker(SparseRanker):
-    """A rule applied to the rows that each batch reads or, once as many were read as there are, to the whole table."""
+    """A rule applied to the rows that each batch reads or, once about all was read, to the whole table."""
 
     def __init__(self, reader: LiveCounts, rule: RowRule) -> None:
         super().__init__(reader.rows, rule)
@@ -250,8 +253,9 @@ class LiveRanker(SparseRanker):
         """Return the rule's score of each context and label."""
         whole = self._whole
         if whole is None:
-            self._n_read += len(contexts) * len(self._reader.sites.positions)
-            if self._n_read < self._reader.live.version.n_rows:
+            version, n_sites = self._reader.live.version, len(self._reader.sites.positions)
+            self._n_read += len(contexts) * n_sites
+            if self._n_read < version.n_rows and self._reader.rows.n_read < version.examples * n_sites:
                 return super().scores(contexts)
             table = partial(getattr, self._reader.live, "table")
             whole = self._whole = SparseRanker(SparseRows(table, self._reader.labels, on_disk=False), self._rule)
