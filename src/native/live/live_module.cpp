@@ -245,10 +245,6 @@ void bind_live_table(nb::module_& module) {
              }, nb::sig("def label_row(self) -> tuple[NDArray[np.uint32], NDArray[np.uint64]]"))
         .def("label_counts", &label_counts, nb::arg("labels").noconvert(),
              nb::sig("def label_counts(self, labels: NDArray[np.int64]) -> NDArray[np.int64]"))
-        .def("empty_rows", [](const Handle& handle, uint32_t step) {
-                 require(step < handle.table->shape().steps.size(), "there is no such step");
-                 return listed(handle.table->empty_row(handle.version, step));
-             }, nb::arg("step"), nb::sig("def empty_rows(self, step: int) -> Rows"))
         .def("holds", [](const Handle& handle, int64_t token) {
                  return handle.table->holds(handle.version, checked_token(token));
              }, nb::arg("token"))

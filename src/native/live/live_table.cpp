@@ -248,11 +248,6 @@ public:
         append(list, made(version).labels);
         return list;
     }
-    RowList empty_row(const Version* version, uint32_t step) const override {
-        RowList list;
-        if (const R* row = Rows::find(made(version).empties, step)) append(list, *row);
-        return list;
-    }
     bool is_placed(uint32_t label) override {
         Lock lock(*this);
         return lock.taken() && label < ranks_->room() && ranks_->places()[label];
@@ -401,7 +396,7 @@ private:
         const Before<Count> before{version.ranks->places()};
         const uint32_t n_labels = version.labels.n;
         version.labels.change(making, example.label, example.by, before);
-        version.label_stamp += version.labels.n != n_labels;
+        if (version.labels.n != n_labels) version.label_stamp = ++last_label_stamp_;
         version.examples += uint64_t(example.by);
         rows_of_.assign(shape_.steps.size(), 0);
         for (uint32_t k = 0; k < shape_.steps.size(); ++k) {
@@ -544,6 +539,7 @@ private:
     std::vector<std::unique_ptr<Made>> versions_;  // the oldest first
     std::shared_ptr<Ranks> ranks_;
     uint32_t next_row_id_ = 1;
+    uint64_t last_label_stamp_ = 1;  // never given twice: a version that was given up may have been asked for its labels
     std::vector<uint32_t> rows_of_;
     std::unique_ptr<Made> first_;  // while the table is built
     std::unique_ptr<Making> making_;

@@ -89,7 +89,6 @@ public:
     virtual RowList read(const Version* version, const int64_t* tokens, size_t m) const = 0;
     virtual RowList rows(const Version* version, uint32_t step) const = 0;
     virtual RowList label_row(const Version* version) const = 0;
-    virtual RowList empty_row(const Version* version, uint32_t step) const = 0;
     virtual bool is_placed(uint32_t label) = 0;
     virtual uint64_t label_count(const Version* version, uint32_t label) const = 0;
     // Whether a row with counts holds a token.

@@ -244,6 +244,22 @@ def test_an_edit_that_is_given_up_leaves_no_page_behind() -> None:
     assert live.state_bytes() == before
 
 
+def test_labels_of_an_edit_that_is_given_up_are_not_those_of_the_next() -> None:
+    live = hammemo.Exact().open(PositionalHamming().resolve(1))
+    live.add(examples([(["t"], "a", 1)]))
+    live.reader()
+
+    def fails(memory: hammemo.Exact) -> None:
+        memory.update_one(["t"], "b", 1)
+        assert list(memory.labels) == ["a", "b"]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        live._edited(fails)
+    change(live, ["t"], "c", 1)
+    assert list(live.labels) == ["a", "c"]
+
+
 def test_old_versions_stay_as_they_are_and_are_freed() -> None:
     live = hammemo.Exact().open(PositionalHamming().resolve(H))
     rng = np.random.default_rng(2)
