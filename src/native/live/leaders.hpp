@@ -60,7 +60,7 @@ public:
         for (const R** row = rows; row != rows + n * n_steps; ++row)
             if (*row && (*row)->n > 1) HAMMEMO_PREFETCH((*row)->page);
         for (const R** row = rows; row != rows + n * n_steps; ++row)
-            if (*row && (*row)->n > MOST_IN_RUN) {
+            if (*row && (*row)->n > MOST_IN_PAGE) {
                 HAMMEMO_PREFETCH((*row)->as_long()->first);
                 HAMMEMO_PREFETCH((*row)->as_long()->counts);
             }

@@ -108,15 +108,9 @@ class Numbers:
         if not len(late):
             return first, numbers
         added = Vocabulary.of([self._late_tokens[place] for place in late.tolist()])
-        places = np.searchsorted(_without(first.union(added), added), np.arange(len(added)), side="right")
-        return first.union(added), np.insert(numbers, places, self.find(added))
-
-
-def _without(whole: Vocabulary, added: Vocabulary) -> NDArray[np.int64]:
-    """Return, for each token that was there before, before how many of the added ones it comes: for `np.insert`."""
-    places = whole.find(added)
-    others = np.delete(np.arange(len(whole)), places)
-    return np.searchsorted(places, others)
+        whole = first.union(added)
+        places = whole.find(added) - np.arange(len(added))  # before which of the first ones each comes
+        return whole, np.insert(numbers, places, self.find(added))
 
 
 class LabelNumbers(Numbers):
