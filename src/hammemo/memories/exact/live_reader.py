@@ -14,11 +14,9 @@ from scipy import sparse
 
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
-from hammemo.kernels.sites import rows_of_columns
-from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.live import Live
-from hammemo.memories.exact.sparse_rows import ExactReader, SparseRanker, SparseRows, expect_no_description
-from hammemo.memories.label_counts import Frame, LabelCounts
+from hammemo.memories.exact.sparse_rows import RowsReader, SparseRanker, SparseRows, restored_table
+from hammemo.memories.label_counts import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo.memories.exact.count_table import CountTable
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
@@ -36,22 +35,17 @@ class LiveRows:
 
     on_disk = True  # nothing is kept between batches
 
-    def __init__(self, live: Live, declared: Vocabulary) -> None:
+    def __init__(self, live: Live, labels: Vocabulary) -> None:
         self._live = live
-        self._declared = declared
+        self.labels = labels
         self.n_read = 0
         """How many entries were read so far."""
-
-    @cached_property
-    def labels(self) -> Vocabulary:
-        """Observed and declared labels, in canonical order."""
-        return self._live.label_set.labels.union(self._declared)
 
     @cached_property
     def columns(self) -> NDArray[np.int64]:
         """The column of each label number; the last one is for the number -1."""
         known = self._live.label_set
-        if not len(self._declared):
+        if known.labels is self.labels:  # none is declared without examples
             return known.columns
         return np.append(self.labels.find(known.labels), -1)[known.columns]
 
@@ -82,7 +76,7 @@ class LiveRows:
         return np.asarray(counts.toarray().reshape(n_sites, m, len(self.labels)).transpose(1, 0, 2))
 
 
-class LiveCounts(ExactReader):
+class LiveCounts(RowsReader):
     """Answers from one version of a live table.
 
     Parameters
@@ -98,7 +92,6 @@ class LiveCounts(ExactReader):
         self._source = live
         self.declared = declared
         self.sites = live.store.steps.sites if isinstance(live, Live) else live.sites
-        self._ranker: tuple[bytes, LiveRanker] | None = None
 
     @property
     def live(self) -> Live:
@@ -111,7 +104,7 @@ class LiveCounts(ExactReader):
     @cached_property
     def rows(self) -> LiveRows:
         """The rows that contexts read."""
-        return LiveRows(self.live, self.declared)
+        return LiveRows(self.live, self.labels)
 
     def _table(self) -> CountTable:
         source = self._source
@@ -147,16 +140,6 @@ class LiveCounts(ExactReader):
     def frame(self) -> Frame:  # type: ignore[override]
         """The sites, the labels and their counts."""
         return Frame(self.sites, self.labels, self.label_counts)
-
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weighted sum over sites of the counts, added in the order of the sites."""
-        rows, counts, _ = self.rows.read(contexts)
-        scores: NDArray[np.float64] = (rows_of_columns(rows, weights, counts.shape[0]) @ counts).toarray()
-        return scores
-
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
-        return self.rows.site_counts(contexts)
 
     def winners(
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
@@ -205,12 +188,9 @@ class LiveCounts(ExactReader):
 
         return answer
 
-    def with_rule(self, rule: RowRule) -> LiveRanker:
-        """Return what ranks labels by this rule; made once for the rule that was asked for last."""
-        made = self._ranker
-        if made is None or made[0] != rule.signature:
-            made = self._ranker = (rule.signature, LiveRanker(self, rule))
-        return made[1]
+    def make_ranker(self, rule: RowRule) -> LiveRanker:
+        """Return what applies a rule to the rows that are read or, where that is less work, to all."""
+        return LiveRanker(self, rule)
 
     def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
@@ -235,8 +215,7 @@ class LiveCounts(ExactReader):
         key: bytes | None = None,  # noqa: ARG003
     ) -> LiveCounts:
         """Return the compiled form with these arrays, checked: undo `stored`."""
-        expect_no_description(description)
-        table = CountTable.from_arrays(frame.sites, LabelCounts(frame.labels, frame.label_counts), stored)
+        table = restored_table(frame, stored, description)
         return cls(table.without_idle_labels(), frame.labels.keep(frame.label_counts == 0))
 
 

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._arrays.native import native
-from hammemo.kernels.sites import rows_of_columns
-from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.live_reader import LiveCounts
-from hammemo.memories.exact.sparse_rows import ExactReader, SparseRanker, SparseRows, expect_no_description
-from hammemo.memories.label_counts import LabelCounts
+from hammemo.memories.exact.sparse_rows import (
+    ExactReader,
+    RowsReader,
+    SparseRanker,
+    SparseRows,
+    expect_no_description,
+    restored_table,
+)
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -26,12 +30,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo.memories.exact.count_table import CountTable
     from hammemo.memories.label_counts import Frame
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
 
 
-class SparseCounts(ExactReader):
+class SparseCounts(RowsReader):
     """Answers from the sparse table.
 
     Parameters
@@ -46,17 +51,11 @@ class SparseCounts(ExactReader):
     def __init__(self, table: Callable[[], CountTable], frame: Frame, *, on_disk: bool = False) -> None:
         super().__init__(frame, len(frame.labels))
         self._rows = SparseRows(table, frame.labels, on_disk=on_disk)
-        self._ranker: tuple[bytes, SparseRanker] | None = None
 
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weighted sum over sites of the counts."""
-        rows, counts, _ = self._rows.read(contexts)
-        scores: NDArray[np.float64] = (rows_of_columns(rows, weights, counts.shape[0]) @ counts).toarray()
-        return scores
-
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
-        return self._rows.site_counts(contexts)
+    @property
+    def rows(self) -> SparseRows:
+        """The rows that contexts read."""
+        return self._rows
 
     def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
@@ -64,12 +63,9 @@ class SparseCounts(ExactReader):
             np.int8
         )  # it holds the tokens that occur, and no other
 
-    def with_rule(self, rule: RowRule) -> SparseRanker:
-        """Return what ranks labels by this rule; made once for the rule that was asked for last."""
-        made = self._ranker
-        if made is None or made[0] != rule.signature:
-            made = self._ranker = (rule.signature, SparseRanker(self._rows, rule))
-        return made[1]
+    def make_ranker(self, rule: RowRule) -> SparseRanker:
+        """Return what applies a rule to all rows or, on disk, to those that a batch reads."""
+        return SparseRanker(self._rows, rule)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_ranker": None}  # made again when needed
@@ -99,9 +95,7 @@ class SparseCounts(ExactReader):
         """Return the compiled form with these arrays, checked: undo `stored`."""
         if cls is SparseCounts and not stored.trusted and native() is not None:
             return LiveCounts.restored(frame, stored, description)
-        expect_no_description(description)
-        labels = LabelCounts(frame.labels, frame.label_counts)
-        table = CountTable.from_arrays(frame.sites, labels, stored)
+        table = restored_table(frame, stored, description)
         return cls(partial(_itself, table), frame, on_disk=stored.trusted)
 
 

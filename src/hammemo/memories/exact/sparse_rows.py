@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,6 +12,8 @@ import numpy as np
 from hammemo._versions import Cached
 from hammemo.kernels.sites import find_sites, rows_of_columns
 from hammemo.memories.contributions import SiteScores
+from hammemo.memories.exact.count_table import CountTable
+from hammemo.memories.label_counts import LabelCounts
 from hammemo.memories.reader import Compiled
 from hammemo.memories.row_rules import RowRanker
 
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy import sparse
 
-    from hammemo.memories.exact.count_table import CountTable
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.memories.label_counts import Frame
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
@@ -63,6 +67,38 @@ class ReadRows(Protocol):
     def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
         ...
+
+
+class RowsReader(ExactReader):
+    """A reader of rows as sparse matrices: scores, rows, and rules that are applied to them."""
+
+    _ranker: tuple[bytes, SparseRanker] | None = None
+
+    @property
+    @abstractmethod
+    def rows(self) -> ReadRows:
+        """The rows that contexts read."""
+
+    @abstractmethod
+    def make_ranker(self, rule: RowRule) -> SparseRanker:
+        """Return what applies a rule to the rows."""
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted sum over sites of the counts, added in the order of the sites."""
+        rows, counts, _ = self.rows.read(contexts)
+        scores: NDArray[np.float64] = (rows_of_columns(rows, weights, counts.shape[0]) @ counts).toarray()
+        return scores
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        return self.rows.site_counts(contexts)
+
+    def with_rule(self, rule: RowRule) -> SparseRanker:
+        """Return what ranks labels by this rule; made once for the rule that was asked for last."""
+        made = self._ranker
+        if made is None or made[0] != rule.signature:
+            made = self._ranker = (rule.signature, self.make_ranker(rule))
+        return made[1]
 
 
 class SparseRows(Cached):
@@ -147,6 +183,12 @@ class SparseRanker(RowRanker):
         for site, (first, last) in enumerate(pairwise(counts.indptr[starts])):
             gains.data[first:last] = self._rule.gains(site, counts.data[first:last], counts.indices[first:last])
         return gains, self._rule.losses(np.asarray(counts.sum(axis=1)))
+
+
+def restored_table(frame: Frame, stored: StoredArrays, description: dict[str, Any]) -> CountTable:
+    """Return the table that a file holds for a frame, checked."""
+    expect_no_description(description)
+    return CountTable.from_arrays(frame.sites, LabelCounts(frame.labels, frame.label_counts), stored)
 
 
 def expect_no_description(description: dict[str, Any]) -> None:
