@@ -16,14 +16,18 @@ if TYPE_CHECKING:
     from hammemo.files.models import load as load
     from hammemo.files.models import save as save
     from hammemo.kernels import AutoSites as AutoSites
+    from hammemo.kernels import Bag as Bag
+    from hammemo.kernels import Copy as Copy
     from hammemo.kernels import Decaying as Decaying
     from hammemo.kernels import Joined as Joined
     from hammemo.kernels import Pairs as Pairs
     from hammemo.kernels import PositionalHamming as PositionalHamming
+    from hammemo.kernels import Recent as Recent
     from hammemo.kernels import SiteKernel as SiteKernel
     from hammemo.kernels import SiteOneHot as SiteOneHot
     from hammemo.kernels import SkipPairs as SkipPairs
     from hammemo.kernels import Suffixes as Suffixes
+    from hammemo.kernels import Together as Together
     from hammemo.memories import Exact as Exact
     from hammemo.memories import Gaussian as Gaussian
     from hammemo.memories import Hashed as Hashed
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from hammemo.tokens.contexts import windows as windows
     from hammemo.tokens.vocabulary import NO_TOKEN as NO_TOKEN
     from hammemo.votes import LogLinear as LogLinear
+    from hammemo.votes import Mixture as Mixture
 
 __version__ = version("hammemo")
 
@@ -49,14 +54,18 @@ _HOMES = {
     "files": ("FileError", "editing", "load", "save"),
     "kernels": (
         "AutoSites",
+        "Bag",
+        "Copy",
         "Decaying",
         "Joined",
         "Pairs",
         "PositionalHamming",
+        "Recent",
         "SiteKernel",
         "SiteOneHot",
         "SkipPairs",
         "Suffixes",
+        "Together",
     ),
     "memories": ("Exact", "Gaussian", "Hashed", "LayoutError", "Ledgered", "NotStoredError", "Tiered"),
     "models.baselines": ("HammingNeighbors", "SuffixBackoff"),
@@ -68,7 +77,7 @@ _HOMES = {
     "theory": ("plan",),
     "tokens": ("NO_TOKEN",),
     "tokens.contexts": ("windows",),
-    "votes": ("LogLinear",),
+    "votes": ("LogLinear", "Mixture"),
 }
 _PACKAGES = (
     "checks",

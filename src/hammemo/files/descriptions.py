@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,7 @@ import numpy as np
 from hammemo.files.archive import FileError, whole_lengths
 from hammemo.files.registry import LATER, PARTS, Registry, is_built_in, kind_of_part, name_in_file
 from hammemo.kernels import Joined, SiteKernel
+from hammemo.kernels.sites import FREE_KINDS, FreeSite
 from hammemo.memories.secret_keys import secret_digest
 from hammemo.tokens.contexts import check_column_names
 
@@ -43,7 +45,11 @@ def common_entries(sites: Sites, label_dtype: np.dtype[Any]) -> dict[str, Any]:
     """Return what the descriptions of classifiers and of predictors both say of a model."""
     return {
         "n_features_in": sites.h,
-        "sites": {"positions": [list(site) for site in sites.positions], "weights": sites.weights.tolist()},
+        "sites": {
+            "positions": [list(site) for site in sites.positions],
+            "weights": sites.weights.tolist(),
+            **({"free": [[site.kind, site.reach] for site in sites.free]} if sites.free else {}),
+        },
         "label_dtype": label_dtype.str,
     }
 
@@ -239,15 +245,26 @@ def _plain_value(value: Any) -> Any:
 def stored_sites(about: Mapping[str, Any]) -> Sites:
     """Return the sites in a description, checked."""
     h, described = field(about, "n_features_in", int), field(about, "sites", dict)
-    exactly(described, ("positions", "weights"))
+    exactly(described, ("positions", "weights", "free") if "free" in described else ("positions", "weights"))
     positions, weights = field(described, "positions", list), field(described, "weights", list)
     if not 1 <= h < 2**31 or any(type(weight) is not float for weight in weights):
         raise ValueError("its contexts have no token or too many, or a weight of its sites is not a number")
     sites = SiteKernel([whole_lengths(site) for site in positions], weights).resolve(h)
+    if "free" in described:
+        sites = replace(sites, free=tuple(_free_site(site, h) for site in field(described, "free", list)))
     sites.check_size()
     if [list(site) for site in sites.positions] != positions:
         raise ValueError("its sites do not list their positions in ascending order")
     return sites
+
+
+def _free_site(described: Any, h: int) -> FreeSite:
+    if not isinstance(described, list) or len(described) != 2 or described[0] not in list(FREE_KINDS):
+        raise ValueError("a site without a position is of a kind that is not known")
+    kind, reach = described
+    if type(reach) is not int or not 1 <= reach <= h:
+        raise ValueError("a site without a position reaches further than a context")
+    return FreeSite(kind, reach)
 
 
 def check_kernel(kernel: SiteKernel, sites: Sites) -> None:
@@ -257,7 +274,9 @@ def check_kernel(kernel: SiteKernel, sites: Sites) -> None:
     if kernel.least_sites(sites.h) > len(sites.positions):
         raise ValueError("its kernel has more sites than the file declares")
     resolved = kernel.resolve(sites.h)
-    if resolved.positions != sites.positions or not np.array_equal(resolved.weights, sites.weights):
+    if (resolved.positions, resolved.free) != (sites.positions, sites.free) or not np.array_equal(
+        resolved.weights, sites.weights
+    ):
         raise ValueError("its sites are not those of its kernel")
 
 

@@ -32,6 +32,7 @@ from hammemo.files.origins import refuse_to_undo, remember
 from hammemo.files.registry import BUILT_IN, PARTS, Registry, has_later_parts, is_built_in, name_in_file
 from hammemo.memories.label_counts import Frame
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.kept_cases import KeptCases
 from hammemo.models.kept_sample import EVERYTHING, KeptSample
 from hammemo.models.predictor import Predictor
 from hammemo.models.settling import Choices
@@ -269,6 +270,8 @@ def _classifier_parts(model: MemoryClassifier) -> tuple[dict[str, NDArray[Any]],
     sample, kept = model.sample_, {}
     if sample is not None:
         about["sample"] = {"seed": sample.seed, "most": sample.most, "threshold": sample.threshold}
+        if isinstance(sample, KeptCases):
+            about["sample"]["of"] = "cases"
         kept = {f"sample.{name}": array for name, array in sample.state().items()}
     declared = narrow(memory.labels.find(memory.declared))
     return {**memory.state(), "declared": declared, **_vote_arrays(model.vote_), **kept}, about
@@ -348,7 +351,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool) -> Memory
     if len(declared) and int(declared[-1]) >= len(arrays.get("label_counts", ())):
         raise ValueError("it declares a label that it does not hold")
     _restore_vote(vote, arrays, sites, verify=verify)
-    sample = _stored_sample(about, arrays, sites.h, verify=verify)
+    sample = _stored_sample(about, arrays, sites.h)
     memory.restore(arrays, sites, field(about, "seed", int), declared, trusted=not verify)
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
         raise ValueError("its layout is not the one it declares")
@@ -362,20 +365,22 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool) -> Memory
     return model
 
 
-def _stored_sample(
-    about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int, *, verify: bool
-) -> KeptSample | None:
+def _stored_sample(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int) -> KeptSample | KeptCases | None:
     """Return the sample that a file holds, checked, and take its arrays out of `arrays`; None where it holds none."""
     if "sample" not in about:
         return None
     described = field(about, "sample", dict)
-    exactly(described, ("seed", "most", "threshold"))
+    of_cases = "of" in described
+    exactly(described, ("seed", "most", "threshold", "of") if of_cases else ("seed", "most", "threshold"))
+    if of_cases and described["of"] != "cases":
+        raise ValueError("its sample is of a kind that is not known")
     seed, most, threshold = (field(described, name, int) for name in ("seed", "most", "threshold"))
     if abs(seed) >= 2**64 or not 1 <= most < 2**53 or not 0 <= threshold <= EVERYTHING:
         raise ValueError("its sample has a seed, a size or a threshold that cannot be")
     own = {name: arrays.pop(name) for name in list(arrays) if name.startswith("sample.")}
-    stored = StoredArrays(own, trusted=not verify)
-    sample = KeptSample(h, seed, most, threshold).restored(stored.part("sample"))
+    stored = StoredArrays(own)  # checked in any case: all of it is read
+    kind = KeptCases if of_cases else KeptSample
+    sample = kind(h, seed, most, threshold).restored(stored.part("sample"))
     stored.finish()
     return sample
 

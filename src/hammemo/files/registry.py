@@ -14,7 +14,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.files.archive import FileError
-from hammemo.kernels import AutoSites, Decaying, Joined, Pairs, PositionalHamming, SiteKernel, SkipPairs, Suffixes
+from hammemo.kernels import (
+    AutoSites,
+    Bag,
+    Copy,
+    Decaying,
+    Joined,
+    Pairs,
+    PositionalHamming,
+    Recent,
+    SiteKernel,
+    SkipPairs,
+    Suffixes,
+    Together,
+)
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Memory, Tiered
 from hammemo.memories.exact.readers import DenseCounts, SparseCounts
 from hammemo.memories.gaussian.readers import FusedGaussian, TwoStageGaussian
@@ -23,7 +36,7 @@ from hammemo.memories.reader import Compiled
 from hammemo.memories.tiered import TieredTables
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.memo import MeMoClassifier
-from hammemo.votes import LogLinear, Mean, Sum, Vote
+from hammemo.votes import LogLinear, Mean, Mixture, Sum, Vote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,9 +48,22 @@ def _by_name(*classes: type) -> dict[str, type]:
 
 BUILT_IN: Final = {
     "classifier": _by_name(MemoryClassifier, MeMoClassifier),
-    "kernel": _by_name(PositionalHamming, SiteKernel, Decaying, Suffixes, SkipPairs, Joined, AutoSites, Pairs),
+    "kernel": _by_name(
+        PositionalHamming,
+        SiteKernel,
+        Decaying,
+        Suffixes,
+        SkipPairs,
+        Joined,
+        AutoSites,
+        Pairs,
+        Bag,
+        Together,
+        Copy,
+        Recent,
+    ),
     "memory": _by_name(Exact, Gaussian, Hashed, Ledgered, Tiered),
-    "vote": _by_name(Sum, Mean, LogLinear),
+    "vote": _by_name(Sum, Mean, LogLinear, Mixture),
     "compiled": _by_name(SparseCounts, DenseCounts, FusedGaussian, TwoStageGaussian, HashedTables, TieredTables),
 }
 """What a bare name stands for, by the kind of class. A new class of hammemo that can be saved is added here."""
@@ -46,6 +72,8 @@ LATER: Final[dict[type, dict[str, Any]]] = {
     LogLinear: {"shared_ridge": None, "uniform": 0.0, "keep": False, "class_weight": None}
 }
 """Parameters that a class did not have in format 1, and what they mean where a file does not name them."""
+
+_SINCE_FORMAT_3: Final = (AutoSites, Pairs, Bag, Together, Copy, Recent, Mixture)
 
 PARTS: Final[dict[str, Any]] = {"kernel": SiteKernel, "memory": Memory, "vote": Vote}
 """The kinds of parts of a classifier, and the base class of each."""
@@ -81,7 +109,7 @@ def has_later_parts(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(map(has_later_parts, value))
     later = LATER.get(type(value), {})
-    if isinstance(value, (AutoSites, Pairs)) or any(getattr(value, name) != default for name, default in later.items()):
+    if isinstance(value, _SINCE_FORMAT_3) or any(getattr(value, name) != default for name, default in later.items()):
         return True
     return kind_of_part(value) is not None and any(map(has_later_parts, value.get_params(deep=False).values()))
 

@@ -3,6 +3,7 @@
 Imports `tokens` and `_arrays`; memories, votes and models build on it.
 """
 
+from hammemo.kernels.free_sites import Bag, Copy, Recent, Together
 from hammemo.kernels.kernels import (
     Decaying,
     Joined,
@@ -14,14 +15,18 @@ from hammemo.kernels.kernels import (
     Suffixes,
 )
 from hammemo.kernels.selection import AutoSites, Selection
-from hammemo.kernels.sites import Site, Sites
+from hammemo.kernels.sites import FreeSite, Site, Sites
 
 __all__ = [
     "AutoSites",
+    "Bag",
+    "Copy",
     "Decaying",
+    "FreeSite",
     "Joined",
     "Pairs",
     "PositionalHamming",
+    "Recent",
     "Selection",
     "Site",
     "SiteKernel",
@@ -29,4 +34,5 @@ __all__ = [
     "Sites",
     "SkipPairs",
     "Suffixes",
+    "Together",
 ]

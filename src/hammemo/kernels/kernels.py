@@ -17,6 +17,7 @@ are ties.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.kernels.sites import Site
+    from hammemo.kernels.sites import FreeSite, Site
 
 
 class SiteKernel(BaseEstimator):
@@ -186,7 +187,7 @@ class Suffixes(SiteKernel):
 
     def resolve(self, h: int) -> Sites:
         """Return the k suffixes, the shortest first, with weights 1, base, base^2 and so on."""
-        _check_reach("k", self.k, 1, h)
+        check_reach("k", self.k, 1, h)
         if not _is_number(self.base) or not 0 < self.base < 2.0**20:
             raise ValueError(f"base={self.base!r} must be a number above 0 and below 2^20.")
         weights = np.power(float(self.base), np.arange(self.k)).tolist()
@@ -194,7 +195,7 @@ class Suffixes(SiteKernel):
 
     def least_sites(self, h: int) -> int:
         """Return k."""
-        _check_reach("k", self.k, 1, h)
+        check_reach("k", self.k, 1, h)
         return int(self.k)
 
 
@@ -220,13 +221,13 @@ class SkipPairs(SiteKernel):
 
     def resolve(self, h: int) -> Sites:
         """Return the pairs, the nearest first, with equal weights."""
-        _check_reach("reach", self.reach, 3, h)
+        check_reach("reach", self.reach, 3, h)
         pairs = [(-first, -second) for first in range(3, self.reach + 1) for second in range(1, first)]
         return SiteKernel(pairs).resolve(h)
 
     def least_sites(self, h: int) -> int:
         """Return the number of pairs."""
-        _check_reach("reach", self.reach, 3, h)
+        check_reach("reach", self.reach, 3, h)
         return int(self.reach) * (int(self.reach) - 1) // 2 - 1
 
 
@@ -279,11 +280,15 @@ class Joined(SiteKernel):
     def resolve(self, h: int) -> Sites:
         """Return the sites of all kernels, each once, in the order in which they come."""
         weights: dict[Site, float] = {}
+        free: dict[FreeSite, None] = {}
         for part in self._parts():
             sites = part.resolve(h)
+            free.update(dict.fromkeys(sites.free))
             for site, weight in zip(sites.positions, sites.weights.tolist(), strict=True):
                 weights[site] = weights.get(site, 0.0) + weight
-        return SiteKernel(list(weights), list(weights.values())).resolve(h)
+        if not weights:
+            return Sites(h, (), np.empty(0), tuple(free))
+        return replace(SiteKernel(list(weights), list(weights.values())).resolve(h), free=tuple(free))
 
     def least_sites(self, h: int) -> int:
         """Return the number of sites of the largest part."""
@@ -378,7 +383,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
-def _check_reach(name: str, value: Any, least: int, h: int) -> None:
+def check_reach(name: str, value: Any, least: int, h: int) -> None:
+    """Refuse what is no whole number from `least` to h."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= h:
         raise ValueError(f"{name}={value!r}: give a whole number from {least} to the {h} tokens that a context has.")
 

@@ -8,7 +8,7 @@ table.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -23,6 +23,18 @@ if TYPE_CHECKING:
     from hammemo.tokens.contexts import Contexts
 
 Site: TypeAlias = tuple[int, ...]
+
+FREE_KINDS: Final = {"bag": True, "together": True, "copy": False, "recent": False}
+"""The kinds of sites without a position, and whether they have a table (:mod:`hammemo.kernels.free_sites`)."""
+
+
+@dataclass(frozen=True)
+class FreeSite:
+    """A part of a context that is compared wherever it stands among the last `reach` tokens."""
+
+    kind: str
+    reach: int
+
 
 MAX_SITES = 2**12
 """The most sites of a model. Each has arrays of its own, which the header of a model file describes."""
@@ -43,21 +55,36 @@ class Sites:
         Positions 0 to h - 1 that each site compares, ascending.
     weights : ndarray of float64, shape (S,)
         Not divided by their sum, so that whole numbers stay whole.
+    free : tuple of FreeSite
+        Parts without a position, each once.
     """
 
     h: int
     positions: tuple[Site, ...]
     weights: NDArray[np.float64]
+    free: tuple[FreeSite, ...] = ()
 
     @property
     def total_weight(self) -> float:
         """What scores are divided by."""
         return float(self.weights.sum())
 
+    def without_head(self) -> Sites:
+        """Return the sites for contexts cut to the last tokens that any table looks at."""
+        first = min((r for site in self.positions for r in site), default=self.h - 1)
+        reaches = [site.reach for site in self.free if FREE_KINDS[site.kind]]
+        skipped = min([first, *(self.h - reach for reach in reaches)])
+        if not skipped:
+            return self
+        positions = tuple(tuple(r - skipped for r in site) for site in self.positions)
+        return Sites(self.h - skipped, positions, self.weights, self.free)
+
     def check_size(self) -> None:
         """Refuse more sites than a model file can describe: when they are to be learnt, and when they are loaded."""
+        if not self.positions:
+            raise ValueError("The kernel compares no position: add one that does, for example Suffixes(1) + Bag(10).")
         listed = sum(map(len, self.positions))
-        if len(self.positions) > MAX_SITES or listed > MAX_POSITIONS:
+        if len(self.positions) + len(self.free) > MAX_SITES or listed > MAX_POSITIONS:
             raise ValueError(
                 f"The kernel compares {len(self.positions):,} sites of {listed:,} positions in contexts of {self.h:,} "
                 f"tokens; a model holds at most {MAX_SITES:,} sites of {MAX_POSITIONS:,} positions. Choose columns, or "

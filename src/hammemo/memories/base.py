@@ -73,6 +73,9 @@ class Memory(Versioned, BaseEstimator, ABC):
     inner: ClassVar[tuple[str, ...]] = ()
     """The names of parameters that are memories themselves."""
 
+    keeps_free_sites: bool = False
+    """Whether it counts sites without a position (:mod:`hammemo.kernels.free_sites`)."""
+
     secret: ClassVar[str | None] = None
     """The name of a parameter that must not be written to a file, if there is one."""
 
@@ -90,6 +93,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         """
 
         def start(memory: Memory) -> None:
+            memory._check_free(sites)
             memory.sites = sites
             memory.seed = seed
             memory.declared = Vocabulary() if declared is None else declared
@@ -128,6 +132,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         >>> copy.state_bytes() == memory.state_bytes()
         True
         """
+        self._check_free(sites)
         stored = StoredArrays(state, trusted=trusted)
         frame = Frame.from_arrays(sites, stored)
         mask = np.zeros(len(frame.labels), bool)
@@ -142,6 +147,14 @@ class Memory(Versioned, BaseEstimator, ABC):
 
         self._edited(take)
         return self
+
+    def _check_free(self, sites: Sites) -> None:
+        """Refuse sites without a position where there is no table for them."""
+        if sites.free and not self.keeps_free_sites:
+            raise TypeError(
+                f"{type(self).__name__} keeps no sites without a position, such as {sites.free[0].kind!r}: "
+                "use memory='exact'."
+            )
 
     def restore_inside(self, whole: Memory, all_labels: LabelCounts, stored: StoredArrays) -> None:
         """Take the part of a state that is kept for this memory inside another one."""
@@ -233,6 +246,10 @@ class Memory(Versioned, BaseEstimator, ABC):
             reader = version._reader = version.make_reader()
         return reader
 
+    def static_reader(self) -> Reader:
+        """Return a reader for whoever goes through the whole table once: another one where that is cheaper."""
+        return self.reader()
+
     @abstractmethod
     def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None, threads: int = 1) -> Compiled:
         """Return a read-only form made for serving.
@@ -264,10 +281,12 @@ class Memory(Versioned, BaseEstimator, ABC):
 
     def layout(self) -> dict[str, Any]:
         """Return what must agree for two states to be added, by name."""
+        free = [[site.kind, site.reach] for site in self.sites.free]
         return {
             "memory": type(self).__name__,
             "h": self.sites.h,
             "sites": [list(site) for site in self.sites.positions],
+            **({"free": free} if free else {}),
         }
 
     def fingerprint(self) -> str:

@@ -31,8 +31,11 @@ class SiteScores:
         Standard errors over the draw of random codes.
     total_errors : ndarray of shape (m, K), optional
         Standard errors of the sums over the sites.
-    base : ndarray of shape (K,), optional
+    base : ndarray of shape (K,) or (m, K), optional
         The score where no site says anything; zero by default.
+    parts : tuple of pairs (kind, positions), optional
+        What each of the S rows stands for, where that is not the kernel's sites: the kind of a site without a position,
+        empty for one with positions.
 
     Examples
     --------
@@ -49,6 +52,7 @@ class SiteScores:
     errors: NDArray[np.float64] | None = None
     total_errors: NDArray[np.float64] | None = None
     base: NDArray[np.float64] | None = None
+    parts: tuple[tuple[str, tuple[int, ...]], ...] | None = None
 
     @classmethod
     def exact(cls, values: NDArray[np.float64], base: NDArray[np.float64] | None = None) -> SiteScores:

@@ -143,6 +143,11 @@ class Ledgered(Memory):
         self.key = key
 
     @property
+    def keeps_free_sites(self) -> bool:  # type: ignore[override]
+        """Whether the inner memory counts sites without a position."""
+        return self._inner().keeps_free_sites
+
+    @property
     def n_examples(self) -> int:
         """How many examples are stored, multiplicities counted."""
         return int(self.observed().counts.sum())
@@ -169,6 +174,10 @@ class Ledgered(Memory):
     def make_reader(self) -> Reader:
         """Return the reader of the inner memory: the ledger is not needed to answer."""
         return self.memory_.reader()
+
+    def static_reader(self) -> Reader:
+        """Return that of the inner memory."""
+        return self.memory_.static_reader()
 
     def compile(self, form: str | None = None, vocabulary: Vocabulary | None = None, threads: int = 1) -> Compiled:
         """Return a compiled form of the inner memory; the ledger is not needed to answer."""

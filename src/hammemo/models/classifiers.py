@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -25,10 +25,11 @@ from hammemo.models.answering import Answering
 from hammemo.models.axes import is_auto, part_for, resolved_memory, resolved_vote
 from hammemo.models.explanations import one_context
 from hammemo.models.growing import watched
+from hammemo.models.kept_cases import CaseCutter, KeptCases
 from hammemo.models.kept_sample import KEPT, KeptSample
 from hammemo.models.predictor import Predictor
 from hammemo.models.report import Report, site_names
-from hammemo.models.scorer import Scorer
+from hammemo.models.scorer import Scorer, check_probabilities
 from hammemo.models.settling import Axes, Choices
 from hammemo.tokens.contexts import Contexts, Examples, check_column_names, validated_array, validated_contexts
 from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array, widened_label_dtype
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     from hammemo.models.settling import Settled
     from hammemo.tokens.streams import Block
     from hammemo.votes import Vote
+
+_ASKED_AT_ONCE: Final = 2**22
+"""`log_loss_stream` asks for contexts of about so many tokens at a time."""
 
 Self = TypeVar("Self", bound="MemoryClassifier")
 Result = TypeVar("Result")
@@ -158,6 +162,8 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
 
         def learn(model: MemoryClassifier) -> None:
             examples = model._learn(X, y, sample_weight, classes=None, reset=True, whole=True)
+            if isinstance(model.sample_, KeptCases):
+                examples = model.sample_.examples()
             if model._is_enough(examples):
                 model._fit_vote_to(examples)
 
@@ -239,7 +245,8 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
         if self.vote_.has_weights:  # else no reader is made
             memory, self.vote_ = self.memory_, copy.copy(self.vote_)
-            self.vote_.fit_to(memory.reader(), examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
+            reader = memory.static_reader() if self.vote_.keeps_cases else memory.reader()
+            self.vote_.fit_to(reader, examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
 
     def partial_fit(
         self: Self,
@@ -393,11 +400,16 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
 
     def _kept_from(self, blocks: Iterable[Block], labels: Vocabulary | None) -> Iterator[Block]:
         """Yield blocks as they are, after a look at each for the sample that is kept."""
+        cutter = CaseCutter(self.sites_.h)
         for block in blocks:
             sample = self.sample_
-            if sample is not None:
+            if isinstance(sample, KeptSample):
                 self.sample_ = sample.with_windows(block, labels)
+            elif sample is not None:
+                self.sample_ = sample.with_some(cutter.cut(block))
             yield block
+        if isinstance(self.sample_, KeptCases):
+            self.sample_ = self.sample_.with_some(cutter.finish())
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take examples back: the exact inverse of `partial_fit`. A label whose last example goes is no longer a class.
@@ -417,6 +429,90 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         self._edited(lambda model: model._forget(X, y, sample_weight))
         return self
+
+    def forget_stream(
+        self: Self,
+        tokens: Any,
+        *,
+        starts: ArrayLike | None = None,
+        short: Literal["drop", "pad"] = "drop",
+        pad: Any = None,
+    ) -> Self:
+        """Take the windows of whole documents back: the exact inverse of `partial_fit_stream`.
+
+        All of them are taken back, or `NotStoredError` is raised and nothing is changed.
+
+        Parameters
+        ----------
+        tokens, starts, short, pad
+            As in `fit_stream`, and as the documents were learnt.
+
+        Examples
+        --------
+        >>> from hammemo import Bag, MemoryClassifier, Mixture, Suffixes
+        >>> sessions = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]] * 9
+        >>> clf = MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture()).fit_stream(sessions, h=3, short="pad")
+        >>> rest = clf.empty_like().partial_fit_stream(sessions[1:], h=3, short="pad").refit()
+        >>> clf.forget_stream(sessions[:1], short="pad").refit().memory_.state_bytes() == rest.memory_.state_bytes()
+        True
+        """
+        check_is_fitted(self)
+        blocks = stream_blocks(tokens, self.sites_.h, starts, short, pad)
+        self._edited(lambda model: model._forget_blocks(blocks))
+        return self
+
+    def log_loss_stream(
+        self,
+        tokens: Any,
+        *,
+        starts: ArrayLike | None = None,
+        short: Literal["drop", "pad"] = "drop",
+        pad: Any = None,
+    ) -> NDArray[np.float64]:
+        """Return minus the natural logarithm of the probability of every token of a stream that has a context.
+
+        Its mean is the log-loss, the exponential of that the perplexity. A token that is no label costs infinity:
+        declare all that may come as ``classes``. With a mixture only the probability of the token that came is made.
+
+        Parameters
+        ----------
+        tokens, starts, short, pad
+            As in `fit_stream`; nothing is learnt.
+
+        Shapes
+        ------
+        returned : one number for each token with a context, in the order of the stream
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryClassifier, Mixture, Suffixes
+        >>> stream = np.array([1, 2, 3, 1, 2, 3, 1, 2, 4] * 30)
+        >>> clf = MemoryClassifier(Suffixes(2), vote=Mixture()).fit_stream(stream, h=2)
+        >>> bool(np.exp(clf.log_loss_stream(stream).mean()) < 2)
+        True
+        """
+        model = self._now()
+        scorer = model._scorer()
+        check_probabilities(scorer.vote)
+        losses = [np.empty(0)]
+        for block in stream_blocks(tokens, scorer.sites.h, starts, short, pad):
+            losses += [scorer.losses(examples) for examples in block.parts(_ASKED_AT_ONCE)]
+        return np.concatenate(losses)
+
+    def _forget_blocks(self, blocks: Iterator[Block]) -> None:
+        memory, cutter = self.memory_.snapshot(), CaseCutter(self.sites_.h)
+        sample = self.sample_
+        for block in blocks:
+            examples = block.examples()
+            memory.update(examples, -1)
+            if isinstance(sample, KeptCases):
+                sample = sample.with_some(cutter.cut(block), -1)
+            elif sample is not None:
+                sample = sample.changed(examples, -1)
+        if isinstance(sample, KeptCases):
+            sample = sample.with_some(cutter.finish(), -1)
+        self.memory_, self.sample_ = memory, sample
 
     def _forget(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._take_back(self._examples(X, y, sample_weight))
@@ -541,13 +637,20 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         self.kernel_, self.vote_, self.choices_ = settled.kernel, settled.vote, settled.choices
         self.sites_ = self.kernel_.resolve(h)
         self.sites_.check_size()
+        if self.sites_.free and not self.vote_.reads_free_sites:
+            raise ValueError(
+                f"vote={self.vote_!r} reads positions only, and the kernel has a {self.sites_.free[0].kind!r}: "
+                "use vote='mixture'."
+            )
         memory = settled.memory.open(self.sites_, _seed(self.random_state))
         self.memory_ = memory if layout is None else _shard_of(layout, memory)
         self.sample_ = None
         if self.vote_.keeps_sample:
             theirs = getattr(layout, "sample_", None)
             most = int(getattr(self.vote_, "sample", KEPT))
-            self.sample_ = KeptSample(h, self.memory_.seed, most) if theirs is None else theirs.emptied()
+            kind = KeptCases if self.vote_.keeps_cases else KeptSample
+            fresh = kind(h, self.memory_.seed, most)
+            self.sample_ = theirs.emptied() if isinstance(theirs, kind) else fresh
 
     def _learn(
         self,

@@ -77,6 +77,8 @@ class Explanation:
         known; None where the memory or the vote gives no certificates.
     names : tuple of str, or None
         What the positions are called: the columns of the data frame that the model learnt.
+    kinds : tuple of str
+        For each site, the kind of a site without a position, such as ``"bag of 10"``; empty for one with positions.
 
     Examples
     --------
@@ -109,6 +111,7 @@ class Explanation:
     margin: float | None
     certified: bool | None
     names: tuple[str, ...] | None = None
+    kinds: tuple[str, ...] = ()
 
     @property
     def precision(self) -> Precision:
@@ -134,6 +137,9 @@ class Explanation:
     def site_name(self, k: int) -> str:
         """Return what site k compares, such as ``position -1: 'ship'``, counted from the end, or ``colour: 'red'``."""
         tokens = ["nothing" if self.tokens[r] is None else repr(self.tokens[r]) for r in self.sites[k]]
+        kind = self.kinds[k] if self.kinds else ""
+        if kind:
+            return f"{kind}: {tokens[0]} at {self.sites[k][0] - len(self.tokens)}" if tokens else kind
         if self.names is not None:
             return f"{', '.join(self.names[r] for r in self.sites[k])}: {', '.join(tokens)}"
         positions = [str(r - len(self.tokens)) for r in self.sites[k]]
@@ -193,6 +199,7 @@ class Explanation:
     def _site_dict(self, k: int) -> dict[str, Any]:
         parts = {"contributions": self.contributions, "low": self.low, "high": self.high, "errors": self.errors}
         return {
+            **({"kind": self.kinds[k]} if any(self.kinds) else {}),
             "positions": list(self.sites[k]),
             "tokens": [self.tokens[r] for r in self.sites[k]],
             **{name: None if part is None else part[k].tolist() for name, part in parts.items()},

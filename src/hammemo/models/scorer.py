@@ -10,13 +10,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import log_softmax
 
 from hammemo._arrays.integers import row_pieces
 from hammemo.models.explanations import Explanation
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.labels import checked_k
-from hammemo.votes import softmax
 from hammemo.votes.base import WeightedSum
 
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.reader import Reader
+    from hammemo.tokens.contexts import Examples
     from hammemo.tokens.vocabulary import Vocabulary
     from hammemo.votes import Vote
 
@@ -79,20 +78,24 @@ class Scorer:
     def probabilities(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the probability of each label, where the vote gives probabilities."""
         check_probabilities(self.vote)
-        return self._mixed(softmax(self.scores(contexts)))
+        return self.vote.probabilities(self.scores(contexts))
 
     def log_probabilities(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the logarithms of the probabilities: finite also where a probability is too small for a float."""
         check_probabilities(self.vote)
-        scores = self.scores(contexts)
-        if self.vote.uniform_share:
-            return np.log(self._mixed(softmax(scores)))
-        return np.asarray(log_softmax(scores, axis=1))
+        return self.vote.log_probabilities(self.scores(contexts))
 
-    def _mixed(self, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return probabilities with the vote's share of even ones mixed in; the order of labels stays."""
-        share = self.vote.uniform_share
-        return probabilities * (1 - share) + share / probabilities.shape[1] if share else probabilities
+    def losses(self, examples: Examples) -> NDArray[np.float64]:
+        """Return minus the logarithm of the probability of each example's label; infinity where it is no label."""
+        found = self.vote.label_probabilities(self.reader, examples, self.sites)
+        if found is None:
+            columns = self.labels.find(examples.labels)[examples.label_ranks]
+            found = np.zeros(len(examples))
+            for part in row_pieces(len(examples), self.reader.row_width):
+                all_labels, known = self.probabilities(examples.contexts[part]), columns[part] >= 0
+                found[part] = np.where(known, all_labels[np.arange(len(known)), columns[part]], 0.0)
+        with np.errstate(divide="ignore"):
+            return -np.log(found)
 
     def winners(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the column of the highest score of each context, the first one among equals."""
@@ -133,17 +136,21 @@ class Scorer:
         ranks, tokens = context.ranks[0], context.vocabulary.tolist()
         verdicts = self.reader.seen(context.vocabulary).tolist()
         seen = [*({1: True, 0: False}.get(verdict) for verdict in verdicts), None]
+        parts = terms.parts or tuple(("", site) for site in self.sites.positions)
+        # Of sites without a position only those are shown that say something of these labels.
+        shown = [k for k, (kind, _) in enumerate(parts) if not kind or terms.values[0, k].any()]
         return Explanation(
             tokens=tuple(None if rank < 0 else tokens[rank] for rank in ranks),
             seen=tuple(seen[rank] for rank in ranks),  # rank -1, no token, reads the last entry
-            sites=self.sites.positions,
+            sites=tuple(parts[k][1] for k in shown),
+            kinds=tuple(parts[k][0] for k in shown),
             labels=tuple(classes[columns].tolist()),
             scores=np.asarray(scores[columns], np.float64),
-            base=np.zeros(len(columns)) if terms.base is None else terms.base,
-            contributions=terms.values[0],
-            low=None if terms.low is None else terms.low[0],
-            high=None if terms.high is None else terms.high[0],
-            errors=None if terms.errors is None else terms.errors[0],
+            base=np.zeros(len(columns)) if terms.base is None else np.atleast_2d(terms.base)[0],
+            contributions=terms.values[0, shown],
+            low=None if terms.low is None else terms.low[0, shown],
+            high=None if terms.high is None else terms.high[0, shown],
+            errors=None if terms.errors is None else terms.errors[0, shown],
             score_errors=None if terms.total_errors is None else terms.total_errors[0],
             margin=margin,
             certified=certified,
@@ -154,5 +161,6 @@ def check_probabilities(vote: Vote) -> None:
     """Refuse a vote whose scores are not logarithms of probabilities."""
     if not vote.has_probabilities:
         raise AttributeError(
-            f"The scores of vote={vote!r} are not probabilities: use vote=LogLinear(), or top_k for a ranking."
+            f"The scores of vote={vote!r} are not probabilities: use vote=LogLinear() or vote=Mixture(), or top_k for "
+            "a ranking."
         )

@@ -9,7 +9,7 @@ distinct tokens of the batch and, for each position of each row, the rank of its
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -104,6 +104,18 @@ class Contexts:
         part.shape = part.ranks.shape if part.integers is None else part.integers.shape
         return part
 
+    @classmethod
+    def with_ranks(cls, vocabulary: Vocabulary, ranks: NDArray[np.int64]) -> Contexts:
+        """Return contexts of tokens that have these ranks in a vocabulary, -1 for no token.
+
+        Shapes
+        ------
+        ranks : (m, h)
+        """
+        made = object.__new__(cls)
+        made.integers, made.shape, made._factorized = None, ranks.shape, (vocabulary, ranks)
+        return made
+
     def ranks_in(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
         """Return the ranks of the tokens in another vocabulary, -1 where that does not hold them."""
         found = np.append(vocabulary.find(self.vocabulary), -1)  # rank -1 reads the last entry
@@ -128,6 +140,8 @@ class Examples:
     label_ranks: NDArray[np.int64]
     labels: Vocabulary
     multiplicity: NDArray[np.int64]
+    cases: NDArray[np.int64] | None = None
+    """Which examples belong together, by equal numbers, and are left out together; each is alone by default."""
 
     @classmethod
     def of(cls, X: Any, y: Any, multiplicity: ArrayLike | None = None) -> Examples:
@@ -157,6 +171,20 @@ class Examples:
         chosen = held[self.label_ranks]
         ranks = (np.cumsum(held) - 1)[self.label_ranks[chosen]]
         return Examples(self.contexts[chosen], ranks, self.labels.keep(held), self.multiplicity[chosen])
+
+    def rows(self, chosen: NDArray[np.int64]) -> Examples:
+        """Return some of the examples; the labels are the same."""
+        cases = None if self.cases is None else self.cases[chosen]
+        return Examples(self.contexts[chosen], self.label_ranks[chosen], self.labels, self.multiplicity[chosen], cases)
+
+    def with_used_labels(self) -> Examples:
+        """Return the same examples, with no label that none of them has."""
+        used = np.zeros(len(self.labels), bool)
+        used[self.label_ranks] = True
+        if used.all():
+            return self
+        ranks = (np.cumsum(used) - 1)[self.label_ranks]
+        return replace(self, label_ranks=ranks, labels=self.labels.keep(used))
 
     def label_counts(self) -> NDArray[np.int64]:
         """Return how many examples each label has, multiplicities counted."""

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.tokens.contexts import Examples, check_window, document, joined, refuse_masked, window_filler
+from hammemo._arrays.integers import pieces
+from hammemo.tokens.contexts import Contexts, Examples, check_window, document, joined, refuse_masked, window_filler
 from hammemo.tokens.sampling import UniformSample
 from hammemo.tokens.vocabulary import NO_TOKEN, factorize
 
@@ -40,11 +41,14 @@ class Block:
         Where each piece starts, ascending.
     h : int
         Tokens per context.
+    continues : bool
+        Whether the first piece goes on with the document that the block before ends with.
     """
 
     tokens: NDArray[Any]
     starts: NDArray[np.int64]
     h: int
+    continues: bool = False
 
     def targets(self) -> NDArray[np.int64]:
         """Return the places of the tokens that have h places of their piece before them."""
@@ -59,19 +63,28 @@ class Block:
             mask[inside[inside < ends]] = False
         return np.flatnonzero(mask)
 
-    def examples(self) -> Examples:
-        """Return the windows and their targets."""
+    def examples(self, depth: int | None = None) -> Examples:
+        """Return the windows and their targets; with `depth`, only so many of the last tokens of each window."""
         places = self.targets()
-        return Examples.of(self.contexts(places), self.tokens[places])
+        return Examples.of(self.contexts(places, depth), self.tokens[places])
 
-    def contexts(self, places: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the h tokens before each of these places.
+    def parts(self, most: int) -> Iterator[Examples]:
+        """Yield the windows and their targets, contexts of about `most` tokens at a time; tokens are numbered once."""
+        vocabulary, ranks = factorize(self.tokens)
+        places = self.targets()
+        for part in pieces(len(places), max(1, most // self.h)):
+            windows = ranks[places[part, None] + np.arange(-self.h, 0)]
+            ones = np.ones(len(windows), np.int64)
+            yield Examples(Contexts.with_ranks(vocabulary, windows), ranks[places[part]], vocabulary, ones)
+
+    def contexts(self, places: NDArray[np.int64], depth: int | None = None) -> NDArray[Any]:
+        """Return the h tokens before each of these places, or the last `depth` of them.
 
         Shapes
         ------
         places : (m,); returned : (m, h)
         """
-        return np.asarray(self.tokens[places[:, None] + np.arange(-self.h, 0)])
+        return np.asarray(self.tokens[places[:, None] + np.arange(-(depth or self.h), 0)])
 
 
 class WindowSample:
@@ -169,17 +182,18 @@ def stream_blocks(
         yield from _flat_blocks(tokens, h, _checked_starts(starts, len(tokens)), block_tokens)
         return
     filler = window_filler(h, short, pad)
-    pieces: list[NDArray[Any]] = []
-    space = block_tokens
+    held: list[NDArray[Any]] = []
+    space, continues = block_tokens, False
     for whole in _documents(tokens, starts):
-        for piece in _pieces(whole, h, filler, space, block_tokens):
-            pieces.append(piece)
+        for number, piece in enumerate(_pieces(whole, h, filler, space, block_tokens)):
+            continues = number > 0 if not held else continues
+            held.append(piece)
             space -= len(piece)
             if space <= 0:
-                yield _block(pieces, h)
-                pieces, space = [], block_tokens
-    if pieces:
-        yield _block(pieces, h)
+                yield _block(held, h, continues=continues)
+                held, space = [], block_tokens
+    if held:
+        yield _block(held, h, continues=continues)
 
 
 def _documents(tokens: Any, starts: ArrayLike | None) -> Iterator[NDArray[Any]]:
@@ -212,7 +226,8 @@ def _flat_blocks(tokens: NDArray[Any], h: int, starts: NDArray[np.int64], block_
     for first in range(0, len(tokens), block_tokens):
         begin, end = max(0, first - h), min(len(tokens), first + block_tokens)
         inside = starts[np.searchsorted(starts, begin, "right") : np.searchsorted(starts, end)]
-        yield Block(document(tokens[begin:end]), np.append(0, inside - begin), h)
+        continues = begin > 0 and starts[np.searchsorted(starts, begin, "right") - 1] != begin
+        yield Block(document(tokens[begin:end]), np.append(0, inside - begin), h, bool(continues))
 
 
 def _pieces(whole: NDArray[Any], h: int, filler: NDArray[Any], space: int, block_tokens: int) -> Iterator[NDArray[Any]]:
@@ -226,6 +241,6 @@ def _pieces(whole: NDArray[Any], h: int, filler: NDArray[Any], space: int, block
         first, space = last - h, block_tokens
 
 
-def _block(pieces: list[NDArray[Any]], h: int) -> Block:
-    lengths = np.array([len(piece) for piece in pieces], np.int64)
-    return Block(joined(pieces), np.cumsum(lengths) - lengths, h)
+def _block(held: list[NDArray[Any]], h: int, *, continues: bool) -> Block:
+    lengths = np.array([len(piece) for piece in held], np.int64)
+    return Block(joined(held), np.cumsum(lengths) - lengths, h, continues)

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator
 
 from hammemo.memories.ranker import Ranker
@@ -33,12 +34,43 @@ class Vote(BaseEstimator, ABC):
     """How the sites' counts become one score a label."""
 
     has_probabilities: ClassVar[bool] = False
-    """Whether the softmax of the scores are probabilities."""
+    """Whether `probabilities` and `log_probabilities` are there."""
+
+    reads_free_sites: ClassVar[bool] = False
+    """Whether it reads sites without a position (:mod:`hammemo.kernels.free_sites`)."""
+
+    keeps_cases: ClassVar[bool] = False
+    """Whether examples are left out, and kept, with their whole document or case."""
 
     @property
     def uniform_share(self) -> float:
         """The share of even probabilities that is mixed into the softmax."""
         return 0.0
+
+    def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probabilities that scores stand for: here their softmax, with a share of even ones.
+
+        Shapes
+        ------
+        scores : (m, L); returned : (m, L)
+        """
+        share, found = self.uniform_share, softmax(scores)
+        return found * (1 - share) + share / found.shape[1] if share else found
+
+    def log_probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the logarithms: finite also where a probability is too small for a float."""
+        if self.uniform_share:
+            return np.log(self.probabilities(scores))
+        return np.asarray(log_softmax(scores, axis=1))
+
+    def label_probabilities(
+        self,
+        reader: Reader,  # noqa: ARG002
+        examples: Examples,  # noqa: ARG002
+        sites: Sites,  # noqa: ARG002
+    ) -> NDArray[np.float64] | None:
+        """Return the probability of each example's label, where that takes less work than those of all labels."""
+        return None
 
     @property
     def keeps_sample(self) -> bool:

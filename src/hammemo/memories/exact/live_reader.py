@@ -15,7 +15,14 @@ from scipy import sparse
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
 from hammemo.memories.exact.live import Live
-from hammemo.memories.exact.sparse_rows import RowsReader, SparseRanker, SparseRows, restored_table
+from hammemo.memories.exact.sparse_rows import (
+    Entries,
+    RowsReader,
+    SparseRanker,
+    SparseRows,
+    restored_free,
+    restored_table,
+)
 from hammemo.memories.label_counts import Frame
 
 if TYPE_CHECKING:
@@ -69,6 +76,12 @@ class LiveRows:
         rows = np.where(lengths.reshape(m, n_sites) > 0, np.arange(m)[:, None] + m * np.arange(n_sites), -1)
         return rows, by_site, m * np.arange(n_sites + 1)
 
+    def entries(self, contexts: Contexts) -> Entries:
+        """Return the entries of the rows that each site of each context reads."""
+        lengths, numbers, counts = self._live.version.read(self._live.token_numbers(contexts))
+        self.n_read += len(numbers)
+        return Entries(lengths.astype(np.int64), self.columns[numbers], counts.astype(np.int64))
+
     def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
         m, n_sites = len(contexts), len(self._live.store.steps.of_sites)
@@ -106,15 +119,18 @@ class LiveCounts(RowsReader):
         """The rows that contexts read."""
         return LiveRows(self.live, self.labels)
 
-    def _table(self) -> CountTable:
+    @property
+    def table(self) -> CountTable:
+        """The canonical table."""
         source = self._source
         return source.table if isinstance(source, Live) else source
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"live": self._table(), "declared": self.declared}
+        return {"live": self.table, "declared": self.declared, "free": self.free}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
+        self.__init__(state["live"], state["declared"])  # type: ignore[misc]
+        self.free = state["free"]
 
     @cached_property
     def labels(self) -> Vocabulary:  # type: ignore[override]
@@ -199,12 +215,8 @@ class LiveCounts(RowsReader):
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the canonical arrays, the vocabulary left out: what prediction needs is made of them."""
-        arrays = self._table().arrays_for(self.labels)
+        arrays = self.table.arrays_for(self.labels)
         return {name: array for name, array in arrays.items() if not name.startswith("vocabulary.")}
-
-    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return what `restored` needs: the table in its narrow canonical form, and no description."""
-        return self._table().arrays_for(self.labels), {}
 
     @classmethod
     def restored(
@@ -216,7 +228,9 @@ class LiveCounts(RowsReader):
     ) -> LiveCounts:
         """Return the compiled form with these arrays, checked: undo `stored`."""
         table = restored_table(frame, stored, description)
-        return cls(table.without_idle_labels(), frame.labels.keep(frame.label_counts == 0))
+        reader = cls(table.without_idle_labels(), frame.labels.keep(frame.label_counts == 0))
+        reader.free = restored_free(cls, frame.sites, stored)
+        return reader
 
 
 class LiveRanker(SparseRanker):

@@ -9,37 +9,43 @@ the state is the difference, in canonical form.
 Once something is asked, or a few examples are edited, the counts are kept in a live table instead
 (:mod:`hammemo.memories.exact.live`), which is edited row by row; a large batch goes back to the stacks. Without the
 compiled code everything is done by the stacks.
+
+Each site without a position that has a table (:mod:`hammemo.kernels.free_sites`) is an exact memory of its own inside,
+which counts derived examples.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from hammemo._arrays.native import native
 from hammemo._versions import Cached
+from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, tabled
 from hammemo.memories.base import Memory
 from hammemo.memories.errors import never_stored
 from hammemo.memories.exact.count_table import CountTable, check_empty_sites
 from hammemo.memories.exact.live import Live
 from hammemo.memories.exact.live_reader import LiveCounts
 from hammemo.memories.exact.readers import DenseCounts, SparseCounts
+from hammemo.memories.label_counts import Frame, LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
+from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.memories.exact.sparse_rows import ExactReader
-    from hammemo.memories.label_counts import LabelCounts
+    from hammemo.kernels.sites import FreeSite
+    from hammemo.memories.exact.sparse_rows import ExactReader, RowsReader
+    from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
-    from hammemo.tokens.vocabulary import Vocabulary
 
 MOST_ROW_BY_ROW = 64
 """A batch of more examples is learnt in bulk, unless the table is live and the batch is small beside it."""
@@ -60,7 +66,10 @@ class Exact(Memory):
     array([[1.5, 0.5]])
     """
 
+    keeps_free_sites = True
     _stored: _Stacks | Live
+    _free: tuple[Exact, ...] = ()
+    """The tables of the sites without a position."""
 
     def table(self) -> CountTable:
         """Return the counts of all that is stored."""
@@ -75,6 +84,7 @@ class Exact(Memory):
 
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples, or take them back, or raise `NotStoredError` where a count would become negative."""
+        self._change_free(lambda inner, site: inner.update(derived_examples(examples, site), sign))
         live = self._live_for(len(examples))
         self._stored = (
             self._stacks().changed(CountTable.of(examples, self.sites), sign)
@@ -85,16 +95,27 @@ class Exact(Memory):
     def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
         """Add one example `by` times or, below zero, take it back; in microseconds, whatever is stored."""
         live = self._live_for(1)
-        if live is None:
+        if live is None or self._free:
             super().update_one(tokens, label, by)
         else:
             self._stored = live.changed_by_one(tokens, label, by)
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Add the windows of a stream: in bulk, whatever the size of its blocks."""
+        sites = self.sites.without_head()
         for block in blocks:
-            examples = block.examples() if labels is None else block.examples().only(labels)
-            self._stored = self._stacks().changed(CountTable.of(examples, self.sites), 1)
+            examples = block.examples(sites.h) if labels is None else block.examples(sites.h).only(labels)
+            self._change_free(partial(_count_derived, examples))
+            self._stored = self._stacks().changed(replace(CountTable.of(examples, sites), sites=self.sites), 1)
+
+    def _change_free(self, change: Callable[[Exact, FreeSite], None]) -> None:
+        """Change the tables of the sites without a position: each in a version of its own, which replaces the old."""
+        changed = []
+        for inner, site in zip(self._free, tabled(self.sites), strict=True):
+            version = inner.snapshot()
+            change(version, site)
+            changed.append(version)
+        self._free = tuple(changed)
 
     def _stacks(self) -> _Stacks:
         stored = self._stored
@@ -111,6 +132,21 @@ class Exact(Memory):
 
     def make_reader(self) -> ExactReader:
         """Return what answers from the counts; from those of a mapped file, read from the disk as needed."""
+        reader = self._make_reader()
+        reader.free = tuple(cast("RowsReader", inner.reader()) for inner in self._free)
+        return reader
+
+    def static_reader(self) -> Reader:
+        """Return a reader of the table as it is: no live table is made of one that was learnt in bulk."""
+        version = self._now()
+        stored = version._stored
+        if isinstance(stored, Live):
+            return version.reader()
+        reader = SparseCounts(partial(getattr, stored, "total"), version.frame(), on_disk=stored.on_disk)
+        reader.free = tuple(cast("RowsReader", inner.static_reader()) for inner in version._free)
+        return reader
+
+    def _make_reader(self) -> SparseCounts | LiveCounts:
         stored = self._stored
         if isinstance(stored, _Stacks):
             if stored.on_disk or native() is None:
@@ -127,6 +163,8 @@ class Exact(Memory):
         """Return the counts as a ``"sparse"`` or a ``"dense"`` table; the dense one has rows for `vocabulary`."""
         if form in (None, "sparse"):
             return self._now().make_reader()
+        if self.sites.free:
+            raise ValueError("A dense table has no sites without a position: compile to 'sparse'.")
         if form == "dense":
             return DenseCounts.of(self.table(), self.frame(), vocabulary)
         raise ValueError(f"form={form!r} is not known: Exact() compiles to 'sparse' or 'dense'.")
@@ -135,14 +173,28 @@ class Exact(Memory):
         """Hold nothing."""
         table = CountTable.empty(self.sites)
         self._stored = _Stacks((table,), (), table.label_counts)
+        self._free = tuple(Exact().open(ONE_TOKEN, self.seed) for _ in tabled(self.sites))
 
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
         """Take a state; one that is mapped from a file stays there, and a query reads what it touches."""
         table = CountTable.from_arrays(self.sites, all_labels, stored).without_idle_labels()
         self._stored = _Stacks((table,), (), table.label_counts, on_disk=stored.trusted)
+        parts = [stored.part(f"free.{k}") for k in range(len(tabled(self.sites)))]
+        self._free = tuple(Exact()._restored_inside(part, self.seed) for part in parts)
+
+    def _restored_inside(self, stored: StoredArrays, seed: int) -> Exact:
+        """Return the table of a site without a position, which has labels of its own."""
+        frame = Frame.from_arrays(ONE_TOKEN, stored)
+        if not frame.label_counts.all():
+            raise ValueError("a label of a site without a position has no example")
+        self.sites, self.seed, self.declared = ONE_TOKEN, seed, Vocabulary()
+        self.restore_arrays(LabelCounts(frame.labels, frame.label_counts), stored)
+        return self
 
     def add_state(self, other: Exact, sign: int) -> None:
         """Add the counts of another exact memory, or subtract them."""
+        theirs = dict(zip(tabled(self.sites), other._free, strict=True))
+        self._change_free(lambda inner, site: inner.add_state(theirs[site], sign))
         self._stored = self._stacks().changed(other.table(), sign)
 
     def observed(self) -> LabelCounts:
@@ -155,8 +207,11 @@ class Exact(Memory):
         return stored.label_set.labels if isinstance(stored, Live) else stored.label_counts.labels
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the canonical arrays of the table."""
-        return self.table().arrays_for(self.labels)
+        """Return the canonical arrays of the table, and those of the sites without a position."""
+        free = {
+            f"free.{k}.{name}": array for k, inner in enumerate(self._free) for name, array in inner.state().items()
+        }
+        return {**self.table().arrays_for(self.labels), **free}
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +242,11 @@ class _Stacks(Cached):
             return _Stacks((self.total.plus(table, sign),), (), label_counts)  # refuses by itself
         _check_held(added, removed, table)
         return _Stacks(added, _stacked(removed, table), label_counts)
+
+
+def _count_derived(examples: Examples, inner: Exact, site: FreeSite) -> None:
+    """Add to the table of a site without a position, in bulk."""
+    inner._stored = inner._stacks().changed(CountTable.of(derived_examples(examples, site), inner.sites), 1)
 
 
 def _check_held(added: tuple[CountTable, ...], removed: tuple[CountTable, ...], table: CountTable) -> None:

@@ -20,6 +20,7 @@ from hammemo.memories.exact.sparse_rows import (
     SparseRanker,
     SparseRows,
     expect_no_description,
+    restored_free,
     restored_table,
 )
 from hammemo.tokens.vocabulary import Vocabulary
@@ -68,7 +69,7 @@ class SparseCounts(RowsReader):
         return SparseRanker(self._rows, rule)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_ranker": None}  # made again when needed
+        return {**vars(self), "_ranker": None, "_static_tables": None}  # made again when needed
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""
@@ -80,9 +81,10 @@ class SparseCounts(RowsReader):
         matrix = self._rows.matrix
         return {**levels, "starts": matrix.indptr, "entry_labels": matrix.indices, "entry_counts": matrix.data}
 
-    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return what `restored` needs: the table in its narrow canonical form, and no description."""
-        return self._rows.table.arrays_for(self.labels), {}
+    @property
+    def table(self) -> CountTable:
+        """The canonical table."""
+        return self._rows.table
 
     @classmethod
     def restored(
@@ -96,7 +98,9 @@ class SparseCounts(RowsReader):
         if cls is SparseCounts and not stored.trusted and native() is not None:
             return LiveCounts.restored(frame, stored, description)
         table = restored_table(frame, stored, description)
-        return cls(partial(_itself, table), frame, on_disk=stored.trusted)
+        reader = cls(partial(_itself, table), frame, on_disk=stored.trusted)
+        reader.free = restored_free(cls, frame.sites, stored)
+        return reader
 
 
 class DenseCounts(ExactReader):

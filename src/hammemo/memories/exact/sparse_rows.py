@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
 from hammemo._versions import Cached
+from hammemo.kernels.free_sites import ONE_TOKEN, tabled
 from hammemo.kernels.sites import find_sites, rows_of_columns
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.exact.count_table import CountTable
-from hammemo.memories.label_counts import LabelCounts
+from hammemo.memories.label_counts import Frame, LabelCounts
 from hammemo.memories.reader import Compiled
 from hammemo.memories.row_rules import RowRanker
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.memories.label_counts import Frame
+    from hammemo.kernels.sites import Sites
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
@@ -68,9 +70,58 @@ class ReadRows(Protocol):
         """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
         ...
 
+    def entries(self, contexts: Contexts) -> Entries:
+        """Return the entries of the rows that each site of each context reads."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """The entries of rows, one row after the other.
+
+    Parameters
+    ----------
+    lengths : ndarray of int64, shape (r,)
+        How many entries each row has; of contexts, the rows of the first one come first, in the order of the sites.
+    columns : ndarray of int64, shape (n,)
+        The label of each entry.
+    counts : ndarray of int64, shape (n,)
+    """
+
+    lengths: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def in_columns(self, columns: NDArray[np.int64]) -> Entries:
+        """Return the entries with other columns for their labels; those with -1 are left out."""
+        found = columns[self.columns]
+        if not len(found) or found.min() >= 0:
+            return Entries(self.lengths, found, self.counts)
+        rows = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        held = found >= 0
+        return Entries(np.bincount(rows[held], minlength=len(self.lengths)), found[held], self.counts[held])
+
 
 class RowsReader(ExactReader):
     """A reader of rows as sparse matrices: scores, rows, and rules that are applied to them."""
+
+    free: tuple[RowsReader, ...] = ()
+    """The readers of the tables of sites without a position."""
+
+    _static_tables: Any = None  # a cache of whoever reads single entries
+
+    @property
+    @abstractmethod
+    def table(self) -> CountTable:
+        """The canonical table."""
+
+    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what `restored` needs: the tables in their narrow canonical form, and no description."""
+        arrays = self.table.arrays_for(self.labels)
+        for k, reader in enumerate(self.free):
+            own = {**reader.frame.arrays(), **reader.stored()[0]}
+            arrays |= {f"free.{k}.{name}": array for name, array in own.items()}
+        return arrays, {}
 
     _ranker: tuple[bytes, SparseRanker] | None = None
 
@@ -142,6 +193,14 @@ class SparseRows(Cached):
         counts = self.table.rows_matrix(touched[1:], self._columns, len(self.labels))
         return ranks[:-1].reshape(rows.shape) - 1, counts, np.searchsorted(touched[1:], starts)
 
+    def entries(self, contexts: Contexts) -> Entries:
+        """Return the entries of the rows that each site of each context reads."""
+        rows, matrix, _ = self.read(contexts)
+        flat = rows.ravel()
+        lengths = np.where(flat >= 0, np.diff(matrix.indptr)[flat], 0)
+        read = matrix[flat[flat >= 0]]
+        return Entries(lengths.astype(np.int64), read.indices.astype(np.int64), read.data.astype(np.int64))
+
     def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
         rows, counts, _ = self.read(contexts)
@@ -189,6 +248,18 @@ def restored_table(frame: Frame, stored: StoredArrays, description: dict[str, An
     """Return the table that a file holds for a frame, checked."""
     expect_no_description(description)
     return CountTable.from_arrays(frame.sites, LabelCounts(frame.labels, frame.label_counts), stored)
+
+
+def restored_free(cls: type[RowsReader], sites: Sites, stored: StoredArrays) -> tuple[RowsReader, ...]:
+    """Return the readers of the sites without a position that a file holds, checked."""
+    readers = []
+    for k in range(len(tabled(sites))):
+        part = stored.part(f"free.{k}")
+        frame = Frame.from_arrays(ONE_TOKEN, part)
+        if not frame.label_counts.all():
+            raise ValueError("a label of a site without a position has no example")
+        readers.append(cast("RowsReader", cls.restored(frame, part, {})))
+    return tuple(readers)
 
 
 def expect_no_description(description: dict[str, Any]) -> None:

@@ -1,0 +1,208 @@
+r"""Sites without a position: parts of a context that are compared wherever they stand, and the kernels that name them.
+
+A *free site* looks at the last `reach` tokens of a context, each distinct token once, at its place nearest to the end:
+
+- ``bag``: one table for all of these places. An example adds its label once to the row of each distinct token;
+- ``together``: tokens and labels are one vocabulary. For each distinct token a other than its label y, an example adds
+  y to the row of a, and a to the row of y: what occurs together, in either order. A token that never was a label is
+  never answered;
+- ``copy``: the label is the token at that place. No table;
+- ``recent``: the label's share of the last `reach` tokens, repetitions counted. No table.
+
+A table of a free site is the count table of *derived examples*, contexts of one token, in whole numbers: so it is
+learnt, forgotten and merged as every other table is. The similarity of two contexts that free sites would add is not
+defined: they are read by a vote that takes rows one by one (`Mixture`), not by a sum of kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from hammemo.kernels.kernels import SiteKernel, check_reach
+from hammemo.kernels.sites import FREE_KINDS, FreeSite, Sites
+from hammemo.tokens.contexts import Contexts, Examples
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+ONE_TOKEN: Final = Sites(1, ((0,),), np.ones(1))
+"""The sites of derived examples: contexts of one token."""
+
+
+class FreeKernel(SiteKernel):
+    """Base class of the kernels with one free site."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, reach: int) -> None:
+        self.reach = reach
+
+    def resolve(self, h: int) -> Sites:
+        """Return the free site, and no position."""
+        check_reach("reach", self.reach, 1, h)
+        return Sites(h, (), np.empty(0), (FreeSite(self.kind, int(self.reach)),))
+
+    def least_sites(self, h: int) -> int:
+        """Return 0: it has no position."""
+        check_reach("reach", self.reach, 1, h)
+        return 0
+
+    def __call__(self, s: Sequence[Any], q: Sequence[Any]) -> float:  # noqa: ARG002
+        """Refuse: a free site has no similarity of two contexts."""
+        raise TypeError(f"{self!r} compares no positions, so it has no similarity of two contexts: see vote=Mixture().")
+
+    def pairwise(self, X: Any, Y: Any = None) -> NDArray[np.float64]:  # noqa: ARG002
+        """Refuse: a free site has no similarity of two contexts."""
+        return self(X, X)  # type: ignore[return-value]  # raises
+
+
+class Bag(FreeKernel):
+    """One table for the last `reach` tokens, whatever their order: each distinct one counts once in an example.
+
+    Parameters
+    ----------
+    reach : int
+        How many of the last tokens.
+
+    Examples
+    --------
+    >>> from hammemo import Bag, Mixture, MemoryClassifier, Suffixes
+    >>> sessions = [["tea", "cup", "pot"], ["cup", "tea", "pot"], ["pen", "ink", "paper"]] * 20
+    >>> clf = MemoryClassifier(Suffixes(1) + Bag(4), vote=Mixture()).fit_stream(sessions, h=4, short="pad")
+    >>> clf.top_k([["cup", "pen", "tea", "lamp"]], k=1).tolist()
+    [['pot']]
+    """
+
+    kind = "bag"
+
+    def __init__(self, reach: int = 10) -> None:
+        super().__init__(reach)
+
+
+class Together(FreeKernel):
+    """What occurs together with the last `reach` tokens, before or after them; tokens and labels are one vocabulary.
+
+    Parameters
+    ----------
+    reach : int
+        How many of the last tokens.
+    """
+
+    kind = "together"
+
+    def __init__(self, reach: int = 30) -> None:
+        super().__init__(reach)
+
+
+class Copy(FreeKernel):
+    """The label is one of the last `reach` tokens. Nothing is stored.
+
+    Parameters
+    ----------
+    reach : int
+        How many of the last tokens.
+    """
+
+    kind = "copy"
+
+    def __init__(self, reach: int = 30) -> None:
+        super().__init__(reach)
+
+
+class Recent(FreeKernel):
+    """The label's share of the last `reach` tokens, repetitions counted: a cache. Nothing is stored.
+
+    Parameters
+    ----------
+    reach : int
+        How many of the last tokens, such as 100, 500 or 2,000 in a text.
+    """
+
+    kind = "recent"
+
+    def __init__(self, reach: int = 500) -> None:
+        super().__init__(reach)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The distinct tokens of the last places of contexts, each at its place nearest to the end.
+
+    Parameters
+    ----------
+    contexts : ndarray of int64, shape (p,)
+        Which context; ascending.
+    ranks : ndarray of int64, shape (p,)
+        Which token.
+    distances : ndarray of int64, shape (p,)
+        1 for the last place of the context, 2 for the one before it; ascending for each context.
+    """
+
+    contexts: NDArray[np.int64]
+    ranks: NDArray[np.int64]
+    distances: NDArray[np.int64]
+
+
+def distinct_places(ranks: NDArray[np.int64], reach: int) -> Places:
+    """Return the distinct tokens of the last `reach` places of each context; -1 is no token.
+
+    Shapes
+    ------
+    ranks : (m, h)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.kernels.free_sites import distinct_places
+    >>> places = distinct_places(np.array([[7, 5, 7, 5], [3, -1, -1, 4]]), reach=3)
+    >>> places.contexts.tolist(), places.ranks.tolist(), places.distances.tolist()
+    ([0, 0, 1], [5, 7, 4], [1, 2, 1])
+    """
+    last = ranks[:, ranks.shape[1] - reach :][:, ::-1]  # nearest first
+    contexts, columns = np.nonzero(last >= 0)
+    tokens = last[contexts, columns]
+    if not len(tokens):
+        return Places(contexts, tokens, columns)
+    keys = contexts * (int(tokens.max()) + 1) + tokens
+    firsts = np.sort(np.unique(keys, return_index=True)[1])  # of equal keys the first comes first: the nearest
+    return Places(contexts[firsts], tokens[firsts], columns[firsts] + 1)
+
+
+def derived_examples(examples: Examples, site: FreeSite) -> Examples:
+    """Return the examples that the table of a free site counts: contexts of one token.
+
+    Examples
+    --------
+    >>> from hammemo.kernels.free_sites import derived_examples
+    >>> from hammemo.kernels.sites import FreeSite
+    >>> from hammemo.tokens.contexts import Examples
+    >>> derived = derived_examples(Examples.of([["a", "b", "a"]], ["b"]), FreeSite("together", 3))
+    >>> tokens, labels = derived.contexts.vocabulary.tolist(), derived.labels.tolist()
+    >>> [(tokens[t], labels[c]) for (t,), c in zip(derived.contexts.ranks, derived.label_ranks, strict=True)]
+    [('a', 'b'), ('b', 'a')]
+    """
+    contexts = examples.contexts
+    places = distinct_places(contexts.ranks, site.reach)
+    tokens, labels = places.ranks, examples.label_ranks[places.contexts]
+    multiplicity = examples.multiplicity[places.contexts]
+    cases = places.contexts if examples.cases is None else examples.cases[places.contexts]
+    if site.kind == "bag":
+        one_token = Contexts.with_ranks(contexts.vocabulary, tokens[:, None])
+        return Examples(one_token, labels, examples.labels, multiplicity, cases).with_used_labels()
+    both = contexts.vocabulary.union(examples.labels)
+    tokens, labels = both.find(contexts.vocabulary)[tokens], both.find(examples.labels)[labels]
+    other = tokens != labels
+    tokens, labels, multiplicity, cases = (part[other] for part in (tokens, labels, multiplicity, cases))
+    one_token = Contexts.with_ranks(both, np.concatenate([tokens, labels])[:, None])
+    times, twice = np.concatenate([multiplicity, multiplicity]), np.concatenate([cases, cases])
+    return Examples(one_token, np.concatenate([labels, tokens]), both, times, twice).with_used_labels()
+
+
+def tabled(sites: Sites) -> tuple[FreeSite, ...]:
+    """Return the free sites that have a table."""
+    return tuple(site for site in sites.free if FREE_KINDS[site.kind])

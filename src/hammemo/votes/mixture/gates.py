@@ -1,0 +1,197 @@
+r"""How far each component of a mixture is trusted: weights by component, and by what its row is like.
+
+The weight of a row is :math:`\exp(\theta_{g,b}) \, (1 - s) / s`: g is the component (a site; for a site without a
+position also the distance, from 1 to 6 and above), b the logarithm to base 2 of the row's total, and s the share of its
+counts that is discounted: a row of many labels that occurred once says less than one of few labels. For a copy, b is
+the number of tokens in the context, and there is no share.
+
+*Modified discounts* are those of Chen and Goodman: with :math:`t_j` the entries of a table whose count is j, and
+:math:`Y = t_1 / (t_1 + 2 t_2)`, an entry of count j loses :math:`D_j = j - (j + 1) Y t_{j+1} / t_j`, the last one for
+all counts of 3 and more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from scipy.optimize import minimize
+
+from hammemo._versions import Cached
+from hammemo.kernels.free_sites import tabled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.kernels.sites import Site, Sites
+
+BUCKETS: Final = 16
+LEAST_SHARE: Final = 1e-3
+"""What is discounted of a row counts as at least this share of it, and as at most all but this share."""
+
+NEAREST: Final = 6
+"""Tokens at this distance and further away share weights."""
+
+PRIOR: Final = 0
+"""The component of the labels' own shares."""
+
+
+@dataclass(frozen=True)
+class Components(Cached):
+    """The numbers of the components: the prior, the sites, their continuations, the sites without a position."""
+
+    sites: Sites
+    continuation: bool
+
+    def site(self, k: int) -> int:
+        """Return the component of a site."""
+        return 1 + k
+
+    @cached_property
+    def continued(self) -> tuple[tuple[int, int], ...]:
+        """The suffixes that have one token more than another, and that other: -1 for no token at all.
+
+        How many tokens came before the shorter suffix and a label is read from the rows of the longer one.
+        """
+        if not self.continuation:
+            return ()
+        places = {site: k for k, site in enumerate(self.sites.positions)}
+        suffixes = [tuple(range(self.sites.h - length, self.sites.h)) for length in range(1, self.sites.h + 1)]
+        pairs: list[tuple[int, int]] = []
+        shorter: Site = ()
+        for suffix in suffixes:
+            if suffix not in places:
+                break
+            pairs.append((places[suffix], places[shorter] if shorter else -1))
+            shorter = suffix
+        return tuple(pairs)
+
+    def continuation_of(self, number: int) -> int:
+        """Return the component of one of `continued`."""
+        return 1 + len(self.sites.positions) + number
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        first = self.continuation_of(len(self.continued))
+        steps = [1 if site.kind == "recent" else NEAREST for site in self.sites.free]
+        return [first + sum(steps[:k]) for k in range(len(steps) + 1)]
+
+    def free(self, k: int, distances: NDArray[np.int64] | int = 1) -> NDArray[np.int64]:
+        """Return the component of a site without a position, for tokens at these distances."""
+        return np.asarray(self._firsts[k] + np.minimum(distances, NEAREST) - 1)
+
+    @property
+    def n(self) -> int:
+        """How many there are."""
+        return self._firsts[-1]
+
+    def continuation_table(self, number: int) -> int:
+        """Return the number of the table of one of `continued`; those of the sites come before."""
+        return len(self.sites.positions) + number
+
+    def free_table(self, number: int) -> int:
+        """Return the number of the table of one of the free sites that have one."""
+        return self.continuation_table(len(self.continued)) + number
+
+    @property
+    def n_tables(self) -> int:
+        """How many tables have discounts of their own: sites, continuations, free sites with a table."""
+        return self.free_table(len(tabled(self.sites)))
+
+
+def row_buckets(totals: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the bucket of rows with these totals."""
+    sizes = np.frexp(np.maximum(totals, 1).astype(np.float64))[1] - 1  # the exact logarithm, rounded down
+    return np.asarray(np.minimum(sizes, BUCKETS - 1), np.int64)
+
+
+def row_odds(totals: NDArray[np.int64], discounted: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what is kept over what is discounted of rows with these totals."""
+    share = np.clip(discounted / np.maximum(totals, 1), LEAST_SHARE, 1 - LEAST_SHARE)
+    return np.asarray((1 - share) / share)
+
+
+def modified_discounts(entry_counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return what entries of counts 0, 1, 2 and 3 or more lose; nothing where that cannot be told.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.votes.mixture.gates import modified_discounts
+    >>> modified_discounts(np.repeat([1, 2, 3, 4, 9], [50, 20, 10, 5, 3])).round(2)
+    array([0.  , 0.56, 1.17, 1.89])
+    """
+    times = np.bincount(np.minimum(entry_counts, 5), minlength=6)[1:5].astype(np.float64)
+    if not times.all():
+        return np.zeros(4)
+    share = times[0] / (times[0] + 2 * times[1])
+    lost = [j - (j + 1) * share * times[j] / times[j - 1] for j in (1, 2, 3)]
+    return np.asarray(np.clip([0.0, *lost], 0.0, [0.0, 0.99, 1.99, 2.99]))
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What components say of the label of each example: the terms of its likelihood.
+
+    Parameters
+    ----------
+    examples, components, buckets : ndarray of int64, shape (t,)
+    shares : ndarray of float64, shape (t,)
+        The probability that the component gives the example's label.
+    odds : ndarray of float64, shape (t,)
+        What its weight is multiplied by.
+    """
+
+    examples: NDArray[np.int64]
+    components: NDArray[np.int64]
+    buckets: NDArray[np.int64]
+    shares: NDArray[np.float64]
+    odds: NDArray[np.float64]
+
+    @classmethod
+    def joined(cls, parts: list[Terms]) -> Terms:
+        """Return the terms of several."""
+        names = ("examples", "components", "buckets", "shares", "odds")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+    @property
+    def gates(self) -> NDArray[np.int64]:
+        """The place of each term's weight."""
+        return self.components * BUCKETS + self.buckets
+
+
+def probabilities(terms: Terms, weights: NDArray[np.float64], m: int) -> NDArray[np.float64]:
+    """Return the probability of the label of each of m examples; `weights` are the logarithms."""
+    trust = np.exp(weights.ravel()[terms.gates]) * terms.odds
+    total = np.bincount(terms.examples, trust, minlength=m)
+    return np.asarray(np.bincount(terms.examples, trust * terms.shares, minlength=m) / total)
+
+
+def fit_gates(
+    terms: Terms, multiplicity: NDArray[np.int64], n_components: int, ridge: float, steps: int
+) -> NDArray[np.float64]:
+    """Return the weights with the highest likelihood, less `ridge` times the sum of their squares.
+
+    Shapes
+    ------
+    returned : (n_components, BUCKETS)
+    """
+    m, gates = len(multiplicity), terms.gates
+    used, places = np.unique(gates, return_inverse=True)
+    times = multiplicity.astype(np.float64)
+
+    def loss(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        trust = np.exp(values)[places] * terms.odds
+        total = np.bincount(terms.examples, trust, minlength=m)
+        said = np.bincount(terms.examples, trust * terms.shares, minlength=m)
+        missed = float(times @ (np.log(total) - np.log(said))) + ridge * float(values @ values)
+        slope = trust * ((times / total)[terms.examples] - terms.shares * (times / said)[terms.examples])
+        gradient = np.bincount(places, slope, minlength=len(used)) + 2 * ridge * values
+        return missed / times.sum(), gradient / times.sum()
+
+    found = minimize(loss, np.zeros(len(used)), jac=True, method="L-BFGS-B", options={"maxiter": steps})
+    weights = np.zeros(n_components * BUCKETS)
+    weights[used] = found.x
+    return weights.reshape(n_components, BUCKETS)

@@ -1,0 +1,321 @@
+"""What the components of a mixture say: of one label an example, or of all labels.
+
+For one label an example (the likelihood of a sample or of a text) single entries of static rows are read; this costs
+the same for ten labels and for ten million. For all labels the rows themselves are read, from a live table too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._versions import Cached
+from hammemo.kernels.free_sites import derived_examples, distinct_places, tabled
+from hammemo.kernels.sites import find_sites
+from hammemo.memories.exact.sparse_rows import Entries, RowsReader
+from hammemo.tokens.contexts import Contexts
+from hammemo.votes.mixture.gates import PRIOR, Components, Terms, modified_discounts, row_buckets, row_odds
+from hammemo.votes.mixture.tables import CountRows, Entry, LeftOut, Read, continuation_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.memories.reader import Reader
+    from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.vocabulary import Vocabulary
+
+
+class StaticTables(Cached):
+    """The rows of a reader's tables for reading single entries, each made when it is first read."""
+
+    def __init__(self, reader: RowsReader, components: Components) -> None:
+        self.reader = reader
+        self.components = components
+        self.n_labels = len(reader.labels)
+
+    @cached_property
+    def sites(self) -> CountRows:
+        """The rows of all sites, stacked."""
+        table = self.reader.table
+        return CountRows.of_table(table, self.reader.labels.find(table.label_counts.labels), self.n_labels)
+
+    @cached_property
+    def continued(self) -> list[tuple[CountRows, NDArray[np.int64]]]:
+        """The continuation counts, and the row of the shorter suffix that each row of the longer one belongs to."""
+        pairs = self.components.continued
+        return [continuation_rows(self.reader.table, self.sites, longer, shorter) for longer, shorter in pairs]
+
+    @cached_property
+    def free(self) -> list[CountRows]:
+        """The rows of the sites without a position."""
+        return [
+            CountRows.of_table(reader.table, self.reader.labels.find(reader.table.label_counts.labels), self.n_labels)
+            for reader in self.reader.free
+        ]
+
+    def discounts(self) -> NDArray[np.float64]:
+        """Return what entries of counts 0, 1, 2 and 3 or more lose, for each table: (n_tables, 4)."""
+        starts = np.cumsum([0, *map(len, self.reader.table.tuples)])
+        cuts = np.searchsorted(self.sites.keys, starts * max(self.n_labels, 1))
+        counts = [self.sites.counts[first:last] for first, last in pairwise(cuts)]
+        counts += [rows.counts for rows, _ in self.continued]
+        counts += [rows.counts for rows in self.free]
+        return np.array([modified_discounts(part) for part in counts])
+
+    def rows_of(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the row that each site of each context reads, -1 for none: (m, S)."""
+        table = self.reader.table
+        return find_sites(contexts.ranks_in(table.vocabulary), table.sites, table.tuples)
+
+
+def static_tables(reader: RowsReader, components: Components) -> StaticTables:
+    """Return the static tables of a reader, made once for the components asked for last."""
+    known: StaticTables | None = vars(reader).get("_static_tables")
+    if known is None or known.components != components:
+        known = StaticTables(reader, components)
+        reader._static_tables = known
+    return known
+
+
+def rows_reader(reader: Reader) -> RowsReader:
+    """Return a reader that a mixture can read, or refuse it."""
+    if not isinstance(reader, RowsReader):
+        raise TypeError(
+            f"A mixture reads rows of exact counts, which {type(reader).__name__} does not keep: use memory='exact'."
+        )
+    return reader
+
+
+class LabelTerms:
+    """What the components say of the label of each example.
+
+    Parameters
+    ----------
+    tables : StaticTables
+    discounts : ndarray of shape (n_tables, 4)
+    examples : Examples
+        All with labels of the reader.
+    leave_out : bool
+        Whether each example is judged without what its case has added.
+    """
+
+    def __init__(
+        self, tables: StaticTables, discounts: NDArray[np.float64], examples: Examples, *, leave_out: bool
+    ) -> None:
+        self.tables, self.discounts, self.examples, self.leave_out = tables, discounts, examples, leave_out
+        self.m = len(examples)
+        self.labels = tables.reader.labels.find(examples.labels)[examples.label_ranks]
+        self.cases = np.arange(self.m) if examples.cases is None else examples.cases
+        self._none = Entry(*(np.empty(0, np.int64) for _ in range(3)))
+
+    def all(self) -> Terms:
+        """Return the terms of all components."""
+        parts = [self._prior(), *self._sites()]
+        free = iter(range(len(self.tables.free)))
+        for k, site in enumerate(self.tables.components.sites.free):
+            if site.kind == "recent":
+                parts.append(self._recent(k, site.reach))
+            elif site.kind == "copy":
+                parts.append(self._copy(k, site.reach))
+            else:
+                parts.append(self._free(k, next(free)))
+        return Terms.joined(parts)
+
+    def _prior(self) -> Terms:
+        counts = self.tables.reader.label_counts
+        own = own_totals = np.zeros(self.m, np.int64)
+        if self.leave_out:
+            keys = self.cases * self.tables.n_labels + self.labels
+            _, first, times = np.unique(keys, return_inverse=True, return_counts=True)
+            own, own_totals = times[first], np.bincount(self.cases)[self.cases]
+        total = counts.sum() - own_totals + 0.5 * len(counts)
+        shares = np.maximum(counts[self.labels] - own, 0) + 0.5
+        return self._terms(np.arange(self.m), np.full(self.m, PRIOR), np.zeros(self.m, np.int64), shares / total)
+
+    def _terms(self, examples: Any, components: Any, buckets: Any, shares: Any, odds: Any = 1.0) -> Terms:
+        return Terms(
+            np.asarray(examples, np.int64),
+            np.asarray(components, np.int64),
+            np.asarray(buckets, np.int64),
+            np.asarray(shares, np.float64),
+            np.broadcast_to(np.asarray(odds, np.float64), (len(examples),)),
+        )
+
+    def _sites(self) -> list[Terms]:
+        rows = self.tables.rows_of(self.examples.contexts)
+        n_sites = rows.shape[1]
+        entry = Entry(np.repeat(self.cases, n_sites), rows.ravel(), np.repeat(self.labels, n_sites))
+        left = LeftOut(self.tables.sites, entry if self.leave_out else self._none)
+        examples, sites = np.repeat(np.arange(self.m), n_sites), np.tile(np.arange(n_sites), self.m)
+        parts = [self._row_terms(left.read(entry), entry.rows, examples, 1 + sites, sites)]
+        starts = np.cumsum([0, *map(len, self.tables.reader.table.tuples)])
+        for number, (longer, shorter) in enumerate(self.tables.components.continued):
+            counts, parents = self.tables.continued[number]
+            parts.append(self._continuation(number, counts, parents, left.gone(), rows, starts, longer, shorter))
+        return parts
+
+    def _continuation(
+        self,
+        number: int,
+        counts: CountRows,
+        parents: NDArray[np.int64],
+        gone: Entry,
+        rows: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        longer: int,
+        shorter: int,
+    ) -> Terms:
+        """Return the terms of continuation counts, without the entries that are gone with the case."""
+        inside = (gone.rows >= starts[longer]) & (gone.rows < starts[longer + 1])
+        own = Entry(gone.cases[inside], parents[gone.rows[inside] - starts[longer]], gone.labels[inside])
+        asked = np.zeros(self.m, np.int64)
+        if shorter >= 0:
+            asked = np.where(rows[:, shorter] >= 0, rows[:, shorter] - starts[shorter], -1)
+        entry = Entry(self.cases, asked, self.labels)
+        read = LeftOut(counts, own).read(entry)
+        components = self.tables.components
+        table = np.full(self.m, components.continuation_table(number))
+        component = np.full(self.m, components.continuation_of(number))
+        return self._row_terms(read, asked, np.arange(self.m), component, table)
+
+    def _row_terms(
+        self,
+        read: Read,
+        rows: NDArray[np.int64],
+        examples: NDArray[np.int64],
+        components: NDArray[np.int64],
+        tables: NDArray[np.int64],
+    ) -> Terms:
+        """Return the terms of rows, those that hold something after the discount."""
+        lost = self.discounts[tables]
+        discounted = lost_of(read.classes, lost)
+        kept = read.totals - discounted
+        active = (rows >= 0) & (read.totals > 0) & (kept > LEAST_KEPT)
+        gained = read.counts - lost[np.arange(len(lost)), np.minimum(read.counts, 3)]
+        shares = np.maximum(gained, 0.0)[active] / kept[active]
+        buckets, odds = row_buckets(read.totals), row_odds(read.totals, discounted)
+        return self._terms(examples[active], components[active], buckets[active], shares, odds[active])
+
+    def _free(self, k: int, number: int) -> Terms:
+        """Return the terms of a site without a position that has a table."""
+        components = self.tables.components
+        site, table = components.sites.free[k], self.tables.reader.free[number].table
+        known, (tuples,) = table.vocabulary, table.tuples
+        contexts = self.examples.contexts
+        places = distinct_places(contexts.ranks, site.reach)
+        rows = tuples.find(known.find(contexts.vocabulary)[places.ranks][:, None])
+        entry = Entry(self.cases[places.contexts], rows, self.labels[places.contexts])
+        own = self._none
+        if self.leave_out:
+            derived = derived_examples(self.examples, site)
+            assert derived.cases is not None
+            own = Entry(
+                derived.cases,
+                tuples.find(derived.contexts.ranks_in(known)),
+                self.tables.reader.labels.find(derived.labels)[derived.label_ranks],
+            )
+        read = LeftOut(self.tables.free[number], own).read(entry)
+        tables = np.full(len(rows), components.free_table(number))
+        return self._row_terms(read, rows, places.contexts, components.free(k, places.distances), tables)
+
+    def _copy(self, k: int, reach: int) -> Terms:
+        contexts = self.examples.contexts
+        places = distinct_places(contexts.ranks, reach)
+        columns = self.tables.reader.labels.find(contexts.vocabulary)[places.ranks]
+        held = columns >= 0
+        examples = places.contexts[held]
+        return self._terms(
+            examples,
+            self.tables.components.free(k, places.distances[held]),
+            length_buckets(contexts.ranks, reach)[examples],
+            columns[held] == self.labels[examples],
+        )
+
+    def _recent(self, k: int, reach: int) -> Terms:
+        contexts = self.examples.contexts
+        columns = np.append(self.tables.reader.labels.find(contexts.vocabulary), -1)
+        last = columns[contexts.ranks[:, contexts.h - reach :]]
+        tokens = (last >= 0).sum(axis=1)
+        examples = np.flatnonzero(tokens)
+        same = (last[examples] == self.labels[examples, None]).sum(axis=1)
+        component = self.tables.components.free(k)
+        return self._terms(
+            examples, np.full(len(examples), component), np.zeros(len(examples)), same / tokens[examples]
+        )
+
+
+LEAST_KEPT = 1e-9
+"""A row of which no more is left after the discount says nothing."""
+
+
+def lost_of(classes: NDArray[np.int64], lost: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how much of rows is discounted, for entries of counts 1, 2 and 3 or more."""
+    return np.asarray(classes[:, 1] * lost[:, 1] + classes[:, 2] * lost[:, 2] + classes[:, 3] * lost[:, 3])
+
+
+def length_buckets(ranks: NDArray[np.int64], reach: int) -> NDArray[np.int64]:
+    """Return the bucket of contexts by the number of their last tokens, from 1 to 8 and more."""
+    return np.asarray(np.clip((ranks[:, ranks.shape[1] - reach :] >= 0).sum(axis=1) - 1, 0, 7))
+
+
+@dataclass(frozen=True, eq=False)
+class RowsRead:
+    """Rows that contexts read: of each row the context, the component and its discounts, and what it reads.
+
+    Shapes
+    ------
+    contexts, components : (r,); lost : (r, 4); distances : (r,), of the tokens of a site without a position
+    """
+
+    contexts: NDArray[np.int64]
+    components: NDArray[np.int64]
+    lost: NDArray[np.float64]
+    entries: Entries
+    distances: NDArray[np.int64] | None = None
+
+
+def read_rows(
+    reader: RowsReader, components: Components, discounts: NDArray[np.float64], contexts: Contexts
+) -> list[RowsRead]:
+    """Return all rows that contexts read, of all labels."""
+    m, n_sites = len(contexts), len(components.sites.positions)
+    order = np.arange(m)
+    sites = np.tile(np.arange(n_sites), m)
+    read = [RowsRead(np.repeat(order, n_sites), 1 + sites, discounts[sites], reader.rows.entries(contexts))]
+    for number, (_, shorter) in enumerate(components.continued):
+        tables = static_tables(reader, components)
+        rows = np.zeros(m, np.int64)
+        if shorter >= 0:
+            starts = np.cumsum([0, *map(len, reader.table.tuples)])
+            found = tables.rows_of(contexts)[:, shorter]
+            rows = np.where(found >= 0, found - starts[shorter], -1)
+        entries = Entries(*tables.continued[number][0].row_entries(rows))
+        lost = np.broadcast_to(discounts[components.continuation_table(number)], (m, 4))
+        read.append(RowsRead(order, np.full(m, components.continuation_of(number)), lost, entries))
+    for number, site in enumerate(tabled(components.sites)):
+        places = distinct_places(contexts.ranks, site.reach)
+        one_token = Contexts.with_ranks(contexts.vocabulary, places.ranks[:, None])
+        inner = reader.free[number]
+        entries = inner.rows.entries(one_token).in_columns(columns_in(reader.labels, inner.labels))
+        lost = np.broadcast_to(discounts[components.free_table(number)], (len(places.ranks), 4))
+        k = components.sites.free.index(site)
+        numbers = components.free(k, places.distances)
+        read.append(RowsRead(places.contexts, numbers, lost, entries, places.distances))
+    return read
+
+
+def columns_in(labels: Vocabulary, others: Vocabulary) -> NDArray[np.int64]:
+    """Return where other labels are among labels, -1 for none; kept with the labels for the others asked for last."""
+    if labels is others:
+        return np.arange(len(labels))
+    known: dict[int, tuple[Vocabulary, NDArray[np.int64]]] = vars(labels).setdefault("_columns_of", {})
+    held = known.get(id(others))
+    if held is None or held[0] is not others:
+        if len(known) > 8:
+            known.clear()
+        held = known[id(others)] = (others, labels.find(others))
+    return held[1]
