@@ -181,7 +181,7 @@ def test_streams_compare_positions_suffixes_and_skip_pairs() -> None:
 
 def test_with_many_labels_all_share_their_weights() -> None:
     rng = np.random.default_rng(0)
-    many = MemoryClassifier().fit_stream(rng.integers(0, 300, 2000), h=2)
+    many = MemoryClassifier().fit(rng.integers(0, 300, (2000, 2)), rng.integers(0, 300, 2000))
     assert not many.vote_.per_label
     X = rng.integers(0, 5, (600, 2))
     assert not MemoryClassifier().partial_fit(X, np.arange(600) % 300).vote_.per_label

@@ -9,15 +9,16 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from hammemo.models.explanations import one_context
 from hammemo.models.scorer import check_probabilities
-from hammemo.tokens.labels import classes_array
+from hammemo.tokens.labels import classes_array, label_array
+from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import resolve_vote
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from hammemo.models.explanations import Explanation
@@ -32,6 +33,16 @@ Self = TypeVar("Self", bound="Answering")
 def _has_probabilities(model: Answering) -> bool:
     check_probabilities(resolve_vote(model._vote()))
     return True
+
+
+def _excluded(exclude: Any, contexts: Contexts, scorer: Scorer) -> NDArray[np.int64]:
+    """Return the columns that each context leaves out, -1 for none: (m, n)."""
+    if isinstance(exclude, str):
+        if exclude != "seen":
+            raise ValueError(f"exclude={exclude!r} is not known: use 'seen', or a list of labels.")
+        return contexts.ranks_in(scorer.labels)
+    columns = scorer.labels.find(Vocabulary.of(label_array(exclude)))
+    return np.broadcast_to(columns, (len(contexts), len(columns)))
 
 
 class Answering(ABC):
@@ -111,12 +122,21 @@ class Answering(ABC):
         contexts, scorer = model._contexts(X), model._scorer()
         return model._classes(scorer)[scorer.winners(contexts)]
 
-    def top_k(self, X: Any, k: int = 5) -> NDArray[Any]:
+    def top_k(self, X: Any, k: int = 5, *, exclude: Any = None) -> NDArray[Any]:
         """Return the k labels with the highest scores, best first; equals in the order of `classes_`.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, h)
+        k : int
+            How many.
+        exclude : "seen" or array-like of labels, optional
+            Labels that are never among them: "seen" leaves out the tokens of the context itself, such as items that
+            were bought already.
 
         Shapes
         ------
-        X : (m, h); returned : (m, min(k, len(classes_)))
+        X : (m, h); returned : (m, min(k, len(classes_))), or fewer columns where too few labels are left
 
         Examples
         --------
@@ -124,10 +144,14 @@ class Answering(ABC):
         >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"])
         >>> clf.top_k([["a", "c"]], k=2).tolist()
         [['y', 'x']]
+        >>> clf.top_k([["a", "c"]], k=2, exclude=["y"]).tolist()
+        [['x']]
         """
         model = self._now()
         contexts, scorer = model._contexts(X), model._scorer()
-        return model._classes(scorer)[scorer.leaders(contexts, k)]
+        if exclude is None:
+            return model._classes(scorer)[scorer.leaders(contexts, k)]
+        return model._classes(scorer)[scorer.leaders_without(contexts, k, _excluded(exclude, contexts, scorer))]
 
     def explain(self, x: Any, k: int = 5) -> Explanation:
         """Return which sites and tokens of one context voted for the k leading labels, and how much.

@@ -4,20 +4,35 @@
 - vote: log-linear where the memory keeps rows of counts, else the sum of the paper.
 - kernel: positions and the tuples of columns that a table asks for (`AutoSites`), for a stream positions, suffixes and
   skip pairs. This is for an exact memory with a vote whose weights are fitted; with others, positions.
+- a stream with more than 256 labels: the mixture. Where its documents are short, as sessions are, it reads suffixes, a
+  bag, what occurs together, and copies; else positions, suffixes, skip pairs, and how often a token was recent.
 
 ``None`` means what it meant in version 0.1: positions, and a hashed memory.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from sklearn.base import clone
 
-from hammemo.kernels import AutoSites, Decaying, Pairs, PositionalHamming, SiteKernel, SkipPairs, Suffixes
+from hammemo.kernels import (
+    AutoSites,
+    Bag,
+    Copy,
+    Decaying,
+    Pairs,
+    PositionalHamming,
+    Recent,
+    SiteKernel,
+    SkipPairs,
+    Suffixes,
+    Together,
+)
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Memory, Tiered
 from hammemo.votes import LogLinear, Sum, Vote, resolve_vote
-from hammemo.votes.choosing import plain_log_linear
+from hammemo.votes.choosing import FEW_LABELS, plain_log_linear
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +72,37 @@ def resolved_memory(memory: Any) -> Memory:
     if not isinstance(memory, Memory):
         raise TypeError(f"memory={memory!r} is not a memory: pass an instance such as Exact() or Gaussian(d=1024).")
     return clone(memory)  # type: ignore[no-any-return]
+
+
+SHORT_DOCUMENT: Final = 64
+"""Documents of fewer tokens on average are sessions, cases or purchases: their order says less than what is in them."""
+
+
+@dataclass(frozen=True)
+class StreamFacts:
+    """What the first block of a stream, or the labels given, tell of it."""
+
+    n_labels: int
+    mean_length: float
+
+    @property
+    def has_many_labels(self) -> bool:
+        """Whether there are too many labels for weights of their own."""
+        return self.n_labels > FEW_LABELS
+
+
+def mixture_kernel(h: int, mean_length: float) -> SiteKernel:
+    """Return what "auto" compares in a stream with many labels.
+
+    Examples
+    --------
+    >>> from hammemo.models.axes import mixture_kernel
+    >>> mixture_kernel(8, mean_length=5)
+    Joined(kernels=[Suffixes(k=3), Bag(reach=8), Together(reach=8), Copy(reach=8)])
+    """
+    if mean_length >= SHORT_DOCUMENT:
+        return stream_kernel(h) + Recent(h)
+    return Suffixes(min(3, h)) + Bag(min(10, h)) + Together(min(30, h)) + Copy(min(30, h))
 
 
 def resolved_vote(vote: Any, memory: Memory, n_labels: int = 2) -> Vote:

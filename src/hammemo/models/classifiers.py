@@ -22,7 +22,7 @@ from hammemo.memories.errors import LayoutError
 from hammemo.models import settling
 from hammemo.models.additive import Additive
 from hammemo.models.answering import Answering
-from hammemo.models.axes import is_auto, part_for, resolved_memory, resolved_vote
+from hammemo.models.axes import StreamFacts, is_auto, part_for, resolved_memory, resolved_vote
 from hammemo.models.explanations import one_context
 from hammemo.models.growing import watched
 from hammemo.models.kept_cases import CaseCutter, KeptCases
@@ -34,7 +34,8 @@ from hammemo.models.settling import Axes, Choices
 from hammemo.tokens.contexts import Contexts, Examples, check_column_names, validated_array, validated_contexts
 from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array, widened_label_dtype
 from hammemo.tokens.streams import WindowSample, stream_blocks
-from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
+from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -66,9 +67,10 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         for an exact memory and a vote with fitted weights: with others "auto" compares positions.
     memory : {"auto", "exact", "hashed", "gaussian", "tiered", "ledgered"} or Memory
         Where the counts are kept. "auto" is `Exact`; `Hashed` has a size that does not grow.
-    vote : {"auto", "sum", "mean", "log-linear"} or Vote
+    vote : {"auto", "sum", "mean", "log-linear", "mixture"} or Vote
         How the sites' counts become one score a label. "auto" is log-linear where the memory keeps rows of counts, with
-        weights for each label while there are few; "sum" is the paper's rule.
+        weights for each label while there are few; for a stream with more than 256 labels it is a mixture. "sum" is the
+        paper's rule.
     random_state : int, RandomState or None
         Seeds all that is random. Models with the same seed can be merged; None draws a new one at each fit.
 
@@ -373,9 +375,11 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
                 raise ValueError(f"The model was fitted on contexts of {self.sites_.h} tokens; h={h}.")
             kinds.append(self._label_ends())
         else:
-            self._start(
-                h, self._settled_for_pieces(h, 0 if chosen is None else len(chosen), layout, is_stream=True), layout
+            facts = _stream_facts(first, chosen)
+            settled = (
+                self._settled_like(layout, facts.n_labels) if layout else settling.for_stream(self._axes(), h, facts)
             )
+            self._start(h, settled, layout)
             self.n_features_in_ = h
         self.label_dtype_ = common_label_dtype(*kinds)
         labels = None if chosen is None else Vocabulary.of(chosen)
@@ -392,7 +396,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         memory.update_from_blocks(_labelled(stream) if labels is None else stream, labels)
         self.memory_ = memory
         self.label_dtype_ = widened_label_dtype(self.label_dtype_, memory.labels)
-        if wanted and is_auto(self.vote):  # only now it is known how many labels there are
+        if wanted and isinstance(self.vote_, LogLinear) and is_auto(self.vote):  # now it is known how many labels
             self.vote_ = resolved_vote(self.vote, memory, len(memory.labels))
         if self.sample_ is not None and wanted:
             return self.sample_.examples()
@@ -624,11 +628,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     def _axes(self) -> Axes:
         return Axes(self.kernel, self._make_memory(), self.vote, is_auto(getattr(self, "memory", None)))
 
-    def _settled_for_pieces(
-        self, h: int, n_labels: int, layout: MemoryClassifier | None, *, is_stream: bool = False
-    ) -> Settled:
-        if layout is None:
-            return settling.for_pieces(self._axes(), n_labels, h, is_stream=is_stream)
+    def _settled_like(self, layout: MemoryClassifier, n_labels: int) -> Settled:
         _check_is_model(layout)
         return settling.like(self._axes(), layout, n_labels)
 
@@ -680,8 +680,13 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         if reset:
             check_column_names(getattr(self, "feature_names_in_", ()))
             h, n_labels = array.shape[1], len(examples.labels.union(Vocabulary.of(declared)))
-            settled = None if whole else self._settled_for_pieces(h, n_labels, layout)
-            self._start(h, settled or settling.for_table(self._axes(), examples, _seed(self.random_state)), layout)
+            if whole:
+                settled = settling.for_table(self._axes(), examples, _seed(self.random_state))
+            elif layout is None:
+                settled = settling.for_pieces(self._axes(), n_labels)
+            else:
+                settled = self._settled_like(layout, n_labels)
+            self._start(h, settled, layout)
         memory = self.memory_.snapshot()
         if len(declared):
             memory.declare_labels(Vocabulary.of(declared))
@@ -715,6 +720,14 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         return tags
+
+
+def _stream_facts(first: Block, chosen: NDArray[Any] | None) -> StreamFacts:
+    """Return what the first block of a stream, and the labels chosen, tell of it."""
+    lengths = np.diff(np.append(first.starts, len(first.tokens)))
+    padding = int((first.tokens == NO_TOKEN).sum())
+    n_labels = len(factorize(first.tokens[first.targets()])[0]) if chosen is None else len(chosen)
+    return StreamFacts(n_labels, (int(lengths.sum()) - padding) / max(len(lengths), 1))
 
 
 def _labelled(blocks: Iterable[Block]) -> Iterator[Block]:

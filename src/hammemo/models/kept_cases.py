@@ -111,18 +111,18 @@ class KeptCases(Cached):
     most: int
     threshold: int = EVERYTHING
     ledger: Ledger[Case] = field(default_factory=Ledger)
+    n_examples: int = 0
+    """How many examples the kept cases have, each case counted once."""
 
     def __len__(self) -> int:
         return self.n_examples
 
-    @property
-    def n_examples(self) -> int:
-        """How many examples the kept cases have, each case counted once."""
-        return sum(len(case) - 2 - case[1] for case in self.ledger.counts())
-
     def emptied(self) -> KeptCases:
         """Return a sample of the same layout with nothing in it."""
-        return replace(self, ledger=Ledger())
+        return self._holding({})
+
+    def _holding(self, held: dict[Case, int]) -> KeptCases:
+        return replace(self, ledger=Ledger((held,)), n_examples=sum(map(_size, held)))
 
     def changed(self, examples: Examples, sign: int) -> KeptCases | None:
         """Return the sample with examples learnt or forgotten, each a case of its own.
@@ -152,15 +152,17 @@ class KeptCases(Cached):
     def with_cases(self, cases: Mapping[Case, int], sign: int) -> KeptCases | None:
         """Return the sample with cases learnt or forgotten; see `changed` for None."""
         low = {case: times for case, times in cases.items() if case[0] < self.threshold}
-        if sign < 0:
-            held = self.ledger.counts()
-            missing = any(held.get(case, 0) < times for case, times in low.items())
-            longer = any(len(case) - 2 - case[1] > 1 for case in held)
-            single = any(len(case) - 2 - case[1] == 1 for case in cases)
-            if missing or (longer and single and len(low) < len(cases)):
-                return None
-        sample = replace(self, ledger=self.ledger.plus(low, sign))
+        held = {case: self.ledger.count(case) for case in low}
+        if sign < 0 and (any(held[case] < low[case] for case in low) or self._may_be_inside(cases, low)):
+            return None
+        changed = sum(_size(case) for case in low if (held[case] == 0) != (held[case] + sign * low[case] == 0))
+        sample = replace(self, ledger=self.ledger.plus(low, sign), n_examples=self.n_examples + sign * changed)
         return sample._bounded() if sign > 0 else sample
+
+    def _may_be_inside(self, cases: Mapping[Case, int], low: Mapping[Case, int]) -> bool:
+        """Return whether an example that is not kept as a case of its own may be part of a longer one that is."""
+        unknown = any(case not in low and _size(case) == 1 for case in cases)
+        return unknown and any(_size(case) > 1 for case in self.ledger.counts())
 
     def plus(self, other: KeptCases, sign: int) -> KeptCases | None:
         """Return the sample of both or, with sign -1, without the other's; None where the other tells too little."""
@@ -173,16 +175,17 @@ class KeptCases(Cached):
         """Return the sample, cut to its size where it is a quarter larger."""
         if self.n_examples <= self.most + self.most // 4:
             return self
-        sizes = {case[0]: len(case) - 2 - case[1] for case in self.ledger.counts()}
+        sizes = {case[0]: _size(case) for case in self.ledger.counts()}
         words = sorted(sizes)
         held = np.cumsum([sizes[word] for word in words])
-        return self._below(words[max(1, int(np.searchsorted(held, self.most, "right")))])
+        place = max(1, int(np.searchsorted(held, self.most, "right")))  # one case is kept, however long it is
+        return self._below(words[place]) if place < len(words) else self
 
     def _below(self, threshold: int) -> KeptCases:
         if threshold >= self.threshold:
             return self
         held = {case: times for case, times in self.ledger.counts().items() if case[0] < threshold}
-        return replace(self, threshold=threshold, ledger=Ledger((held,)))
+        return replace(self, threshold=threshold)._holding(held)
 
     def _sorted(self) -> list[tuple[Case, int]]:
         counts = self.ledger.counts()
@@ -230,13 +233,18 @@ class KeptCases(Cached):
             for n_context, length, end in zip(before.tolist(), lengths.tolist(), ends, strict=True)
         ]
         held = dict(zip(cases, counts.tolist(), strict=True))
-        sample = replace(self, ledger=Ledger((held,)))
+        sample = self._holding(held)
         again, given = sample.state(), {"ranks": ranks, "lengths": lengths, "context_lengths": before, "counts": counts}
         canonical = len(held) == len(cases) and all(np.array_equal(again[name], given[name]) for name in given)
-        proper = all(case[0] < self.threshold and 0 < len(case) - 2 - case[1] <= PIECE for case in cases)
+        proper = all(case[0] < self.threshold and 0 < _size(case) <= PIECE for case in cases)
         if not canonical or not proper or any(case[2] == NO_TOKEN for case in cases if case[1]):
             raise ValueError("the kept cases are not in canonical order, or their hashes are above the threshold")
         return sample
+
+
+def _size(case: Case) -> int:
+    """Return how many examples a case has."""
+    return len(case) - 2 - int(case[1])
 
 
 def _tokens(values: NDArray[Any]) -> list[Token]:

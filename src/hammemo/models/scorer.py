@@ -107,6 +107,23 @@ class Scorer:
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
         return self.ranker.leaders(contexts, checked_k(k))
 
+    def leaders_without(self, contexts: Contexts, k: int, excluded: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each context that are not among those left out.
+
+        Shapes
+        ------
+        excluded : (m, n), -1 for none; returned : (m, k), or fewer columns where some context has fewer labels left
+        """
+        n_out = [len(set(row) - {-1}) for row in excluded.tolist()]
+        most = max(n_out, default=0)
+        columns = self.leaders(contexts, checked_k(k) + most)
+        found = [
+            [column for column in row if column not in out][:k]
+            for row, out in zip(columns.tolist(), map(set, excluded.tolist()), strict=True)
+        ]
+        width = min(map(len, found), default=0)
+        return np.array([row[:width] for row in found], np.int64).reshape(len(found), width)
+
     def certified(self, contexts: Contexts) -> NDArray[np.bool_]:
         """Return for each context whether the winner is proven to be that of the exact classifier."""
         if not len(self.labels):

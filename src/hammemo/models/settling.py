@@ -1,7 +1,8 @@
 """What a model settles before its first example: its kernel, its memory and its vote, and why these.
 
-A table that is learnt whole can be looked at first (`for_table`); of a stream or of a first batch nothing is known
-(`for_pieces`); and a model that is to be merged with another one takes what that one has settled (`like`).
+A table that is learnt whole can be looked at first (`for_table`), of a stream the first block (`for_stream`); of a
+first batch nothing is known (`for_pieces`); and a model that is to be merged with another one takes what that one has
+settled (`like`).
 """
 
 from __future__ import annotations
@@ -15,12 +16,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.kernels import AutoSites, PositionalHamming
 from hammemo.kernels.selection.auto_sites import FEWEST as FEWEST_TO_CHOOSE
-from hammemo.models.axes import is_auto, resolved_kernel, resolved_vote, stream_kernel
-from hammemo.votes.choosing import Trial, chosen_log_linear
+from hammemo.models.axes import (
+    SHORT_DOCUMENT,
+    chooses_sites,
+    is_auto,
+    mixture_kernel,
+    resolved_kernel,
+    resolved_vote,
+    stream_kernel,
+)
+from hammemo.votes import Mixture
+from hammemo.votes.choosing import FEW_LABELS, Trial, chosen_log_linear
 
 if TYPE_CHECKING:
     from hammemo.kernels import SiteKernel
     from hammemo.memories import Memory
+    from hammemo.models.axes import StreamFacts
     from hammemo.tokens.contexts import Examples
     from hammemo.votes import Vote
 
@@ -103,15 +114,33 @@ def for_table(axes: Axes, examples: Examples, seed: int) -> Settled:
     return Settled(chosen, axes.memory, vote, axes.reasons(choices, vote))
 
 
-def for_pieces(axes: Axes, n_labels: int, h: int, *, is_stream: bool) -> Settled:
+def for_pieces(axes: Axes, n_labels: int) -> Settled:
     """Return the parts for what is learnt in pieces: nothing can be chosen from examples that are still to come."""
     vote = axes.vote_for(n_labels)
     kernel, choices = resolved_kernel(axes.kernel, axes.memory, vote), _of_kernel(axes)
-    if is_stream and is_auto(axes.kernel) and isinstance(kernel, AutoSites):
-        kernel, choices = stream_kernel(h), Choices(kernel="auto: positions, suffixes and skip pairs, for a stream")
-    elif isinstance(kernel, AutoSites):
+    if isinstance(kernel, AutoSites):
         kernel = PositionalHamming()
         choices = Choices(kernel="auto: positions, because it was learnt in pieces")
+    return Settled(kernel, axes.memory, vote, axes.reasons(choices, vote))
+
+
+def for_stream(axes: Axes, h: int, facts: StreamFacts) -> Settled:
+    """Return the parts for a stream, by what its first block tells."""
+    vote = axes.vote_for(facts.n_labels)
+    kernel, choices = resolved_kernel(axes.kernel, axes.memory, vote), _of_kernel(axes)
+    if is_auto(axes.vote) and facts.has_many_labels and chooses_sites(axes.memory, vote):
+        vote = Mixture()
+        choices = replace(choices, vote=f"auto: a mixture, because there are more than {FEW_LABELS} labels")
+    if isinstance(kernel, AutoSites) and not is_auto(axes.kernel):
+        kernel = PositionalHamming()
+        choices = replace(choices, kernel="auto: positions, because it was learnt in pieces")
+    elif isinstance(kernel, AutoSites) and isinstance(vote, Mixture):
+        kernel = mixture_kernel(h, facts.mean_length)
+        kinds = "short documents" if facts.mean_length < SHORT_DOCUMENT else "long documents"
+        choices = replace(choices, kernel=f"auto: for many labels and {kinds}")
+    elif isinstance(kernel, AutoSites):
+        kernel = stream_kernel(h)
+        choices = replace(choices, kernel="auto: positions, suffixes and skip pairs, for a stream")
     return Settled(kernel, axes.memory, vote, axes.reasons(choices, vote))
 
 

@@ -101,9 +101,12 @@ class Exact(Memory):
             self._stored = live.changed_by_one(tokens, label, by)
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
-        """Add the windows of a stream: in bulk, whatever the size of its blocks."""
+        """Add the windows of a stream: in bulk, unless the table is live and a block is small beside it."""
         sites = self.sites.without_head()
         for block in blocks:
+            if isinstance(self._stored, Live) and self._live_for(len(block.targets())) is not None:
+                super().update_from_blocks([block], labels)
+                continue
             examples = block.examples(sites.h) if labels is None else block.examples(sites.h).only(labels)
             self._change_free(partial(_count_derived, examples))
             self._stored = self._stacks().changed(replace(CountTable.of(examples, sites), sites=self.sites), 1)

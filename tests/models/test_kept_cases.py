@@ -1,0 +1,110 @@
+"""Kept cases: the same whatever the blocks, additive, bounded; what a stream settles by itself; labels left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hammemo import Exact, Hashed, LogLinear, MemoryClassifier, Mixture, Suffixes
+from hammemo.models.kept_cases import PIECE, CaseCutter, KeptCases
+from hammemo.tokens.streams import stream_blocks
+
+DOCUMENTS = st.lists(st.lists(st.integers(0, 4), max_size=30), max_size=8)
+
+
+def cases_of(tokens: Any, h: int, **options: Any) -> list[tuple[int, tuple[Any, ...]]]:
+    cutter, found = CaseCutter(h), []
+    for block in stream_blocks(tokens, h, **options):
+        found += list(cutter.cut(block))
+    return [(n, tuple(case)) for n, case in [*found, *cutter.finish()]]
+
+
+@given(documents=DOCUMENTS, h=st.integers(1, 4), size=st.integers(1, 40), short=st.sampled_from(["drop", "pad"]))
+@settings(max_examples=150)
+def test_cases_do_not_depend_on_blocks(documents: list[list[int]], h: int, size: int, short: Any) -> None:
+    before = 0 if short == "pad" else h
+    expected = [(before, tuple(document)) for document in documents if len(document) > before]
+    assert cases_of(documents, h, short=short, block_tokens=size) == expected
+    flat = np.array([token for document in documents for token in document], np.int64)
+    starts = np.cumsum([0, *map(len, documents)])[:-1]
+    assert cases_of(flat, h, starts=starts, short=short, block_tokens=size) == expected
+
+
+@pytest.mark.parametrize("length", [PIECE + 2, PIECE + 3, 3 * PIECE + 7])
+@pytest.mark.parametrize("block", [100, 5000, 2**18])
+def test_long_documents_are_cut_into_pieces(length: int, block: int) -> None:
+    tokens = np.arange(length)
+    cases = cases_of(tokens, 2, block_tokens=block)
+    assert [case[0] for case in cases] == [2] * len(cases)
+    assert [token for _, case in cases for token in case[2:]] == list(range(2, length))
+    assert all(len(case) <= PIECE + 2 for _, case in cases)
+    assert len(cases) == -(-(length - 2) // PIECE)
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=60), st.integers(1, 40))
+@settings(max_examples=60)
+def test_what_is_kept_depends_on_what_is_stored_only(edits: list[tuple[int, bool]], most: int) -> None:
+    documents = [(0, [k, k + 1, *range(k % 5)]) for k in range(31)]
+    kept: KeptCases | None = KeptCases(h=2, seed=3, most=10**6)
+    stored: Counter[int] = Counter()
+    for k, forget in edits:
+        assert kept is not None
+        if forget and stored[k]:
+            stored[k] -= 1
+            kept = kept.with_some([documents[k]], -1)
+        elif not forget:
+            stored[k] += 1
+            kept = kept.with_some([documents[k]])
+    fresh = KeptCases(h=2, seed=3, most=10**6).with_some([documents[k] for k in stored.elements()])
+    assert kept is not None
+    assert fresh is not None
+    assert kept.ledger.counts() == fresh.ledger.counts()
+    assert kept.n_examples == fresh.n_examples == sum(len(documents[k][1]) for k in stored if stored[k])
+    cut = KeptCases(h=2, seed=3, most=most).with_some([documents[k] for k in stored.elements()])
+    assert cut is not None
+    assert cut.n_examples <= most + most // 4 + 7
+    assert set(cut.ledger.counts()) == {case for case in fresh.ledger.counts() if case[0] < cut.threshold}
+
+
+def test_never_kept_is_refused_by_none() -> None:
+    kept = KeptCases(h=2, seed=0, most=10).with_some([(0, ["a", "b"])])
+    assert kept is not None
+    assert kept.with_some([(0, ["a", "c"])], -1) is None
+
+
+def test_streams_settle_by_their_labels_and_the_length_of_documents() -> None:
+    rng = np.random.default_rng(0)
+    few = MemoryClassifier().fit_stream(rng.integers(0, 20, (200, 8)).tolist(), h=4)
+    assert isinstance(few.vote_, LogLinear)
+    sessions = rng.integers(0, 400, (400, 8)).tolist()
+    many = MemoryClassifier().fit_stream(sessions, h=4, short="pad")
+    assert isinstance(many.vote_, Mixture)
+    assert [site.kind for site in many.sites_.free] == ["bag", "together", "copy"]
+    assert "short documents" in str(many.report())
+    text = MemoryClassifier().fit_stream(rng.integers(0, 400, 4000), h=4)
+    assert [site.kind for site in text.sites_.free] == ["recent"]
+    assert isinstance(MemoryClassifier(memory=Hashed()).fit_stream(sessions, h=4).vote_, LogLinear)
+    given_vote = MemoryClassifier(vote="sum").fit_stream(sessions, h=4)
+    assert not given_vote.sites_.free
+    shard = MemoryClassifier().partial_fit_stream(sessions[:9], h=4, short="pad", layout=many)
+    assert (many + shard).memory_.label_counts.sum() == 409 * 8
+
+
+def test_labels_that_are_left_out() -> None:
+    sessions = np.random.default_rng(1).integers(0, 30, (100, 6)).tolist()
+    clf = MemoryClassifier(Suffixes(2), Exact(), Mixture()).fit_stream(sessions, h=3, short="pad")
+    X = np.array([session[:3] for session in sessions[:20]])
+    best = clf.top_k(X, k=30)
+    unseen = clf.top_k(X, k=5, exclude="seen")
+    banned = clf.top_k(X, k=5, exclude=[3, 7, 99])
+    for row, order, first, second in zip(X.tolist(), best.tolist(), unseen.tolist(), banned.tolist(), strict=True):
+        assert first == [label for label in order if label not in row][:5]
+        assert second == [label for label in order if label not in (3, 7)][:5]
+    with pytest.raises(ValueError, match="exclude='bought'"):
+        clf.top_k(X, exclude="bought")
+    assert clf.top_k(X, k=50, exclude=list(range(29))).shape == (20, 1)
