@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from hammemo.cli.app import app
 from hammemo.experiments import events, votes
 from hammemo.experiments.wikitext import build_task
+from hammemo.models.evaluation import expected_calibration_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +59,7 @@ def test_the_calibration_error_is_its_definition() -> None:
         inside = (sure >= b / 15) & (sure < (b + 1) / 15)
         if inside.any():
             expected += inside.mean() * abs(sure[inside].mean() - right[inside].mean())
-    assert votes.expected_calibration_error(sure, right) == pytest.approx(expected, rel=1e-9)
+    assert expected_calibration_error(sure, right) == pytest.approx(expected, rel=1e-9)
 
 
 def write_log(path: Path, n: int, seed: int) -> None:

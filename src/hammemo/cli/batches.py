@@ -105,7 +105,7 @@ def learn_batches(
         for batch in schema.examples(files, file_format):
             if isinstance(classes, int) and chosen is None:
                 chosen = most_frequent_labels(batch.y, classes)
-            X, y = (batch.X, batch.y) if chosen is None else _with_labels(batch.X, batch.y, set(chosen))
+            X, y = (batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, set(chosen))
             seen += len(batch.y)
             if not len(y):
                 continue
@@ -141,7 +141,7 @@ def forget_batches(model: MemoryClassifier, schema: Schema, files: Sequence[str]
     with progress_bar("Forgetting") as tell:
         for batch in schema.examples(files, file_format):
             seen += len(batch.y)
-            X, y = (batch.X, batch.y) if chosen is None else _with_labels(batch.X, batch.y, chosen)
+            X, y = (batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, chosen)
             if not len(y):
                 continue
             try:
@@ -172,7 +172,8 @@ def _first_refused(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) ->
     return low
 
 
-def _with_labels(X: NDArray[Any], y: NDArray[Any], labels: set[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def with_labels(X: NDArray[Any], y: NDArray[Any], labels: set[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the examples that have one of these labels."""
     kept = np.array([label in labels for label in y.tolist()], bool)
     return X[kept], y[kept]
 

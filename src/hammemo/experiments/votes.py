@@ -29,6 +29,7 @@ from hammemo.experiments.wikitext import Settings as TaskSettings
 from hammemo.kernels import PositionalHamming, SkipPairs, Suffixes
 from hammemo.memories import Exact, Hashed
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.evaluation import expected_calibration_error
 from hammemo.tokens.labels import top_columns
 from hammemo.votes import LogLinear, softmax
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
 
 H = 8
-BINS = 15
 MEASURES = ("top1", "top5", "macro_f1", "log_loss", "ece")
 BUCKETS = (1024, 1024, 1024, 1024, 4096, 8192, 16384, 24576, 40960, 32768, 28672, 16384)
 RESERVED = (1024,) * 8 + (12288, 6144, 8192, 4096)
@@ -80,21 +80,6 @@ def kernel() -> SiteKernel:
 def small_kernel() -> SiteKernel:
     """Return the sites of the hashed model: those that earn most for the rows they need."""
     return PositionalHamming() + Suffixes(3) + SkipPairs(3)
-
-
-def expected_calibration_error(probabilities: NDArray[np.float64], right: NDArray[np.bool_], bins: int = BINS) -> float:
-    """Return the mean distance between the highest probability and the share of right answers, bin by bin.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hammemo.experiments.votes import expected_calibration_error
-    >>> expected_calibration_error(np.array([0.9, 0.9, 0.9, 0.9]), np.array([True, True, True, False])).__round__(12)
-    0.15
-    """
-    place = np.minimum((probabilities * bins).astype(np.int64), bins - 1)
-    gaps = np.bincount(place, probabilities - right, bins)
-    return float(np.abs(gaps).sum() / len(right))
 
 
 def measured(model: MemoryClassifier, queries: NDArray[Any], observed: NDArray[Any]) -> Row:
