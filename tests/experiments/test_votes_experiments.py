@@ -37,11 +37,13 @@ def test_log_linear_votes_are_weighed() -> None:
     settings = votes.Settings(seed=1, draws=2, stored=300, queries=200, everything=True, sample=300)
     done: list[tuple[int, int]] = []
     results = votes.run(task, settings, lambda *step: done.append(step))
-    assert done[-1] == (4, 4)
+    assert done[-1] == (5, 5)
     rows = {(row["examples"], row["model"]): row for row in results["table"]}
-    assert len(rows) == 5
+    assert len(rows) == 7
     everything = max(examples for examples, _ in rows)
     exact = rows[everything, "log-linear, exact"]
+    assert rows[everything, "the default, fit_stream"]["top1"] > rows[300, "positions, sum (the paper)"]["top1"]
+    assert rows[300, "the default, fit"]["log_loss"] is not None
     assert exact["top1"] > rows[300, "positions, sum (the paper)"]["top1"]
     assert exact["top1_sd"] is not None
     assert 0 <= exact["ece"] < 1

@@ -64,8 +64,8 @@ class InputOptions:
         str | None,
         typer.Option(
             metavar="WHAT",
-            help="Empty cells: refuse them, or empty for positions that match nothing.",
-            show_default="refuse",
+            help="Empty cells: a token of their own, empty positions that match nothing, or refuse.",
+            show_default="token",
             rich_help_panel=_PANEL,
         ),
     ] = None

@@ -32,6 +32,7 @@ from hammemo.models.scorer import Scorer
 from hammemo.models.settling import Axes, Choices
 from hammemo.tokens.contexts import Contexts, Examples, check_column_names, validated_array, validated_contexts
 from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array, widened_label_dtype
+from hammemo.tokens.missing import check_way, filled_tokens
 from hammemo.tokens.streams import WindowSample, stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -67,6 +68,9 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         weights for each label while there are few; "sum" is the paper's rule.
     random_state : int, RandomState or None
         Seeds all that is random. Models with the same seed can be merged; None draws a new one at each fit.
+    missing : {"token", "empty", "refuse"}
+        What a missing value of X (None, NaN, pandas' NA) becomes: a token of its own, so that missing values match each
+        other; an empty position, which matches nothing; or an error. A missing label is always refused.
 
     Attributes
     ----------
@@ -112,11 +116,13 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         memory: str | Memory | None = "auto",
         vote: str | Vote = "auto",
         random_state: Any = 0,
+        missing: str = "token",
     ) -> None:
         self.kernel = kernel
         self.memory = memory
         self.vote = vote
         self.random_state = random_state
+        self.missing = missing
 
     def set_params(self: Self, **params: Any) -> Self:
         """Set parameters, those of parts too, also where these are "auto": ``memory__buckets=512`` makes it hashed.
@@ -457,6 +463,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
 
     def _change_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
         context = one_context(tokens, getattr(self, "feature_names_in_", None), "learn_one" if by > 0 else "forget_one")
+        context = filled_tokens(context, self._missing())
         if len(context) != self.n_features_in_:
             raise ValueError(
                 f"The model was fitted on contexts of {self.n_features_in_} tokens; this has {len(context)}."
@@ -501,7 +508,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         model = self._now()
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
         compiled = model.memory_._now().compile(form, tokens, effective_n_jobs(n_jobs))
-        return Predictor(compiled, model.label_dtype_, model.sites_, model.vote_).prepare()
+        return Predictor(compiled, model.label_dtype_, model.sites_, model.vote_, model._missing()).prepare()
 
     def report(self) -> Report:
         """Return what the model is made of: what was chosen, why, and what it gained; ``print`` shows it."""
@@ -538,7 +545,8 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
 
     def _start(self, h: int, settled: Settled, layout: MemoryClassifier | None = None) -> None:
         """Take the parts that were settled, with nothing stored."""
-        self.kernel_, self.vote_, self.choices_ = settled.kernel, settled.vote, settled.choices
+        self.kernel_ = settled.kernel.named(getattr(self, "feature_names_in_", None))
+        self.vote_, self.choices_ = settled.vote, settled.choices
         self.sites_ = self.kernel_.resolve(h)
         self.sites_.check_size()
         memory = settled.memory.open(self.sites_, _seed(self.random_state))
@@ -565,6 +573,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         With `whole` they are all that there is, so sites and vote may be chosen by them.
         """
         reset = not hasattr(self, "memory_") if reset is None else reset
+        check_way(self._missing())
         array = validated_array(self, X, reset=reset, y=y)
         targets = label_array(y)
         declared = targets[:0] if classes is None else label_array(classes)
@@ -611,6 +620,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = self._missing() != "refuse"
         return tags
 
 

@@ -30,6 +30,7 @@ from hammemo.sources.kinds import as_kind, kind_of, packed_kinds, unpacked_kinds
 from hammemo.sources.tables import Batch, read_table, shown_names
 from hammemo.sources.times import moments_of
 from hammemo.tokens.contexts import document
+from hammemo.tokens.missing import check_way
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import NO_TOKEN
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 QUERY_DOCUMENTS: Final = 2**14
-MISSING: Final = ("refuse", "empty")
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class TableSchema:
         Whether the first row of CSV and TSV files names the columns; otherwise their names are 1, 2 and so on.
     delimiter : str, optional
         What stands between values of CSV files, if no comma.
-    missing : {"refuse", "empty"}
-        What to do with a missing value of the context: refuse it, or leave the position without a token.
+    missing : {"token", "empty", "refuse"}
+        What a missing value of the context becomes: a token of its own, a position without a token, or an error.
     kinds : str
         What each column of the context holds, the label last: s, i or m. Empty before anything was learnt.
     time : str, optional
@@ -80,13 +80,12 @@ class TableSchema:
     columns: tuple[str, ...] | None = None
     header: bool = True
     delimiter: str | None = None
-    missing: str = "refuse"
+    missing: str = "token"
     kinds: str = ""
     time: str | None = None
 
     def __post_init__(self) -> None:
-        if self.missing not in MISSING:
-            raise ValueError(f"missing={self.missing!r} is not known: use {' or '.join(MISSING)}.")
+        check_way(self.missing)
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             raise ValueError(f"columns= names a column twice ({','.join(self.columns)}): name each once.")
         if self.columns is not None and self.label in self.columns:
@@ -375,7 +374,7 @@ def schema_from_notes(notes: dict[str, str], columns: Iterable[str] | None, h: i
     if len(kinds) != h + 1:
         kinds = ""
     names = None if columns is None else tuple(map(str, columns))
-    return TableSchema(notes.get("label"), names, header, delimiter, notes.get("missing", "refuse"), kinds)
+    return TableSchema(notes.get("label"), names, header, delimiter, notes.get("missing", "token"), kinds)
 
 
 def _last_tokens(documents: list[NDArray[Any]], h: int) -> NDArray[Any]:
