@@ -527,7 +527,20 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             vote=repr(model.vote_),
             n_kept=None if sample is None else len(sample),
             choices=getattr(model, "choices_", Choices()),
+            model=model,
         )
+
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's picture and, once fitted, what was chosen."""
+        return str(super()._repr_html_inner()) + self._report_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Return the same for notebooks that ask for all forms at once."""
+        forms: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {**forms, "text/html": forms["text/html"] + self._report_html()} if "text/html" in forms else forms
+
+    def _report_html(self) -> str:
+        return self.report()._repr_html_() if hasattr(self, "memory_") else ""
 
     def _make_memory(self) -> Memory:
         return resolved_memory(self.memory)
