@@ -1,8 +1,8 @@
 r"""Which sites matter, over all examples: the share of each in what the model gains, in bits an example.
 
 The score of a log-linear vote is a sum over sites, :math:`S_c(q) = b_c + \sum_k s_{k,c}(q)`, and its softmax are the
-probabilities. Let :math:`p_t` be the softmax of :math:`b + t \sum_k s_k`, t from 0 to 1. The logarithm of the probability
-of label y rises by
+probabilities. Let :math:`p_t` be the softmax of :math:`b + t \sum_k s_k`, t from 0 to 1. The logarithm of the
+probability of label y rises by
 
 .. math:: \log p_1(y) - \log p_0(y) = \sum_k \Bigl[ s_{k,y} - \sum_c \bar p(c) \, s_{k,c} \Bigr],
     \qquad \bar p = \int_0^1 p_t \, dt,
