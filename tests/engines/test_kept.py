@@ -49,11 +49,12 @@ def test_the_sample_and_the_weights_do_not_depend_on_the_groups(words: Source, t
     assert whole.sample_.threshold < EVERYTHING
     save(whole, tmp_path / "m")
     assert kept(load(tmp_path / "m")) == kept(whole)
-    for options in (
+    cuttings: list[dict[str, Any]] = [
         {"engine": "threads", "workers": 2, "shard_bytes": 500, "group_size": 1},
         {"engine": "threads", "workers": 2, "shard_bytes": 1700},
         {"engine": "processes", "workers": 2, "shard_bytes": 4000},
-    ):
+    ]
+    for options in cuttings:
         other = learnt(words, **options)
         assert kept(other) == kept(whole)
         assert weights(other) == weights(whole)

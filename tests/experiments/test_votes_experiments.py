@@ -95,7 +95,7 @@ def test_the_command_prints_and_writes_the_table(tmp_path: Path) -> None:
         app, ["reproduce", "events", "--data", str(tmp_path), "--out", str(tmp_path / "out")], catch_exceptions=False
     )
     assert found.exit_code == 0
-    assert found.stdout.count("| activities") == 4
+    assert found.stdout.count("| activities") == 6
     assert (tmp_path / "out" / "events.md").read_text(encoding="utf-8") in found.stdout
     assert (tmp_path / "out" / "manifest.json").is_file()
     missing = CliRunner().invoke(app, ["reproduce", "events", "--data", str(tmp_path / "nowhere")])
