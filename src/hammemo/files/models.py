@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 FORMATS: Final = (1, 2, 3)
 """The numbers of the formats that are read. A change of what a file means gets a new number.
 
-A file has the lowest number that says all of it: 3 where a part is "auto" or has a name that only votes had, or where a
-part has a parameter that it did not have; else 2 where it holds a hashed memory whose reserved features are known by
-identities, and else 1.
+A file has the lowest number that says all of it: 3 where a part is "auto" or has a name that only votes had, where a
+part has a parameter that it did not have, or where missing values are not tokens of their own; else 2 where it holds a
+hashed memory whose reserved features are known by identities, and else 1.
 """
 
 _NAMES_OF_FORMAT_1: Final = ("sum", "mean", "log-linear")
