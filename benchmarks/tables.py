@@ -3,10 +3,13 @@
     python -m benchmarks.tables --data FOLDER [--sets car adult] [--learners ours LightGBM] [--seed 0] [--json FILE]
     python -m benchmarks.tables --show FILE
 
+A run that was stopped goes on where it was: what ``--json`` holds already, for the same seed, is not measured again.
+
 FOLDER holds CSV files with a header, the label in the last column; values are strings. Files below 20,000 rows are
 judged by five stratified folds, the others by one stratified split with a quarter for testing. Printed are accuracy,
-log-loss, the seconds of a fit, predictions a second (strings in, encoding counted), the size of the model, and for ours
-the time to forget one row and whether forgetting a tenth and refitting gives the model of the rest, to the byte.
+log-loss, the seconds of a fit, predictions a second (`predict_proba`, strings in, encoding counted), the size of the
+model, and for ours the time to forget one row (`forget_one`) and whether forgetting a tenth and refitting gives the
+model of the rest, to the byte. Times are processor seconds. At the end ours is compared with the others.
 
 A learner that is not installed is left out, and so is one whose fit of a set takes more than `--patience` seconds; both
 are said. LightGBM and CatBoost: ``pip install --group benchmarks``.
@@ -89,13 +92,21 @@ class Strings:
 
     def fit(self, X: Any, y: Any) -> Strings:
         """Learn the examples."""
-        self.learner.fit(X, y, cat_features=list(range(X.shape[1])))
+        self.learner.fit(X, y, cat_features=list(range(X.shape[1])), callbacks=[_Interrupted()])
         self.classes_ = self.learner.classes_
         return self
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each label."""
         return self.learner.predict_proba(X)
+
+
+class _Interrupted:
+    """Called after each iteration of CatBoost, so that an alarm is heard before the end."""
+
+    def after_iteration(self, _: Any) -> bool:
+        """Go on."""
+        return True
 
 
 class InPieces:
@@ -190,6 +201,7 @@ class Measured:
     mebibytes: float
     forget_microseconds: float | None = None
     forgets_exactly: bool | None = None
+    seed: int = 0
 
 
 def read_table(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -216,15 +228,23 @@ def measured(name: str, learner: str, X: Any, y: Any, seed: int, patience: int) 
         with _Alarm(patience):
             model.fit(X[train], y[train])
         fitted = time.process_time()
-        answers, loss = _answers(model, X[test], y[test])
-        asked = time.process_time() - fitted
+        answers, rate = _asked(model, X[test])
         size = len(pickle.dumps(model)) / 2**20
-        rows.append([accuracy_score(y[test], answers), loss, fitted - started, len(test) / asked, size])
+        rows.append([*_judged(model, answers, y[test]), fitted - started, rate, size])
         if learner == "ours":
             forgetting.append(_forgetting(model, X[train], y[train]))
     accuracy, loss, seconds, rate, size = np.mean(rows, axis=0).tolist()
     found = Measured(
-        name, learner, len(y), len(set(y)), accuracy, None if np.isnan(loss) else loss, seconds, rate, size
+        set=name,
+        learner=learner,
+        rows=len(y),
+        labels=len(set(y)),
+        accuracy=accuracy,
+        log_loss=None if np.isnan(loss) else loss,
+        fit_seconds=seconds,
+        predictions_per_second=rate,
+        mebibytes=size,
+        seed=seed,
     )
     if forgetting:
         found.forget_microseconds = float(np.median([microseconds for microseconds, _ in forgetting]))
@@ -232,11 +252,22 @@ def measured(name: str, learner: str, X: Any, y: Any, seed: int, patience: int) 
     return found
 
 
-def _answers(model: Any, X: Any, y: Any) -> tuple[Any, float]:
+def _asked(model: Any, X: Any) -> tuple[Any, float]:
+    """Return probabilities where the model has them, else labels; and answers a second, of calls that take 0.2 s."""
+    ask = model.predict_proba if hasattr(model, "predict_proba") else model.predict
+    started, calls, asked = time.process_time(), 0, 0.0
+    while asked < 0.2:
+        answers, calls = ask(X), calls + 1
+        asked = time.process_time() - started
+    return answers, calls * len(X) / asked
+
+
+def _judged(model: Any, answers: Any, y: Any) -> tuple[float, float]:
+    """Return accuracy and log-loss."""
     if not hasattr(model, "predict_proba"):
-        return model.predict(X), np.nan
-    probabilities = model.predict_proba(X)
-    return model.classes_[probabilities.argmax(axis=1)], log_loss(y, probabilities, labels=model.classes_)
+        return float(accuracy_score(y, answers)), np.nan
+    labels = model.classes_[answers.argmax(axis=1)]
+    return float(accuracy_score(y, labels)), float(log_loss(y, answers, labels=model.classes_))
 
 
 def _forgetting(model: MemoryClassifier, X: Any, y: Any) -> tuple[float, bool]:
@@ -244,24 +275,27 @@ def _forgetting(model: MemoryClassifier, X: Any, y: Any) -> tuple[float, bool]:
     times = []
     rng = np.random.default_rng(0)
     one = model.snapshot()
-    for row in rng.choice(len(y), min(20, len(y)), replace=False):
+    for row in rng.choice(len(y), min(100, len(y)), replace=False):
+        context, label = X[row].tolist(), y[row]
         started = time.perf_counter()
-        one.forget(X[[row]], y[[row]])
+        one.forget_one(context, label)
         times.append(time.perf_counter() - started)
     gone = rng.random(len(y)) < 0.1
-    less = model.snapshot().forget(X[gone], y[gone])
-    rest = model.empty_like().partial_fit(X[~gone], y[~gone])
-    exactly = less.memory_.state_bytes() == rest.memory_.state_bytes()
-    if hasattr(model, "refit"):
-        less.refit()
-        rest.refit()
-        asked = X[:1000]
-        exactly = exactly and less.predict_proba(asked).tobytes() == rest.predict_proba(asked).tobytes()
-    return float(np.median(times)) * 1e6, exactly
+    less = model.snapshot().forget(X[gone], y[gone]).refit()
+    rest = model.empty_like().partial_fit(X[~gone], y[~gone]).refit()
+    return float(np.median(times)) * 1e6, _are_equal(less, rest, X)
+
+
+def _are_equal(less: MemoryClassifier, rest: MemoryClassifier, X: Any) -> bool:
+    """Return whether state, fitted weights and all answers of two models are equal to the byte."""
+    states = less.memory_.state_bytes() == rest.memory_.state_bytes()
+    weights = [{name: array.tobytes() for name, array in model.vote_.state().items()} for model in (less, rest)]
+    answers = less.predict_proba(X).tobytes() == rest.predict_proba(X).tobytes()
+    return states and answers and weights[0] == weights[1]
 
 
 class _Alarm:
-    """Raise TimeoutError after so many seconds, where the system can."""
+    """Raise TimeoutError after so many seconds of the processor, where the system can."""
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
@@ -270,11 +304,11 @@ class _Alarm:
         def ring(*_: Any) -> None:
             raise TimeoutError(f"a fit took more than {self.seconds} s")
 
-        signal.signal(signal.SIGALRM, ring)
-        signal.alarm(self.seconds)
+        signal.signal(signal.SIGPROF, ring)
+        signal.setitimer(signal.ITIMER_PROF, self.seconds)
 
     def __exit__(self, *_: Any) -> None:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def line(found: Measured) -> str:
@@ -321,6 +355,74 @@ def _both(found: list[Measured]) -> str:
     return f"{accuracy} / {np.mean(losses):.3f}" if len(losses) == len(found) else accuracy
 
 
+def comparisons(all_found: list[Measured]) -> list[str]:
+    """Return how ours stands beside the others: differences of means, and the worst set of each."""
+    sets = by_set(all_found)
+    lines = []
+    for learner in LEARNERS:
+        both = [(row["ours"], row[learner]) for row in sets.values() if "ours" in row and learner in row]
+        if learner == "ours" or not both:
+            continue
+        ahead = {ours.set: ours.accuracy - theirs.accuracy for ours, theirs in both}
+        worst = min(ahead, key=lambda name: ahead[name])
+        losses = [(ours.log_loss, theirs.log_loss) for ours, theirs in both]
+        known = [(ours, theirs) for ours, theirs in losses if ours is not None and theirs is not None]
+        loss = f", log-loss {np.mean([ours - theirs for ours, theirs in known]):+.4f}" if known else ""
+        lines.append(
+            f"ours beside {learner}, {len(both)} sets: accuracy {np.mean(list(ahead.values())):+.4f}{loss}; "
+            f"least on {worst}: {ahead[worst]:+.4f} (one standard error: {_standard_error(sets[worst]['ours']):.4f})"
+        )
+    return lines + _pieces_beside_bayes(sets) + _rates_beside(sets, "LightGBM") + _of_ours(sets)
+
+
+def _standard_error(found: Measured) -> float:
+    """Return that of an accuracy, from the rows that were tested."""
+    tested = found.rows if found.rows < LARGE else found.rows // 4
+    return float(np.sqrt(found.accuracy * (1 - found.accuracy) / tested))
+
+
+def _pieces_beside_bayes(sets: dict[str, dict[str, Measured]]) -> list[str]:
+    pieces, bayes = "ours, in 10 pieces", "naive Bayes"
+    ahead = {
+        name: row[pieces].accuracy - row[bayes].accuracy for name, row in sets.items() if pieces in row and bayes in row
+    }
+    worst = min(ahead, key=lambda name: ahead[name], default="")
+    return [f"{pieces}, beside {bayes}: least on {worst}: {ahead[worst]:+.4f}"] if ahead else []
+
+
+def _rates_beside(sets: dict[str, dict[str, Measured]], peer: str) -> list[str]:
+    """Return the least ratio of predictions a second, of sets with 1,000 rows and more."""
+    lines = []
+    for title, fewest, most in (("two labels", 2, 2), ("ten labels and more", 10, 10**9)):
+        rates = {
+            name: row["ours"].predictions_per_second / row[peer].predictions_per_second
+            for name, row in sets.items()
+            if "ours" in row and peer in row and row[peer].rows >= 1000 and fewest <= row[peer].labels <= most
+        }
+        if rates:
+            slowest = min(rates, key=lambda name: rates[name])
+            lines.append(f"predictions a second, {title}: at least {rates[slowest]:.2f} of {peer}'s ({slowest})")
+    return lines
+
+
+def _of_ours(sets: dict[str, dict[str, Measured]]) -> list[str]:
+    ours = [row["ours"] for row in sets.values() if "ours" in row]
+    if not ours:
+        return []
+    slowest = max(ours, key=lambda found: found.fit_seconds)
+    exact = sum(bool(found.forgets_exactly) for found in ours)
+    return [
+        f"slowest fit of ours: {slowest.fit_seconds:.1f} s ({slowest.set})",
+        f"a tenth forgotten, then refit, equal to the byte: {exact} of {len(ours)} sets",
+    ]
+
+
+def stored(paths: list[Path]) -> list[Measured]:
+    """Return the measurements that files hold; a file that is not there holds none."""
+    lines = [text for path in paths if path.exists() for text in path.read_text().splitlines()]
+    return [Measured(**json.loads(text)) for text in lines]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
@@ -332,30 +434,39 @@ def main() -> None:
     parser.add_argument("--show", type=Path, nargs="*", help="print what such files hold, and measure nothing")
     options = parser.parse_args()
     if options.show:
-        lines = [text for path in options.show for text in path.read_text().splitlines()]
-        stored = [Measured(**json.loads(text)) for text in lines]
-        print("\n".join([HEADER, *(line(one) for row in by_set(stored).values() for one in row.values()), ""]))
-        print("\n".join(summary(stored)))
+        show(stored(options.show))
         return
     if options.data is None:
         parser.error("--data names the folder with the tables")
-    found: list[Measured] = []
+    found = [one for one in stored([options.json] if options.json else []) if one.seed == options.seed]
     print(HEADER)
     for path in sorted(options.data.glob("*.csv"), key=lambda path: path.stat().st_size):
-        if options.sets and path.stem not in options.sets:
+        if not options.sets or path.stem in options.sets:
+            measure(path, options, found)
+    print("\naccuracy / log-loss:\n\n" + "\n".join([*summary(found), "", *comparisons(found)]))
+
+
+def show(found: list[Measured]) -> None:
+    """Print measurements as tables."""
+    print("\n".join([HEADER, *(line(one) for row in by_set(found).values() for one in row.values()), ""]))
+    print("\n".join([*summary(found), "", *comparisons(found)]))
+
+
+def measure(path: Path, options: argparse.Namespace, found: list[Measured]) -> None:
+    """Measure the learners on a set, all but those that are found already; print, and add to what is found."""
+    X, y = read_table(path)
+    for learner in options.learners:
+        if any((one.set, one.learner) == (path.stem, learner) for one in found):
             continue
-        X, y = read_table(path)
-        for learner in options.learners:
-            try:
-                found.append(measured(path.stem, learner, X, y, options.seed, options.patience))
-            except (ImportError, TimeoutError, ValueError) as error:  # what some learners cannot take is said
-                print(f"| {path.stem} | {learner} | left out: {str(error)[:100]} |", flush=True)
-                continue
-            print(line(found[-1]), flush=True)
-            if options.json:
-                with options.json.open("a") as file:
-                    print(json.dumps(asdict(found[-1])), file=file)
-    print("\naccuracy / log-loss:\n\n" + "\n".join(summary(found)))
+        try:
+            found.append(measured(path.stem, learner, X, y, options.seed, options.patience))
+        except (ImportError, TimeoutError, ValueError) as error:  # what some learners cannot take is said
+            print(f"| {path.stem} | {learner} | left out: {str(error)[:100]} |", flush=True)
+            continue
+        print(line(found[-1]), flush=True)
+        if options.json:
+            with options.json.open("a") as file:
+                print(json.dumps(asdict(found[-1])), file=file)
 
 
 if __name__ == "__main__":

@@ -246,8 +246,9 @@ def test_commands_with_input_have_all_options_of_it() -> None:
         "--column",
         "--case",
         "--event",
+        "--time",
     ]
-    for name in ("plan", "fit", "predict", "top-k", "explain", "add", "forget"):
+    for name in ("plan", "fit", "evaluate", "predict", "top-k", "explain", "add", "forget"):
         options = [param.opts[0] for param in root.commands[name].params]
         first = options.index("--columns")
         assert options[first : first + len(declared)] == declared

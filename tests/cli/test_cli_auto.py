@@ -61,6 +61,22 @@ def test_beyond_the_first_rows_the_rest_is_counted_and_weights_are_fitted_to_all
     assert [array.tobytes() for array in model.refit().vote_.state().values()] == before
 
 
+def test_sites_are_chosen_by_a_random_sample_of_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "CHOICE_ROWS", 400)
+    file, _, y = table(tmp_path, 2000)
+    header, *rows = file.read_text().splitlines()
+    file.write_text("\n".join([header, *(["0,0,0,0,even"] * 500), *rows]) + "\n")  # the first rows tell nothing
+    model = fitted(file, "--label", "label")
+    assert (0, 2) in model.sites_.positions
+    assert int(model.memory_.label_counts.sum()) == len(y) + 500
+    assert model.sample_ is not None
+    assert int(model.sample_.examples().multiplicity.sum()) == len(y) + 500
+    piped = tmp_path / "piped.model"  # what cannot be read twice is chosen by its first rows, as before
+    result = runner.invoke(app, ["fit", "-", "--label", "label", "--out", str(piped)], input=file.read_text())
+    assert result.exit_code == 0, result.output
+    assert int(load(piped).memory_.label_counts.sum()) == len(y) + 500
+
+
 def test_events_compare_suffixes_and_skip_pairs(tmp_path: Path) -> None:
     file = tmp_path / "log.csv"
     events = [f"{case},{event}" for case in range(30) for event in ("open", "work", "check", "close")]

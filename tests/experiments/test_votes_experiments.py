@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from hammemo.cli.app import app
 from hammemo.experiments import events, votes
 from hammemo.experiments.wikitext import build_task
+from hammemo.models.evaluation import expected_calibration_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,11 +37,13 @@ def test_log_linear_votes_are_weighed() -> None:
     settings = votes.Settings(seed=1, draws=2, stored=300, queries=200, everything=True, sample=300)
     done: list[tuple[int, int]] = []
     results = votes.run(task, settings, lambda *step: done.append(step))
-    assert done[-1] == (4, 4)
+    assert done[-1] == (5, 5)
     rows = {(row["examples"], row["model"]): row for row in results["table"]}
-    assert len(rows) == 5
+    assert len(rows) == 7
     everything = max(examples for examples, _ in rows)
     exact = rows[everything, "log-linear, exact"]
+    assert rows[everything, "the default, fit_stream"]["top1"] > rows[300, "positions, sum (the paper)"]["top1"]
+    assert rows[300, "the default, fit"]["log_loss"] is not None
     assert exact["top1"] > rows[300, "positions, sum (the paper)"]["top1"]
     assert exact["top1_sd"] is not None
     assert 0 <= exact["ece"] < 1
@@ -58,7 +61,7 @@ def test_the_calibration_error_is_its_definition() -> None:
         inside = (sure >= b / 15) & (sure < (b + 1) / 15)
         if inside.any():
             expected += inside.mean() * abs(sure[inside].mean() - right[inside].mean())
-    assert votes.expected_calibration_error(sure, right) == pytest.approx(expected, rel=1e-9)
+    assert expected_calibration_error(sure, right) == pytest.approx(expected, rel=1e-9)
 
 
 def write_log(path: Path, n: int, seed: int) -> None:
@@ -92,7 +95,7 @@ def test_the_command_prints_and_writes_the_table(tmp_path: Path) -> None:
         app, ["reproduce", "events", "--data", str(tmp_path), "--out", str(tmp_path / "out")], catch_exceptions=False
     )
     assert found.exit_code == 0
-    assert found.stdout.count("| activities") == 4
+    assert found.stdout.count("| activities") == 6
     assert (tmp_path / "out" / "events.md").read_text(encoding="utf-8") in found.stdout
     assert (tmp_path / "out" / "manifest.json").is_file()
     missing = CliRunner().invoke(app, ["reproduce", "events", "--data", str(tmp_path / "nowhere")])

@@ -57,7 +57,7 @@ def naive(kernel: SiteKernel, s: Context, q: Context) -> float:
     matched = 0.0
     weights = [1.0] * len(kernel.sites) if kernel.weights is None else kernel.weights
     for site, weight in zip(kernel.sites, weights, strict=True):
-        positions = [site] if isinstance(site, int) else site
+        positions: Any = [site] if isinstance(site, int) else site
         if all(s[r] == q[r] != NO_TOKEN for r in positions):
             matched += weight
     return matched / sum(weights)
@@ -148,7 +148,7 @@ def test_weights_are_equal_by_default() -> None:
         ([-3], r"names position -3"),
         ([(0, 2)], r"\(0, 2\) names position 2"),
         ([0.0], r"names position 0\.0"),
-        (["0"], r"names position '0'"),
+        (["0"], r"'0' names columns, and X has no names of columns"),
         ([None], r"names position None"),
         ([()], r"\(\) is empty"),
         ([(0, 0)], "names a position twice"),

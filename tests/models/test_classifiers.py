@@ -154,7 +154,7 @@ def test_labels_that_scikit_learn_would_trip_over_are_refused_with_the_way_out(l
 
 
 def test_what_is_refused_changes_nothing() -> None:
-    clf = MemoryClassifier(memory="hashed", vote="sum")
+    clf = MemoryClassifier(memory="hashed", vote="sum", missing="refuse")
     with pytest.raises(ValueError, match="NaN"):
         clf.partial_fit([[1.0, float("nan")]], ["a"], classes=["a", "b"])
     assert not hasattr(clf, "memory_")
@@ -287,7 +287,7 @@ def test_wrong_parameters_are_refused_with_the_way_out(parameters: dict[str, Any
 def test_missing_tokens_are_refused_with_the_way_out(missing: Any) -> None:
     frame = pd.DataFrame({"a": ["x", missing], "b": ["u", "v"]}, dtype=object)
     with pytest.raises(ValueError, match=r"hammemo\.NO_TOKEN"):
-        MemoryClassifier(memory="hashed", vote="sum").fit(frame, [0, 1])
+        MemoryClassifier(memory="hashed", vote="sum", missing="refuse").fit(frame, [0, 1])
 
 
 def test_padded_beginnings_cast_no_vote_without_a_pad_token() -> None:

@@ -78,8 +78,8 @@ def test_a_label_is_needed_and_a_token_may_be_missing(tmp_path: Path) -> None:
     for text, wanted in (("a,y\n,u\n", True), ("a,y\nx,\n", False)):
         path.write_text(text)
         with pytest.raises(ValueError, match="has no value") as caught:
-            list(TableSchema("y").examples([str(path)]))
-        assert ("missing='empty'" in str(caught.value)) == wanted
+            list(TableSchema("y", missing="refuse").examples([str(path)]))
+        assert ("missing='token'" in str(caught.value)) == wanted
 
 
 def test_the_ending_names_the_format() -> None:

@@ -15,6 +15,7 @@ from hammemo.cli.bench import bench
 from hammemo.cli.commands import Commands
 from hammemo.cli.complete import complete_text
 from hammemo.cli.edit import add_files, forget_files
+from hammemo.cli.evaluate import evaluate_files
 from hammemo.cli.explain import explain_contexts
 from hammemo.cli.inspect import inspect_file
 from hammemo.cli.learn import fit_files
@@ -35,6 +36,7 @@ app = Commands(
 for _panel, _name, _function, _summary in (
     (_ASK, "plan", plan_files, "Say which memory fits a budget, before anything is learnt."),
     (_ASK, "fit", fit_files, "Learn a table or sequences and write a model file."),
+    (_ASK, "evaluate", evaluate_files, "Say how good a model would be on what it has not learnt."),
     (_ASK, "predict", predict_rows, "Answer each row or document with the most likely label."),
     (_ASK, "top-k", top_k_rows, "Answer each row or document with the k most likely labels."),
     (_ASK, "explain", explain_contexts, "Show which tokens voted for which labels."),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import clone
 
 from hammemo.cli.console import progress_bar
 from hammemo.memories import NotStoredError
 from hammemo.models.axes import chooses_sites, is_auto, resolved_vote, stream_kernel
+from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import merged_kinds
 from hammemo.sources.schemas import SequenceSchema, TableSchema
 from hammemo.tokens.contexts import check_column_names, joined
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
     from hammemo.sources.schemas import Schema
 
 CHOICE_ROWS = 2**17
-"""Rows of a table by which automatic sites and votes are chosen: the first ones, before the others are counted."""
+"""Rows of a table by which automatic sites and votes are chosen, before all rows are counted.
+
+They are a random sample of all rows, for which the files are read once more; of standard input or a pipe the first."""
 
 
 class HeldExamples:
@@ -89,13 +94,17 @@ def learn_batches(
 ) -> tuple[Schema, dict[str, Any]]:
     """Learn files in batches, then fit the vote if it has weights; return how they were read and what was learnt.
 
-    Of a table the first rows are learnt at once, so that sites can be chosen by them.
+    Of a table some rows are looked at first, so that sites can be chosen by them.
     """
-    fresh = not hasattr(model, "memory_")
+    fresh, reasons = not hasattr(model, "memory_"), None
     first_rows = FirstRows() if fresh and layout is None and _chooses(model) else None
     if first_rows is not None and isinstance(schema, SequenceSchema):
         model.set_params(kernel=stream_kernel(schema.h))
         first_rows = None
+    elif first_rows is not None and all(map(_can_be_read_twice, files)):
+        layout = _chosen_by_sample(model, schema, files, file_format)
+        first_rows = None if layout is not None else first_rows
+        reasons = None if layout is None else layout.choices_
     chosen = classes if isinstance(classes, list) else None
     if not fresh and isinstance(schema, SequenceSchema) and schema.chosen:
         chosen = sorted(declared(model))
@@ -105,7 +114,7 @@ def learn_batches(
         for batch in schema.examples(files, file_format):
             if isinstance(classes, int) and chosen is None:
                 chosen = most_frequent_labels(batch.y, classes)
-            X, y = (batch.X, batch.y) if chosen is None else _with_labels(batch.X, batch.y, set(chosen))
+            X, y = (batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, set(chosen))
             seen += len(batch.y)
             if not len(y):
                 continue
@@ -125,13 +134,36 @@ def learn_batches(
         raise ValueError(_nothing(schema, seen, "learn"))
     if first_rows is not None and not hasattr(model, "memory_"):
         first_rows.fit(model)
-    elif fresh and layout is None and model.sample_ is not None:
+    elif fresh and (layout is None or reasons is not None) and model.sample_ is not None:
         model.refit()
+    if reasons is not None:
+        model.choices_ = reasons
     if fresh and isinstance(schema, TableSchema):
         schema = replace(schema, columns=columns, kinds=kinds)
     elif fresh:
         schema = replace(schema, kinds=kinds)
     return schema, {"examples": learnt}
+
+
+def _can_be_read_twice(where: str) -> bool:
+    """Return whether a file is there again after it was read: not standard input, and no pipe."""
+    return is_address(where) or os.path.isfile(where)
+
+
+def _chosen_by_sample(
+    model: MemoryClassifier, schema: Schema, files: Sequence[str], file_format: str | None
+) -> MemoryClassifier | None:
+    """Return a model of a random sample of the rows, whose sites and vote all are to be learnt with; None if few."""
+    held, found = HeldExamples(CHOICE_ROWS, model.random_state), 0
+    with progress_bar("Reading") as tell:
+        for batch in schema.examples(files, file_format):
+            held.add(batch.X, batch.y)
+            found += len(batch.y)
+            tell(found, None)
+    if found <= CHOICE_ROWS:
+        return None
+    chooser: MemoryClassifier = clone(model)
+    return chooser.fit(held.X, held.y)
 
 
 def forget_batches(model: MemoryClassifier, schema: Schema, files: Sequence[str], file_format: str | None) -> int:
@@ -141,7 +173,7 @@ def forget_batches(model: MemoryClassifier, schema: Schema, files: Sequence[str]
     with progress_bar("Forgetting") as tell:
         for batch in schema.examples(files, file_format):
             seen += len(batch.y)
-            X, y = (batch.X, batch.y) if chosen is None else _with_labels(batch.X, batch.y, chosen)
+            X, y = (batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, chosen)
             if not len(y):
                 continue
             try:
@@ -172,7 +204,8 @@ def _first_refused(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) ->
     return low
 
 
-def _with_labels(X: NDArray[Any], y: NDArray[Any], labels: set[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def with_labels(X: NDArray[Any], y: NDArray[Any], labels: set[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the examples that have one of these labels."""
     kept = np.array([label in labels for label in y.tolist()], bool)
     return X[kept], y[kept]
 

@@ -5,43 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from hammemo._progress import progress_bar as progress_bar
 from hammemo.cli.parameters import as_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
-
-
-PATIENCE = 2.0
-"""Seconds of work before a bar appears."""
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Yield a function that is told (done, total or None) and draws a bar: on a terminal only, and not at once."""
-    console = Console(stderr=True)
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
-    task = bar.add_task(title, total=None)
-    started = time.monotonic()
-
-    def tell(done: int, total: int | None) -> None:
-        if time.monotonic() - started >= PATIENCE:
-            bar.start()
-        bar.update(task, completed=done, total=total)
-
-    try:
-        yield tell
-    finally:
-        bar.stop()
 
 
 def print_error(message: str) -> None:

@@ -64,8 +64,8 @@ class InputOptions:
         str | None,
         typer.Option(
             metavar="WHAT",
-            help="Empty cells: refuse them, or empty for positions that match nothing.",
-            show_default="refuse",
+            help="Empty cells: a token of their own, empty positions that match nothing, or refuse.",
+            show_default="token",
             rich_help_panel=_PANEL,
         ),
     ] = None
@@ -101,6 +101,14 @@ class InputOptions:
         str | None,
         typer.Option(metavar="COLUMN", help="Event logs: the column with the event.", rich_help_panel=_PANEL),
     ] = None
+    time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="When each event or row was: sorts the events of a case; no part of a context.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
 
     def new_schema(self, label: str | None, h: int | None) -> Schema:
         """Return how input is read that no model knows yet: rows of a table with --label, sequences with --h."""
@@ -132,7 +140,7 @@ class InputOptions:
     @property
     def _for_both(self) -> dict[str, Any]:
         header = {"header": False} if self.no_header else {}
-        return {**header, **self._given("delimiter")}
+        return {**header, **self._given("delimiter", "time")}
 
     @property
     def _for_tables(self) -> dict[str, Any]:

@@ -123,13 +123,15 @@ def fit_files(
     """
     from hammemo.cli.batches import learn_batches
     from hammemo.cli.models import OpenModel
-    from hammemo.sources.schemas import SequenceSchema
+    from hammemo.sources.schemas import SequenceSchema, TableSchema
 
     started = time.perf_counter()
     with one_line_errors():
         _check_before_work(out, sequences, machines)
         model, layout = parameters.classifiers()
         schema, classes = sequences.refined(given.new_schema(label, h))
+        if isinstance(schema, TableSchema):
+            model.set_params(missing=schema.missing)
         if isinstance(schema, SequenceSchema) and _can_be_cut(schema, source, given.file_format):
             model, facts = _learn_with_engine(model, schema, source, given.file_format, classes, layout, machines)
         else:

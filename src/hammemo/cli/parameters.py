@@ -19,11 +19,11 @@ OPTIONS: Final = {
         name: f"--{name.replace('_', '-')}"
         for name in (
             *("columns", "delimiter", "format", "label", "missing"),
-            *("case", "column", "end", "event", "h", "short", "tokens"),
+            *("case", "column", "end", "event", "h", "short", "time", "tokens"),
             *("buckets", "d", "kernel", "layout", "memory", "reserved", "vote"),
             *("address", "engine", "resume", "workers"),
             *("agreement", "budget", "n_examples", "n_labels"),
-            *("data", "device", "wait"),
+            *("data", "device", "folds", "holdout", "wait"),
         )
     },
 }

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, console, one_line_errors, print_json, progress_bar, say_where_from
-from hammemo.cli.input_options import InputOptions, NewLabel, NewLength, WindowOptions  # noqa: TC001  (read at run time)
-from hammemo.cli.model_options import Kernel, kernel_of
+from hammemo.cli.input_options import InputOptions, NewLabel, NewLength  # noqa: TC001  (read at run time)
+from hammemo.cli.learn import SequenceOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.model_options import ModelOptions, kernel_of
 from hammemo.cli.parameters import as_options
 
 if TYPE_CHECKING:
@@ -43,20 +44,24 @@ def plan_files(
     ] = None,
     *,
     given: InputOptions,
-    sequences: WindowOptions,
-    kernel: Kernel = "positions",
-    vote: Annotated[str, typer.Option(metavar="NAME", help="sum or mean.")] = "sum",
-    seed: Annotated[int, typer.Option(help="The seed that fit will be given.")] = 0,
+    sequences: SequenceOptions,
+    parameters: ModelOptions,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Say which memory fits a budget, or reaches an agreement, and what can be expected of it."""
+    """Say which memory fits a budget, or reaches an agreement, and what can be expected of it.
+
+    The options are those of fit, but for what the plan says. A plan is for sums of counts (--vote sum or mean; auto is
+    taken for sum, and a kernel that is auto for positions).
+    """
     with one_line_errors():
         if (budget is None) == (agreement is None):
             raise UsageError("Say what is wanted: either --budget '2 MiB' or --agreement 0.99.")
-        schema = sequences.cut(given.new_schema(label, h))
-        compared: Any = None if kernel == "auto" else kernel_of(kernel)
+        _refuse_what_is_planned(parameters)
+        schema, classes = sequences.refined(given.new_schema(label, h))
+        kernel = "positions" if parameters.kernel == "auto" else parameters.kernel
+        compared: Any = kernel_of(kernel)
         say_where_from(files)
-        X, y, found = _held_examples(schema, files, given.file_format)
+        X, y, found = _held_examples(schema, files, given.file_format, classes)
         from hammemo import plan
 
         planned = plan(
@@ -65,10 +70,10 @@ def plan_files(
             budget=budget,
             agreement=agreement,
             kernel=compared,
-            vote=vote,
+            vote="sum" if parameters.vote == "auto" else parameters.vote,
             n_examples=n_examples or found,
             n_labels=n_labels,
-            random_state=seed,
+            random_state=parameters.seed,
         )
         planned = replace(planned, notes=[*map(as_options, planned.notes)])
     if as_json:
@@ -78,17 +83,30 @@ def plan_files(
     typer.echo(f"hammemo fit with: {fit_options(planned, kernel)}")
 
 
-def _held_examples(schema: Schema, files: list[str], file_format: str | None) -> tuple[NDArray[Any], NDArray[Any], int]:
+def _refuse_what_is_planned(parameters: ModelOptions) -> None:
+    """Refuse options of fit that a plan is to answer, or that have no meaning before it."""
+    for field in fields(parameters):
+        if field.name not in ("kernel", "vote", "seed") and getattr(parameters, field.name) != field.default:
+            raise UsageError(f"--{field.name.replace('_', '-')}: the plan says which memory to take. Leave it out.")
+
+
+def _held_examples(
+    schema: Schema, files: list[str], file_format: str | None, classes: Any
+) -> tuple[NDArray[Any], NDArray[Any], int]:
     """Return at most so many examples of the files, drawn at random, and how many there are."""
-    from hammemo.cli.batches import HeldExamples
+    from hammemo.cli.batches import HeldExamples, with_labels
+    from hammemo.tokens.labels import most_frequent_labels
 
     held, found = HeldExamples(_HELD, seed=0), 0
     with progress_bar("Reading") as tell:
         for batch in schema.examples(files, file_format):
-            held.add(batch.X, batch.y)
-            found += len(batch.y)
+            if isinstance(classes, int):
+                classes = most_frequent_labels(batch.y, classes)
+            X, y = (batch.X, batch.y) if classes is None else with_labels(batch.X, batch.y, set(classes))
+            held.add(X, y)
+            found += len(y)
             tell(found, None)
-    if held.X is None:
+    if held.X is None or not found:
         raise ValueError("There is nothing to plan for: the input has no example.")
     return held.X, held.y, found
 

@@ -16,6 +16,9 @@ from hammemo.sources.formats import STANDARD_INPUT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from hammemo.cli.answers import Answers
     from hammemo.sources.examples import Queries
 
@@ -52,7 +55,7 @@ def predict_rows(
         predicted = model.predict(queries.X)
         answers: Answers = {"prediction": predicted.tolist()}
         if proba:
-            answers["probability"] = _probabilities(model, queries)
+            answers["probability"] = probabilities(model, queries).max(axis=1).tolist()
         if certify:
             answers["proven"] = model.certify(queries.X).tolist()
         return answers
@@ -61,14 +64,15 @@ def predict_rows(
         answer_files(model, files, given, key_file, out, answer, as_json=as_json)
 
 
-def _probabilities(model: Any, queries: Queries) -> list[float]:
+def probabilities(model: Any, queries: Queries) -> NDArray[np.float64]:
+    """Return the probabilities of all labels, or refuse a vote that has none and name the way out."""
     try:
-        highest: list[float] = model.predict_proba(queries.X).max(axis=1).tolist()
+        found: NDArray[np.float64] = model.predict_proba(queries.X)
     except AttributeError as error:
         raise ValueError(
             "The scores of this model's vote are not probabilities: fit with --vote log-linear, or use top-k --scores."
         ) from error
-    return highest
+    return found
 
 
 def answer_files(

@@ -10,7 +10,7 @@ import typer
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import one_line_errors
 from hammemo.cli.input_options import InputOptions  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.predict import Files, Out, answer_files
+from hammemo.cli.predict import Files, Out, answer_files, probabilities
 
 if TYPE_CHECKING:
     from hammemo.cli.answers import Answers
@@ -22,6 +22,9 @@ def top_k_rows(
     files: Files = None,
     k: Annotated[int, typer.Option("--k", min=1, help="How many labels.")] = 5,
     scores: Annotated[bool, typer.Option("--scores", help="Add the labels' scores.")] = False,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Add the labels' probabilities (of a log-linear vote).")
+    ] = False,
     out: Out = None,
     *,
     given: InputOptions,
@@ -33,9 +36,11 @@ def top_k_rows(
     def answer(model: Any, queries: Queries) -> Answers:
         best = model.top_k(queries.X, k)
         answers: Answers = {"top": best.tolist()}
+        place = np.searchsorted(model.classes_, best)
         if scores:
-            place = np.searchsorted(model.classes_, best)
             answers["score"] = np.take_along_axis(model.class_scores(queries.X), place, axis=1).tolist()
+        if proba:
+            answers["probability"] = np.take_along_axis(probabilities(model, queries), place, axis=1).tolist()
         return answers
 
     with one_line_errors():

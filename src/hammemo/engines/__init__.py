@@ -26,6 +26,7 @@ from hammemo.models.growing import warn_if_large
 from hammemo.sources.documents import Source, open_source
 from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
 
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.kept_cases import KeptCases
+    from hammemo.models.kept_sample import KeptSample
     from hammemo.sources.documents import Shard
+    from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 
 __all__ = ["ENGINES", "GroupReport", "fit"]
@@ -123,13 +127,15 @@ def fit(
     model.partial_fit_stream(np.split(block.tokens, block.starts[1:]), h, classes=chosen, layout=layout)
     labels = None if chosen is None else Vocabulary.of(label_array(chosen))
     template = model.memory_.empty_like()
+    kept = None if model.sample_ is None else model.sample_.emptied()
     task_bytes = max(shard_bytes or source.fair_bytes, source.nbytes // _MOST_GROUPS)
     groups = _grouped(source.shards(shard_bytes), group_size, task_bytes)
     checkpoint = None
     if resume is not None:
-        checkpoint = open_checkpoint(str(resume), _manifest(source, template, h, short, pad, labels, groups))
-    job = Job(template, replace(source, files=()), h, short, pad, labels, checkpoint)
-    tell = _teller(len(groups), on_progress, on_report)
+        manifest = _manifest(source, template, h, short, pad, labels, groups, kept)
+        checkpoint = open_checkpoint(str(resume), manifest)
+    job = Job(template, replace(source, files=()), h, short, pad, labels, checkpoint, kept)
+    tell = _Teller(len(groups), kept, on_progress, on_report)
     if engine == "ray":
         from hammemo.engines import ray
 
@@ -139,16 +145,22 @@ def fit(
         memory = local.run(job, groups, kind, workers, tell)
     if labels is not None:
         memory.declare(labels)
-    model.memory_, model.sample_ = memory, None  # tasks add up states only: no sample is kept
+    model.memory_, model.sample_ = memory, None if tell.kept is None else tell.kept.settled()
     if is_auto(getattr(estimator, "memory", None)):
         warn_if_large(memory)
-    if model.vote_.wanted():  # the sample is part of the source, so all of it is stored
-        examples = block.examples()
-        sample = examples if labels is None else examples.only(labels)
-        if is_auto(model.vote):  # only now it is known how many labels there are
+    if model.vote_.wanted():
+        if is_auto(model.vote) and isinstance(model.vote_, LogLinear):  # now it is known how many labels there are
             model.vote_ = resolved_vote(model.vote, memory, len(memory.labels))
-        model.vote_.fit_to(memory.reader(), sample, model.sites_, seed=memory.seed)
+        sample = _examples_of(block, labels) if model.sample_ is None else model.sample_.examples()
+        reader = memory.static_reader() if model.vote_.keeps_cases else memory.reader()
+        model.vote_.fit_to(reader, sample, model.sites_, seed=memory.seed)
     return model
+
+
+def _examples_of(block: Block, labels: Vocabulary | None) -> Examples:
+    """Return the examples of the sample of a source: it is part of the source, so all of them are stored."""
+    examples = block.examples()
+    return examples if labels is None else examples.only(labels)
 
 
 def _frequent(block: Block, number: int) -> NDArray[Any]:
@@ -187,6 +199,7 @@ def _manifest(
     pad: Any,
     labels: Vocabulary | None,
     groups: list[tuple[Shard, ...]],
+    kept: KeptSample | KeptCases | None,
 ) -> dict[str, Any]:
     """Return what must be the same for a group's state to be used again."""
     return {
@@ -202,24 +215,43 @@ def _manifest(
         "classes": None if labels is None else labels.tolist(),
         "memory": type(template).__name__,
         "layout": template.fingerprint(),
+        "kept": None if kept is None else [kept.seed, kept.most, kept.threshold],
         "groups": len(groups),
         "first_group": [[shard.file.path, shard.start, shard.stop] for shard in groups[0]],
     }
 
 
-def _teller(
-    total: int, on_progress: Callable[[int, int], None] | None, on_report: Callable[[GroupReport], None] | None
-) -> Callable[[GroupReport], None]:
-    done = 0
+class _Teller:
+    """Is given the report of each group: tells others, and adds up the samples that are kept.
 
-    def tell(report: GroupReport) -> None:
-        nonlocal done
-        done += 1
-        if on_report is not None:
-            on_report(report)
+    Parameters
+    ----------
+    total : int
+        How many groups there are.
+    kept : KeptSample, KeptCases or None
+        An empty one, if a sample is kept.
+    on_progress, on_report
+        As in `fit`.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        kept: KeptSample | KeptCases | None,
+        on_progress: Callable[[int, int], None] | None,
+        on_report: Callable[[GroupReport], None] | None,
+    ) -> None:
+        self.kept = kept
+        self._done, self._total = 0, total
+        self._on_progress, self._on_report = on_progress, on_report
         if on_progress is not None:
-            on_progress(done, total)
+            on_progress(0, total)
 
-    if on_progress is not None:
-        on_progress(0, total)
-    return tell
+    def __call__(self, report: GroupReport) -> None:
+        if self.kept is not None and report.kept is not None:
+            self.kept = self.kept.plus(self.kept.unpacked(report.kept), 1)  # type: ignore[arg-type]
+        self._done += 1
+        if self._on_report is not None:
+            self._on_report(replace(report, kept=None))
+        if self._on_progress is not None:
+            self._on_progress(self._done, self._total)

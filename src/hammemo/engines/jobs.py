@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.engines.states import Arrays, pack, unpack
+from hammemo.models.kept_cases import Keeper
 from hammemo.tokens.streams import stream_blocks
 
 if TYPE_CHECKING:
@@ -15,9 +16,14 @@ if TYPE_CHECKING:
 
     from hammemo.engines.checkpoints import Checkpoint
     from hammemo.memories import Memory
+    from hammemo.models.kept_cases import KeptCases
+    from hammemo.models.kept_sample import KeptSample
     from hammemo.sources.documents import Shard, Source
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
+
+_KEPT: Final = "kept sample."
+"""How names of arrays begin that belong to the sample, in the state of a group that is stored."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class GroupReport:
         The most memory the process ever had, as the operating system counts it; 0 where it does not.
     resumed : bool
         Whether the state was found in the folder of an earlier run.
+    kept : dict of arrays, optional
+        The group's part of the sample that the model keeps, on its way to the others; `engines.fit` takes it out.
     """
 
     group: int
@@ -49,6 +57,7 @@ class GroupReport:
     cpu_seconds: float
     peak_bytes: int
     resumed: bool
+    kept: Arrays | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,8 @@ class Job:
         Learn only windows with these targets.
     checkpoint : Checkpoint, optional
         Where states are kept.
+    kept : KeptSample or KeptCases, optional
+        An empty one, if a sample of the examples is to be kept.
     """
 
     template: Memory
@@ -76,6 +87,7 @@ class Job:
     pad: Any
     labels: Vocabulary | None
     checkpoint: Checkpoint | None = None
+    kept: KeptSample | KeptCases | None = None
 
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[Memory, GroupReport]:
         """Return a memory that has learnt these shards, or what an earlier run has stored of them."""
@@ -83,12 +95,15 @@ class Job:
         known = None if self.checkpoint is None else self.checkpoint.read(group)
         reader = _Reader(self)
         if known is not None:
+            kept = {name.removeprefix(_KEPT): known.pop(name) for name in list(known) if name.startswith(_KEPT)} or None
             memory: Memory = unpack(self.template, known)
         else:
             memory = self.template.empty_like()
             memory.add_blocks(reader.blocks(shards), self.labels)
+            kept = None if reader.kept is None else reader.kept.packed()
             if self.checkpoint is not None:
-                self.checkpoint.write(group, pack(memory))
+                named = {f"{_KEPT}{name}": array for name, array in (kept or {}).items()}
+                self.checkpoint.write(group, {**pack(memory), **named})
         return memory, GroupReport(
             group=group,
             tokens=reader.tokens,
@@ -98,6 +113,7 @@ class Job:
             cpu_seconds=time.thread_time() - spent,
             peak_bytes=peak_memory(),
             resumed=known is not None,
+            kept=kept,
         )
 
     def learn_packed(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:
@@ -107,10 +123,11 @@ class Job:
 
 
 class _Reader:
-    """The blocks of some shards, and how many tokens they had and how long reading them took."""
+    """The blocks of some shards, and how many tokens they had, how long reading them took and what is kept of them."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        self.kept = job.kept
         self.tokens = 0
         self.seconds = 0.0
 
@@ -125,7 +142,9 @@ class _Reader:
                 if piece is None:
                     break
                 self.tokens += piece.n_tokens
-                yield from stream_blocks(piece.tokens, job.h, piece.starts, job.short, job.pad)
+                keeper = Keeper(self.kept, job.h, job.labels)
+                yield from keeper.through(stream_blocks(piece.tokens, job.h, piece.starts, job.short, job.pad))
+                self.kept = keeper.sample
 
 
 def peak_memory() -> int:

@@ -3,7 +3,8 @@ r"""What kernels of sites and log-linear votes are worth on the paper's WikiText
 The task and its draws are those of :mod:`hammemo.experiments.wikitext`. The kernel has the eight positions, the
 suffixes of length two to four and all pairs among the last four positions but the last two, a suffix; the hashed model
 has the suffixes to length three and two pairs. What was chosen (the sites, the amounts of smoothing, the ridge, the
-sizes of the hashed tables) was chosen on the validation split.
+sizes of the hashed tables) was chosen on the validation split. *The default* is `MemoryClassifier()`, with nothing
+chosen.
 
 **Measures.** Top-1, top-5 and macro-F1 as in the paper, the mean log-loss in nats, and the expected calibration error:
 over 15 bins of equal width of the highest probability, the mean of |its mean - share of right answers|, weighted by the
@@ -29,8 +30,9 @@ from hammemo.experiments.wikitext import Settings as TaskSettings
 from hammemo.kernels import PositionalHamming, SkipPairs, Suffixes
 from hammemo.memories import Exact, Hashed
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.evaluation import expected_calibration_error
 from hammemo.tokens.labels import top_columns
-from hammemo.votes import LogLinear, softmax
+from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
 
 H = 8
-BINS = 15
 MEASURES = ("top1", "top5", "macro_f1", "log_loss", "ece")
 BUCKETS = (1024, 1024, 1024, 1024, 4096, 8192, 16384, 24576, 40960, 32768, 28672, 16384)
 RESERVED = (1024,) * 8 + (12288, 6144, 8192, 4096)
@@ -82,29 +83,14 @@ def small_kernel() -> SiteKernel:
     return PositionalHamming() + Suffixes(3) + SkipPairs(3)
 
 
-def expected_calibration_error(probabilities: NDArray[np.float64], right: NDArray[np.bool_], bins: int = BINS) -> float:
-    """Return the mean distance between the highest probability and the share of right answers, bin by bin.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hammemo.experiments.votes import expected_calibration_error
-    >>> expected_calibration_error(np.array([0.9, 0.9, 0.9, 0.9]), np.array([True, True, True, False])).__round__(12)
-    0.15
-    """
-    place = np.minimum((probabilities * bins).astype(np.int64), bins - 1)
-    gaps = np.bincount(place, probabilities - right, bins)
-    return float(np.abs(gaps).sum() / len(right))
-
-
 def measured(model: MemoryClassifier, queries: NDArray[Any], observed: NDArray[Any]) -> Row:
     """Return the measures of one model on one set of queries, in percent but for the log-loss and the error."""
     scores = model.class_scores(queries)
     judge = Judge(observed, observed, np.ones(len(observed), bool), model.classes_)
     shares = judge.measures(model.classes_[top_columns(scores, 5)])
     row: Row = {name: shares[name] for name in ("top1", "top5", "macro_f1")} | {"log_loss": None, "ece": None}
-    if isinstance(model.vote_, LogLinear):
-        probabilities = softmax(scores)
+    if hasattr(model, "predict_proba"):
+        probabilities = model.predict_proba(queries)
         columns = np.searchsorted(model.classes_, observed)
         row["log_loss"] = float(-np.log(probabilities[np.arange(len(columns)), columns]).mean())
         row["ece"] = expected_calibration_error(probabilities.max(axis=1), scores.argmax(axis=1) == columns)
@@ -117,12 +103,24 @@ def _models(settings: Settings) -> dict[str, MemoryClassifier]:
         "positions, sum (the paper)": MemoryClassifier(PositionalHamming(), Exact(), vote="sum"),
         "suffixes to 5, base 30, sum": MemoryClassifier(Suffixes(5, base=30), Exact(), vote="sum"),
         "log-linear, exact": MemoryClassifier(kernel(), Exact(), vote),
+        "the default, fit": MemoryClassifier(),
     }
 
 
 def _fitted(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> tuple[MemoryClassifier, Row]:
+    return _timed(lambda: model.fit(X, y))
+
+
+def _fitted_to_stream(task: Task, X: NDArray[Any], y: NDArray[Any]) -> tuple[MemoryClassifier, Row]:
+    """Return the default, fitted to these examples as a stream: each is a document with one window."""
+    documents = np.column_stack([X, y])
+    starts = np.arange(0, documents.size, H + 1)
+    return _timed(lambda: MemoryClassifier().fit_stream(documents.ravel(), H, starts=starts, classes=task.targets))
+
+
+def _timed(fit: Callable[[], MemoryClassifier]) -> tuple[MemoryClassifier, Row]:
     started = time.perf_counter()
-    model.fit(X, y)
+    model = fit()
     seconds = time.perf_counter() - started
     return model, {"fit_seconds": seconds, "state_mebibytes": model.memory_.nbytes / 2**20}
 
@@ -147,7 +145,7 @@ def forgetting(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any], querie
 def run(task: Task, settings: Settings, on_progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
     """Return all figures as plain numbers: over draws, each draw, and what forgetting did."""
     samples = [draw_sample(task, settings.task_settings(), draw) for draw in range(settings.draws)]
-    total, done = len(samples) + 2 * settings.everything, 0
+    total, done = len(samples) + 3 * settings.everything, 0
     rows: list[Row] = []
     for draw, sample in enumerate(samples):
         rows += _one_draw(sample, settings, draw)
@@ -165,12 +163,22 @@ def run(task: Task, settings: Settings, on_progress: Callable[[int, int], None] 
         }
         for name, (sites, memory) in memories.items():
             model, facts = _fitted(MemoryClassifier(sites, memory, LogLinear(sample=settings.sample)), X, y)
-            for draw, sample in enumerate(samples):
-                found = measured(model, *sample.split("test", H))
-                rows.append({"examples": len(y), "model": f"log-linear, {name}", "draw": draw, **found, **facts})
+            rows += _in_every_draw(model, facts, f"log-linear, {name}", samples, len(y))
             forgot.append({"memory": name, **forgetting(model, X, y, queries, settings.seed)})
             done = _told(on_progress, done + 1, total)
+        rows += _in_every_draw(*_fitted_to_stream(task, X, y), "the default, fit_stream", samples, len(y))
+        _told(on_progress, done + 1, total)
     return {"settings": asdict(settings), "table": over_draws(rows), "forgetting": forgot, "draws": rows}
+
+
+def _in_every_draw(
+    model: MemoryClassifier, facts: Row, name: str, samples: list[TaskSample], n_examples: int
+) -> list[Row]:
+    """Return the measures of one fitted model on the queries of every draw."""
+    return [
+        {"examples": n_examples, "model": name, "draw": draw, **measured(model, *sample.split("test", H)), **facts}
+        for draw, sample in enumerate(samples)
+    ]
 
 
 def _one_draw(sample: TaskSample, settings: Settings, draw: int) -> list[Row]:

@@ -29,13 +29,14 @@ from hammemo.files.atomic import write_file
 from hammemo.files.descriptions import Restorer, exactly, field
 from hammemo.files.locks import locked
 from hammemo.files.origins import refuse_to_undo, remember
-from hammemo.files.registry import BUILT_IN, PARTS, Registry, has_later_parts, is_built_in, name_in_file
+from hammemo.files.registry import BUILT_IN, LATER, PARTS, Registry, has_later_parts, is_built_in, name_in_file
 from hammemo.memories.label_counts import Frame
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.kept_cases import KeptCases
 from hammemo.models.kept_sample import EVERYTHING, KeptSample
 from hammemo.models.predictor import Predictor
 from hammemo.models.settling import Choices
+from hammemo.tokens.missing import check_way
 
 if TYPE_CHECKING:
     import os
@@ -49,12 +50,15 @@ if TYPE_CHECKING:
 FORMATS: Final = (1, 2, 3)
 """The numbers of the formats that are read. A change of what a file means gets a new number.
 
-A file has the lowest number that says all of it: 3 where a part is "auto" or has a name that only votes had, or where a
-part has a parameter that it did not have; else 2 where it holds a hashed memory whose reserved features are known by
-identities, and else 1.
+A file has the lowest number that says all of it: 3 where a part is "auto" or has a name that only votes had, where a
+part has a parameter that it did not have, or where missing values are not tokens of their own; else 2 where it holds a
+hashed memory whose reserved features are known by identities, and else 1.
 """
 
 _NAMES_OF_FORMAT_1: Final = ("sum", "mean", "log-linear")
+
+_MISSING: Final = LATER[MemoryClassifier]["missing"]
+"""What a predictor does with missing values where its file does not say it."""
 
 _AS_LOADED: Final = "as loaded: a file does not say why"
 
@@ -251,6 +255,8 @@ def _classifier_parts(model: MemoryClassifier) -> tuple[dict[str, NDArray[Any]],
     for name, value in model.get_params(deep=False).items():
         if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
             params[name] = memory.seed
+        elif value == LATER.get(type(model), {}).get(name, NotImplemented):
+            continue  # older versions can read the file
         elif name in PARTS and not isinstance(value, (str, type(None))):
             params[name] = descriptions.part_description(name, value, memory)
         else:
@@ -293,6 +299,7 @@ def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[st
         "description": description,
         "vote": descriptions.part_description("vote", model.vote),
         **descriptions.common_entries(model.sites, model.label_dtype_),
+        **({} if model._missing() == _MISSING else {"missing": model._missing()}),
     }
     frame = Frame(model.sites, compiled.labels, compiled.label_counts)
     return {**frame.arrays(), **arrays, **_vote_arrays(model.vote)}, about
@@ -324,11 +331,14 @@ def _restored(archive: Archive, restorer: Restorer, *, verify: bool) -> MemoryCl
 
 def _format_of(model: MemoryClassifier | Predictor) -> int:
     if isinstance(model, Predictor):
-        state, newer = getattr(model.compiled, "file_format", 1), has_later_parts(model.vote)
+        state = getattr(model.compiled, "file_format", 1)
+        newer = has_later_parts(model.vote) or model._missing() != _MISSING
     else:
         params = {name: getattr(model, name) for name in PARTS if hasattr(model, name)}
         named = any(isinstance(value, str) and value not in _NAMES_OF_FORMAT_1 for value in params.values())
-        newer = named or has_later_parts([*params.values(), model.kernel_, model.vote_]) or model.sample_ is not None
+        later = any(getattr(model, name) != value for name, value in LATER.get(type(model), {}).items())
+        parts = [*params.values(), model.kernel_, model.vote_]
+        newer = named or later or has_later_parts(parts) or model.sample_ is not None
         state = getattr(model.memory_, "file_format", 1)
     return 3 if newer else int(state)
 
@@ -338,10 +348,11 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool) -> Memory
     entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
     exactly(descriptions.without_notes(about), (*entries, "sample") if "sample" in about else entries)
     cls = restorer.registry.find("classifier", field(about, "class", str))
-    params = field(about, "params", dict)
+    params = {**LATER.get(cls, {}), **field(about, "params", dict)}
     exactly(params, descriptions.parameter_names(cls))
     field(params, "random_state", int, type(None))
     model: MemoryClassifier = cls(**{name: restorer.parameter(name, value) for name, value in params.items()})
+    check_way(model._missing())
     fitted = field(about, "fitted", dict)
     exactly(fitted, PARTS)
     kernel, memory, vote = (restorer.part(kind, fitted[kind]) for kind in PARTS)
@@ -387,7 +398,9 @@ def _stored_sample(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h:
 
 def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:
     about = archive.about
-    exactly(descriptions.without_notes(about), (*_START, "description", "vote"))
+    entries = {"missing": _MISSING, **descriptions.without_notes(about)}
+    exactly(entries, (*_START, "description", "vote", "missing"))
+    check_way(field(entries, "missing", str))
     cls: Any = restorer.registry.find("compiled", field(about, "class", str))
     vote, sites = restorer.part("vote", about["vote"]), descriptions.stored_sites(about)
     arrays = dict(archive.arrays)
@@ -396,7 +409,8 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
     frame = Frame.from_arrays(sites, stored)
     compiled = cls.restored(frame, stored, field(about, "description", dict), restorer.key)
     stored.finish()
-    return Predictor(compiled, descriptions.stored_label_dtype(about, frame.labels), sites, vote)
+    dtype = descriptions.stored_label_dtype(about, frame.labels)
+    return Predictor(compiled, dtype, sites, vote, entries["missing"])
 
 
 def _restore_vote(vote: Vote, arrays: dict[str, NDArray[Any]], sites: Sites, *, verify: bool) -> None:

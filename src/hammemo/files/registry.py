@@ -69,7 +69,8 @@ BUILT_IN: Final = {
 """What a bare name stands for, by the kind of class. A new class of hammemo that can be saved is added here."""
 
 LATER: Final[dict[type, dict[str, Any]]] = {
-    LogLinear: {"shared_ridge": None, "uniform": 0.0, "keep": False, "class_weight": None}
+    LogLinear: {"shared_ridge": None, "uniform": 0.0, "keep": False, "class_weight": None},
+    MemoryClassifier: {"missing": "token"},
 }
 """Parameters that a class did not have in format 1, and what they mean where a file does not name them."""
 

@@ -31,6 +31,8 @@ from hammemo.tokens.contexts import token_array, validated_contexts
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.kernels.sites import FreeSite, Site
@@ -41,8 +43,9 @@ class SiteKernel(BaseEstimator):
 
     Parameters
     ----------
-    sites : sequence of int or tuple of int
+    sites : sequence of int, str or tuple of these
         Positions, or tuples of positions that must all match. Negative ones count from the end: -1 is the last token.
+        Names are those of the columns of a data frame; `MemoryClassifier.fit` looks up their positions.
     weights : sequence of float, optional
         One non-negative weight a site; equal by default.
 
@@ -57,9 +60,27 @@ class SiteKernel(BaseEstimator):
            [0.25, 1.  ]])
     """
 
-    def __init__(self, sites: Sequence[int | Sequence[int]], weights: Sequence[float] | None = None) -> None:
+    def __init__(
+        self, sites: Sequence[int | str | Sequence[int | str]], weights: Sequence[float] | None = None
+    ) -> None:
         self.sites = sites
         self.weights = weights
+
+    def named(self, names: Iterable[Any] | None) -> SiteKernel:
+        """Return the kernel with the positions of columns in place of their names; itself where it names none.
+
+        Examples
+        --------
+        >>> from hammemo import SiteKernel
+        >>> SiteKernel(["age", ("age", "job")]).named(["job", "age"])
+        SiteKernel(sites=[1, (1, 0)])
+        """
+        sites = getattr(self, "sites", None)
+        if not isinstance(sites, Sequence) or not any(isinstance(r, str) for site in sites for r in _members(site)):
+            return self
+        places = None if names is None else {str(name): place for place, name in enumerate(names)}
+        found = [_looked_up(site, places) for site in sites]
+        return SiteKernel(found, self.weights)
 
     def resolve(self, h: int) -> Sites:
         """Return the sites and weights for contexts of h tokens, checked."""
@@ -98,13 +119,14 @@ class SiteKernel(BaseEstimator):
         ------
         X : (m, h); Y : (k, h); returned : (m, k)
         """
+        kernel = self.named(getattr(X, "columns", None))
         X = token_array(X)  # as arrays: two frames may name their columns differently
         Y = X if Y is None else token_array(Y)
-        encoder = SiteOneHot(self, normalize=False).fit(Y)
+        encoder = SiteOneHot(kernel, normalize=False).fit(Y)
         weights = np.repeat(encoder.sites_.weights, [len(tuples) for tuples in encoder.tuples_])
         products = encoder.transform(X) @ sparse.diags_array(weights) @ encoder.transform(Y).T
-        kernel: NDArray[np.float64] = products.toarray() / encoder.sites_.total_weight
-        return kernel
+        values: NDArray[np.float64] = products.toarray() / encoder.sites_.total_weight
+        return values
 
 
 class PositionalHamming(SiteKernel):
@@ -290,6 +312,12 @@ class Joined(SiteKernel):
             return Sites(h, (), np.empty(0), tuple(free))
         return replace(SiteKernel(list(weights), list(weights.values())).resolve(h), free=tuple(free))
 
+    def named(self, names: Iterable[Any] | None) -> SiteKernel:
+        """Return the kernel with the positions of columns in place of their names; itself where it names none."""
+        parts = [part.named(names) for part in self._parts()]
+        changed = any(part is not known for part, known in zip(parts, self._parts(), strict=True))
+        return Joined(parts) if changed else self
+
     def least_sites(self, h: int) -> int:
         """Return the number of sites of the largest part."""
         return max(part.least_sites(h) for part in self._parts())
@@ -338,7 +366,8 @@ class SiteOneHot(TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> SiteOneHot:  # noqa: ARG002  (scikit-learn's signature)
         """Collect what each site holds in the contexts of X."""
         contexts = validated_contexts(self, X, reset=True)
-        self.sites_ = (self.kernel or PositionalHamming()).resolve(contexts.h)
+        kernel = (self.kernel or PositionalHamming()).named(getattr(self, "feature_names_in_", None))
+        self.sites_ = kernel.resolve(contexts.h)
         self.vocabulary_ = contexts.vocabulary
         self.tuples_ = collect_sites(contexts, self.sites_)[0]
         return self
@@ -389,9 +418,29 @@ def check_reach(name: str, value: Any, least: int, h: int) -> None:
         raise ValueError(f"{name}={value!r}: give a whole number from {least} to the {h} tokens that a context has.")
 
 
-def _resolve_site(site: int | Sequence[int], h: int) -> Site:
-    positions = site if isinstance(site, Sequence) else (site,)
+def _members(site: Any) -> Sequence[Any]:
+    """Return the positions or names of a site; a name alone is one."""
+    return site if isinstance(site, Sequence) and not isinstance(site, str) else (site,)
+
+
+def _looked_up(site: Any, places: dict[str, int] | None) -> Any:
+    """Return a site with the places of its names, or refuse a name that is not there."""
+    if places is None:
+        raise ValueError(
+            f"The site {site!r} names columns, and X has no names of columns: pass a data frame, or name positions."
+        )
+    absent = next((r for r in _members(site) if isinstance(r, str) and r not in places), None)
+    if absent is not None:
+        raise ValueError(f"The site {site!r} names the column {absent!r}; the columns of X are {', '.join(places)}.")
+    found = tuple(places[r] if isinstance(r, str) else r for r in _members(site))
+    return found if isinstance(site, Sequence) and not isinstance(site, str) else found[0]
+
+
+def _resolve_site(site: Any, h: int) -> Site:
+    positions = _members(site)
     for r in positions:
+        if isinstance(r, str):
+            _looked_up(site, None)
         if not isinstance(r, (int, np.integer)) or not -h <= r < h:
             raise ValueError(f"The site {site!r} names position {r!r}; contexts of {h} have positions {-h} to {h - 1}.")
     resolved = tuple(sorted({int(r) % h for r in positions}))

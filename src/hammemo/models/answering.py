@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from hammemo.models.explanations import one_context
 from hammemo.models.scorer import check_probabilities
 from hammemo.tokens.labels import classes_array, label_array
+from hammemo.tokens.missing import filled_tokens
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import resolve_vote
 
@@ -61,6 +62,10 @@ class Answering(ABC):
     @abstractmethod
     def _contexts(self, X: Any) -> Contexts:
         """Return checked contexts."""
+
+    def _missing(self) -> str:
+        """Return what takes the place of missing values; a model without such a parameter refuses them."""
+        return str(getattr(self, "missing", "refuse"))
 
     @abstractmethod
     def _vote(self) -> str | Vote:
@@ -181,7 +186,7 @@ class Answering(ABC):
         model = self._now()
         scorer = model._scorer()
         names = getattr(model, "feature_names_in_", None)
-        context = scorer.contexts([one_context(x, names)])
+        context = scorer.contexts([filled_tokens(one_context(x, names), model._missing())])
         explanation = scorer.explanation(context, model._classes(scorer), k)
         return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
 

@@ -25,7 +25,7 @@ from hammemo.models.answering import Answering
 from hammemo.models.axes import StreamFacts, is_auto, part_for, resolved_memory, resolved_vote
 from hammemo.models.explanations import one_context
 from hammemo.models.growing import watched
-from hammemo.models.kept_cases import CaseCutter, KeptCases
+from hammemo.models.kept_cases import CaseCutter, Keeper, KeptCases
 from hammemo.models.kept_sample import KEPT, KeptSample
 from hammemo.models.predictor import Predictor
 from hammemo.models.report import Report, site_names
@@ -33,6 +33,7 @@ from hammemo.models.scorer import Scorer, check_probabilities
 from hammemo.models.settling import Axes, Choices
 from hammemo.tokens.contexts import Contexts, Examples, check_column_names, validated_array, validated_contexts
 from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array, widened_label_dtype
+from hammemo.tokens.missing import check_way, filled_tokens
 from hammemo.tokens.streams import WindowSample, stream_blocks
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
 from hammemo.votes import LogLinear
@@ -73,6 +74,9 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         paper's rule.
     random_state : int, RandomState or None
         Seeds all that is random. Models with the same seed can be merged; None draws a new one at each fit.
+    missing : {"token", "empty", "refuse"}
+        What a missing value of X (None, NaN, pandas' NA) becomes: a token of its own, so that missing values match each
+        other; an empty position, which matches nothing; or an error. A missing label is always refused.
 
     Attributes
     ----------
@@ -118,11 +122,13 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         memory: str | Memory | None = "auto",
         vote: str | Vote = "auto",
         random_state: Any = 0,
+        missing: str = "token",
     ) -> None:
         self.kernel = kernel
         self.memory = memory
         self.vote = vote
         self.random_state = random_state
+        self.missing = missing
 
     def set_params(self: Self, **params: Any) -> Self:
         """Set parameters, those of parts too, also where these are "auto": ``memory__buckets=512`` makes it hashed.
@@ -386,7 +392,8 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         memory = self.memory_.snapshot()
         if labels is not None:
             memory.declare_labels(labels)
-        stream: Iterable[Block] = self._kept_from(chain([first], blocks), labels)
+        keeper = Keeper(self.sample_, h, labels)
+        stream: Iterable[Block] = keeper.through(chain([first], blocks))
         if is_auto(getattr(self, "memory", None)):
             stream = watched(stream, memory)
         wanted, sample = self.vote_.wanted() if sampled else 0, None  # a layout may bring fitted weights
@@ -394,26 +401,13 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             sample = WindowSample(wanted, memory.seed, labels)
             stream = sample.through(stream)
         memory.update_from_blocks(_labelled(stream) if labels is None else stream, labels)
-        self.memory_ = memory
+        self.memory_, self.sample_ = memory, keeper.sample
         self.label_dtype_ = widened_label_dtype(self.label_dtype_, memory.labels)
         if wanted and isinstance(self.vote_, LogLinear) and is_auto(self.vote):  # now it is known how many labels
             self.vote_ = resolved_vote(self.vote, memory, len(memory.labels))
         if self.sample_ is not None and wanted:
             return self.sample_.examples()
         return sample.examples() if sample else None
-
-    def _kept_from(self, blocks: Iterable[Block], labels: Vocabulary | None) -> Iterator[Block]:
-        """Yield blocks as they are, after a look at each for the sample that is kept."""
-        cutter = CaseCutter(self.sites_.h)
-        for block in blocks:
-            sample = self.sample_
-            if isinstance(sample, KeptSample):
-                self.sample_ = sample.with_windows(block, labels)
-            elif sample is not None:
-                self.sample_ = sample.with_some(cutter.cut(block))
-            yield block
-        if isinstance(self.sample_, KeptCases):
-            self.sample_ = self.sample_.with_some(cutter.finish())
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take examples back: the exact inverse of `partial_fit`. A label whose last example goes is no longer a class.
@@ -557,6 +551,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
 
     def _change_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
         context = one_context(tokens, getattr(self, "feature_names_in_", None), "learn_one" if by > 0 else "forget_one")
+        context = filled_tokens(context, self._missing())
         if len(context) != self.n_features_in_:
             raise ValueError(
                 f"The model was fitted on contexts of {self.n_features_in_} tokens; this has {len(context)}."
@@ -601,7 +596,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         model = self._now()
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
         compiled = model.memory_._now().compile(form, tokens, effective_n_jobs(n_jobs))
-        return Predictor(compiled, model.label_dtype_, model.sites_, model.vote_).prepare()
+        return Predictor(compiled, model.label_dtype_, model.sites_, model.vote_, model._missing()).prepare()
 
     def report(self) -> Report:
         """Return what the model is made of: what was chosen, why, and what it gained; ``print`` shows it."""
@@ -620,7 +615,20 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             vote=repr(model.vote_),
             n_kept=None if sample is None else len(sample),
             choices=getattr(model, "choices_", Choices()),
+            model=model,
         )
+
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's picture and, once fitted, what was chosen."""
+        return str(super()._repr_html_inner()) + self._report_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Return the same for notebooks that ask for all forms at once."""
+        forms: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        return {**forms, "text/html": forms["text/html"] + self._report_html()} if "text/html" in forms else forms
+
+    def _report_html(self) -> str:
+        return self.report()._repr_html_() if hasattr(self, "memory_") else ""
 
     def _make_memory(self) -> Memory:
         return resolved_memory(self.memory)
@@ -634,7 +642,8 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
 
     def _start(self, h: int, settled: Settled, layout: MemoryClassifier | None = None) -> None:
         """Take the parts that were settled, with nothing stored."""
-        self.kernel_, self.vote_, self.choices_ = settled.kernel, settled.vote, settled.choices
+        self.kernel_ = settled.kernel.named(getattr(self, "feature_names_in_", None))
+        self.vote_, self.choices_ = settled.vote, settled.choices
         self.sites_ = self.kernel_.resolve(h)
         self.sites_.check_size()
         if self.sites_.free and not self.vote_.reads_free_sites:
@@ -668,6 +677,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         With `whole` they are all that there is, so sites and vote may be chosen by them.
         """
         reset = not hasattr(self, "memory_") if reset is None else reset
+        check_way(self._missing())
         array = validated_array(self, X, reset=reset, y=y)
         targets = label_array(y)
         declared = targets[:0] if classes is None else label_array(classes)
@@ -719,6 +729,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = self._missing() != "refuse"
         return tags
 
 

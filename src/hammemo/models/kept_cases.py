@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow, object_array
 from hammemo._versions import Cached
 from hammemo.memories.ledgered import Ledger
-from hammemo.models.kept_sample import EVERYTHING
+from hammemo.models.kept_sample import EVERYTHING, KeptSample
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, as_token, factorize
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo._arrays.checked import StoredArrays
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Token
 
@@ -173,8 +173,9 @@ class KeptCases(Cached):
 
     def _bounded(self) -> KeptCases:
         """Return the sample, cut to its size where it is a quarter larger."""
-        if self.n_examples <= self.most + self.most // 4:
-            return self
+        return self._cut() if self.n_examples > self.most + self.most // 4 else self
+
+    def _cut(self) -> KeptCases:
         sizes = {case[0]: _size(case) for case in self.ledger.counts()}
         words = sorted(sizes)
         held = np.cumsum([sizes[word] for word in words])
@@ -205,6 +206,19 @@ class KeptCases(Cached):
         times = np.array([count for _, count in kept], np.int64)
         cases = owners[targets]
         return Examples(contexts, ranks[targets], vocabulary, times[cases], cases).with_used_labels()
+
+    def settled(self) -> KeptCases:
+        """Return the sample cut to its size: what is kept then does not depend on how the cases were grouped."""
+        return self._cut() if self.n_examples > self.most else self
+
+    def packed(self) -> dict[str, NDArray[Any]]:
+        """Return what is kept and the threshold as arrays, for other processes; `unpacked` undoes it."""
+        return {**self.state(), "last": np.array([self.threshold - 1], np.uint64)}
+
+    def unpacked(self, arrays: Mapping[str, NDArray[Any]]) -> KeptCases:
+        """Return the sample of this layout that `packed` has made arrays of."""
+        rest = {name: array for name, array in arrays.items() if name != "last"}
+        return replace(self, threshold=int(arrays["last"][0]) + 1).restored(StoredArrays(rest))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what is kept as canonical arrays."""
@@ -240,6 +254,42 @@ class KeptCases(Cached):
         if not canonical or not proper or any(case[2] == NO_TOKEN for case in cases if case[1]):
             raise ValueError("the kept cases are not in canonical order, or their hashes are above the threshold")
         return sample
+
+
+class Keeper:
+    """Looks at the blocks of a stream that pass through, for the sample that a model keeps.
+
+    Parameters
+    ----------
+    sample : KeptSample, KeptCases or None
+        What was kept before.
+    h : int
+        Tokens of a context.
+    labels : Vocabulary, optional
+        Only windows with these targets are learnt.
+
+    Attributes
+    ----------
+    sample : KeptSample, KeptCases or None
+        What is kept now.
+    """
+
+    def __init__(self, sample: KeptSample | KeptCases | None, h: int, labels: Vocabulary | None) -> None:
+        self.sample = sample
+        self._cutter = CaseCutter(h)
+        self._labels = labels
+
+    def through(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield the blocks as they are, after a look at each."""
+        for block in blocks:
+            sample = self.sample
+            if isinstance(sample, KeptSample):
+                self.sample = sample.with_windows(block, self._labels)
+            elif sample is not None:
+                self.sample = sample.with_some(self._cutter.cut(block))
+            yield block
+        if isinstance(self.sample, KeptCases):
+            self.sample = self.sample.with_some(self._cutter.finish())
 
 
 def _size(case: Case) -> int:

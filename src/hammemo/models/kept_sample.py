@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow, object_array
 from hammemo._versions import Cached
 from hammemo.memories.errors import never_stored
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo._arrays.checked import StoredArrays
     from hammemo.tokens.streams import Block
 
 KEPT: Final = 50_000
@@ -109,6 +109,28 @@ class KeptSample(Cached):
         """Return what is kept, in an order that depends on nothing but what it is."""
         counts = self.ledger.counts()
         return _examples(_sorted(counts), counts, self.h)
+
+    def settled(self) -> KeptSample:
+        """Return the sample cut to its size: what is kept then does not depend on how the examples were grouped.
+
+        Every group keeps at least the examples with the lowest `most` hashes of its own, so the lowest of all are here.
+        """
+        counts = self.ledger.counts()
+        if len(counts) <= self.most:
+            return self
+        words = np.sort(example_words(_examples(list(counts), counts, self.h), self.seed))
+        return self._below(int(words[self.most]))
+
+    def packed(self) -> dict[str, NDArray[Any]]:
+        """Return what is kept and the threshold as arrays, for other processes; `unpacked` undoes it."""
+        last = np.array([self.threshold - 1], np.uint64)  # the threshold itself may need 65 bits
+        return {**self.state(), "last": last}
+
+    def unpacked(self, arrays: Mapping[str, NDArray[Any]]) -> KeptSample:
+        """Return a sample of this seed and size that holds what `packed` returned."""
+        held = dict(arrays)
+        threshold = int(held.pop("last")[0]) + 1
+        return replace(self, threshold=threshold, ledger=Ledger()).restored(StoredArrays(held))
 
     def _with(self, entries: Mapping[Example, int], sign: int) -> KeptSample:
         if sign < 0 and any(self.ledger.count(key) < count for key, count in entries.items()):

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo.models.answering import Answering
 from hammemo.models.scorer import Scorer
+from hammemo.tokens.contexts import token_array
 from hammemo.tokens.labels import classes_array
+from hammemo.tokens.missing import filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,8 +36,11 @@ class Predictor(Answering):
     <Predictor of 2 labels from 2 tokens, 0.00 MiB>
     """
 
-    def __init__(self, compiled: Compiled, label_dtype: np.dtype[Any], sites: Sites, vote: Vote) -> None:
+    def __init__(
+        self, compiled: Compiled, label_dtype: np.dtype[Any], sites: Sites, vote: Vote, missing: str = "token"
+    ) -> None:
         self.label_dtype_ = label_dtype
+        self.missing = missing
         self.compiled = compiled
         self._asked = Scorer(compiled, sites, vote)
 
@@ -55,14 +60,17 @@ class Predictor(Answering):
 
     def __call__(self, tokens: Sequence[Any]) -> Any:
         """Return the label of one context, a sequence of h tokens."""
-        column = self._single(tokens)
+        try:
+            column = self._single(tokens)
+        except ValueError:  # perhaps a missing value: the long way knows what takes its place
+            column = -1
         return self._class_list[column] if column >= 0 else self.predict([tokens]).tolist()[0]
 
     def _scorer(self) -> Scorer:
         return self._asked
 
     def _contexts(self, X: Any) -> Contexts:
-        return self._asked.contexts(X)
+        return self._asked.contexts(filled(token_array(X), self._missing()))
 
     def _vote(self) -> Vote:
         return self.vote

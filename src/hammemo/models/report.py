@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from matplotlib.axes import Axes
+
     from hammemo.kernels.sites import Site
     from hammemo.models.settling import Choices
+    from hammemo.models.site_bits import SiteBits
 
 _MOST_SHOWN = 12
 
@@ -46,6 +49,8 @@ class Report:
     n_kept: int | None
     """Distinct examples in the sample that `refit` fits the vote to; None where none is kept."""
     choices: Choices
+    model: Any = field(default=None, repr=False, compare=False)
+    """The version of the model that this is about; `bits` asks it."""
 
     def __str__(self) -> str:
         lines = [
@@ -62,6 +67,20 @@ class Report:
     def _repr_html_(self) -> str:
         """Return the same for a notebook."""
         return f"<pre>{escape(str(self))}</pre>"
+
+    def bits(self) -> SiteBits:
+        """Return what every column and tuple of columns is worth: its share of what the model gains, in bits.
+
+        For a log-linear vote that keeps a sample of its examples, as the default does; see
+        :mod:`hammemo.models.site_bits`. ``print`` shows it.
+        """
+        from hammemo.models.site_bits import site_bits
+
+        return site_bits(self.model)
+
+    def plot(self, ax: Axes | None = None, most: int = 20) -> Axes:
+        """Draw `bits`, the most valuable sites, on the axes or on those of a new figure; return the axes."""
+        return self.bits().plot(ax, most)
 
     def _sites(self) -> str:
         singles = f"{self.n_single:,} position{'s' if self.n_single != 1 else ''}"
@@ -97,6 +116,10 @@ class Report:
 
 def site_names(sites: Sequence[Site], names: Sequence[str] | None) -> tuple[str, ...]:
     """Return the sites of several positions as they are shown: by the names of columns, or by positions."""
-    return tuple(
-        f"({', '.join(str(j) if names is None else names[j] for j in site)})" for site in sites if len(site) > 1
-    )
+    return tuple(shown_site(site, names) for site in sites if len(site) > 1)
+
+
+def shown_site(site: Site, names: Sequence[str] | None) -> str:
+    """Return a site as it is shown: the name of its column or its position, several in brackets."""
+    shown = [str(j) if names is None else str(names[j]) for j in site]
+    return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"

@@ -24,6 +24,7 @@ from hammemo.models.answering import Answering
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.tokens.contexts import Examples, token_array, whole_multiplicity
 from hammemo.tokens.labels import label_array
+from hammemo.tokens.missing import filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -176,6 +177,9 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         check_is_fitted(self)
         return self.estimator_
 
+    def _missing(self) -> str:
+        return str(self.estimator._missing())
+
     def _learn(
         self, X: Any, y: Any, classes: Any, sample_weight: Any, times: Any, *, reset: bool | None = None
     ) -> None:
@@ -183,7 +187,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         self._check_parameters()
         reset = not hasattr(self, "estimator_") if reset is None else reset
         clock, oldest = (-np.inf, -np.inf) if reset else (self._clock, self._newest)
-        tokens, labels = token_array(X), label_array(y)
+        tokens, labels = filled(token_array(X), self._missing()), label_array(y)
         counts = whole_multiplicity(sample_weight, len(labels))
         if not reset and self.seconds is not None and times is None and not self._by_the_clock:
             raise ValueError(
@@ -244,6 +248,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = self._missing() != "refuse"
         return tags
 
 

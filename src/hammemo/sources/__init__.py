@@ -2,7 +2,7 @@
 
 - `formats`: what the name of a file says, and how its bytes are reached; `listing`: files in folders and behind globs.
 - `tables`: rows of columns. `documents`: sequences of tokens, cut into shards (`line_ranges`, `tokenization`).
-- `schemas`: how rows and documents become examples and queries (`examples`, `kinds`), kept with the model.
+- `schemas`: how rows and documents become examples and queries (`examples`, `kinds`, `times`), kept with the model.
 
 Imports `tokens` and `_arrays`; engines, experiments and the command line build on it.
 """

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._arrays.integers import object_array
+from hammemo.tokens.missing import MISSING
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ def unpacked_kinds(packed: str) -> str:
 
 
 def kind_of(values: NDArray[Any]) -> str:
-    """Return whether values are all strings, all whole numbers, or neither; empty positions aside."""
+    """Return whether values are all strings, all whole numbers, or neither; missing ones aside."""
     if values.dtype.kind in "iu":
         return "i"
-    found = {type(value) for value in values.tolist() if value is not NO_TOKEN and value != NO_TOKEN}
+    found = {type(value) for value in values.tolist() if value != NO_TOKEN and value != MISSING}
     return "s" if found == {str} else "i" if found == {int} else "m"
 
 

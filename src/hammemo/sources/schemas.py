@@ -5,7 +5,7 @@ Examples come in two shapes:
 - **rows of a table** (`TableSchema`): one column is the label, the others, or those that are named, are the context;
 - **sequences** (`SequenceSchema`): every token of a document is the label of the h tokens before it. A document is a
   line of text, a list or a text in a line of JSON or in a Parquet column, or all events of one case of an event log:
-  the rows of a table that share a case, in the order of the file.
+  the rows of a table that share a case, in the order of the file or of their times.
 
 A schema is written with the model file as notes (:func:`hammemo.files.models.save`) and found again there
 (`schema_from_notes`), so whoever asks the model need not say again how its input is read.
@@ -28,7 +28,9 @@ from hammemo.sources.examples import Labelled, Queries
 from hammemo.sources.formats import STANDARD_INPUT, format_of, opened
 from hammemo.sources.kinds import as_kind, kind_of, packed_kinds, unpacked_kinds
 from hammemo.sources.tables import Batch, read_table, shown_names
+from hammemo.sources.times import moments_of
 from hammemo.tokens.contexts import document
+from hammemo.tokens.missing import check_way
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import NO_TOKEN
 
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 QUERY_DOCUMENTS: Final = 2**14
-MISSING: Final = ("refuse", "empty")
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,12 @@ class TableSchema:
         Whether the first row of CSV and TSV files names the columns; otherwise their names are 1, 2 and so on.
     delimiter : str, optional
         What stands between values of CSV files, if no comma.
-    missing : {"refuse", "empty"}
-        What to do with a missing value of the context: refuse it, or leave the position without a token.
+    missing : {"token", "empty", "refuse"}
+        What a missing value of the context becomes: a token of its own, a position without a token, or an error.
     kinds : str
         What each column of the context holds, the label last: s, i or m. Empty before anything was learnt.
+    time : str, optional
+        The column with the time of each row: no part of the context, unless `columns` names it.
 
     Examples
     --------
@@ -77,12 +80,12 @@ class TableSchema:
     columns: tuple[str, ...] | None = None
     header: bool = True
     delimiter: str | None = None
-    missing: str = "refuse"
+    missing: str = "token"
     kinds: str = ""
+    time: str | None = None
 
     def __post_init__(self) -> None:
-        if self.missing not in MISSING:
-            raise ValueError(f"missing={self.missing!r} is not known: use {' or '.join(MISSING)}.")
+        check_way(self.missing)
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             raise ValueError(f"columns= names a column twice ({','.join(self.columns)}): name each once.")
         if self.columns is not None and self.label in self.columns:
@@ -102,6 +105,11 @@ class TableSchema:
                 kinds = "".join(map(kind_of, [*parts, targets]))
                 parts = [as_kind(part, kind) for part, kind in zip([*parts, targets], self.kinds or kinds, strict=True)]
                 yield Labelled(_side_by_side(parts[:-1]), parts[-1], schema.columns, kinds, batch)
+
+    def moments(self, batch: Batch) -> list[Any]:
+        """Return the time of each row of a batch."""
+        assert self.time is not None
+        return moments_of(batch, self.time)
 
     def queries(
         self, files: Sequence[str], h: int, file_format: str | None = None, *, whole: bool = False
@@ -139,7 +147,8 @@ class TableSchema:
     ) -> Iterator[Batch]:
         wanted = None
         if self.columns is not None and not whole:
-            wanted = [*self.columns, *([self.label] if labelled and self.label is not None else [])]
+            named = [self.label, self.time] if labelled else []
+            wanted = [*self.columns, *(name for name in named if name is not None and name not in self.columns)]
         return read_table(where, format=file_format, header=self.header, delimiter=self.delimiter, columns=wanted)
 
     def _settled(self, batch: Batch) -> TableSchema:
@@ -148,7 +157,7 @@ class TableSchema:
             batch.column(self.label)
         if self.columns is not None:
             return self
-        columns = tuple(name for name in batch.names if name != self.label)
+        columns = tuple(name for name in batch.names if name not in (self.label, self.time))
         if not columns:
             raise ValueError(f"{batch.where} has the column {self.label!r} only: a context needs at least one more.")
         return replace(self, columns=columns)
@@ -198,6 +207,8 @@ class SequenceSchema:
         As in `TableSchema`, for event logs.
     kinds : str
         What the events are: s, i or m.
+    time : str, optional
+        For event logs: the column with the time of each event, by which those of a case are sorted.
 
     Examples
     --------
@@ -227,12 +238,15 @@ class SequenceSchema:
     header: bool = True
     delimiter: str | None = None
     kinds: str = ""
+    time: str | None = None
 
     def __post_init__(self) -> None:
         if (self.case is None) != (self.event is None):
             raise ValueError("An event log has two columns to name: give case= and event=, both.")
         if self.short not in ("drop", "pad"):
             raise ValueError(f"short={self.short!r} is not known: use drop or pad.")
+        if self.time is not None and not self.is_log:
+            raise ValueError("time= sorts the events of a log or the rows of a table: give case= and event= too.")
 
     @property
     def is_log(self) -> bool:
@@ -275,32 +289,43 @@ class SequenceSchema:
 
     def documents(self, files: Sequence[str], file_format: str | None = None) -> Iterator[tuple[Any, NDArray[Any]]]:
         """Yield the documents of files, each with its case or its number."""
+        return ((name, tokens) for name, tokens, _ in self.timed_documents(files, file_format))
+
+    def timed_documents(
+        self, files: Sequence[str], file_format: str | None = None
+    ) -> Iterator[tuple[Any, NDArray[Any], Any]]:
+        """Yield the documents of files, each with its case or its number and, with `time`, that of its first event."""
         end = [] if self.end is None else [self.end]
         if self.is_log:
             for where in files:
                 for case, events in self._cases(where, file_format).items():
-                    yield case, document([*events, *end])
+                    yield case, document([*(event for _, event in events), *end]), events[0][0]
             return
         for number, tokens in enumerate(chain.from_iterable(self._plain(where, file_format) for where in files), 1):
-            yield number, document([*tokens.tolist(), *end]) if end else tokens
+            yield number, document([*tokens.tolist(), *end]) if end else tokens, None
 
     def notes(self) -> dict[str, str]:
         """Return the schema as notes of a model file."""
         notes = {"reads": "sequences", "tokens": self.tokens, "short": self.short}
         notes |= {"header": "yes" if self.header else "no", "labels": "chosen" if self.chosen else "all"}
-        optional = {name: getattr(self, name) for name in ("column", "case", "event", "end", "delimiter", "kinds")}
+        names = ("column", "case", "event", "time", "end", "delimiter", "kinds")
+        optional = {name: getattr(self, name) for name in names}
         return {**notes, **{name: value for name, value in optional.items() if value}}
 
-    def _cases(self, where: str, file_format: str | None) -> dict[Any, list[Any]]:
+    def _cases(self, where: str, file_format: str | None) -> dict[Any, list[tuple[Any, Any]]]:
+        """Return the events of each case with their times: in the order of these, or of the file without them."""
         assert self.case is not None
         assert self.event is not None
-        cases: dict[Any, list[Any]] = {}
-        names = (self.case, self.event)
+        cases: dict[Any, list[tuple[Any, Any]]] = {}
+        names = [self.case, self.event, *([] if self.time is None else [self.time])]
         for batch in read_table(where, format=file_format, header=self.header, delimiter=self.delimiter, columns=names):
-            events = batch.tokens(self.event)
-            events = as_kind(events, self.kinds or "m").tolist()
-            for case, event in zip(batch.tokens(self.case).tolist(), events, strict=True):
-                cases.setdefault(case, []).append(event)
+            events = as_kind(batch.tokens(self.event), self.kinds or "m").tolist()
+            moments = [None] * len(events) if self.time is None else moments_of(batch, self.time)
+            for case, moment, event in zip(batch.tokens(self.case).tolist(), moments, events, strict=True):
+                cases.setdefault(case, []).append((moment, event))
+        if self.time is not None:
+            for held in cases.values():
+                held.sort(key=lambda timed: timed[0])
         return cases
 
     def _plain(self, where: str, file_format: str | None) -> Iterator[NDArray[Any]]:
@@ -335,7 +360,7 @@ def schema_from_notes(notes: dict[str, str], columns: Iterable[str] | None, h: i
     header = notes.get("header", "yes") == "yes"
     delimiter, kinds = notes.get("delimiter"), unpacked_kinds(notes.get("kinds", ""))
     if notes.get("reads") == "sequences":
-        optional = {name: notes.get(name) for name in ("column", "case", "event", "end")}
+        optional = {name: notes.get(name) for name in ("column", "case", "event", "time", "end")}
         return SequenceSchema(
             h,
             tokens=notes.get("tokens", "ids"),
@@ -349,7 +374,7 @@ def schema_from_notes(notes: dict[str, str], columns: Iterable[str] | None, h: i
     if len(kinds) != h + 1:
         kinds = ""
     names = None if columns is None else tuple(map(str, columns))
-    return TableSchema(notes.get("label"), names, header, delimiter, notes.get("missing", "refuse"), kinds)
+    return TableSchema(notes.get("label"), names, header, delimiter, notes.get("missing", "token"), kinds)
 
 
 def _last_tokens(documents: list[NDArray[Any]], h: int) -> NDArray[Any]:

@@ -2,8 +2,8 @@ r"""Tables: rows of CSV, TSV, JSON lines or Parquet, from a file or standard inp
 
 A value of a table is a token as the file has it: in CSV a string as it is written (``007`` stays ``"007"``), in JSON
 lines and Parquet a string, a whole number or a truth value. An empty cell, a null and a JSON object without the key are
-*missing*: they are read as None, and whoever makes contexts of them refuses them or leaves the position empty
-(:data:`hammemo.NO_TOKEN`).
+*missing*: they are read as None, and whoever makes contexts of them gives them a token of their own, leaves the
+position empty, or refuses them (:mod:`hammemo.tokens.missing`).
 
 Each row knows its place (the line of a CSV or JSON file, the row of a Parquet file), so that whatever is wrong with it
 can be named.
@@ -32,6 +32,7 @@ from hammemo.sources.formats import (
     parquet_file,
     require_arrow,
 )
+from hammemo.tokens.missing import filled_column, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
@@ -90,25 +91,23 @@ class Batch:
         return f"{self.where}, {self.unit} {self.numbers[row]}"
 
     def tokens(self, name: str, missing: str | None = None) -> NDArray[Any]:
-        """Return the tokens of a column; a missing one is refused or, with "empty", `NO_TOKEN`.
+        """Return the tokens of a column; what takes the place of missing ones, `missing` says.
 
-        None is for a column that every row needs, as it needs a label: "empty" is then no way out.
+        None is for a column that every row needs, as it needs a label: a missing one is then refused.
         """
         values = self.column(name)
         if values.dtype.kind != "O":
             return values
         self._check_types(name, values)
-        lacking = np.array([value is None for value in values.tolist()], bool)
+        lacking = np.fromiter(map(is_missing, values.tolist()), bool, len(values))
         if not lacking.any():
             return values
-        if missing != "empty":
+        if missing in (None, "refuse"):
             ways = "Give it one, or drop the row."
             if missing == "refuse":
-                ways = "Give it one, drop the row, or use missing='empty' for a position that matches nothing."
+                ways = "Give it one, drop the row, or use missing='token' for a token of its own."
             raise ValueError(f"{self.place(int(np.flatnonzero(lacking)[0]))}: column {name!r} has no value. {ways}")
-        values = values.copy()
-        values[lacking] = NO_TOKEN
-        return values
+        return filled_column(values, lacking, missing)
 
     def _check_types(self, name: str, values: NDArray[Any]) -> None:
         if set(map(type, values.tolist())) <= _TOKEN_TYPES:

@@ -18,6 +18,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
 from hammemo._arrays.integers import object_array
+from hammemo.tokens.missing import filled
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, as_token, check_token_dtype, checked_integers, factorize
 
 if TYPE_CHECKING:
@@ -417,4 +418,4 @@ def validated_array(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validat
         input_name="X",
     )
     validate_data(estimator, X if hasattr(X, "columns") else array, y, reset=reset, skip_check_array=True)
-    return array
+    return filled(array, getattr(estimator, "missing", "refuse"))

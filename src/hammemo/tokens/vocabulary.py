@@ -1,8 +1,8 @@
 """What a token is, settled once for the whole library.
 
 A token is an integer, a finite float or a string, and two tokens are the same when Python calls them equal: ``3``,
-``3.0``, ``np.int32(3)`` and ``True + 2`` are one token, ``"3"`` is another. Missing values (None, NaN) are refused:
-whether "unknown" should match "unknown" is the user's decision, made by naming a token for it.
+``3.0``, ``np.int32(3)`` and ``True + 2`` are one token, ``"3"`` is another. Missing values (None, NaN) are no tokens
+and are refused here; what takes their place in a table is decided before (:mod:`hammemo.tokens.missing`).
 
 A :class:`Vocabulary` is a set of distinct tokens in canonical order (integers, other floats, strings; each ascending),
 so that a set of tokens has one form, in whichever order they came. :func:`factorize` turns an array of tokens into

@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._progress import progress_bar
 from hammemo.kernels.kernels import PositionalHamming, SiteKernel
 from hammemo.kernels.selection.copies import Copies
 from hammemo.kernels.selection.growth import Growth, looked_at
 from hammemo.kernels.selection.site_ratios import SMOOTHING, SiteRatios
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from hammemo.kernels.selection.growth import Step
@@ -108,22 +111,27 @@ class AutoSites(SiteKernel):
         reason = self._reason_against(copies)
         if reason is not None:
             return Selection(PositionalHamming(), [], reason=reason)
-        return self._chosen(copies)
+        with progress_bar("Choosing sites, rounds") as tell:
+            return self._chosen(copies, tell)
 
-    def _chosen(self, copies: Copies) -> Selection:
+    def _chosen(self, copies: Copies, tell: Callable[[int, int | None], None]) -> Selection:
         growths = [Growth(ratios, self.budget, self.order) for ratios in _outer_folds(copies)]
-        paths, losses = self._paths(growths)
+        paths, losses = self._paths(growths, tell)
         taken = _shortest(losses)
         trials = tuple((growth.ratios, path[taken].sites) for growth, path in zip(growths, paths, strict=True))
         sites = trials[0][1]
         if len(trials) > 1:
             whole = Growth(SiteRatios(copies, len(copies)), self.budget, self.order)
-            sites = [step for step, _ in zip(whole.steps(), range(taken + 1), strict=False)][-1].sites
+            for done, step in zip(range(taken + 1), whole.steps(), strict=False):
+                sites = step.sites
+                tell(len(losses) * len(growths) + done, None)
         tuples = [site for site in sites if len(site) > 1]
         kernel = SiteKernel([*range(copies.codes.shape[1]), *tuples]) if tuples else PositionalHamming()
         return Selection(kernel, tuples, tuple(losses.mean(axis=1).tolist()), taken, trials)
 
-    def _paths(self, growths: list[Growth]) -> tuple[list[list[Step]], NDArray[np.float64]]:
+    def _paths(
+        self, growths: list[Growth], tell: Callable[[int, int | None], None]
+    ) -> tuple[list[list[Step]], NDArray[np.float64]]:
         """Grow paths round by round; one that has ended keeps its last step. Return them, and losses: (rounds, m)."""
         begun = time.monotonic()
         running = [growth.steps() for growth in growths]
@@ -138,6 +146,7 @@ class AutoSites(SiteKernel):
                 if step is None:
                     ended.add(i)
                 paths[i].append(step or paths[i][-1])
+                tell(len(losses) * len(running) + i, None)
             losses.append(_held_out(paths))
         return paths, np.array(losses)
 

@@ -1,0 +1,59 @@
+"""Progress of long work: a bar on standard error, on a terminal only, and not before the work has taken two seconds.
+
+Bars are drawn by Rich (extra ``cli``); without it there are none. Where one is shown already, another stays away.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE = 2.0
+"""Seconds of work before a bar appears."""
+
+_terminal = threading.Lock()
+"""Held while a bar is shown."""
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Yield a function that is told (done, total or None) and draws a bar: on a terminal only, and not at once."""
+    bar: Any = None
+    started = time.monotonic()
+
+    def tell(done: int, total: int | None) -> None:
+        nonlocal bar
+        if bar is None and time.monotonic() - started >= PATIENCE and sys.stderr.isatty():
+            bar = _new_bar(title)
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done, total=total)
+
+    try:
+        yield tell
+    finally:
+        if bar is not None:
+            bar.stop()
+            _terminal.release()
+
+
+def _new_bar(title: str) -> Any:
+    """Return a bar that is on the terminal now; None without Rich, or where there is one already."""
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import TimeRemainingColumn as Remaining
+    except ModuleNotFoundError:
+        return None
+    if not _terminal.acquire(blocking=False):
+        return None
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), Remaining())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar.add_task(title, total=None)
+    bar.start()
+    return bar

@@ -1,0 +1,185 @@
+"""``hammemo evaluate``: how good a model of these files would be on what it has not learnt."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.table import Table
+
+from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.console import (
+    UsageError,
+    check_writable,
+    console,
+    counted,
+    one_line_errors,
+    print_json,
+    progress_bar,
+    say_where_from,
+)
+from hammemo.cli.input_options import InputOptions, NewLabel, NewLength  # noqa: TC001  (read at run time)
+from hammemo.cli.learn import SequenceOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
+
+if TYPE_CHECKING:
+    from hammemo.models.evaluation import Evaluation
+    from hammemo.models.splits import Documents, Material, Rows, Split
+    from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
+
+_FOLDS: Final = 5
+_LAST: Final = 0.2
+"""The share that is asked where time alone says what is held out."""
+
+
+def evaluate_files(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="All that there is to learn, as for fit; - for standard input.")
+    ],
+    label: NewLabel = None,
+    h: NewLength = None,
+    folds: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="Cut into so many parts, and ask about each what the others taught.", show_default="5"
+        ),
+    ] = None,
+    holdout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Ask about this share instead: a random one, with --time the last.",
+            show_default="0.2 with --time",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw confusion and calibration: .png, .svg or .pdf."),
+    ] = None,
+    *,
+    given: InputOptions,
+    sequences: SequenceOptions,
+    parameters: ModelOptions,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Say how often a model would be right: learn a part, ask about the rest, beside naive Bayes and the majority.
+
+    The options are those of fit. Rows of a table are split one by one, with the same share of every label; documents
+    and cases are kept whole. All examples are held in memory.
+    """
+    with one_line_errors():
+        _check_before_work(folds, holdout, plot, parameters)
+        model, _ = parameters.classifiers()
+        schema, classes = sequences.refined(given.new_schema(label, h))
+        say_where_from(files)
+        material = _material(schema, files, given.file_format, classes)
+        split = _split(material, folds, holdout, parameters.seed)
+        from hammemo.models.evaluation import evaluate
+
+        with progress_bar("Evaluating") as tell:
+            found = evaluate(model, material, split, tell)
+        if plot is not None:
+            found.plot().savefig(plot, dpi=150)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    _print(found)
+    if plot is not None:
+        typer.echo(f"Drawn in {plot}")
+
+
+def _check_before_work(folds: int | None, holdout: float | None, plot: Path | None, parameters: ModelOptions) -> None:
+    if folds is not None and holdout is not None:
+        raise UsageError("--folds and --holdout both say what is asked about: give one of them.")
+    if parameters.layout is not None:
+        raise UsageError(f"--layout {parameters.layout}: that model may have seen what is to be asked. Leave it out.")
+    if plot is not None:
+        if plot.suffix.lower() not in (".png", ".svg", ".pdf"):
+            raise UsageError(f"--plot {plot}: the name of a figure ends in .png, .svg or .pdf.")
+        check_writable(plot, "--plot")
+
+
+def _material(schema: Schema, files: list[str], file_format: str | None, classes: Any) -> Material:
+    from hammemo.sources.schemas import TableSchema
+
+    if isinstance(schema, TableSchema):
+        return _rows(schema, files, file_format)
+    return _documents(schema, files, file_format, classes)
+
+
+def _rows(schema: TableSchema, files: list[str], file_format: str | None) -> Rows:
+    """Return all rows of tables."""
+    from hammemo.models.splits import Rows
+    from hammemo.tokens.contexts import joined
+
+    parts: list[tuple[Any, Any]] = []
+    moments: list[Any] = []
+    found = 0
+    with progress_bar("Reading") as tell:
+        for batch in schema.examples(files, file_format):
+            parts.append((batch.X, batch.y))
+            if schema.time is not None and batch.batch is not None:
+                moments += schema.moments(batch.batch)
+            found += len(batch.y)
+            tell(found, None)
+    if not found:
+        raise ValueError("There is nothing to evaluate: the input has no row beyond its header.")
+    X, y = joined([X for X, _ in parts]), joined([y for _, y in parts])
+    return Rows(X, y, None if schema.time is None else moments)
+
+
+def _documents(schema: SequenceSchema, files: list[str], file_format: str | None, classes: Any) -> Documents:
+    """Return all documents of files."""
+    from hammemo.models.splits import Documents
+    from hammemo.tokens.contexts import windows
+    from hammemo.tokens.labels import most_frequent_labels
+
+    held: list[tuple[Any, Any]] = []
+    with progress_bar("Reading") as tell:
+        for _, tokens, moment in schema.timed_documents(files, file_format):
+            if len(tokens) > (0 if schema.short == "pad" else schema.h):  # others have nothing to learn or to ask
+                held.append((tokens, moment))
+            tell(len(held), None)
+    if not held:
+        raise ValueError(f"There is nothing to evaluate: no document has more than h={schema.h} tokens.")
+    documents = [tokens for tokens, _ in held]
+    if isinstance(classes, int):
+        short: Any = schema.short
+        classes = most_frequent_labels(windows(documents, schema.h, short=short)[1], classes)
+    moments = None if schema.time is None else [moment for _, moment in held]
+    unit = "cases" if schema.is_log else "documents"
+    return Documents(documents, schema.h, schema.short, classes, moments, unit)
+
+
+def _split(material: Material, number: int | None, share: float | None, seed: int) -> Split:
+    """Return what the options mean; --time alone means the last fifth."""
+    from hammemo.models import splits
+
+    if number is None and (share is not None or material.moments is not None):
+        if material.moments is not None:
+            return splits.last_in_time(material, _LAST if share is None else share)
+        return splits.holdout(material, _LAST if share is None else share, seed)
+    return splits.folds(material, _FOLDS if number is None else number, seed)
+
+
+def _print(found: Evaluation) -> None:
+    typer.echo(
+        f"{counted(found.n_asked, 'answer')}, {found.split}; {counted(found.n_labels, 'label')}; "
+        f"{found.n_learnt:,.0f} examples learnt in {found.fit_seconds:.1f} s a fit."
+    )
+    table = Table()
+    table.add_column("")
+    for title in ("accuracy", "top-5", "log-loss", "calibration error"):
+        table.add_column(title, justify="right")
+    for name, measures in found.measures.items():
+        spread = "" if measures.accuracy_sd is None else f" ± {measures.accuracy_sd:.4f}"
+        numbers = (measures.top_5, measures.log_loss, measures.calibration_error)
+        cells = ("none" if number is None else f"{number:.4f}" for number in numbers)
+        table.add_row(name, f"{measures.accuracy:.4f}{spread}", *cells)
+    console().print(table)
+    if found.n_not_learnt:
+        typer.echo(
+            f"{counted(found.n_not_learnt, 'answer')} could not be right, because the label was not learnt: counted as "
+            "wrong, and left out of the log-loss."
+        )

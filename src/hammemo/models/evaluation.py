@@ -1,0 +1,307 @@
+r"""How good a model is on examples that it has not learnt, beside two simple ones.
+
+What is learnt and what is asked, a `Split` says (:mod:`hammemo.models.splits`).
+
+**What is measured**, over all examples that are asked: the share of right answers; the share whose label is among the
+five best; the mean log-loss in nats; and the expected calibration error: over 15 bins of equal width of the highest
+probability, the mean of \|its mean - share of right answers\|, weighted by the examples in the bin. A label that the
+training part does not have cannot be answered: it counts as wrong, and is left out of the log-loss.
+
+**Beside it**: the most frequent label with the labels' shares as probabilities, and naive Bayes from the same counts:
+single positions, each with weight 1, one pseudo-example a row that is spread as the labels are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo.kernels import PositionalHamming
+from hammemo.memories import Exact
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.tokens.labels import label_array, most_frequent_labels
+from hammemo.votes import LogLinear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from hammemo.models.splits import Material, Split
+
+BINS: Final = 15
+TOP: Final = 5
+MODEL: Final = "this model"
+BAYES: Final = "naive Bayes"
+MAJORITY: Final = "majority"
+MOST_SHOWN: Final = 15
+"""Labels of the confusion table, the most frequent ones; the others are one."""
+OTHERS: Final = "others"
+
+_CHUNK_NUMBERS: Final = 2**22
+_LEAST: Final = 2.0**-52
+"""The least probability that a log-loss is taken of."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What one learner said to examples whose labels are known."""
+
+    predicted: NDArray[Any]
+    right: NDArray[np.bool_]
+    near: NDArray[np.bool_]
+    """Whether the label is among the best five."""
+    probability: NDArray[np.float64]
+    """Of the label; NaN where that was not learnt, or where there are no probabilities."""
+    highest: NDArray[np.float64]
+    """Of the answer; NaN where there are no probabilities."""
+
+
+@dataclass(frozen=True)
+class Measures:
+    """The figures of one learner; None where its scores are not probabilities."""
+
+    accuracy: float
+    top_5: float
+    log_loss: float | None
+    calibration_error: float | None
+    accuracy_sd: float | None = None
+    """Over the folds; None where there is one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What `evaluate` found; ``to_dict`` is ready for JSON, ``plot`` draws confusion and calibration."""
+
+    split: str
+    n_learnt: float
+    """Examples that the model learns, the mean over the fits."""
+    n_asked: int
+    n_labels: int
+    n_not_learnt: int
+    """Asked examples with a label that the training part does not have."""
+    fit_seconds: float
+    """The mean of the fits of the model."""
+    measures: dict[str, Measures]
+    confusion_labels: tuple[str, ...]
+    confusion: NDArray[np.int64]
+    """Counts; a row is a label, a column an answer."""
+    calibration: list[dict[str, float]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values."""
+        return {
+            "split": self.split,
+            "learnt": self.n_learnt,
+            "asked": self.n_asked,
+            "labels": self.n_labels,
+            "labels_not_learnt": self.n_not_learnt,
+            "fit_seconds": self.fit_seconds,
+            "learners": {name: dict(vars(measures)) for name, measures in self.measures.items()},
+            "calibration": self.calibration,
+            "confusion": {"labels": list(self.confusion_labels), "counts": self.confusion.tolist()},
+        }
+
+    def plot(self) -> Figure:
+        """Return a figure of confusion and calibration; it needs the ``plot`` extra."""
+        from hammemo.models import evaluation_plot
+
+        return evaluation_plot.draw(self)
+
+
+def evaluate(
+    model: MemoryClassifier,
+    material: Material,
+    split: Split,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Return how good copies of a model are, fitted to each part of a split and asked about the rest.
+
+    Parameters
+    ----------
+    model : MemoryClassifier
+        Its parameters are used; what it may have learnt is not.
+    material : Rows or Documents
+    split : Split
+    on_progress : callable, optional
+        Is told (fits done, fits).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.models.evaluation import evaluate
+    >>> from hammemo.models.splits import Rows, folds
+    >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
+    >>> rows = Rows(X, (X[:, 0] == X[:, 1]).astype(int))
+    >>> found = evaluate(MemoryClassifier(), rows, folds(rows, 5)).measures
+    >>> [round(found[name].accuracy, 1) for name in ("this model", "naive Bayes", "majority")]
+    [1.0, 0.7, 0.7]
+    """
+    tally = _Tally()
+    for number, (learnt, asked) in enumerate(split.parts):
+        if on_progress is not None:
+            on_progress(number, len(split.parts))
+        tally.add(model, material, learnt, asked)
+    return tally.found(split.title)
+
+
+class _Tally:
+    """What was said so far, fit by fit."""
+
+    def __init__(self) -> None:
+        self.truths: list[NDArray[Any]] = []
+        self.answers: dict[str, list[Answers]] = {MODEL: [], BAYES: [], MAJORITY: []}
+        self.sizes: list[int] = []
+        self.seconds: list[float] = []
+
+    def add(
+        self, model: MemoryClassifier, material: Material, learnt: NDArray[np.int64], asked: NDArray[np.int64]
+    ) -> None:
+        """Fit all learners to some units and ask them about others."""
+        X, y = material.examples(asked)
+        started = time.perf_counter()
+        fitted = material.learnt_by(model, learnt)
+        self.seconds.append(time.perf_counter() - started)
+        labels = material.examples(learnt)[1]
+        self.answers[MODEL].append(asked_of(fitted, X, y))
+        self.answers[BAYES].append(asked_of(material.learnt_by(naive_bayes(material.h), learnt), X, y))
+        self.answers[MAJORITY].append(_most_frequent(labels, y))
+        self.truths.append(y)
+        self.sizes.append(len(labels))
+
+    def found(self, title: str) -> Evaluation:
+        """Return the figures over all that was asked."""
+        if not sum(map(len, self.truths)):
+            raise ValueError("There is nothing to ask: no example is in the part that was held out. Give more input.")
+        y = np.concatenate([truth.astype(object) for truth in self.truths])
+        names, confusion = _confusion(y, np.concatenate([part.predicted for part in self.answers[MODEL]]))
+        return Evaluation(
+            split=title,
+            n_learnt=float(np.mean(self.sizes)),
+            n_asked=len(y),
+            n_labels=len(set(y.tolist())),
+            n_not_learnt=int(sum(np.isnan(part.probability).sum() for part in self.answers[MAJORITY])),
+            fit_seconds=float(np.mean(self.seconds)),
+            measures={name: _measures(parts) for name, parts in self.answers.items()},
+            confusion_labels=names,
+            confusion=confusion,
+            calibration=_calibration(self.answers[MODEL]),
+        )
+
+
+def naive_bayes(h: int) -> MemoryClassifier:
+    """Return naive Bayes on h positions: their log-ratios with weight 1 each, and one pseudo-example a row."""
+    return MemoryClassifier(PositionalHamming(), Exact(), LogLinear(smoothing=1.0, weights=[1.0] * h))
+
+
+def asked_of(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> Answers:
+    """Return what a model says to contexts whose labels are known."""
+    columns = {label: column for column, label in enumerate(model.classes_.tolist())}
+    place = np.array([columns.get(label, -1) for label in y.tolist()], np.int64)
+    step = max(1, _CHUNK_NUMBERS // max(len(columns), 1))
+    parts = [_chunk(model, X[i : i + step], place[i : i + step]) for i in range(0, len(y), step)]
+    best = np.concatenate([part[0] for part in parts]) if parts else np.empty((0, 1), object)
+    probability, highest = (np.concatenate([part[i] for part in parts] or [np.empty(0)]) for i in (1, 2))
+    near = best == np.asarray(y, object)[:, None]
+    return Answers(best[:, 0], near[:, 0], near.any(axis=1), probability, highest)
+
+
+def _chunk(
+    model: MemoryClassifier, X: NDArray[Any], place: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the best labels, the probability of the true one and that of the best."""
+    best = model.top_k(X, TOP).astype(object)
+    if not hasattr(model, "predict_proba"):
+        return best, np.full(len(X), np.nan), np.full(len(X), np.nan)
+    probabilities = model.predict_proba(X)
+    of_truth = np.where(place >= 0, probabilities[np.arange(len(X)), place], np.nan)
+    return best, of_truth, probabilities.max(axis=1)
+
+
+def _most_frequent(learnt: NDArray[Any], y: NDArray[Any]) -> Answers:
+    """Return the answers of the label that is learnt most often, with the labels' shares as probabilities."""
+    counts = Counter(label_array(learnt).tolist())
+    best = sorted(counts, key=lambda label: (-counts[label], str(label)))[:TOP]
+    shares = {label: count / len(learnt) for label, count in counts.items()}
+    truths = y.tolist()
+    predicted = np.full(len(y), best[0], object)
+    return Answers(
+        predicted,
+        np.array([label == best[0] for label in truths], bool),
+        np.array([label in best for label in truths], bool),
+        np.array([shares.get(label, np.nan) for label in truths], np.float64),
+        np.full(len(y), shares[best[0]]),
+    )
+
+
+def _measures(parts: list[Answers]) -> Measures:
+    right = np.concatenate([part.right for part in parts])
+    probability, highest = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("probability", "highest")
+    )
+    shares = [part.right.mean() for part in parts if len(part.right)]
+    known, told = ~np.isnan(probability), bool((~np.isnan(highest)).all())
+    loss = float(-np.log(np.maximum(probability[known], _LEAST)).mean()) if told and known.any() else None
+    return Measures(
+        accuracy=float(right.mean()),
+        top_5=float(np.concatenate([part.near for part in parts]).mean()),
+        log_loss=loss,
+        calibration_error=expected_calibration_error(highest, right) if told else None,
+        accuracy_sd=float(np.std(shares, ddof=1)) if len(shares) > 1 else None,
+    )
+
+
+def expected_calibration_error(probabilities: NDArray[np.float64], right: NDArray[np.bool_], bins: int = BINS) -> float:
+    """Return the mean distance between the highest probability and the share of right answers, bin by bin.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.models.evaluation import expected_calibration_error
+    >>> expected_calibration_error(np.array([0.9, 0.9, 0.9, 0.9]), np.array([True, True, True, False])).__round__(12)
+    0.15
+    """
+    place = np.minimum((probabilities * bins).astype(np.int64), bins - 1)
+    gaps = np.bincount(place, probabilities - right, bins)
+    return float(np.abs(gaps).sum() / len(right))
+
+
+def _calibration(parts: list[Answers]) -> list[dict[str, float]]:
+    """Return the mean probability and the share of right answers of every bin that has some."""
+    highest, right = (np.concatenate([getattr(part, name) for part in parts]) for name in ("highest", "right"))
+    if np.isnan(highest).any():
+        return []
+    place = np.minimum((highest * BINS).astype(np.int64), BINS - 1)
+    return list(_bins(place, highest, right))
+
+
+def _bins(
+    place: NDArray[np.int64], highest: NDArray[np.float64], right: NDArray[np.bool_]
+) -> Iterator[dict[str, float]]:
+    for number in np.unique(place).tolist():
+        here = place == number
+        yield {
+            "probability": float(highest[here].mean()),
+            "right": float(right[here].mean()),
+            "asked": int(here.sum()),
+        }
+
+
+def _confusion(y: NDArray[Any], predicted: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the most frequent labels as they are shown, and how often each was answered by each."""
+    shown = most_frequent_labels(y, MOST_SHOWN)
+    shown = sorted(shown) if len({isinstance(label, str) for label in shown}) == 1 else shown
+    places = {label: number for number, label in enumerate(shown)}
+    names = [str(label) for label in shown]
+    if any(label not in places for label in {*y.tolist(), *predicted.tolist()}):
+        names.append(OTHERS)
+    counts = np.zeros((len(names), len(names)), np.int64)
+    for truth, answer in zip(y.tolist(), predicted.tolist(), strict=True):
+        counts[places.get(truth, len(shown)), places.get(answer, len(shown))] += 1
+    return tuple(names), counts

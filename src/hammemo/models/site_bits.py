@@ -1,0 +1,165 @@
+r"""Which sites matter, over all examples: the share of each in what the model gains, in bits an example.
+
+The score of a log-linear vote is a sum over sites, :math:`S_c(q) = b_c + \sum_k s_{k,c}(q)`, and its softmax are the
+probabilities. Let :math:`p_t` be the softmax of :math:`b + t \sum_k s_k`, t from 0 to 1. The logarithm of the
+probability of label y rises by
+
+.. math:: \log p_1(y) - \log p_0(y) = \sum_k \Bigl[ s_{k,y} - \sum_c \bar p(c) \, s_{k,c} \Bigr],
+    \qquad \bar p = \int_0^1 p_t \, dt,
+
+and the bracket is the share of site k (integrated gradients; Aumann and Shapley's shares). So the shares of all sites
+add up to what the model gains over the labels alone, and sites that say the same share what they say. They are means
+over the examples that the model keeps, each left out of its own counts (:mod:`hammemo.votes.fitting`). Below zero, a
+site speaks against the right label more than for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo.models.report import shown_site
+from hammemo.tokens.distinct import distinct_examples
+from hammemo.votes import LogLinear
+from hammemo.votes.base import softmax
+from hammemo.votes.fitting import features
+from hammemo.votes.log_linear import shares
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from hammemo.models.classifiers import MemoryClassifier
+
+_MOST_EXAMPLES: Final = 4000
+_MOST_NUMBERS: Final = 2**24
+_NODES: Final = 64
+_COLOUR: Final = "#0072B2"
+
+
+@dataclass(frozen=True, eq=False)
+class SiteBits:
+    """What every site of a model is worth, the most valuable first; all add up to the gain over the labels alone."""
+
+    names: tuple[str, ...]
+    bits: NDArray[np.float64]
+    prior_bits: float
+    """The log-loss where no site says anything: that of the labels' shares, with fitted offsets."""
+    model_bits: float
+    """The log-loss of the model, each example left out of its own counts."""
+    n_examples: int
+    """How many distinct examples were looked at."""
+
+    def __str__(self) -> str:
+        width = max(map(len, self.names))
+        lines = [f"{name:<{width}}  {value:+.4f}" for name, value in zip(self.names, self.bits.tolist(), strict=True)]
+        return "\n".join([self._title(), *lines])
+
+    def plot(self, ax: Axes | None = None, most: int = 20) -> Axes:
+        """Draw the most valuable sites as bars, on the axes or on those of a new figure; return them."""
+        names, bits = self.names[:most], self.bits[:most]
+        ax = _new_axes(len(names)) if ax is None else ax
+        places = np.arange(len(names))
+        ax.barh(places, bits, color=_COLOUR)
+        ax.set_yticks(places, [name if len(name) <= 40 else name[:39] + "…" for name in names])
+        ax.set_ylim(len(names) - 0.5, -0.5)
+        ax.axvline(0, color="black", linewidth=0.8)
+        ax.set_xlabel("share of the gain, bits an example")
+        ax.set_title(self._title(), loc="left", fontsize=10)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(visible=True, axis="x", alpha=0.3)
+        ax.set_axisbelow(True)
+        return ax
+
+    def _title(self) -> str:
+        return f"log-loss: {self.prior_bits:.3f} bits by the labels alone, {self.model_bits:.3f} by the model"
+
+
+def site_bits(model: MemoryClassifier) -> SiteBits:
+    """Return what every site of a fitted model is worth, by the sample of its examples that it keeps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.models.site_bits import site_bits
+    >>> X = np.random.default_rng(0).integers(0, 2, (400, 4))
+    >>> found = site_bits(MemoryClassifier().fit(X, X[:, 0] ^ X[:, 2]))
+    >>> found.names[0], round(found.prior_bits, 1), round(found.model_bits, 1)
+    ('(0, 2)', 1.0, 0.0)
+    """
+    contributions, base, truths, multiplicity = _contributions(model)
+    together, weights = contributions.sum(axis=0), multiplicity / multiplicity.sum()
+    gained = _shares(contributions, _mean_probabilities(base, together), truths) @ weights
+    order = np.argsort(-gained, kind="stable")
+    names = getattr(model, "feature_names_in_", None)
+    shown = [shown_site(site, None if names is None else names.tolist()) for site in model.sites_.positions]
+    return SiteBits(
+        names=tuple(shown[k] for k in order.tolist()),
+        bits=gained[order],
+        prior_bits=float(weights @ _bits(np.broadcast_to(base, together.shape), truths)),
+        model_bits=float(weights @ _bits(base + together, truths)),
+        n_examples=len(truths),
+    )
+
+
+def _mean_probabilities(base: NDArray[np.float64], together: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean over t from 0 to 1 of the softmax of ``base + t * together``, by Gauss and Legendre."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    mean = np.zeros_like(together)
+    for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
+        mean += weight * softmax(base + node * together)
+    return mean
+
+
+def _shares(
+    contributions: NDArray[np.float64], mean: NDArray[np.float64], truths: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the share of each site in the gain of each example, in bits.
+
+    Shapes
+    ------
+    contributions : (S, m, L); mean : (m, L); truths : (m,); returned : (S, m)
+    """
+    of_truth = contributions[:, np.arange(len(truths)), truths]
+    return np.asarray((of_truth - np.einsum("kmc,mc->km", contributions, mean)) / np.log(2))
+
+
+def _bits(scores: NDArray[np.float64], truths: NDArray[np.int64]) -> NDArray[np.float64]:
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    return np.asarray((np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(truths)), truths]) / np.log(2))
+
+
+def _contributions(
+    model: MemoryClassifier,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return what each site adds to each score, shape (S, m, L), the base, labels and multiplicities."""
+    vote, sample, memory = model.vote_, model.sample_, model.memory_
+    if not isinstance(vote, LogLinear):
+        raise ValueError(f"vote={vote!r} has no probabilities: what a site is worth in bits is for vote='log-linear'.")
+    if sample is None or not len(sample):
+        raise ValueError("No sample of the examples is kept: fit with LogLinear(keep=True), which is the default.")
+    reader, smoothing = memory.reader(), vote._smoothing()
+    examples = sample.examples()
+    columns = reader.labels.find(examples.labels)[examples.label_ranks]
+    rows, _, counts = distinct_examples(examples, memory.seed)
+    width = len(reader.labels) * len(model.sites_.positions) * len(smoothing)
+    most = max(1, min(_MOST_EXAMPLES, _MOST_NUMBERS // width))
+    rows, counts = rows[:most], counts[:most]
+    rule = vote.rule(reader, model.sites_)
+    prior = shares(reader.label_counts)
+    ratios = features(reader, examples.contexts[rows], columns[rows], prior, smoothing, leave_one_out=True)
+    by_site = ratios.reshape(*ratios.shape[:2], -1, len(smoothing))
+    contributions = np.einsum("cmkj,kjc->kmc", by_site, rule.weights, optimize=True)
+    return contributions.astype(np.float64), rule.base, columns[rows], counts
+
+
+def _new_axes(n_sites: int) -> Any:
+    try:
+        from matplotlib import pyplot
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("Figures need Matplotlib: pip install 'hammemo[plot]'") from error
+    _, axes = pyplot.subplots(figsize=(7.5, 1.4 + 0.28 * max(n_sites, 3)), layout="constrained")
+    return axes

@@ -1,0 +1,214 @@
+"""What an evaluation learns and what it asks: examples in units that are not cut, and ways to split them.
+
+Rows of a table are split one by one, each fold with about the same share of every label. Documents (texts, sessions,
+the cases of an event log) are never cut: all examples of one are learnt, or all are asked. In time, the last ones are
+asked and all before them learnt; a document's time is that of its first event.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+
+from hammemo.tokens.contexts import windows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.models.classifiers import MemoryClassifier
+
+
+class Material(ABC):
+    """Examples in units that are not cut, each with a moment or none of them."""
+
+    unit: str
+    moments: Sequence[Any] | None
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return how many units there are."""
+
+    @abstractmethod
+    def sizes(self) -> NDArray[np.int64]:
+        """Return how many examples each unit has."""
+
+    @abstractmethod
+    def strata(self) -> NDArray[np.int64]:
+        """Return for each unit the number of what every fold should have the same share of."""
+
+    @abstractmethod
+    def learnt_by(self, model: MemoryClassifier, units: NDArray[np.int64]) -> MemoryClassifier:
+        """Return a copy of the model that has learnt these units."""
+
+    @abstractmethod
+    def examples(self, units: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the contexts and labels of these units."""
+
+    @property
+    @abstractmethod
+    def h(self) -> int:
+        """Tokens of a context."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows(Material):
+    """Rows of a table, each a unit."""
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    moments: Sequence[Any] | None = None
+    unit: str = "rows"
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Return ones."""
+        return np.ones(len(self), np.int64)
+
+    def strata(self) -> NDArray[np.int64]:
+        """Return the number of each row's label."""
+        numbers: dict[Any, int] = {}
+        return np.array([numbers.setdefault(label, len(numbers)) for label in self.y.tolist()], np.int64)
+
+    def learnt_by(self, model: MemoryClassifier, units: NDArray[np.int64]) -> MemoryClassifier:
+        """Return a copy of the model that has learnt these rows."""
+        learner: MemoryClassifier = clone(model)
+        return learner.fit(self.X[units], self.y[units])
+
+    def examples(self, units: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the contexts and labels of these rows."""
+        return self.X[units], self.y[units]
+
+    @property
+    def h(self) -> int:
+        """Columns of the context."""
+        return int(self.X.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Documents(Material):
+    """Documents, each a unit: every token is to be told from the h before it, or those that are `classes`."""
+
+    documents: Sequence[NDArray[Any]]
+    length: int
+    short: Any = "drop"
+    classes: Sequence[Any] | None = None
+    moments: Sequence[Any] | None = None
+    unit: str = "documents"
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Return the number of windows of each document."""
+        before = 0 if self.short == "pad" else self.length
+        return np.array([max(len(tokens) - before, 0) for tokens in self.documents], np.int64)
+
+    def strata(self) -> NDArray[np.int64]:
+        """Return zeros: whole documents are not of one label."""
+        return np.zeros(len(self), np.int64)
+
+    def learnt_by(self, model: MemoryClassifier, units: NDArray[np.int64]) -> MemoryClassifier:
+        """Return a copy of the model that has learnt these documents."""
+        learner: MemoryClassifier = clone(model)
+        documents = [self.documents[unit] for unit in units.tolist()]
+        return learner.fit_stream(documents, self.length, classes=self.classes, short=self.short)
+
+    def examples(self, units: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the windows of these documents and what follows each."""
+        X, y = windows([self.documents[unit] for unit in units.tolist()], self.length, short=self.short)
+        if self.classes is None:
+            return X, y
+        wanted = set(self.classes)
+        kept = np.array([label in wanted for label in y.tolist()], bool)
+        return X[kept], y[kept]
+
+    @property
+    def h(self) -> int:
+        """Tokens of a context."""
+        return self.length
+
+
+# ---------------------------------------------------------------- splits
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Which units are learnt and which are asked, once or several times."""
+
+    title: str
+    parts: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
+def folds(material: Material, number: int, seed: int = 0) -> Split:
+    """Return as many folds, each asked once: of about the same size, with about the same share of every stratum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.models.splits import Rows, folds
+    >>> rows = Rows(np.zeros((10, 1), int), np.array(list("aaaaabbbbb")))
+    >>> [sorted(rows.y[asked].tolist()) for _, asked in folds(rows, 5).parts][:2]
+    [['a', 'b'], ['a', 'b']]
+    """
+    if not 2 <= number <= len(material):
+        raise ValueError(
+            f"folds={number} of {len(material):,} {material.unit}: there are at least 2 folds and at most as many as "
+            f"there are {material.unit}."
+        )
+    place = np.empty(len(material), np.int64)
+    order, sizes = _mixed(material, seed), material.sizes()
+    if (sizes == 1).all():
+        place[order] = np.arange(len(order)) % number
+    else:
+        held = np.zeros(number, np.int64)
+        for unit in order[np.argsort(-sizes[order], kind="stable")].tolist():  # the largest first, to the emptiest fold
+            place[unit] = held.argmin()
+            held[place[unit]] += sizes[unit]
+    units = np.arange(len(material))
+    return Split(f"{number} folds of {material.unit}", [(units[place != k], units[place == k]) for k in range(number)])
+
+
+def holdout(material: Material, share: float, seed: int = 0) -> Split:
+    """Return one split: a random share is asked, of every stratum the same."""
+    _check_share(share)
+    order = _mixed(material, seed)
+    goals = np.floor((np.arange(len(order)) + 1) * share) > np.floor(np.arange(len(order)) * share)
+    return _one_split(f"a random {share:.0%} of {material.unit}", np.sort(order[~goals]), np.sort(order[goals]))
+
+
+def last_in_time(material: Material, share: float) -> Split:
+    """Return one split: the last share in time is asked; what has the same moment stays in the order given."""
+    _check_share(share)
+    if material.moments is None:
+        raise ValueError(f"The {material.unit} have no time: name the column that has it with time=.")
+    moments = material.moments
+    order = np.array(sorted(range(len(material)), key=lambda unit: moments[unit]), np.int64)
+    asked = max(round(len(order) * share), 1)
+    return _one_split(f"the last {share:.0%} of {material.unit} in time", order[:-asked], order[-asked:])
+
+
+def _check_share(share: float) -> None:
+    if not 0 < share < 1:
+        raise ValueError(f"holdout={share!r} is a share above 0 and below 1, for example 0.2.")
+
+
+def _one_split(title: str, learnt: NDArray[np.int64], asked: NDArray[np.int64]) -> Split:
+    if not len(learnt) or not len(asked):
+        raise ValueError(
+            f"There are {len(learnt)} to learn and {len(asked)} to ask ({title}): give more input, or another holdout=."
+        )
+    return Split(title, [(learnt, asked)])
+
+
+def _mixed(material: Material, seed: int) -> NDArray[np.int64]:
+    """Return all units, stratum by stratum, in random order within each."""
+    order = np.random.Generator(np.random.Philox(seed % 2**64)).permutation(len(material))
+    return np.asarray(order[np.argsort(material.strata()[order], kind="stable")])

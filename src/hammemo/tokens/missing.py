@@ -1,0 +1,97 @@
+"""Missing values of a table (None, NaN, pandas' NA and NaT), and what takes their place in a context.
+
+- "token": one token of their own, `MISSING`, so that missing values match each other: that a value is missing can tell
+  something, as for learners that branch on it.
+- "empty": no token (:data:`hammemo.NO_TOKEN`), which matches nothing and casts no vote.
+- "refuse": nothing; whoever makes tokens of them says where the first one is.
+
+`MISSING` is an ordinary string. A table that holds this very text says the same with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo._arrays.integers import object_array
+from hammemo.tokens.vocabulary import NO_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+MISSING: Final = "<missing>"
+"""The token of a missing value."""
+
+WAYS: Final = ("token", "empty", "refuse")
+
+_PRESENT: Final = frozenset({str, int, bool})
+
+
+def check_way(missing: Any) -> None:
+    """Refuse a parameter that is none of the three."""
+    if missing not in WAYS:
+        raise ValueError(f"missing={missing!r} is not known: use 'token', 'empty' or 'refuse'.")
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value stands for none.
+
+    Examples
+    --------
+    >>> from hammemo.tokens.missing import is_missing
+    >>> [is_missing(value) for value in (None, float("nan"), 0, "", "nan")]
+    [True, True, False, False, False]
+    """
+    if value is None:
+        return True
+    if isinstance(value, (float, np.floating)):
+        return bool(value != value)
+    return type(value).__name__ in ("NAType", "NaTType")
+
+
+def filled(array: NDArray[Any], missing: str) -> NDArray[Any]:
+    """Return an array with its missing values replaced, and itself where it has none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.missing import filled
+    >>> filled(np.array([["a", None]], object), "token").tolist(), filled(np.array([[1.0, 2.0]]), "token").tolist()
+    ([['a', '<missing>']], [[1.0, 2.0]])
+    """
+    if missing == "refuse" or array.dtype.kind not in "fOT":
+        return array
+    if array.dtype.kind == "f":
+        lacking = np.isnan(array)
+    else:
+        values = array.ravel().tolist()
+        if set(map(type, values)) <= _PRESENT:
+            return array
+        lacking = np.fromiter(map(is_missing, values), bool, len(values)).reshape(array.shape)
+    if not lacking.any():
+        return array
+    replaced = array.astype(object)
+    replaced[lacking] = _token(missing)
+    return replaced
+
+
+def filled_tokens(tokens: Iterable[Any], missing: str) -> list[Any]:
+    """Return the tokens of one context with its missing values replaced."""
+    found = list(tokens)
+    if missing == "refuse" or all(type(token) in _PRESENT for token in found):
+        return found
+    return [_token(missing) if is_missing(token) else token for token in found]
+
+
+def filled_column(values: NDArray[Any], lacking: NDArray[np.bool_], missing: str) -> NDArray[Any]:
+    """Return a column with the values that it lacks replaced."""
+    replaced = object_array(values.tolist())
+    replaced[lacking] = _token(missing)
+    return replaced
+
+
+def _token(missing: str) -> Any:
+    return MISSING if missing == "token" else NO_TOKEN

@@ -1,0 +1,125 @@
+"""The sample that a model keeps, learnt in groups: the same whatever the groups, and good for `refit`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from hammemo import Bag, LogLinear, MemoryClassifier, Mixture, Suffixes, load, save
+from hammemo.engines import GroupReport, fit
+from hammemo.experiments.speed import zipf_stream
+from hammemo.models.kept_sample import EVERYTHING, KeptSample
+from hammemo.sources.documents import Source, open_source
+from hammemo.tokens.contexts import Examples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Source:
+    path = tmp_path_factory.mktemp("words") / "a.txt"
+    text = [f"w{token}" for token in zipf_stream(6_000, 50).tolist()]
+    path.write_text("\n".join(" ".join(text[first : first + 17]) for first in range(0, len(text), 17)))
+    return open_source(path, tokens="words")
+
+
+def kept(model: MemoryClassifier) -> list[bytes]:
+    assert model.sample_ is not None
+    return [array.tobytes() for array in model.sample_.packed().values()]
+
+
+def weights(model: MemoryClassifier) -> list[bytes]:
+    return [array.tobytes() for array in model.vote_.state().values()]
+
+
+def learnt(source: Source, sample: int = 200, **options: Any) -> MemoryClassifier:
+    vote = LogLinear(sample=sample, steps=5)
+    return fit(MemoryClassifier(vote=vote), source, 2, classes=[f"w{i}" for i in range(5)], **options)
+
+
+def test_the_sample_and_the_weights_do_not_depend_on_the_groups(words: Source, tmp_path: Path) -> None:
+    whole = learnt(words, engine="threads", workers=1)
+    assert whole.sample_ is not None
+    assert len(whole.sample_) == 200
+    assert whole.sample_.threshold < EVERYTHING
+    save(whole, tmp_path / "m")
+    assert kept(load(tmp_path / "m")) == kept(whole)
+    cuttings: list[dict[str, Any]] = [
+        {"engine": "threads", "workers": 2, "shard_bytes": 500, "group_size": 1},
+        {"engine": "threads", "workers": 2, "shard_bytes": 1700},
+        {"engine": "processes", "workers": 2, "shard_bytes": 4000},
+    ]
+    for options in cuttings:
+        other = learnt(words, **options)
+        assert kept(other) == kept(whole)
+        assert weights(other) == weights(whole)
+
+
+def test_a_small_source_is_kept_whole_and_refit_gives_the_same_weights(words: Source) -> None:
+    model = learnt(words, sample=50_000, engine="threads", shard_bytes=3000)
+    assert model.sample_ is not None
+    assert int(model.sample_.examples().multiplicity.sum()) == int(model.memory_.label_counts.sum())
+    before = weights(model)
+    assert weights(model.refit()) == before
+    stream = MemoryClassifier(vote=model.vote).fit_stream(words.documents(), 2, classes=[f"w{i}" for i in range(5)])
+    assert kept(stream) == kept(model)
+    forgetful = model.snapshot()
+    sample = model.sample_.examples()
+    row = [sample.contexts.vocabulary.tolist()[r] for r in sample.contexts.ranks[0]]
+    label = sample.labels.tolist()[sample.label_ranks[0]]
+    forgetful.forget([row], [label]).refit()
+    assert forgetful.sample_ is not None
+    assert int(forgetful.sample_.examples().multiplicity.sum()) == int(sample.multiplicity.sum()) - 1
+
+
+def test_a_mixture_keeps_whole_documents_whatever_the_groups(words: Source) -> None:
+    estimator = MemoryClassifier(Suffixes(2) + Bag(2), vote=Mixture(sample=300, steps=5))
+    whole = fit(estimator, words, 2, short="pad", engine="threads", workers=1)
+    cuttings: list[dict[str, Any]] = [
+        {"engine": "threads", "shard_bytes": 500},
+        {"engine": "processes", "shard_bytes": 4000},
+    ]
+    for options in cuttings:
+        other = fit(estimator, words, 2, short="pad", workers=2, **options)
+        assert other.memory_.state_bytes() == whole.memory_.state_bytes()
+        assert kept(other) == kept(whole)
+        assert weights(other) == weights(whole)
+    streamed = MemoryClassifier(Suffixes(2) + Bag(2), vote=whole.vote).fit_stream(words.documents(), 2, short="pad")
+    assert streamed.memory_.state_bytes() == whole.memory_.state_bytes()
+
+
+def test_a_folder_remembers_the_sample(words: Source, tmp_path: Path) -> None:
+    reports: list[GroupReport] = []
+    options: dict[str, Any] = {"engine": "threads", "shard_bytes": 1000, "resume": str(tmp_path / "states")}
+    first = learnt(words, **options)
+    again = learnt(words, on_report=reports.append, **options)
+    assert all(report.resumed for report in reports)
+    assert all(report.kept is None for report in reports)
+    assert kept(again) == kept(first)
+    with pytest.raises(ValueError, match="belongs to another job: kept"):
+        learnt(words, sample=100, **options)
+
+
+def test_packed_samples_come_back_and_settling_takes_the_lowest_hashes() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 9, (500, 3)), rng.integers(0, 2, 500)
+    empty = KeptSample(h=3, seed=1, most=40)
+    whole = empty.changed(Examples.of(X, y), 1)
+    assert [a.tobytes() for a in empty.unpacked(whole.packed()).packed().values()] == [
+        a.tobytes() for a in whole.packed().values()
+    ]
+    full = KeptSample(h=3, seed=1, most=10_000)
+    assert empty.unpacked(full.packed()).threshold == EVERYTHING
+    parts = empty
+    for rows in np.array_split(rng.permutation(500), 7):
+        together = parts.plus(empty.changed(Examples.of(X[rows], y[rows]), 1), 1)
+        assert together is not None
+        parts = together
+    assert len(parts.settled()) == 40
+    one, other = ([a.tobytes() for a in sample.settled().packed().values()] for sample in (whole, parts))
+    assert one == other

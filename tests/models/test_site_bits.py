@@ -1,0 +1,98 @@
+"""What sites are worth in bits, and what a notebook shows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming, SiteKernel
+from hammemo.models.site_bits import site_bits
+
+
+def exclusive_or(n: int = 300) -> tuple[pd.DataFrame, np.ndarray]:
+    X = np.random.default_rng(0).integers(0, 2, (n, 4))
+    return pd.DataFrame(X, columns=["one", "two", "three", "four"]), X[:, 0] ^ X[:, 2]
+
+
+def test_tuples_that_tell_the_label_share_the_bit() -> None:
+    X, y = exclusive_or()
+    found = MemoryClassifier().fit(X, y).report().bits()
+    assert found.names[0] == "(one, three)"
+    telling = [bits for name, bits in zip(found.names, found.bits, strict=True) if "one" in name and "three" in name]
+    assert sum(telling) > 0.9
+    assert found.prior_bits == pytest.approx(1, abs=0.02)
+    assert found.model_bits < 0.1
+    assert str(found).splitlines()[1].startswith("(one, three)")
+    assert set(found.names) >= {"one", "two", "three", "four"}
+
+
+def left_out_scores(clf: MemoryClassifier, X: np.ndarray, y: np.ndarray) -> list[list[np.ndarray]]:
+    """Return the base and what each site adds, for every example left out of its own counts, from the definition."""
+    prior, found = (clf.memory_.label_counts + 0.5) / (len(y) + 1), []  # the prior keeps the example
+    for i in range(len(y)):
+        parts = [np.log(prior) + clf.vote_.offsets_]
+        for k in range(2):
+            row = np.array([np.sum((np.delete(X[:, k], i) == X[i, k]) & (np.delete(y, i) == c)) for c in range(2)])
+            ratio = np.log((row + prior) / (row.sum() + 1) / prior)
+            parts.append(ratio * (clf.vote_.site_weights_[k, 0] + clf.vote_.label_weights_[k]))
+        found.append(parts)
+    return found
+
+
+def test_bits_are_shares_of_the_gain_with_the_example_left_out() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.integers(0, 3, (60, 2))
+    y = np.where(rng.random(60) < 0.3, rng.integers(0, 2, 60), X[:, 0] % 2)
+    clf = MemoryClassifier(PositionalHamming(), Exact(), LogLinear(smoothing=1.0)).fit(X, y)
+    found = site_bits(clf)
+    shares = np.zeros(2)
+    before: list[float] = []
+    after: list[float] = []
+    steps = (np.arange(2000) + 0.5) / 2000
+    for (base, *parts), label in zip(left_out_scores(clf, X, y), y, strict=True):
+        path = base + steps[:, None] * sum(parts)
+        mean = (np.exp(path) / np.exp(path).sum(axis=1, keepdims=True)).mean(axis=0)
+        shares += [(part[label] - mean @ part) / np.log(2) / 60 for part in parts]
+        for losses, scores in ((before, base), (after, base + sum(parts))):
+            losses.append((np.log(np.exp(scores).sum()) - scores[label]) / np.log(2))
+    bits = dict(zip(found.names, found.bits.tolist(), strict=True))
+    assert [bits["0"], bits["1"]] == pytest.approx(shares.tolist(), rel=1e-4, abs=1e-6)
+    assert (found.prior_bits, found.model_bits) == pytest.approx((np.mean(before), np.mean(after)), rel=1e-5)
+    assert found.bits.sum() == pytest.approx(found.prior_bits - found.model_bits, rel=1e-5)
+
+
+def test_a_weight_of_two_is_the_row_twice() -> None:
+    X, y = exclusive_or(80)
+    kernel = SiteKernel([0, (0, 2)])
+    once = site_bits(MemoryClassifier(kernel).fit(X, y, sample_weight=np.full(80, 2)))
+    twice = site_bits(MemoryClassifier(kernel).fit(pd.concat([X, X]), np.concatenate([y, y])))
+    assert once.bits.tolist() == twice.bits.tolist()
+
+
+def test_what_has_no_bits_says_so() -> None:
+    X, y = exclusive_or()
+    with pytest.raises(ValueError, match="for vote='log-linear'"):
+        MemoryClassifier(vote="sum").fit(X, y).report().bits()
+    with pytest.raises(ValueError, match="No sample of the examples is kept"):
+        MemoryClassifier(vote=LogLinear(keep=False)).fit(X, y).report().plot()
+    one = MemoryClassifier().fit([["a"]] * 3, ["x"] * 3)
+    assert site_bits(one).model_bits == 0
+
+
+def test_the_figure_has_a_bar_a_site() -> None:
+    pytest.importorskip("matplotlib").use("agg")
+    X, y = exclusive_or()
+    axes = MemoryClassifier().fit(X, y).report().plot(most=3)
+    assert len(axes.patches) == 3
+    assert "bits" in axes.get_xlabel()
+    pytest.importorskip("matplotlib.pyplot").close("all")
+
+
+def test_a_notebook_shows_what_was_chosen() -> None:
+    X, y = exclusive_or()
+    clf = MemoryClassifier()
+    assert "examples of" not in clf._repr_html_()
+    fitted = clf.fit(X, y)
+    assert "(one, three)" in fitted._repr_html_()
+    assert "(one, three)" in fitted._repr_mimebundle_()["text/html"]

@@ -1,0 +1,90 @@
+"""A progress bar is shown on a terminal, after two seconds, one at a time."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hammemo import MemoryClassifier, _progress
+from hammemo._progress import progress_bar
+
+pytest.importorskip("rich")
+
+
+class Terminal:
+    """Standard error as a terminal that remembers what was written."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+    def isatty(self) -> bool:
+        return True
+
+
+def looking(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Return the terminal that standard error is from now on: no fixture, because pytest puts its own there after."""
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setenv("TERM", "xterm")
+    return shown
+
+
+def fitted() -> MemoryClassifier:
+    X = np.random.default_rng(0).integers(0, 2, (200, 4))
+    return MemoryClassifier().fit(X, X[:, 0] ^ X[:, 2])
+
+
+def test_the_search_for_sites_tells_its_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = looking(monkeypatch)
+    monkeypatch.setattr(_progress, "PATIENCE", 1e9)
+    fitted()
+    assert terminal.text == ""
+    monkeypatch.setattr(_progress, "PATIENCE", 0.0)
+    fitted()
+    assert "Choosing sites" in terminal.text
+
+
+def test_nothing_where_nobody_looks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_progress, "PATIENCE", 0.0)
+    fitted()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_one_bar_at_a_time_also_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = looking(monkeypatch)
+    monkeypatch.setattr(_progress, "PATIENCE", 0.0)
+
+    def work() -> None:
+        with progress_bar("outer") as outer:
+            outer(1, 2)
+            with progress_bar("inner") as inner:
+                inner(1, 2)
+            raise ValueError("in the middle")
+
+    with pytest.raises(ValueError, match="in the middle"):
+        work()
+    assert "outer" in terminal.text
+    assert "inner" not in terminal.text
+    with progress_bar("after") as tell:
+        tell(1, None)
+    assert "after" in terminal.text
+
+
+def test_without_rich_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = looking(monkeypatch)
+    monkeypatch.setattr(_progress, "PATIENCE", 0.0)
+    blocked: Any = None
+    monkeypatch.setitem(sys.modules, "rich.console", blocked)
+    with progress_bar("Working") as tell:
+        tell(1, 2)
+    assert terminal.text == ""
