@@ -10,8 +10,10 @@ import numpy as np
 from sklearn.base import clone
 
 from hammemo.cli.console import progress_bar
+from hammemo.cli.documents import Documents, forget_documents, learn_documents
 from hammemo.memories import NotStoredError
 from hammemo.models.axes import chooses_sites, is_auto, resolved_vote, stream_kernel
+from hammemo.models.kept_cases import KeptCases
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import merged_kinds
 from hammemo.sources.schemas import SequenceSchema, TableSchema
@@ -97,6 +99,8 @@ def learn_batches(
     Of a table some rows are looked at first, so that sites can be chosen by them.
     """
     fresh, reasons = not hasattr(model, "memory_"), None
+    if isinstance(schema, SequenceSchema) and not isinstance(classes, int):
+        return _learn_sequences(model, schema, files, file_format, layout=layout, classes=classes)
     first_rows = FirstRows() if fresh and layout is None and _chooses(model) else None
     if first_rows is not None and isinstance(schema, SequenceSchema):
         model.set_params(kernel=stream_kernel(schema.h))
@@ -106,8 +110,6 @@ def learn_batches(
         first_rows = None if layout is not None else first_rows
         reasons = None if layout is None else layout.choices_
     chosen = classes if isinstance(classes, list) else None
-    if not fresh and isinstance(schema, SequenceSchema) and schema.chosen:
-        chosen = sorted(declared(model))
     seen = learnt = 0
     columns, kinds = None, ""
     with progress_bar("Learning") as tell:
@@ -145,6 +147,34 @@ def learn_batches(
     return schema, {"examples": learnt}
 
 
+def _learn_sequences(
+    model: MemoryClassifier,
+    schema: SequenceSchema,
+    files: Sequence[str],
+    file_format: str | None,
+    *,
+    layout: MemoryClassifier | None,
+    classes: list[Any] | None,
+) -> tuple[Schema, dict[str, Any]]:
+    fresh = not hasattr(model, "memory_")
+    chosen = classes if fresh else _chosen(model, schema)
+    documents = Documents(schema, files, file_format)
+    try:
+        read, facts = learn_documents(model, schema, documents, layout=layout, classes=chosen)
+    except ValueError as error:
+        if documents.n_examples:
+            raise
+        raise ValueError(_nothing(schema, 0, "learn")) from error
+    if not facts["examples"]:
+        raise ValueError(_nothing(schema, documents.n_examples, "learn"))
+    return read, facts
+
+
+def _chosen(model: MemoryClassifier, schema: SequenceSchema) -> list[Any] | None:
+    """Return the labels that the model learns of sequences; None for all."""
+    return sorted(declared(model)) if schema.chosen else None
+
+
 def _can_be_read_twice(where: str) -> bool:
     """Return whether a file is there again after it was read: not standard input, and no pipe."""
     return is_address(where) or os.path.isfile(where)
@@ -166,8 +196,16 @@ def _chosen_by_sample(
     return chooser.fit(held.X, held.y)
 
 
-def forget_batches(model: MemoryClassifier, schema: Schema, files: Sequence[str], file_format: str | None) -> int:
-    """Take back the examples of files; return how many. What was never learnt is refused, and its place is named."""
+def forget_batches(
+    model: MemoryClassifier, schema: Schema, files: Sequence[str], file_format: str | None, only: Sequence[str] = ()
+) -> int:
+    """Take back the examples of files; return how many. What was never learnt is refused, and its place is named.
+
+    With `only`, those of the cases with these names.
+    """
+    if isinstance(schema, SequenceSchema) and (only or isinstance(model.sample_, KeptCases)):
+        documents = Documents(schema, files, file_format, only)
+        return forget_documents(model, schema, documents, _chosen(model, schema))
     chosen = declared(model) if isinstance(schema, SequenceSchema) and schema.chosen else None
     seen = forgotten = 0
     with progress_bar("Forgetting") as tell:

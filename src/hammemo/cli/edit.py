@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import check_model_writable, counted, one_line_errors, print_json, say_where_from
+from hammemo.cli.console import UsageError, check_model_writable, counted, one_line_errors, print_json, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.sources.formats import STANDARD_INPUT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hammemo.sources.schemas import Schema
 
 
 @dataclass(frozen=True)
@@ -36,16 +41,34 @@ def add_files(edit: Edit, given: InputOptions, key_file: opt.KeyFile = None, as_
         _change(edit, given, key_file, "added", as_json=as_json)
 
 
-def forget_files(edit: Edit, given: InputOptions, key_file: opt.KeyFile = None, as_json: opt.AsJson = False) -> None:
+def forget_files(
+    edit: Edit,
+    given: InputOptions,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CASE", help="Event logs: forget this case only; may be given several times."),
+    ] = None,
+    key_file: opt.KeyFile = None,
+    as_json: opt.AsJson = False,
+) -> None:
     """Take examples back, as if they had never been learnt; what was never learnt is refused, and nothing changes.
 
     A model fitted with --ledger refuses every example it has not learnt; others refuse what they can tell.
     """
     with one_line_errors():
-        _change(edit, given, key_file, "forgotten", as_json=as_json)
+        _change(edit, given, key_file, "forgotten", as_json=as_json, only=only or ())
 
 
-def _change(edit: Edit, given: InputOptions, key_file: Path | None, verb: str, *, as_json: bool) -> None:
+def _check_only(only: Sequence[str], schema: Schema) -> None:
+    from hammemo.sources.schemas import TableSchema
+
+    if only and (isinstance(schema, TableSchema) or not schema.is_log):
+        raise UsageError("--only names cases of an event log: this model learnt none. Leave it out.")
+
+
+def _change(
+    edit: Edit, given: InputOptions, key_file: Path | None, verb: str, *, as_json: bool, only: Sequence[str] = ()
+) -> None:
     from hammemo.cli.batches import example_count, forget_batches, learn_batches
     from hammemo.cli.models import changing, open_model
 
@@ -60,7 +83,8 @@ def _change(edit: Edit, given: InputOptions, key_file: Path | None, verb: str, *
         if verb == "added":
             changed = learn_batches(learner, schema, files, given.file_format)[1]["examples"]
         else:
-            changed = forget_batches(learner, schema, files, given.file_format)
+            _check_only(only, schema)
+            changed = forget_batches(learner, schema, files, given.file_format, only)
         opened.write(target, edit.wait)
     facts: dict[str, Any] = {
         verb: changed,

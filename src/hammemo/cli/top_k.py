@@ -23,8 +23,9 @@ def top_k_rows(
     k: Annotated[int, typer.Option("--k", min=1, help="How many labels.")] = 5,
     scores: Annotated[bool, typer.Option("--scores", help="Add the labels' scores.")] = False,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Add the labels' probabilities (of a log-linear vote).")
+        bool, typer.Option("--proba", help="Add the labels' probabilities (of a log-linear vote or a mixture).")
     ] = False,
+    unseen: Annotated[bool, typer.Option("--unseen", help="Leave out labels that the row or document holds.")] = False,
     out: Out = None,
     *,
     given: InputOptions,
@@ -34,7 +35,7 @@ def top_k_rows(
     """Print the k most likely labels of each row or document, best first, with tabs between."""
 
     def answer(model: Any, queries: Queries) -> Answers:
-        best = model.top_k(queries.X, k)
+        best = model.top_k(queries.X, k, exclude="seen" if unseen else None)
         answers: Answers = {"top": best.tolist()}
         place = np.searchsorted(model.classes_, best)
         if scores:

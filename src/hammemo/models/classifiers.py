@@ -433,6 +433,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         tokens: Any,
         *,
         starts: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
         short: Literal["drop", "pad"] = "drop",
         pad: Any = None,
     ) -> Self:
@@ -442,7 +443,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        tokens, starts, short, pad
+        tokens, starts, classes, short, pad
             As in `fit_stream`, and as the documents were learnt.
 
         Examples
@@ -456,7 +457,8 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         blocks = stream_blocks(tokens, self.sites_.h, starts, short, pad)
-        self._edited(lambda model: model._forget_blocks(blocks))
+        labels = None if classes is None else Vocabulary.of(label_array(classes))
+        self._edited(lambda model: model._forget_blocks(blocks, labels))
         return self
 
     def log_loss_stream(
@@ -498,11 +500,11 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             losses += [scorer.losses(examples) for examples in block.parts(_ASKED_AT_ONCE)]
         return np.concatenate(losses)
 
-    def _forget_blocks(self, blocks: Iterator[Block]) -> None:
+    def _forget_blocks(self, blocks: Iterator[Block], labels: Vocabulary | None) -> None:
         memory, cutter = self.memory_.snapshot(), CaseCutter(self.sites_.h)
         sample = self.sample_
         for block in blocks:
-            examples = block.examples()
+            examples = block.examples() if labels is None else block.examples().only(labels)
             memory.update(examples, -1)
             if isinstance(sample, KeptCases):
                 sample = sample.with_some(cutter.cut(block), -1)

@@ -1,0 +1,66 @@
+"""Next items on the command line: clicks are fitted by whole sessions, asked for, and forgotten by session."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from hammemo import Mixture, load
+from hammemo.cli.app import app
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture
+def clicks(tmp_path: Path) -> Path:
+    """Return clicks of 300 sessions, in no order."""
+    rng = np.random.default_rng(0)
+    lines = []
+    for session in range(300):
+        items = rng.integers(0, 400, rng.integers(2, 7))
+        lines += [f"{session}\t{item}\t{1000 * session + step}" for step, item in enumerate(items)]
+    rng.shuffle(lines)
+    path = tmp_path / "clicks.tsv"
+    path.write_text("\n".join(["SessionId\tItemId\tTime", *lines]) + "\n")
+    return path
+
+
+FIT = ("--h", "5", "--short", "pad", "--case", "SessionId", "--event", "ItemId", "--time", "Time")
+
+
+def test_sessions_are_learnt_asked_and_forgotten(clicks: Path, tmp_path: Path) -> None:
+    model, rest, without = tmp_path / "m", tmp_path / "rest", tmp_path / "rest.tsv"
+    run("fit", str(clicks), "--out", str(model), *FIT)
+    learnt: Any = load(model)
+    assert isinstance(learnt.vote_, Mixture)
+    assert [site.kind for site in learnt.sites_.free] == ["bag", "together", "copy"]
+    top = json.loads(run("top-k", str(model), str(clicks), "--k", "3", "--unseen", "--json").splitlines()[0])
+    assert len(top["top"]) == 3
+    head, *lines = clicks.read_text().splitlines()
+    without.write_text("\n".join([head, *(line for line in lines if not line.startswith(("17\t", "23\t")))]) + "\n")
+    answer = json.loads(run("forget", str(model), str(clicks), "--only", "17", "--only", "23", "--json"))
+    assert answer["forgotten"] == sum(line.startswith(("17\t", "23\t")) for line in lines)
+    run("fit", str(without), "--out", str(rest), *FIT)
+    assert load(model).memory_.state_bytes() == load(rest).memory_.state_bytes()
+    assert "no case '999'" in run("forget", str(model), str(clicks), "--only", "999", code=1)
+    assert "never learnt" in run("forget", str(model), str(clicks), "--only", "17", code=1)
+    run("add", str(model), str(clicks.parent / "rest.tsv"))
+    assert load(model).memory_.label_counts.sum() == 2 * load(rest).memory_.label_counts.sum()
+
+
+def test_only_is_for_event_logs(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("a,b\nx,1\ny,2\n")
+    run("fit", str(table), "--out", str(tmp_path / "m"), "--label", "b")
+    assert "--only names cases" in run("forget", str(tmp_path / "m"), str(table), "--only", "1", code=2)
