@@ -15,7 +15,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 from hammemo.experiments.sessions.data import SETS, facts, read_task  # noqa: E402
 from hammemo.experiments.sessions.ours import Ours  # noqa: E402
-from hammemo.experiments.sessions.running import Outcome, evaluate, heading, table  # noqa: E402
+from hammemo.experiments.sessions.running import Outcome, evaluate, heading, published, table  # noqa: E402
 
 from .copying import copying  # noqa: E402
 from .counts import ItemNeighbours, Markov, Popularity  # noqa: E402
@@ -64,7 +64,7 @@ def main() -> None:
             print(f"{name}, {outcome.learner}: {outcome.second:.4f} ({outcome.settings})", file=sys.stderr, flush=True)
         everything.append({**facts(task), "learners": [outcome.plain() for outcome in found]})
         if not arguments.json:
-            print(f"{heading(task)}\n\n" + "\n".join(table(task, found)) + "\n", flush=True)
+            print(f"{heading(task)}\n\n" + "\n".join([*table(task, found), *published(name)]) + "\n", flush=True)
     if arguments.json:
         print(json.dumps(everything, indent=2))
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from hammemo.experiments.sessions.data import facts
+from hammemo.experiments.sessions.data import facts, read_task
 from hammemo.experiments.sessions.measures import NAMES, difference, gains, ranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -28,6 +29,13 @@ TIMED, SINGLE = 2000, 200
 FORGOTTEN, CLICKS_FORGOTTEN = 5, 20
 """Sessions that are forgotten, and the length that theirs is nearest to."""
 ANSWERS = 20
+
+PUBLISHED = {
+    "bol": {"VMIS-kNN (its authors' README)": "MRR@20 .3401"},
+    "beauty": {"SASRec (as S3-Rec reports it)": ".0605 / .0318", "S3-Rec": ".0647 / .0327"},
+    "toys": {"SASRec (as S3-Rec reports it)": ".0675 / .0374", "S3-Rec": ".0700 / .0376"},
+}
+"""Figures of others, the two of the kind of data unless said otherwise; no command here prints them."""
 
 
 @dataclass
@@ -140,6 +148,32 @@ def _seconds(call: Callable[..., Any], *arguments: Any) -> float:
     started = time.thread_time()
     call(*arguments)
     return time.thread_time() - started
+
+
+def run(
+    folder: Path,
+    sets: Sequence[str],
+    learners: Sequence[type[Learner]],
+    on_progress: Callable[[int, int], None] | None = None,
+) -> tuple[dict[str, Any], str]:
+    """Measure learners on sets; return the results as plain numbers, and a page of one table a set."""
+    results: list[dict[str, Any]] = []
+    pages: list[str] = []
+    for name in sets:
+        task, found = read_task(folder, name), []
+        for learner in learners:
+            found.append(evaluate(task, learner))
+            if on_progress is not None:
+                on_progress(len(pages) * len(learners) + len(found), len(sets) * len(learners))
+        results += [outcome.plain() for outcome in found]
+        pages.append("\n".join([heading(task), "", *table(task, found), *published(name)]) + "\n")
+    return {"settings": {"sets": list(sets)}, "table": results}, "\n".join(pages)
+
+
+def published(name: str) -> list[str]:
+    """Return what others have published for a set, in one line."""
+    known = "; ".join(f"{who} {figures}" for who, figures in PUBLISHED.get(name, {}).items())
+    return ["", f"Published: {known}."] if known else []
 
 
 def heading(task: Task) -> str:
