@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 from hammemo.experiments.language import Ours, markdown, run  # noqa: E402
 
+from .kenlm import KenLM  # noqa: E402
 from .kneser_ney import KneserNey  # noqa: E402
 
 if TYPE_CHECKING:
@@ -27,10 +29,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with wiki.train.tokens, .valid and .test")
     parser.add_argument("--models", nargs="+", choices=MODELS, metavar="NAME", help=f"of {', '.join(MODELS)}")
     parser.add_argument("--most", type=int, help="ask the first so many targets only, of validation and of test")
+    parser.add_argument("--kenlm", type=Path, metavar="FOLDER", help="measure KenLM, too: where lmplz and query are")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     arguments = parser.parse_args()
     models = [MODELS[name]() for name in arguments.models or MODELS]
-    results = run(arguments.data, models, most=arguments.most)
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.kenlm:
+            models.append(KenLM(arguments.kenlm, Path(folder)))
+        results = run(arguments.data, models, most=arguments.most)
     print(json.dumps(results, indent=2) if arguments.json else markdown(results))
 
 

@@ -1,7 +1,9 @@
 """A small GRU4Rec in torch: embeddings, one recurrent layer, a softmax over all items.
 
-Trained on all prefixes of sessions at once, cross-entropy over every item. The most recent twentieth of the sessions
-given to `fit` decides when to stop, and is then learnt for as many passes as the rest was.
+Trained on all prefixes of sessions at once. The cross-entropy of a target is taken against items drawn by the root of
+their frequency, their logits corrected by how likely they were to be drawn (sampled softmax). The most recent
+twentieth of the sessions given to `fit` decides by its loss over all items how many passes are best; then all sessions
+are learnt anew for so many.
 """
 
 from __future__ import annotations
@@ -20,21 +22,24 @@ if TYPE_CHECKING:
     from hammemo.experiments.sessions.data import Session
 
 LONGEST = 20
-PASSES = 15
+PASSES = 12
 BATCH = 64
+DRAWN = 1024
+MOST_LATE = 500
 
 
 class GRU4Rec(Learner):
     """A recurrent network; it does not forget."""
 
     name = "GRU4Rec (torch)"
-    choices = tuple({"width": width, "dropout": dropout} for width, dropout in ((100, 0.25), (200, 0.5)))
+    choices = ({"width": 100, "dropout": 0.25},)
 
     def fit(self, sessions: Sequence[Session], n_items: int) -> None:
         """Find the number of passes with the lowest loss on recent sessions, then learn all for so many."""
-        self._n_items = n_items
         longer = [session for session in sessions if len(session) > 1]
-        late = max(1, len(longer) // 20)
+        counts = np.bincount([item for session in longer for item in session], minlength=n_items)
+        self._chances = np.sqrt(counts + 1) / np.sqrt(counts + 1).sum()
+        late = min(max(1, len(longer) // 20), MOST_LATE)
         passes = self._train(longer[:-late], longer[-late:], PASSES)
         self._train(longer, [], passes)
 
@@ -54,30 +59,45 @@ class GRU4Rec(Learner):
         import torch
 
         torch.manual_seed(0)
-        self._network = _network(self._n_items, self.settings["width"], self.settings["dropout"])
-        optimiser = torch.optim.Adam(self._network.parameters(), 2e-3)
-        rng, losses = np.random.default_rng(0), []
+        rng = np.random.default_rng(0)
+        self._network = _network(len(self._chances), self.settings["width"], self.settings["dropout"])
+        optimiser = torch.optim.Adam(self._network.parameters(), 3e-3)
+        losses: list[float] = []
         for _ in range(passes):
             self._network.train()
             for rows in np.array_split(rng.permutation(len(sessions)), -(-len(sessions) // BATCH)):
                 optimiser.zero_grad()
-                loss = self._loss([sessions[row] for row in rows])
-                loss.backward()
+                self._sampled_loss([sessions[row] for row in rows], rng).backward()
                 optimiser.step()
             if late:
-                self._network.eval()
-                with torch.no_grad():
-                    losses.append(float(self._loss(late)))
+                losses.append(self._loss(late))
                 if len(losses) > 2 and min(losses[-2:]) > min(losses):
                     break
         return int(np.argmin(losses)) + 1 if late else passes
 
-    def _loss(self, sessions: list[Session]) -> Any:
-        from torch.nn.functional import cross_entropy
+    def _sampled_loss(self, sessions: list[Session], rng: np.random.Generator) -> Any:
+        """Return the mean cross-entropy of the targets, each against itself and the items drawn."""
+        import torch
 
         inputs, targets = _padded(sessions)
-        asked = targets >= 0
-        return cross_entropy(self._network.logits(self._network.states(inputs)[asked]), targets[asked])
+        states, targets = self._network.states(inputs)[targets >= 0], targets[targets >= 0]
+        drawn = torch.from_numpy(rng.choice(len(self._chances), DRAWN, p=self._chances))
+        expected = torch.from_numpy(np.log(DRAWN * self._chances)).float()
+        others = self._network.logits(states, drawn) - expected[drawn]
+        others = others.masked_fill(drawn == targets[:, None], -torch.inf)  # a target is no rival of its own
+        own = self._network.own_logits(states, targets) - expected[targets]
+        return (torch.logsumexp(torch.cat([own[:, None], others], 1), 1) - own).mean()
+
+    def _loss(self, sessions: list[Session]) -> float:
+        """Return the mean cross-entropy over all items."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        self._network.eval()
+        inputs, targets = _padded(sessions)
+        with torch.inference_mode():
+            logits = self._network.logits(self._network.states(inputs)[targets >= 0])
+            return float(cross_entropy(logits, targets[targets >= 0]))
 
 
 def _padded(sessions: Sequence[Session]) -> tuple[Any, Any]:
@@ -115,10 +135,14 @@ def _network(n_items: int, width: int, dropout: float) -> Any:
 
         def states(self, inputs: Any) -> Any:
             """Return what the network remembers after every item."""
-            return self.recurrent(self.drop(self.items(inputs)))[0]
+            return self.drop(self.recurrent(self.drop(self.items(inputs)))[0])
 
-        def logits(self, states: Any) -> Any:
-            """Return one logit an item."""
-            return self.drop(states) @ self.items.weight.T + self.offsets.weight[:, 0]
+        def logits(self, states: Any, items: Any = slice(None)) -> Any:
+            """Return one logit for every state and item."""
+            return states @ self.items.weight[items].T + self.offsets.weight[items, 0]
+
+        def own_logits(self, states: Any, items: Any) -> Any:
+            """Return the logit of one item a state."""
+            return (states * self.items(items)).sum(1) + self.offsets(items)[:, 0]
 
     return Network()

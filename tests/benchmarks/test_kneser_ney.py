@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter, defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from language.kenlm import KenLM
 from language.kneser_ney import KneserNey, discounts
 
 if TYPE_CHECKING:
@@ -80,6 +83,19 @@ def test_a_long_stream_is_asked_at_once() -> None:
     model.count(learnt, N_TYPES)
     expected = [plain.probability(asked[:place].tolist(), int(asked[place])) for place in range(10, 50)]
     np.testing.assert_allclose(model.probabilities(asked, 10), expected)
+
+
+def test_kenlm_gives_the_same(tmp_path: Path) -> None:
+    program = shutil.which("lmplz")
+    if program is None:
+        pytest.skip("lmplz and query of KenLM are not on the path")
+    rng = np.random.default_rng(0)
+    types, learnt = np.unique(np.minimum(rng.zipf(1.3, 30_000), 500), return_inverse=True)
+    asked = rng.choice(learnt, 300)
+    ours, theirs = KneserNey(3), KenLM(Path(program).parent, tmp_path, 3)
+    ours.count(learnt, len(types) + 2)  # KenLM's types include an end and an unknown token
+    theirs.count(learnt)
+    np.testing.assert_allclose(theirs.probabilities(asked, 5), ours.probabilities(asked, 5), rtol=0.005)
 
 
 def test_discounts_of_counts_of_counts() -> None:

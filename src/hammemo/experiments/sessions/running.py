@@ -45,7 +45,7 @@ class Outcome:
     set: str
     learner: str
     settings: dict[str, Any]
-    valid: float
+    valid: float | None
     first: float
     second: float
     fit_seconds: float
@@ -92,8 +92,13 @@ def evaluate(task: Task, learner: type[Learner]) -> Outcome:
     return outcome
 
 
-def chosen(task: Task, learner: type[Learner]) -> tuple[Mapping[str, Any], float]:
-    """Return the settings with the highest second figure on validation, the first among equals, and the figure."""
+def chosen(task: Task, learner: type[Learner]) -> tuple[Mapping[str, Any], float | None]:
+    """Return the settings with the highest second figure on validation, the first among equals, and the figure.
+
+    Where there is nothing to choose, validation is not asked.
+    """
+    if len(learner.choices) == 1:
+        return learner.choices[0], None
     queries = task.valid.queries.spread(TUNED)
     found: list[tuple[Mapping[str, Any], float]] = []
     for settings in learner.choices:
