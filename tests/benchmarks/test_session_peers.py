@@ -143,5 +143,5 @@ def test_a_recurrent_network_learns_a_cycle() -> None:
     from sessions.networks import GRU4Rec
 
     model = GRU4Rec("clicks", width=16, dropout=0.0)
-    model.fit([[(start + step) % N for step in range(5)] for start in range(N)] * 300, N)
+    model.fit([[(start + step) % N for step in range(5)] for start in range(N)] * 150, N)
     assert model.scores([[0, 1], [4]]).argmax(axis=1).tolist() == [2, 5]
