@@ -101,11 +101,17 @@ class Even(LanguageModel):
         return np.full(len(stream) - start, 1 / self.n_types)
 
 
+class EvenAlone(Even):
+    """The same, never mixed."""
+
+    is_mixed = False
+
+
 def test_an_even_model_has_the_perplexity_of_its_types(folder: Path) -> None:
     plain, with_caches = language.run(folder, [Even()])["table"]
     assert plain["perplexity"] == pytest.approx(7)
     assert sum(with_caches["weights"]) == pytest.approx(1)
-    (alone,) = language.run(folder, [Even()], most=10, caches=False)["table"]
+    (alone,) = language.run(folder, [EvenAlone()], most=10)["table"]
     assert alone["targets"] == 10
 
 
@@ -122,6 +128,8 @@ def test_probabilities_of_ours_sum_to_one(folder: Path) -> None:
     context = text.test[:4]
     streams = [np.append(context, token) for token in range(len(text.types))]
     assert sum(model.probabilities(stream, 4)[0] for stream in streams) == pytest.approx(1)
+    beginnings = [np.array([1, token]) for token in range(len(text.types))]  # shorter than a context
+    assert sum(model.probabilities(stream, 1)[0] for stream in beginnings) == pytest.approx(1)
 
 
 def test_the_command(folder: Path, tmp_path: Path) -> None:

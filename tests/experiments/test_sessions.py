@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from typer.testing import CliRunner
 
 from hammemo.cli.app import app
-from hammemo.experiments.sessions.data import Queries, read_clicks, read_task
+from hammemo.experiments.sessions.data import Queries, click_split, read_clicks, read_task
 from hammemo.experiments.sessions.learner import Learner
 from hammemo.experiments.sessions.measures import difference, gains, ranks
 from hammemo.experiments.sessions.ours import Ours
@@ -76,6 +76,13 @@ def test_items_that_training_has_not_seen_are_dropped(tmp_path: Path) -> None:
     assert split.n_items == 3
     assert split.queries.prefixes == [[2], [2, 0]]  # i3, i1, i2 are numbers 2, 0, 1
     assert split.queries.targets.tolist() == [0, 1]
+
+
+def test_a_file_with_nothing_to_ask_is_refused(tmp_path: Path) -> None:
+    write_clicks(tmp_path / "bol-train.tsv", [[1, 2], [2, 3]])
+    write_clicks(tmp_path / "bol-valid.tsv", [[3, 9], [9, 8]])
+    with pytest.raises(ValueError, match="nothing to ask"):
+        click_split(tmp_path / "bol-train.tsv", tmp_path / "bol-valid.tsv")
 
 
 def test_purchases_leave_one_item_out(folder: Path) -> None:

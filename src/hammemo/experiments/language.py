@@ -27,6 +27,7 @@ import numpy as np
 from hammemo.memories import Exact
 from hammemo.models.axes import stream_kernel
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ class LanguageModel(ABC):
     """One model under test."""
 
     name: ClassVar[str]
+    is_mixed: ClassVar[bool] = True
+    """Whether it is measured a second time with caches; not if it has caches of its own."""
 
     @abstractmethod
     def fit(self, text: Text) -> None:
@@ -140,9 +143,10 @@ class Ours(LanguageModel):
     def probabilities(self, stream: NDArray[np.int64], start: int) -> NDArray[np.float64]:
         """Return them in batches: all labels are scored for every target."""
         found = np.empty(len(stream) - start)
+        padded = np.concatenate([np.full(self.h, NO_TOKEN, np.int64), stream])  # nothing precedes the first token
         for first in range(start, len(stream), 500):
             places = np.arange(first, min(first + 500, len(stream)))
-            shares = self._model.predict_proba(stream[places[:, None] + np.arange(-self.h, 0)])
+            shares = self._model.predict_proba(padded[places[:, None] + np.arange(self.h)])
             found[places - start] = shares[np.arange(len(places)), stream[places]]
         return found
 
@@ -195,8 +199,8 @@ def perplexity(probabilities: NDArray[np.float64]) -> float:
         return float(np.exp(-np.log(probabilities).mean()))
 
 
-def evaluate(text: Text, model: LanguageModel, *, most: int | None = None, caches: bool = True) -> list[dict[str, Any]]:
-    """Fit a model and return its row, and if wanted a second one with caches.
+def evaluate(text: Text, model: LanguageModel, *, most: int | None = None) -> list[dict[str, Any]]:
+    """Fit a model and return its row, and a second one with caches unless it has its own.
 
     Parameters
     ----------
@@ -204,12 +208,11 @@ def evaluate(text: Text, model: LanguageModel, *, most: int | None = None, cache
     model : LanguageModel
     most : int, optional
         Ask the first so many targets of validation and test only; the rows say how many were asked.
-    caches : bool
     """
     started = time.process_time()
     model.fit(text)
     fitted = time.process_time()
-    streams = {part: _first(*text.asked(part), most) for part in (("valid", "test") if caches else ("test",))}
+    streams = {part: _first(*text.asked(part), most) for part in (("valid", "test") if model.is_mixed else ("test",))}
     found = {part: model.probabilities(stream, start) for part, (stream, start) in streams.items()}
     asked = len(found["test"])
     row = {
@@ -221,7 +224,7 @@ def evaluate(text: Text, model: LanguageModel, *, most: int | None = None, cache
         "targets_per_second": sum(map(len, found.values())) / (time.process_time() - fitted),
         "weights": [],
     }
-    if not caches:
+    if not model.is_mixed:
         return [row]
     parts = {
         part: np.array([found[part], *(recent_shares(stream, start, window) for window in WINDOWS)])
@@ -245,7 +248,6 @@ def run(
     models: Sequence[LanguageModel] = (),
     *,
     most: int | None = None,
-    caches: bool = True,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Return the rows of ours, or of the models given."""
@@ -253,10 +255,10 @@ def run(
     rows: list[dict[str, Any]] = []
     models = models or (Ours(),)
     for done, model in enumerate(models, 1):
-        rows += evaluate(text, model, most=most, caches=caches)
+        rows += evaluate(text, model, most=most)
         if on_progress is not None:
             on_progress(done, len(models))
-    settings = {"most": most, "caches": list(WINDOWS) if caches else [], "validation_cut_from_training": text.is_cut}
+    settings = {"most": most, "caches": list(WINDOWS), "validation_cut_from_training": text.is_cut}
     sizes = {"types": len(text.types), "train": len(text.train), "valid": len(text.valid), "test": len(text.test)}
     return {"settings": settings, "text": sizes, "table": rows}
 

@@ -132,7 +132,10 @@ def click_split(learnt: Path, asked: Path) -> Split:
     numbers: dict[str, int] = {}
     sessions = [[numbers.setdefault(item, len(numbers)) for item in session] for session in read_clicks(learnt)]
     known = [[numbers[item] for item in session if item in numbers] for session in read_clicks(asked)]
-    return Split(sessions, Queries.of(known), len(numbers))
+    queries = Queries.of(known)
+    if not len(queries):
+        raise ValueError(f"{asked} has no session with two items that {learnt} holds: there is nothing to ask.")
+    return Split(sessions, queries, len(numbers))
 
 
 def read_purchases(path: Path) -> tuple[list[Session], int]:
