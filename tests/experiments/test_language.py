@@ -13,7 +13,15 @@ from typer.testing import CliRunner
 
 from hammemo.cli.app import app
 from hammemo.experiments import language
-from hammemo.experiments.language import LanguageModel, Ours, mixed, numbered, perplexity, read_text, recent_shares
+from hammemo.experiments.language import (
+    LanguageModel,
+    Ours,
+    mixture_weights,
+    numbered,
+    perplexity,
+    read_text,
+    recent_shares,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +90,7 @@ def test_shares_among_recent_tokens_are_counts(stream: list[int], data: st.DataO
 def test_weights_of_a_mixture_have_the_highest_likelihood() -> None:
     rng = np.random.default_rng(0)
     parts = rng.random((2, 400)) ** [[1.0], [3.0]]
-    weights = mixed(parts, steps=2000)
+    weights = mixture_weights(parts, steps=2000)
     assert weights.sum() == pytest.approx(1)
     tried = np.linspace(0.001, 0.999, 999)
     losses = [perplexity(np.array([share, 1 - share]) @ parts) for share in tried]

@@ -7,10 +7,11 @@ learns training only; what it fits besides, such as weights, it fits on validati
 :math:`\exp(-\frac{1}{n} \sum_i \log p_i)` with natural logarithms, where the :math:`p_i` of one context sum to one over
 all types.
 
-If a folder has no ``wiki.valid.tokens``, the last tenth of the training lines is validation, and the results say so.
+If a folder has no ``wiki.valid.tokens``, the last tenth of the training lines is validation and is not learnt, types
+that only it holds are ``<unk>``, and the results say so.
 
 **Caches.** The share of a token among the last w tokens of the text, for w = 100, 500 and 2,000. Any model can be mixed
-with them; the weights are fitted on validation by expectation maximisation (:func:`mixed`).
+with them; the weights are fitted on validation by expectation maximisation (:func:`mixture_weights`).
 
 `Ours` is this library; other models are in ``benchmarks/language`` of the repository.
 """
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WINDOWS: Final = (100, 500, 2000)
-TARGETS, TYPES = 245_569, 33_278
 BEFORE: Final = 3000
 """Tokens of the text before a part that are kept as its context."""
 
@@ -65,25 +65,17 @@ class Text:
 
 def read_text(folder: Path) -> Text:
     """Return the text of a folder with ``wiki.train.tokens``, ``wiki.test.tokens`` and maybe ``wiki.valid.tokens``."""
-    lines = {part: _lines(folder / f"wiki.{part}.tokens") for part in ("train", "valid", "test")}
-    for part in ("train", "test"):
-        if lines[part] is None:
-            raise FileNotFoundError(
-                f"{folder / f'wiki.{part}.tokens'} is missing: data= takes a folder with wiki.train.tokens and .test."
-            )
-    train, valid, test = (lines[part] for part in ("train", "valid", "test"))
-    assert train is not None
-    assert test is not None
-    is_cut = valid is None
-    if valid is None:
-        cut = len(train) - len(train) // 10
-        train, valid = train[:cut], train[cut:]
-    return numbered(train, valid, test, is_cut=is_cut)
+    train, test = _lines(folder / "wiki.train.tokens"), _lines(folder / "wiki.test.tokens")
+    path = folder / "wiki.valid.tokens"
+    if path.is_file():
+        return numbered(train, _lines(path), test)
+    cut = len(train) - len(train) // 10
+    return numbered(train[:cut], train[cut:], test, is_cut=True)
 
 
-def _lines(path: Path) -> list[list[str]] | None:
+def _lines(path: Path) -> list[list[str]]:
     if not path.is_file():
-        return None
+        raise FileNotFoundError(f"{path} is missing: data= takes a folder with wiki.train.tokens and wiki.test.tokens.")
     texts = path.read_text(encoding="utf-8").split("\n")[:-1]
     return [[*text.split(), "<eos>"] for text in texts]
 
@@ -173,7 +165,7 @@ def recent_shares(stream: NDArray[np.int64], start: int, window: int) -> NDArray
     return np.asarray(counts / np.maximum(ends - starts, 1), np.float64)
 
 
-def mixed(valid: NDArray[np.float64], steps: int = 200) -> NDArray[np.float64]:
+def mixture_weights(valid: NDArray[np.float64], steps: int = 200) -> NDArray[np.float64]:
     """Return weights, summing to one, that maximise the likelihood of a mixture: expectation maximisation.
 
     Parameters
@@ -230,7 +222,7 @@ def evaluate(text: Text, model: LanguageModel, *, most: int | None = None) -> li
         part: np.array([found[part], *(recent_shares(stream, start, window) for window in WINDOWS)])
         for part, (stream, start) in streams.items()
     }
-    weights = mixed(parts["valid"])
+    weights = mixture_weights(parts["valid"])
     with_caches = {
         "caches": list(WINDOWS),
         "perplexity": perplexity(weights @ parts["test"]),
