@@ -64,7 +64,7 @@ class VSKNN(SessionNeighbours):
 
     name = "V-SKNN"
     choices = tuple(
-        {"m": m, "k": k, "again": again} for m, k, again in product((500, 1500, 5000), (100, 500), (False, True))
+        {"m": m, "k": k, "again": again} for m, k, again in product((100, 500, 2500), (50, 100, 500), (False, True))
     )
 
 
@@ -74,7 +74,7 @@ class VMISkNN(SessionNeighbours):
     name = "VMIS-kNN"
     choices = tuple(
         {"m": m, "k": k, "last": last, "again": again}
-        for m, k, last, again in product((500, 1500, 5000), (100, 300), (2, 3, 5), (False, True))
+        for m, k, last, again in product((100, 500, 2500), (50, 100, 500), (2, 3, 5), (False, True))
     )
 
     def fading(self, distances: NDArray[np.int64]) -> NDArray[np.float64]:

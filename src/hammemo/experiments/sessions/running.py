@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hammemo.experiments.sessions.learner import Learner
 
 BATCH = 256
-TUNED = 4000
+TUNED = 2000
 """The most validation queries that settings are chosen with, evenly spread."""
 TIMED, SINGLE = 2000, 200
 """Questions that are timed in batches, and one by one."""
