@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hammemo.experiments.sessions.data import Session
     from hammemo.experiments.sessions.learner import Learner
 
-WEIGHTS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+WEIGHTS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 
 
 def copying(base: type[Learner], settings: Mapping[str, Any]) -> type[Learner]:
