@@ -80,7 +80,7 @@ class ItemNeighbours(Stored):
     """
 
     name = "item-kNN"
-    choices = tuple({"shrink": shrink, "last": last} for shrink in (0, 5, 20) for last in (1, 2, 5))
+    choices = tuple({"shrink": shrink, "last": last} for shrink in (0, 5, 20, 80) for last in (1, 2, 5, 10))
 
     def one(self, prefix: Session) -> NDArray[np.float64]:
         """Return weighted sums of similarities."""
