@@ -90,7 +90,8 @@ def test_purchases_leave_one_item_out(folder: Path) -> None:
     assert len(task.test.queries) == len(task.valid.queries) == 40
     for valid, test in zip(task.valid.queries.prefixes, task.test.queries.prefixes, strict=True):
         assert test[:-1] == valid
-    assert [items[-1] for items in task.test.sessions] == task.valid.queries.targets.tolist()
+    assert [items[-1] for items in task.test.queries.prefixes] == task.valid.queries.targets.tolist()
+    assert task.test.sessions == task.valid.sessions == task.valid.queries.prefixes  # what is asked is not learnt
 
 
 def test_a_user_with_two_items_is_refused(tmp_path: Path) -> None:
