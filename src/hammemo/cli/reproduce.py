@@ -204,6 +204,62 @@ def events(
     opt.print_results(results, page, as_json=as_json)
 
 
+@reproduce.command()
+@one_line_errors()
+def sessions(
+    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with bol-train.tsv and the like.")],
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME", help="One of the sets; may be repeated.")
+    ] = None,
+    out: Annotated[Path | None, opt.results_folder("sessions.md, results.json and the like")] = None,
+    as_json: opt.ResultsAsJson = False,
+) -> None:
+    """Predict the next click or purchase: two web shops and two sets of purchases, settings chosen on validation."""
+    from hammemo.experiments.sessions.data import SETS
+    from hammemo.experiments.sessions.ours import Ours
+    from hammemo.experiments.sessions.running import run
+
+    unknown = [name for name in sets or () if name not in SETS]
+    if unknown:
+        raise UsageError(f"--set {unknown[0]!r} is not one of the sets: use {', '.join(SETS)}.")
+    folder = None if out is None else opt.Results(out)
+    try:
+        with progress_bar("Measuring") as on_progress:
+            results, page = run(data, sets or SETS, [Ours], on_progress)
+    except FileNotFoundError as error:
+        raise UsageError(f"--data: {error}") from error
+    if folder is not None:
+        folder.write(results, ["table"], ("sessions.md", page))
+        folder.say_written("sessions.md", *opt.RECORDS)
+    opt.print_results(results, page, as_json=as_json)
+
+
+@reproduce.command()
+@one_line_errors()
+def language(
+    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with wiki.train.tokens and .test.")],
+    most: Annotated[
+        int | None, typer.Option(min=1, help="Ask the first so many targets only.", show_default="all")
+    ] = None,
+    out: Annotated[Path | None, opt.results_folder("language.md, results.json and the like")] = None,
+    as_json: opt.ResultsAsJson = False,
+) -> None:
+    """Predict every token of WikiText-2's test out of the whole vocabulary: perplexity, with and without caches."""
+    from hammemo.experiments import language as experiment
+
+    folder = None if out is None else opt.Results(out)
+    try:
+        with progress_bar("Measuring") as on_progress:
+            results = experiment.run(data, most=most, on_progress=on_progress)
+    except FileNotFoundError as error:
+        raise UsageError(f"--data: {error}") from error
+    page = experiment.markdown(results)
+    if folder is not None:
+        folder.write(results, ["table"], ("language.md", page))
+        folder.say_written("language.md", *opt.RECORDS)
+    opt.print_results(results, page, as_json=as_json)
+
+
 def _report_claims(claims: list[Claim], *, as_json: bool) -> None:
     if as_json:
         print_json([vars(claim) for claim in claims])

@@ -1,0 +1,73 @@
+"""The command: measure the learners on each set, and print one table a set."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
+    os.environ[_variable] = "1"
+
+from hammemo.experiments.sessions.data import SETS, facts, read_task  # noqa: E402
+from hammemo.experiments.sessions.ours import Ours  # noqa: E402
+from hammemo.experiments.sessions.running import Outcome, evaluate, heading, published, table  # noqa: E402
+
+from .copying import copying  # noqa: E402
+from .counts import ItemNeighbours, Markov, Popularity  # noqa: E402
+from .neighbours import VSKNN, VMISkNN  # noqa: E402
+from .networks import GRU4Rec  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hammemo.experiments.sessions.data import Task
+    from hammemo.experiments.sessions.learner import Learner
+
+LEARNERS: dict[str, type[Learner]] = {
+    learner.name: learner for learner in (Popularity, Markov, ItemNeighbours, VSKNN, VMISkNN, GRU4Rec, Ours)
+}
+COPYING = ("Markov, order 1", "item-kNN", "V-SKNN", "VMIS-kNN")
+"""Learners that are measured once more with a copy term, if the set is one of clicks."""
+
+
+def outcomes(task: Task, names: list[str]) -> Iterator[Outcome]:
+    """Yield what was measured of each learner, and of its variant."""
+    for name in names:
+        learner = LEARNERS[name]
+        if learner is GRU4Rec and importlib.util.find_spec("torch") is None:
+            print(f"{name} is left out: pip install torch", file=sys.stderr)
+            continue
+        found = evaluate(task, learner)
+        yield found
+        if name in COPYING and task.kind == "clicks":
+            yield evaluate(task, copying(learner, found.settings))
+
+
+def main() -> None:
+    """Print the tables, or the rows as JSON; what is left out, and how far it is, go to the error stream."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sessions", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with bol-train.tsv and the like")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--learners", nargs="+", choices=LEARNERS, metavar="NAME", help=f"of {', '.join(LEARNERS)}")
+    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
+    arguments = parser.parse_args()
+    everything: list[dict[str, Any]] = []
+    for name in arguments.sets:
+        task, found = read_task(arguments.data, name), []
+        for outcome in outcomes(task, arguments.learners or list(LEARNERS)):
+            found.append(outcome)
+            print(f"{name}, {outcome.learner}: {outcome.second:.4f} ({outcome.settings})", file=sys.stderr, flush=True)
+        everything.append({**facts(task), "learners": [outcome.plain() for outcome in found]})
+        if not arguments.json:
+            print(f"{heading(task)}\n\n" + "\n".join([*table(task, found), *published(name)]) + "\n", flush=True)
+    if arguments.json:
+        print(json.dumps(everything, indent=2))
+
+
+if __name__ == "__main__":
+    main()

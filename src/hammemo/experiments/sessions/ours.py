@@ -1,0 +1,68 @@
+"""The library as a learner of sessions: its default for a stream with many labels, and nothing chosen.
+
+A session is learnt and forgotten whole. A context is the last 30 items, the missing ones of a short prefix empty.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo.experiments.sessions.learner import Learner
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.tokens.vocabulary import NO_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.experiments.sessions.data import Session
+
+
+H: Final = 30
+"""Items of a context."""
+
+
+class Ours(Learner):
+    """`MemoryClassifier()` with its defaults: the mixture of suffixes, a bag, what occurs together, and copies."""
+
+    name = "ours"
+    forgets = True
+
+    def fit(self, sessions: Sequence[Session], n_items: int) -> None:
+        """Learn every item of every session."""
+        self._n_items = n_items
+        self.model = MemoryClassifier().fit_stream(sessions, H, short="pad")
+
+    def scores(self, prefixes: Sequence[Session]) -> NDArray[np.float64]:
+        """Return the vote's scores; an item that never was next is never answered."""
+        found = np.full((len(prefixes), self._n_items), -np.inf)
+        found[:, self.model.classes_] = self.model.class_scores(self._contexts(prefixes))
+        return found
+
+    def top_k(self, prefixes: Sequence[Session], k: int) -> NDArray[np.int64]:
+        """Return the leading items by the library's own call, which does not make every score."""
+        return np.asarray(self.model.top_k(self._contexts(prefixes), k), np.int64)
+
+    def forget(self, number: int, session: Session) -> None:  # noqa: ARG002  (the items are enough)
+        """Take one session back."""
+        self.model.forget_stream([session], short="pad")
+
+    def refit(self) -> None:
+        """Fit the weights of the vote again, to the sample that the model keeps."""
+        self.model.refit()
+
+    def _contexts(self, prefixes: Sequence[Session]) -> NDArray[np.int64]:
+        """Return the last items of each prefix, empty places first.
+
+        Shapes
+        ------
+        returned : (len(prefixes), H)
+        """
+        contexts: NDArray[Any] = np.full((len(prefixes), H), NO_TOKEN, np.int64)
+        for row, prefix in zip(contexts, prefixes, strict=True):
+            last = prefix[-H:]
+            row[H - len(last) :] = last
+        return contexts
