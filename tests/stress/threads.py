@@ -28,7 +28,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from hammemo import Exact, Gaussian, Hashed, Ledgered, LogLinear, MemoryClassifier, Tiered, load, save
+from hammemo import (
+    Bag,
+    Copy,
+    Exact,
+    Gaussian,
+    Hashed,
+    Ledgered,
+    LogLinear,
+    MemoryClassifier,
+    Mixture,
+    Suffixes,
+    Tiered,
+    Together,
+    load,
+    save,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +56,7 @@ MEMORIES = [
     Ledgered(Hashed(32, 8)),
     Tiered(Hashed(32, 8)),
 ]
-VOTES: list[Any] = ["sum", "mean", LogLinear(weights=[0.5, 1.0, 2.0, 1.0])]
+VOTES: list[Any] = ["sum", "mean", LogLinear(weights=[0.5, 1.0, 2.0, 1.0]), Mixture()]
 READERS, WRITERS = 4, 2
 H = 4
 
@@ -90,7 +105,7 @@ def questions(folder: Path) -> dict[str, Callable[[Any, Any], Any]]:
 
     def saved(model: Any, _: Any) -> Any:
         path = folder / f"{threading.get_ident()}.safetensors"
-        plain = MemoryClassifier(memory=model.memory, vote="sum")
+        plain = MemoryClassifier(kernel=model.kernel, memory=model.memory, vote="sum")
         version = model.snapshot()
         plain.__dict__.update({name: value for name, value in vars(version).items() if name != "journal"})
         save(plain, path)
@@ -131,6 +146,20 @@ def queries() -> Any:
     return np.random.default_rng(5).integers(0, 13, (6, H))
 
 
+def model_of(cls: Any, memory: Any, vote: Any) -> Any:
+    """Return a new model; a mixture reads sites without a position, too."""
+    kernel = Suffixes(2) + Bag(3) + Together(3) + Copy(2) if isinstance(vote, Mixture) else "auto"
+    return cls(kernel, clone(memory), vote)
+
+
+def is_possible(memory: Any, vote: Any) -> bool:
+    """Return whether a vote can read a memory."""
+    innermost = memory.memory if isinstance(memory, Ledgered) else memory
+    if isinstance(vote, Mixture):
+        return isinstance(innermost, Exact)
+    return not (isinstance(memory, Gaussian) and isinstance(vote, LogLinear))
+
+
 def first_examples() -> tuple[Any, Any]:
     rng = np.random.default_rng(7)
     return rng.integers(0, 12, (200, H)), rng.integers(0, 4, 200)
@@ -138,7 +167,7 @@ def first_examples() -> tuple[Any, Any]:
 
 def trial(memory: Any, vote: Any, seconds: float, seed: int, folder: Path) -> Counter[str]:
     """Run writers and readers, then compare with one thread; return what was counted."""
-    model = Noted(memory=clone(memory), vote=vote)
+    model = model_of(Noted, memory, vote)
     model.journal = []
     Noted.doing.edit = None
     model.fit(*first_examples())
@@ -158,7 +187,7 @@ def trial(memory: Any, vote: Any, seconds: float, seed: int, folder: Path) -> Co
     for error in errors:
         print(error, file=sys.stderr)
     counted["wrong answers"] = wrong_answers(memory, vote, model.journal, answers, folder)
-    fresh = MemoryClassifier(memory=clone(memory), vote=vote).fit(*first_examples())
+    fresh = model_of(MemoryClassifier, memory, vote).fit(*first_examples())
     counted["wrong bytes at the end"] = int(model.memory_.state_bytes() != fresh.memory_.state_bytes())
     return counted
 
@@ -168,7 +197,7 @@ def wrong_answers(memory: Any, vote: Any, journal: list[Any], answers: list[Any]
     starting: dict[int, list[Any]] = defaultdict(list)
     for answer in answers:
         starting[answer[1]].append(answer)
-    asked, X, serial = questions(folder), queries(), MemoryClassifier(memory=clone(memory), vote=vote)
+    asked, X, serial = questions(folder), queries(), model_of(MemoryClassifier, memory, vote)
     wrong, open_answers = 0, []
     for version, edit in enumerate(journal, start=1):
         if edit is None:
@@ -188,7 +217,7 @@ def main(seconds: float, seed: int, pattern: str) -> int:
         (memory, vote)
         for memory in MEMORIES
         for vote in VOTES
-        if not (isinstance(memory, Gaussian) and vote is VOTES[2]) and re.search(pattern, f"{memory!r}, {vote!r}")
+        if is_possible(memory, vote) and re.search(pattern, f"{memory!r}, {vote!r}")
     ]
     sys.setswitchinterval(1e-5)
     total: Counter[str] = Counter()
