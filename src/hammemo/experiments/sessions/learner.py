@@ -71,5 +71,9 @@ class Learner(ABC):
         """
         raise NotImplementedError(f"{self.name} does not forget: fit it again without the session.")
 
+    def like(self) -> Learner:
+        """Return a learner with the same settings that has learnt nothing yet."""
+        return type(self)(self.kind, **self.settings)
+
     def refit(self) -> None:  # noqa: B027  (most have nothing to do)
         """Fit again what `forget` leaves as it is: nothing, unless a learner says otherwise."""

@@ -30,11 +30,21 @@ class Ours(Learner):
 
     name = "ours"
     forgets = True
+    _layout: MemoryClassifier | None = None
 
     def fit(self, sessions: Sequence[Session], n_items: int) -> None:
         """Learn every item of every session."""
         self._n_items = n_items
-        self.model = MemoryClassifier().fit_stream(sessions, H, short="pad")
+        if self._layout is None:
+            self.model = MemoryClassifier().fit_stream(sessions, H, short="pad")
+        else:
+            self.model = self._layout.empty_like().partial_fit_stream(sessions, H, short="pad").refit()
+
+    def like(self) -> Ours:
+        """Return a learner of the same layout: it keeps the same share of the sessions to fit weights to."""
+        fresh = Ours(self.kind)
+        fresh._layout = self.model
+        return fresh
 
     def scores(self, prefixes: Sequence[Session]) -> NDArray[np.float64]:
         """Return the vote's scores; an item that never was next is never answered."""

@@ -132,7 +132,8 @@ def speed(model: Learner, queries: Queries) -> tuple[float, float]:
 def forgetting(model: Learner, split: Split) -> tuple[float, float, bool]:
     """Forget sessions of about 20 clicks; return milliseconds to forget one and to answer, and whether it is exact.
 
-    Exact: the scores of the first queries are, to the bit, those of a model that was fitted without the sessions.
+    Exact: the scores of the first queries are, to the bit, those of a model of the same layout that was fitted without
+    the sessions.
     """
     lengths = np.array([len(session) for session in split.sessions])
     gone = np.argsort(np.abs(lengths - CLICKS_FORGOTTEN), kind="stable")[:FORGOTTEN].tolist()
@@ -142,7 +143,7 @@ def forgetting(model: Learner, split: Split) -> tuple[float, float, bool]:
         forget = _seconds(model.forget, number, split.sessions[number])
         took.append((forget, _seconds(model.top_k, [prefixes[place % len(prefixes)]], ANSWERS)))
     model.refit()
-    rest = type(model)(model.kind, **model.settings)
+    rest = model.like()
     rest.fit([session for number, session in enumerate(split.sessions) if number not in gone], split.n_items)
     exactly = np.array_equal(model.scores(prefixes), rest.scores(prefixes))
     forget, answer = 1e3 * np.median(took, axis=0)

@@ -147,8 +147,10 @@ class LiveCounts(RowsReader):
     @cached_property
     def label_counts(self) -> NDArray[np.int64]:  # type: ignore[override]
         """How many examples each label has."""
-        counts = np.zeros(len(self.labels), np.int64)
         observed = self._source.label_counts
+        if observed.labels is self.labels:  # none is declared without examples
+            return observed.counts
+        counts = np.zeros(len(self.labels), np.int64)
         counts[self.labels.find(observed.labels)] = observed.counts
         return counts
 
