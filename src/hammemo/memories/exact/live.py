@@ -16,6 +16,7 @@ from hammemo._arrays.native import native
 from hammemo._versions import Cached, lock_of
 from hammemo.memories.errors import NotStoredError, fewer_stored, never_stored
 from hammemo.memories.exact.numbers import LabelNumbers, Numbers
+from hammemo.memories.exact.ratio_ranker import log_linear_rule
 from hammemo.memories.exact.steps import Steps
 from hammemo.memories.label_counts import LabelCounts, check_total
 from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo._native import LiveVersion
+    from hammemo._native import LiveRule, LiveVersion
     from hammemo.kernels.sites import Sites
     from hammemo.memories.exact.count_table import CountTable
     from hammemo.tokens.contexts import Contexts, Examples
@@ -44,7 +45,17 @@ class Store:
         self.labels = LabelNumbers(labels)
         self.label_set: tuple[int, LabelSet] = (1, LabelSet(labels, np.arange(len(labels))))
         """The labels that have examples, with the stamp of the versions that have them."""
+        self._rule: tuple[Any, LiveRule | None] = (None, None)
         self._size = max(1000, len(tokens) + len(labels))
+
+    def rule_for(self, smoothing: tuple[float, ...], weights: NDArray[np.float64], examples: float) -> LiveRule | None:
+        """Return the compiled rule with these weights, (S, J): made once, for up to twice as many examples."""
+        octaves = int(np.log2(max(examples, 1.0))) + 1
+        key = smoothing, weights.tobytes(), octaves
+        made = self._rule
+        if made[0] != key:
+            made = self._rule = (key, log_linear_rule(smoothing, weights, octaves))
+        return made[1]
 
     def has_doubled(self) -> bool:
         """Return whether there are twice as many numbers as at the start: then some may be unused."""

@@ -15,6 +15,7 @@ from scipy import sparse
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
 from hammemo.memories.exact.live import Live
+from hammemo.memories.exact.ratio_ranker import RatioRanker, mean_rule
 from hammemo.memories.exact.sparse_rows import RowsReader, SparseRanker, SparseRows, restored_table
 from hammemo.memories.label_counts import Frame
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._native import LiveRule
     from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.ranker import Ranker
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
@@ -145,18 +148,26 @@ class LiveCounts(RowsReader):
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
     ) -> NDArray[np.int64]:
         """Return the column of the highest score over `divisor` of each context, the first one among equals."""
-        if not _is_one_number(divisor):
+        if _is_one_number(divisor):
+            return self._leading(contexts, weights, float(divisor[0]), 1)[:, 0]
+        rule = mean_rule(weights, divisor, self.label_counts)
+        if rule is None:
             return super().winners(contexts, weights, divisor)
-        return self._leading(contexts, weights, float(divisor[0]), 1)[:, 0]
+        return self.leading_by_ratio(contexts, rule, 1)[0][:, 0]
 
     def leaders(
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
     ) -> NDArray[np.int64]:
         """Return the columns of the k highest scores over `divisor`, best first, equals in column order."""
         k = min(k, len(self.labels))
-        if not k or not _is_one_number(divisor) or 8 * k > len(self.labels):  # nearly all: the scores are as fast
+        if not k or 8 * k > len(self.labels):  # nearly all: the scores are as fast
             return super().leaders(contexts, weights, divisor, k)
-        return self._leading(contexts, weights, float(divisor[0]), k)
+        if _is_one_number(divisor):
+            return self._leading(contexts, weights, float(divisor[0]), k)
+        rule = mean_rule(weights, divisor, self.label_counts)
+        if rule is None:
+            return super().leaders(contexts, weights, divisor, k)
+        return self.leading_by_ratio(contexts, rule, k)[0]
 
     def _leading(
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: float, k: int, **options: int
@@ -165,6 +176,24 @@ class LiveCounts(RowsReader):
         for part in row_pieces(len(contexts), max(k, len(self.sites.positions))):
             tokens = self.live.token_numbers(contexts[part])
             self.live.version.leaders(weights, divisor, tokens, numbers[part], **options)
+        return self._columns_of(numbers)
+
+    def leading_by_ratio(
+        self, contexts: Contexts, rule: LiveRule, k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the columns of the k leading labels by a rule, and whether each answer is sure.
+
+        Shapes
+        ------
+        returned : (m, k), (m,)
+        """
+        numbers, sure = np.empty((len(contexts), k), np.int64), np.empty(len(contexts), bool)
+        for part in row_pieces(len(contexts), max(k, len(self.sites.positions))):
+            tokens = self.live.token_numbers(contexts[part])
+            self.live.version.ratio_leaders(rule, len(self.labels), tokens, numbers[part], sure[part])
+        return self._columns_of(numbers), sure
+
+    def _columns_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         columns = self.rows.columns[numbers]
         for row in np.flatnonzero(numbers[:, -1] < 0):  # fewer labels have a count: the rest is in column order
             columns[row] = _filled(columns[row])
@@ -175,22 +204,38 @@ class LiveCounts(RowsReader):
     ) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context with these weights."""
         compiled = native()
-        if compiled is None or not _is_one_number(divisor):
-            return None
-        winner = compiled.LiveSingle(self.live.version, weights, float(divisor[0]))
+        assert compiled is not None
+        if not _is_one_number(divisor):
+            rule = mean_rule(weights, divisor, self.label_counts)
+            return None if rule is None else self.single_by_ratio(rule)
+        return self._single(compiled.LiveSingle(self.live.version, weights, float(divisor[0])))
+
+    def single_by_ratio(self, rule: LiveRule) -> Callable[[Sequence[Any]], int]:
+        """Return a fast way to answer one context by a rule."""
+        return self._single(partial(self.live.version.ratio_winner, rule, len(self.labels)))
+
+    def _single(self, winner: Callable[[list[int]], int]) -> Callable[[Sequence[Any]], int]:
+        """Return a function from tokens to a column; `winner` gives a number, -1 for no label and -2 if not sure."""
         number, columns, h = self.live.store.tokens.get, self.rows.columns, self.sites.h
 
         def answer(tokens: Sequence[Any]) -> int:
             if isinstance(tokens, str) or len(tokens) != h:
                 return -1  # what asks for the batch of it says what is wrong
             label = winner([number(token) for token in tokens])
-            return int(columns[label]) if label >= 0 else 0  # no label has a count: the first one
+            return int(columns[label]) if label >= 0 else (0 if label == -1 else -1)  # no label has a count: the first
 
         return answer
 
     def make_ranker(self, rule: RowRule) -> LiveRanker:
         """Return what applies a rule to the rows that are read or, where that is less work, to all."""
         return LiveRanker(self, rule)
+
+    def with_shared_weights(
+        self, smoothing: tuple[float, ...], weights: NDArray[np.float64], rule: Callable[[], RowRule]
+    ) -> Ranker:
+        """Return what ranks by a rule whose weights all labels share: from the top of the rows."""
+        made = self.live.store.rule_for(smoothing, weights, self.live.version.examples + len(self.labels) / 2)
+        return self.with_rule(rule()) if made is None else RatioRanker(self, made, lambda: self.with_rule(rule()))
 
     def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
