@@ -7,8 +7,8 @@
 // This is an index beside the rows, made when it is first needed and shared by the versions that follow. `Bands` says
 // which band each label had when they were made. A label whose number of examples has left its band since is listed by
 // the version ("moved"), and when many are, the next version that is asked makes bands anew. A `RowIndex` is a long row by
-// bands, as it was when it was made; the row lists the labels that it has changed since, and when many are, it is made
-// anew. Whoever reads looks at the listed labels one by one.
+// bands, as it was when it was made; the row lists the entries that it has changed since, and when many are, it is made
+// anew. Whoever reads bounds what is listed one by one.
 //
 // An index lies in the page of its row, and goes with it. Where bands are made anew it is replaced while others may read
 // it: what was replaced is freed once nobody reads (`Replaced`).
@@ -36,6 +36,7 @@ public:
     // What the labels of a band may have without being moved: a little more than the band itself.
     uint64_t least(uint32_t band) const { return first_[band] - slack(first_[band]); }
     uint64_t most(uint32_t band) const { return first_[band + 1] - 1 + slack(first_[band + 1]); }
+    double log_most(uint32_t band) const { return log_most_[band]; }  // of half an example more
     bool fits(uint32_t band, uint64_t examples) const { return least(band) <= examples && examples <= most(band); }
 
 private:
@@ -43,9 +44,11 @@ private:
         for (double limit = 1; limit < 0x1p62; limit = std::max(limit + 1, std::floor(limit * 1.189207115)))
             first_.push_back(uint64_t(limit));
         first_.push_back(uint64_t(1) << 62);
+        for (uint32_t band = 0; band + 1 < first_.size(); ++band) log_most_.push_back(std::log(double(most(band)) + 0.5));
     }
     static uint64_t slack(uint64_t examples) { return 1 + examples / 64; }
     std::vector<uint64_t> first_;  // of each band, and one more
+    std::vector<double> log_most_;
 };
 
 // Something that several owners hold, the first one from its start.
@@ -59,6 +62,11 @@ public:
 
 private:
     std::atomic<uint32_t> owners_{1};
+};
+
+struct Moved {
+    uint32_t label;
+    uint64_t examples;
 };
 
 // Which band each label has.
@@ -124,12 +132,12 @@ private:
     std::vector<Listed> entries_;
 };
 
-// What a page of a long row begins with: its index, and the labels that were changed since it was made.
+// What a page of a long row begins with: its index, and the entries that were changed since it was made.
 struct Indexed {
-    static constexpr uint32_t MOST_CHANGED = 14;
+    static constexpr uint32_t MOST_CHANGED = 16;
     std::atomic<RowIndex*> index{nullptr};
     uint32_t n_changed = 0;
-    uint32_t changed[MOST_CHANGED];
+    Listed changed[MOST_CHANGED];
 
     Indexed() = default;
     Indexed(const Indexed& other) : index(other.index.load(std::memory_order_acquire)), n_changed(other.n_changed) {
@@ -137,12 +145,15 @@ struct Indexed {
         std::copy_n(other.changed, n_changed, changed);
     }
     Indexed& operator=(const Indexed&) = delete;
-    void add_changed(uint32_t label) {
-        if (!index.load(std::memory_order_relaxed) || std::count(changed, changed + n_changed, label)) return;
-        if (n_changed == MOST_CHANGED)
-            forget();
-        else
-            changed[n_changed++] = label;
+
+    // An entry has this count now, perhaps zero. Only before the page is published.
+    void change(uint32_t label, uint64_t count) {
+        if (!index.load(std::memory_order_relaxed)) return;
+        uint32_t i = 0;
+        while (i < n_changed && changed[i].label != label) ++i;
+        if (i == MOST_CHANGED) return forget();
+        changed[i] = {rounded_up(count), label};
+        n_changed = std::max(n_changed, i + 1);
     }
     void forget() {
         if (RowIndex* own = index.exchange(nullptr)) own->let_go();

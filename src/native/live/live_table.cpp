@@ -69,7 +69,7 @@ public:
     std::vector<Page*> held;  // pages that this version needs and the next one alive does not
     std::atomic<bool> in_use{true};
     std::atomic<Bands*> bands{nullptr};  // made by whoever needs them first
-    std::vector<uint32_t> moved;         // labels that are not in their band any more
+    std::vector<Moved> moved;            // labels that are not in their band any more
 };
 
 namespace {
@@ -360,11 +360,16 @@ private:
     // Note that a label has another number of examples.
     static void move(Made& version, uint32_t label) {
         Bands* bands = version.bands.load(std::memory_order_relaxed);
-        if (!bands || std::count(version.moved.begin(), version.moved.end(), label)) return;
+        if (!bands) return;
         const uint64_t examples = version.labels.n ? version.labels.count_of(label) : 0;
+        for (Moved& moved : version.moved)
+            if (moved.label == label) {
+                moved.examples = examples;
+                return;
+            }
         if (bands->knows(label) && BandLimits::get().fits(bands->of(label), examples)) return;
         make_room(version.moved, 1);
-        version.moved.push_back(label);
+        version.moved.push_back({label, examples});
         if (version.moved.size() <= MOST_MOVED) return;
         version.moved.clear();
         version.bands.store(nullptr);

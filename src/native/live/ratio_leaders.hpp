@@ -22,7 +22,7 @@ template <class Count>
 struct RatioView {
     const Row<Count>& labels;  // how many examples each label has
     const Bands& bands;
-    const std::vector<uint32_t>& moved;  // labels that have left their band
+    const std::vector<Moved>& moved;  // labels that have left their band
     const uint64_t* ranks;
     double examples;
     size_t n_labels;  // also those without examples
@@ -32,6 +32,7 @@ template <class Count>
 class RatioLeaders {
     using R = Row<Count>;
     static constexpr uint32_t FEW = 16;  // so short rows are added up whole
+    static constexpr size_t AHEAD = 3;   // bands whose memory is fetched before they are read
 
 public:
     RatioLeaders(const Rule& rule, const RatioView<Count>& view, Replaced& replaced, size_t k)
@@ -40,9 +41,11 @@ public:
         lookups_[0].row = &view_.labels;
         const auto& limits = BandLimits::get();
         all_ = rule.is_mean() ? 1.0 : view.examples + 0.5 * double(view.n_labels);
+        const double log_all = std::log(all_);
+        scales_.reserve(view.bands.count()), priors_.reserve(view.bands.count());
         for (uint32_t band = 0; band < view.bands.count(); ++band) {
             scales_.push_back(all_ / weight_of(limits.least(band)));
-            priors_.push_back(prior(limits.most(band)));
+            priors_.push_back(rule.is_mean() ? 0.0 : limits.log_most(band) - log_all);
         }
         bounds_.resize(view.bands.count());
         best_.reserve(k + 1);
@@ -57,23 +60,18 @@ public:
         for (size_t site = 0; site < rule_.n_sites; ++site)
             if (rows[site] && rows[site]->n && rule_.counts(site)) take(site, *rows[site]);
         n_short_ = sums_.touched().size();
-        for (const uint32_t label : view_.moved) look_at(label);
-        for (size_t i = 0; i < n_sources_; ++i)
-            for (uint32_t j = 0; j < sources_[i].n_changed; ++j) look_at(sources_[i].changed[j]);
         look_at_best_short();
         look_at_priors();
         read_bands();
         look_at_short();
+        look_at_moved();
         return answer(out);
     }
 
 private:
     struct Source {
-        const R* row;
         size_t site;
         const RowIndex* index;
-        const uint32_t* changed;
-        uint32_t n_changed;
         const Listed *at, *end;
         double value;
         RowIndex own;  // of a row of one page, made for each question
@@ -101,12 +99,12 @@ private:
         if (row.n == 1 || (row.n <= FEW && !row.is_long())) {
             for (uint32_t i = 0; i < row.n; ++i) {
                 const auto& entry = row.run()[i];
-                sums_.at(entry.label).sum += rule_.most(site, double(entry.count) * scales_[view_.bands.of(entry.label)]);
+                add_bound(site, double(entry.count), entry.label);
             }
             return;
         }
         Source& source = sources_[n_sources_++];
-        source.row = &row, source.site = site, source.n_changed = 0;
+        source.site = site;
         const auto each = [&](const auto& use) { row.each(use); };
         if (row.is_long()) {
             Indexed& indexed = *row.as_long();
@@ -117,11 +115,18 @@ private:
                 made->make(view_.bands, row.n, each);
                 index = replaced_.replace(indexed.index, index, std::move(made));
             }
-            source.index = index, source.changed = indexed.changed, source.n_changed = indexed.n_changed;
+            source.index = index;
+            for (uint32_t i = 0; i < indexed.n_changed; ++i)
+                if (indexed.changed[i].count > 0) add_bound(site, indexed.changed[i].count, indexed.changed[i].label);
         } else {
             source.own.make(view_.bands, row.n, each);
             source.index = &source.own;
         }
+    }
+
+    // What an entry of a short row, or one that an index does not know, adds at most.
+    void add_bound(size_t site, double count, uint32_t label) {
+        sums_.at(label).sum += rule_.most(site, count * scales_[view_.bands.of(label)]);
     }
 
     // The examples of a label and its counts in all rows: all in step, so that their pages are fetched together.
@@ -208,10 +213,14 @@ private:
         for (uint32_t band = 0; band < n_bands; ++band)
             if (bounds_[band] > 0 && bounds_[band] + priors_[band] >= floor()) order_.push_back(band);
         std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) { return bounds_[a] + priors_[a] > bounds_[b] + priors_[b]; });
-        for (const uint32_t band : order_) {
-            if (bounds_[band] + priors_[band] < floor()) break;
-            read_band(band);
+        for (size_t i = 0; i < std::min<size_t>(order_.size(), AHEAD); ++i) fetch(order_[i]);
+        for (size_t i = 0; i < order_.size() && bounds_[order_[i]] + priors_[order_[i]] >= floor(); ++i) {
+            if (i + AHEAD < order_.size()) fetch(order_[i + AHEAD]);
+            read_band(order_[i]);
         }
+    }
+    void fetch(uint32_t band) const {
+        for (size_t i = 0; i < n_sources_; ++i) HAMMEMO_PREFETCH(sources_[i].index->begin(band));
     }
 
     // Leaves in `bounds_` what a label of the band that was not met can gain.
@@ -242,6 +251,16 @@ private:
         for (size_t i = 0; i < n_short_; ++i) {
             const auto& cell = sums_.at(sums_.touched()[i]);
             if (!cell.met && bound_of_short(cell) + bounds_[view_.bands.of(cell.label)] >= floor()) look_at(cell.label);
+        }
+    }
+
+    // A label that has left its band gains no more than the band's others, if it has more examples than they, but has
+    // another prior.
+    void look_at_moved() {
+        for (const Moved& moved : view_.moved) {
+            const uint32_t band = view_.bands.of(moved.label);
+            const double known = prior(moved.examples) + bounds_[band] + sums_.at(moved.label).sum;
+            if (moved.examples < BandLimits::get().least(band) || known >= floor()) look_at(moved.label);
         }
     }
 

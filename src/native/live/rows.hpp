@@ -371,7 +371,7 @@ private:
             page = copy;
         }
         Long* row = as_long();
-        row->add_changed(has.label);
+        row->change(has.label, has.count);
         n += uint32_t(!had.count) - uint32_t(!has.count);
         row->total += uint64_t(by);
         if (had.count) row->ordered = Order::remove(making, row->ordered, had, before);
