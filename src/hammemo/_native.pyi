@@ -147,9 +147,9 @@ class LiveVersion:
     @staticmethod
     def build(
         h: int,
-        parents: Sequence[int],
-        positions: Sequence[int],
-        site_steps: Sequence[int],
+        parents: NDArray[np.int64],
+        positions: NDArray[np.uint32],
+        site_steps: NDArray[np.uint32],
         wide: bool,
         rows: Iterable[Rows],
         label_counts: NDArray[np.uint64],

@@ -6,7 +6,6 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
 
 #include "live_table.hpp"
 #include "rule.hpp"
@@ -67,12 +66,12 @@ Shape checked_shape(uint32_t h, const std::vector<int64_t>& parents, const std::
 }
 
 // `rows` and `empties` yield the rows of one step after the other, so that they need not all be there at once.
-std::shared_ptr<Handle> build(uint32_t h, const std::vector<int64_t>& parents, const std::vector<uint32_t>& positions,
-                              const std::vector<uint32_t>& site_steps, bool wide, const nb::iterable& rows,
+std::shared_ptr<Handle> build(uint32_t h, const Vector<int64_t>& parents, const Vector<uint32_t>& positions,
+                              const Vector<uint32_t>& site_steps, bool wide, const nb::iterable& rows,
                               const Vector<uint64_t>& label_counts, const nb::iterable& empties) {
     const auto counts = copied(label_counts);
     require(counts.size() < (uint64_t(1) << 31), "there are too many labels");
-    const auto table = LiveTable::start(checked_shape(h, parents, positions, site_steps), wide, counts);
+    const auto table = LiveTable::start(checked_shape(h, copied(parents), copied(positions), copied(site_steps)), wide, counts);
     const auto each = [&](const nb::iterable& source, const auto& fill) {
         uint32_t step = 0;
         for (nb::handle item : source) {
@@ -277,9 +276,10 @@ void bind_live_table(nb::module_& module) {
         .def_static("mean", &mean_rule, nb::arg("weights").noconvert(), nb::arg("divisor"))
         .def_prop_ro("octaves", &Rule::octaves);
     nb::class_<Handle>(module, "LiveVersion")
-        .def_static("build", &build, nb::arg("h"), nb::arg("parents"), nb::arg("positions"), nb::arg("site_steps"),
+        .def_static("build", &build, nb::arg("h"), nb::arg("parents").noconvert(), nb::arg("positions").noconvert(),
+                    nb::arg("site_steps").noconvert(),
                     nb::arg("wide"), nb::arg("rows"), nb::arg("label_counts"), nb::arg("empties"),
-             nb::sig("def build(h: int, parents: Sequence[int], positions: Sequence[int], site_steps: Sequence[int], wide: bool, "
+             nb::sig("def build(h: int, parents: NDArray[np.int64], positions: NDArray[np.uint32], site_steps: NDArray[np.uint32], wide: bool, "
                      "rows: Iterable[Rows], label_counts: NDArray[np.uint64], empties: Iterable[Rows]) -> LiveVersion"))
         .def("edit", &edit, nb::arg("tokens").noconvert(), nb::arg("labels").noconvert(), nb::arg("by").noconvert(),
              nb::sig("def edit(self, tokens: NDArray[np.int64], labels: NDArray[np.int64], by: NDArray[np.int64]) -> "

@@ -96,9 +96,9 @@ class Live(Cached):
         try:
             version = compiled.LiveVersion.build(
                 table.sites.h,
-                [step.parent for step in steps.all],
-                [step.position for step in steps.all],
-                steps.of_sites,
+                np.array([step.parent for step in steps.all], np.int64),
+                np.array([step.position for step in steps.all], np.uint32),
+                np.array(steps.of_sites, np.uint32),
                 wide,
                 steps.rows_of(table),
                 table.label_counts.counts.astype(np.uint64),
@@ -111,7 +111,7 @@ class Live(Cached):
         return cls(store, version)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"table": self.table}
+        return {"table": self.total}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(Live.of(state["table"]).__dict__)
@@ -120,16 +120,11 @@ class Live(Cached):
         return self  # it never changes
 
     @cached_property
-    def table(self) -> CountTable:
+    def total(self) -> CountTable:
         """The canonical table."""
         steps = self.store.steps
         rows = [self.version.rows(step) for step in range(len(steps.all))]
         return steps.table_of(rows, self.store.tokens, self.label_counts, self.label_set.columns)
-
-    @property
-    def total(self) -> CountTable:
-        """The canonical table."""
-        return self.table
 
     @cached_property
     def label_set(self) -> LabelSet:
@@ -172,8 +167,8 @@ class Live(Cached):
         try:
             made = change(self)
         except _MakeAnewError as error:
-            return change(Live.of(self.table, wide=error.wide))
-        return Live.of(made.table) if made._is_worn() else made
+            return change(Live.of(self.total, wide=error.wide))
+        return Live.of(made.total) if made._is_worn() else made
 
     def _change(self, examples: Examples, sign: int) -> Live:
         contexts = examples.contexts

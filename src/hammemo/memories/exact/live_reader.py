@@ -111,7 +111,7 @@ class LiveCounts(RowsReader):
 
     def _table(self) -> CountTable:
         source = self._source
-        return source.table if isinstance(source, Live) else source
+        return source.total if isinstance(source, Live) else source
 
     def __getstate__(self) -> dict[str, Any]:
         return {"live": self._table(), "declared": self.declared}
@@ -270,18 +270,16 @@ class LiveRanker(SparseRanker):
     def __init__(self, reader: LiveCounts, rule: RowRule) -> None:
         super().__init__(reader.rows, rule)
         self._reader = reader
-        self._n_read = 0
         self._whole: SparseRanker | None = None
 
     def scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the rule's score of each context and label."""
         whole = self._whole
         if whole is None:
-            version, n_sites = self._reader.live.version, len(self._reader.sites.positions)
-            self._n_read += len(contexts) * n_sites
-            if self._n_read < version.n_rows and self._reader.rows.n_read < version.examples * n_sites:
+            live, n_sites = self._reader.live, len(self._reader.sites.positions)
+            if self._reader.rows.n_read < live.version.examples * n_sites:  # the table has no more entries
                 return super().scores(contexts)
-            table = partial(getattr, self._reader.live, "table")
+            table = partial(getattr, live, "total")
             whole = self._whole = SparseRanker(SparseRows(table, self._reader.labels, on_disk=False), self._rule)
         return whole.scores(contexts)
 
