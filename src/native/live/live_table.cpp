@@ -209,8 +209,9 @@ public:
     void leaders(const Version* version, const Query& query, const int64_t* tokens, size_t m, size_t k,
                  int64_t* out) const override {
         const size_t n_sites = shape_.site_steps.size();
-        Leaders<Count> leaders(query, n_sites, k, version->ranks->places(), version->ranks->room());
-        each_context(version, tokens, m, [&](size_t i, const R* const* rows) { leaders.find(rows, out + i * k); });
+        const bool whole = Leaders<Count>::are_whole(query.weights, n_sites);
+        Leaders<Count> leaders(n_sites, whole, query.divisor, k, version->ranks->places(), version->ranks->room(), query.most_listed);
+        each_context(version, tokens, m, [&](size_t i, const R* const* rows) { leaders.find(rows, query.weights, out + i * k); });
     }
 
     void ratio_leaders(const Version* version, const Rule& rule, size_t n_labels, const int64_t* tokens, size_t m, size_t k,
