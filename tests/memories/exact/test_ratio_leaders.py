@@ -63,7 +63,7 @@ def assert_same(memory: hammemo.Exact, vote: Vote, queries: list[list[Any]]) -> 
     fast, plain = vote.ranker(ours, memory.sites), vote.ranker(theirs, memory.sites)
     np.testing.assert_array_equal(fast.winners(contexts), plain.winners(contexts))
     if isinstance(fast, RatioRanker):
-        rule: Any = fast._rule
+        rule: Any = fast.rule
     else:
         rule = mean_rule(memory.sites.weights, Mean().divisor(ours, memory.sites), ours.label_counts)
     assert rule is not None

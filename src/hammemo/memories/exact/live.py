@@ -45,16 +45,16 @@ class Store:
         self.labels = LabelNumbers(labels)
         self.label_set: tuple[int, LabelSet] = (1, LabelSet(labels, np.arange(len(labels))))
         """The labels that have examples, with the stamp of the versions that have them."""
-        self._rule: tuple[Any, LiveRule | None] = (None, None)
+        self._rule: tuple[Any, LiveRule] | None = None
         self._size = max(1000, len(tokens) + len(labels))
 
-    def rule_for(self, smoothing: tuple[float, ...], weights: NDArray[np.float64], examples: float) -> LiveRule | None:
-        """Return the compiled rule with these weights, (S, J): made once, for up to twice as many examples."""
+    def rule_for(self, smoothing: tuple[float, ...], weights: NDArray[np.float64], examples: float) -> LiveRule:
+        """Return the compiled rule with these weights, (S, J): made once, or again where examples are far more."""
         octaves = int(np.log2(max(examples, 1.0))) + 1
-        key = smoothing, weights.tobytes(), octaves
+        key = smoothing, weights.tobytes()
         made = self._rule
-        if made[0] != key:
-            made = self._rule = (key, log_linear_rule(smoothing, weights, octaves))
+        if made is None or made[0] != key or made[1].octaves < octaves:
+            made = self._rule = (key, log_linear_rule(smoothing, weights, octaves + 1))
         return made[1]
 
     def has_doubled(self) -> bool:

@@ -15,7 +15,7 @@ from scipy import sparse
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
 from hammemo.memories.exact.live import Live
-from hammemo.memories.exact.ratio_ranker import RatioRanker, mean_rule
+from hammemo.memories.exact.ratio_ranker import RatioRanker, has_rule, mean_rule
 from hammemo.memories.exact.sparse_rows import RowsReader, SparseRanker, SparseRows, restored_table
 from hammemo.memories.label_counts import Frame
 
@@ -234,8 +234,9 @@ class LiveCounts(RowsReader):
         self, smoothing: tuple[float, ...], weights: NDArray[np.float64], rule: Callable[[], RowRule]
     ) -> Ranker:
         """Return what ranks by a rule whose weights all labels share: from the top of the rows."""
-        made = self.live.store.rule_for(smoothing, weights, self.live.version.examples + len(self.labels) / 2)
-        return self.with_rule(rule()) if made is None else RatioRanker(self, made, lambda: self.with_rule(rule()))
+        if not has_rule(weights):
+            return self.with_rule(rule())
+        return RatioRanker(self, smoothing, weights, lambda: self.with_rule(rule()))
 
     def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position: 1 or 0."""

@@ -36,16 +36,31 @@ class RatioRanker(Ranker):
     Parameters
     ----------
     reader : LiveCounts
-    rule : LiveRule
+    smoothing : tuple of J floats
+    weights : ndarray of shape (S, J)
+        Such as `has_rule` allows.
     plain : callable
         Makes what gives the scores of all labels.
     """
 
-    def __init__(self, reader: LiveCounts, rule: LiveRule, plain: Callable[[], Ranker]) -> None:
+    def __init__(
+        self,
+        reader: LiveCounts,
+        smoothing: tuple[float, ...],
+        weights: NDArray[np.float64],
+        plain: Callable[[], Ranker],
+    ) -> None:
         super().__init__(len(reader.labels), len(reader.labels))
         self._reader = reader
-        self._rule = rule
+        self._smoothing = smoothing
+        self._weights = weights
         self._make_plain = plain
+
+    @cached_property
+    def rule(self) -> LiveRule:
+        """The compiled rule, which the versions of a table share."""
+        live = self._reader.live
+        return live.store.rule_for(self._smoothing, self._weights, live.version.examples + self.n_labels / 2)
 
     @cached_property
     def _plain(self) -> Ranker:
@@ -61,7 +76,7 @@ class RatioRanker(Ranker):
 
     def winners(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the column of the highest score of each context, the first one among equals."""
-        columns, sure = self._reader.leading_by_ratio(contexts, self._rule, 1)
+        columns, sure = self._reader.leading_by_ratio(contexts, self.rule, 1)
         unsure = np.flatnonzero(~sure)
         if len(unsure):
             columns[unsure, 0] = self._plain.winners(contexts[unsure])
@@ -72,7 +87,7 @@ class RatioRanker(Ranker):
         k = min(k, self.n_labels)
         if not k or 8 * k > self.n_labels:  # nearly all: the scores are as fast
             return self._plain.leaders(contexts, k)
-        columns, sure = self._reader.leading_by_ratio(contexts, self._rule, k)
+        columns, sure = self._reader.leading_by_ratio(contexts, self.rule, k)
         unsure = np.flatnonzero(~sure)
         if len(unsure):
             columns[unsure] = self._plain.leaders(contexts[unsure], k)
@@ -80,19 +95,23 @@ class RatioRanker(Ranker):
 
     def single(self) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context."""
-        return self._reader.single_by_ratio(self._rule)
+        return self._reader.single_by_ratio(self.rule)
 
 
-def log_linear_rule(smoothing: tuple[float, ...], weights: NDArray[np.float64], octaves: int) -> LiveRule | None:
-    """Return the compiled rule for up to 2^octaves examples; None where there is none.
+def has_rule(weights: NDArray[np.float64]) -> bool:
+    """Return whether there is a compiled rule with these weights, (S, J)."""
+    return len(weights) <= MOST_SITES and bool((np.abs(weights) < _LARGEST_WEIGHT).all())
+
+
+def log_linear_rule(smoothing: tuple[float, ...], weights: NDArray[np.float64], octaves: int) -> LiveRule:
+    """Return the compiled rule for up to 2^octaves examples.
 
     Shapes
     ------
     weights : (S, J)
     """
     compiled = native()
-    if compiled is None or len(weights) > MOST_SITES or not (np.abs(weights) < _LARGEST_WEIGHT).all():
-        return None
+    assert compiled is not None
     return compiled.LiveRule.log_linear(np.array(smoothing), np.ascontiguousarray(weights, np.float64), octaves)
 
 
