@@ -66,23 +66,23 @@ def run(n_labels: int, n_edits: int, *, equal: bool) -> dict[str, Any]:
     reader: Any = model.memory_.reader()
     results["live_bytes_an_entry"] = round(reader.live.version.nbytes / (H * n_labels), 1)
     del reader  # it would keep this version
-    rows = X[:n_edits].tolist()
+    chosen = rng.choice(n_labels, n_edits, replace=False)  # not the first: they lead all rows where counts are equal
+    asked, rows, labels = X[chosen], X[chosen].tolist(), y[chosen].tolist()
     results["predictor"] = predictor_latencies(model, rows)
-    results["predict"] = latencies(lambda i: model.predict(X[i : i + 1]), n_edits)
-    results["learn_one"] = latencies(lambda i: model.learn_one(rows[i], 2 * i), n_edits)
-    results["query_after_learn_one"] = latencies_after(model, X, rows)
-    results["forget_one"] = latencies(lambda i: model.forget_one(rows[i], 2 * i), n_edits)
-    results["new_label"] = latencies(lambda i: model.learn_one(rows[i], 2 * i + 1), n_edits)
+    results["predict"] = latencies(lambda i: model.predict(asked[i : i + 1]), n_edits)
+    results["learn_one"] = latencies(lambda i: model.learn_one(rows[i], labels[i]), n_edits)
+    results["query_after_learn_one"] = latencies_after(model, rows, labels)
+    results["forget_one"] = latencies(lambda i: model.forget_one(rows[i], labels[i]), n_edits)
+    results["new_label"] = latencies(lambda i: model.learn_one(rows[i], labels[i] + 1), n_edits)
     results["query_after_new_label"], _ = timed(lambda: model.predict(X[:1]))
-    results["forget_new_label"] = latencies(lambda i: model.forget_one(rows[i], 2 * i + 1), n_edits)
+    results["forget_new_label"] = latencies(lambda i: model.forget_one(rows[i], labels[i] + 1), n_edits)
     results["peak_gibibytes_before_saving"] = peak_gibibytes()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "labels.model"
         results["save_seconds"], _ = timed(lambda: save(model, path))
         results["file_mebibytes"] = round(os.path.getsize(path) / 2**20, 1)
         results["load_seconds"], loaded = timed(lambda: load(path))
-        asked = X[:20]
-        if loaded.predict(asked).tolist() != model.predict(asked).tolist():
+        if loaded.predict(asked[:20]).tolist() != model.predict(asked[:20]).tolist():
             raise AssertionError("What was loaded answers differently.")
     results["peak_gibibytes"] = peak_gibibytes()
     return results
@@ -95,13 +95,14 @@ def predictor_latencies(model: MemoryClassifier, rows: list[list[int]]) -> dict[
     return latencies(lambda i: predictor(rows[i]), len(rows))
 
 
-def latencies_after(model: MemoryClassifier, X: Any, rows: list[list[int]]) -> dict[str, float]:
+def latencies_after(model: MemoryClassifier, rows: list[list[int]], labels: list[int]) -> dict[str, float]:
     """Return the latencies of questions that each come after an edit."""
     took = []
-    for i, tokens in enumerate(rows):
-        model.learn_one(tokens, 2 * i)
-        took.append(latencies(lambda j=i: model.predict(X[j : j + 1]), 1)["median"])  # type: ignore[misc]
-        model.forget_one(tokens, 2 * i)
+    for tokens, label in zip(rows, labels, strict=True):
+        model.learn_one(tokens, label)
+        asked = np.array([tokens])
+        took.append(latencies(lambda _, asked=asked: model.predict(asked), 1)["median"])  # type: ignore[misc]
+        model.forget_one(tokens, label)
     median, p99, longest = np.percentile(took, [50, 99, 100]).round(1).tolist()
     return {"median": median, "p99": p99, "longest": longest}
 

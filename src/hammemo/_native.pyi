@@ -135,13 +135,21 @@ class TooWideError(OverflowError): ...
 
 Rows = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
+class LiveRule:
+    @staticmethod
+    def log_linear(amounts: NDArray[np.float64], weights: NDArray[np.float64], octaves: int) -> LiveRule: ...
+    @staticmethod
+    def mean(weights: NDArray[np.float64], divisor: float) -> LiveRule: ...
+    @property
+    def octaves(self) -> int: ...
+
 class LiveVersion:
     @staticmethod
     def build(
         h: int,
-        parents: Sequence[int],
-        positions: Sequence[int],
-        site_steps: Sequence[int],
+        parents: NDArray[np.int64],
+        positions: NDArray[np.uint32],
+        site_steps: NDArray[np.uint32],
         wide: bool,
         rows: Iterable[Rows],
         label_counts: NDArray[np.uint64],
@@ -160,6 +168,15 @@ class LiveVersion:
         out: NDArray[np.int64],
         most_listed: int = 512,
     ) -> None: ...
+    def ratio_leaders(
+        self,
+        rule: LiveRule,
+        n_labels: int,
+        tokens: NDArray[np.int64],
+        out: NDArray[np.int64],
+        sure: NDArray[np.bool_],
+    ) -> None: ...
+    def ratio_winner(self, rule: LiveRule, n_labels: int, tokens: list[int]) -> int: ...
     def rows(self, step: int) -> Rows: ...
     def read(self, tokens: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint64]]: ...
     def label_row(self) -> tuple[NDArray[np.uint32], NDArray[np.uint64]]: ...

@@ -22,6 +22,7 @@ class CompiledLoops(Protocol):
 
     Finder: type[compiled.Finder]
     Layout: type[compiled.Layout]
+    LiveRule: type[compiled.LiveRule]
     LiveSingle: type[compiled.LiveSingle]
     LiveVersion: type[compiled.LiveVersion]
     RefusedError: type[compiled.RefusedError]

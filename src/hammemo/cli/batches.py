@@ -162,7 +162,7 @@ def _learn_sequences(
     try:
         read, facts = learn_documents(model, schema, documents, layout=layout, classes=chosen)
     except ValueError as error:
-        if documents.n_examples:
+        if documents.n_examples or "nothing to learn" not in str(error):
             raise
         raise ValueError(_nothing(schema, 0, "learn")) from error
     if not facts["examples"]:

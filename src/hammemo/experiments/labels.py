@@ -62,7 +62,7 @@ VOTES: dict[str, Vote] = {
 }
 """Fitted to few examples: how fast answers are found, and that they are equal, does not depend on good weights."""
 RACED = ("sum", "log-linear, shared weights")
-_DENSE_QUERIES, _COUNTER_QUERIES, _PIECE = 1000, 100, 64
+_DENSE_QUERIES, _COUNTER_QUERIES, _EDITS, _PIECE = 1000, 100, 500, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,6 +210,7 @@ def _race_vote(data: Data, pair: Pair, name: str, repeats: int) -> Iterator[dict
         _expect_equal(f"{name}, {asked}", answers[: len(some)], expected)
         bare = {"bare loop, entries only": _bare(pair, some, repeats)} if asked.startswith("top-1 ") else {}
         yield from _rows(asked, {"dense path": base, "live table": took, **bare})
+    yield from _after_edits(data, pair, vote, some, repeats)
     lists = data.names[data.queries].tolist()
     few = lists[:_COUNTER_QUERIES]
     base, expected = _best(lambda: [dense(query) for query in few], len(few), repeats)
@@ -217,6 +218,21 @@ def _race_vote(data: Data, pair: Pair, name: str, repeats: int) -> Iterator[dict
     _expect_equal(f"{name}, predictor(tokens)", answers[: len(few)], expected)
     own = {"dict of Counters": _counters(data, pair, few, expected)} if name == "sum" else {}
     yield from _rows("predictor(tokens)", {"dense path": base, "live table": took, **own})
+
+
+def _after_edits(data: Data, pair: Pair, vote: Vote, contexts: Contexts, repeats: int) -> Iterator[dict[str, Any]]:
+    """Learn the last questions one by one, and race the readers of what is stored then."""
+    edited = pair.model.snapshot()
+    for tokens, label in zip(
+        data.names[data.queries[-_EDITS:]].tolist(), data.names[data.observed[-_EDITS:]], strict=True
+    ):
+        edited.learn_one(tokens, label)
+    later = Pair.of(edited)
+    ours, theirs = (vote.ranker(reader, edited.sites_) for reader in (later.reader, later.dense))
+    base, expected = _best(partial(theirs.winners, contexts), len(contexts), 1)
+    took, answers = _best(partial(ours.winners, contexts), len(contexts), repeats)
+    _expect_equal("after edits", answers, expected)
+    yield from _rows(f"top-1 in batches, after {_EDITS} edits", {"dense path": base, "live table": took})
 
 
 def _bare(pair: Pair, contexts: Contexts, repeats: int) -> float:
@@ -244,8 +260,8 @@ def _rows(asked: str, seconds: dict[str, float]) -> Iterator[dict[str, Any]]:
 
 
 def _sizes(pair: Pair) -> dict[str, Any]:
-    entries = len(pair.live.table.entry_counts)
-    canonical = sum(array.nbytes for array in pair.live.table.arrays_for(pair.reader.labels).values())
+    entries = len(pair.live.total.entry_counts)
+    canonical = sum(array.nbytes for array in pair.live.total.arrays_for(pair.reader.labels).values())
     return {
         "entries": entries,
         "rows": pair.live.version.n_rows,

@@ -170,6 +170,23 @@ class Reader(ABC):
             raise self._without_rows()
         return RowRanker(self.site_counts, rule)
 
+    def with_shared_weights(
+        self,
+        smoothing: tuple[float, ...],  # noqa: ARG002
+        weights: NDArray[np.float64],  # noqa: ARG002
+        rule: Callable[[], RowRule],
+    ) -> Ranker:
+        """Return what ranks by the rule of these weights, which all labels share, the prior being the labels' base.
+
+        A reader that finds the best labels by the weights alone makes the rule, which has a number for every label,
+        only where it is needed.
+
+        Shapes
+        ------
+        weights : (S, J)
+        """
+        return self.with_rule(rule())
+
     def _without_rows(self) -> TypeError:
         return TypeError(
             f"A log-linear vote reads rows of counts, which {type(self).__name__} does not keep: "

@@ -23,6 +23,8 @@ from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.reader import Compiled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
@@ -191,6 +193,12 @@ class TieredTables(Compiled):
     def with_rule(self, rule: RowRule) -> Ranker:
         """Return what ranks labels by this rule, from the exact table: a sketch cannot prove them."""
         return self._exact.with_rule(rule)
+
+    def with_shared_weights(
+        self, smoothing: tuple[float, ...], weights: NDArray[np.float64], rule: Callable[[], RowRule]
+    ) -> Ranker:
+        """Return what ranks by a rule whose weights all labels share, from the exact table."""
+        return self._exact.with_shared_weights(smoothing, weights, rule)
 
     def winners(
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]

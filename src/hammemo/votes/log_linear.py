@@ -137,7 +137,14 @@ class LogLinear(Vote):
 
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
         """Return what ranks by the rule that the weights and the reader's labels make."""
-        return reader.with_rule(self.rule(reader, sites))
+        if self._has_label_weights or self.class_weight is not None:
+            return reader.with_rule(self.rule(reader, sites))
+        shared = self._shared(len(sites.positions))
+        return reader.with_shared_weights(self._smoothing(), shared, partial(self.rule, reader, sites))
+
+    @property
+    def _has_label_weights(self) -> bool:
+        return hasattr(self, "labels_") and bool(self.per_label)
 
     def rule(self, reader: Reader, sites: Sites) -> RowRule:
         """Return the function of a row that the weights and the reader's labels make."""
@@ -145,7 +152,7 @@ class LogLinear(Vote):
         prior = shares(reader.label_counts)
         base = np.log(prior) + self._label_odds(reader.labels, prior)
         shared = self._shared(n_sites)[:, :, None]
-        if not hasattr(self, "labels_") or not self.per_label:
+        if not self._has_label_weights:
             weights = np.broadcast_to(shared, (*shared.shape[:2], len(prior)))  # no copy for each label
             return RowRule(smoothing, weights, prior, base)
         weights, offsets = np.repeat(shared, len(prior), axis=2), np.zeros(len(prior))

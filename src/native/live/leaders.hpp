@@ -163,20 +163,26 @@ class Leaders {
     static constexpr double EXACT = 1125899906842624.0;  // 2^50: sums and quotients below it keep their order
 
 public:
-    // Labels have numbers below n_labels.
-    Leaders(const Query& query, size_t n_sites, size_t k, const uint64_t* ranks, size_t n_labels)
-        : query_(query), n_sites_(n_sites), k_(k), n_labels_(n_labels), ranks_(ranks), heads_(n_sites), sums_(Sums::of_this_thread()) {
-        for (size_t s = 0; s < n_sites; ++s)
-            whole_ = whole_ && query.weights[s] == std::floor(query.weights[s]) && query.weights[s] < EXACT;
-        margin_ = 1.0 + double(n_sites + 4) * 0x1p-51;
+    // Each question reads n_rows rows, any of them null, with weights that are not negative; `whole`: all weights are whole
+    // numbers below 2^50. Sums are divided by `divisor`. Labels have numbers below n_labels; up to `most_listed` of them are
+    // added up in a list.
+    Leaders(size_t n_rows, bool whole, double divisor, size_t k, const uint64_t* ranks, size_t n_labels, size_t most_listed)
+        : n_rows_(n_rows), k_(k), n_labels_(n_labels), most_listed_(std::min(most_listed, MOST_LISTED)), ranks_(ranks),
+          whole_(whole), divisor_(divisor), margin_(1.0 + double(n_rows + 4) * 0x1p-51), heads_(n_rows),
+          sums_(Sums::of_this_thread()) {
         best_.reserve(k + 1);
     }
 
-    void find(const R* const* rows, int64_t* out) {
+    static bool are_whole(const double* weights, size_t n) {
+        return std::all_of(weights, weights + n, [](double weight) { return weight == std::floor(weight) && weight < EXACT; });
+    }
+
+    // Rows may be those of sites or others, such as that of the labels' examples; each question may have other weights.
+    void find(const R* const* rows, const double* weights, int64_t* out) {
         best_.clear();
         sums_.start();
-        rows_ = rows;
-        if (n_labels_ <= std::min<size_t>(query_.most_listed, MOST_LISTED))
+        rows_ = rows, weights_ = weights;
+        if (n_labels_ <= most_listed_)
             by_sums();
         else
             by_threshold();
@@ -201,7 +207,7 @@ private:
     }
     bool full() const { return best_.size() == k_; }
     void give(double sum, uint32_t label) {
-        const double score = sum / query_.divisor;
+        const double score = sum / divisor_;
         if (full()) {
             if (!better(score, label, best_.back())) return;
             best_.pop_back();
@@ -215,9 +221,9 @@ private:
     // Few labels: all sums, in the order of the sites.
     void by_sums() {
         double sums[MOST_LISTED] = {};
-        for (size_t s = 0; s < n_sites_; ++s)
+        for (size_t s = 0; s < n_rows_; ++s)
             if (rows_[s])
-                rows_[s]->each([&](const Entry<Count>& e) { sums[e.label] += query_.weights[s] * double(e.count); });
+                rows_[s]->each([&](const Entry<Count>& e) { sums[e.label] += weights_[s] * double(e.count); });
         for (uint32_t label = 0; label < n_labels_; ++label)
             if (sums[label] > 0) give(sums[label], label);
     }
@@ -225,9 +231,9 @@ private:
     void by_threshold() {
         n_heads_ = 0;
         double total = 0;
-        for (size_t s = 0; s < n_sites_; ++s) {
+        for (size_t s = 0; s < n_rows_; ++s) {
             const R* row = rows_[s];
-            const double weight = query_.weights[s];
+            const double weight = weights_[s];
             if (!row || !row->n || weight == 0) continue;
             if (row->n == 1 || (row->n <= FEW && !row->is_long())) {
                 for (uint32_t i = 0; i < row->n; ++i) sums_.at(row->run()[i].label).sum += weight * double(row->run()[i].count);
@@ -243,7 +249,7 @@ private:
         const double rest = bound(total_);
         for (size_t i = 0; i < n_short; ++i) {
             auto& cell = sums_.at(sums_.touched()[i]);
-            if (!cell.met && (!full() || (cell.sum + rest) * (whole_ ? 1 : margin_) / query_.divisor >= best_.back().score))
+            if (!cell.met && (!full() || (cell.sum + rest) * (whole_ ? 1 : margin_) / divisor_ >= best_.back().score))
                 give(score_of(cell.label, cell.sum), cell.label);
         }
     }
@@ -278,7 +284,7 @@ private:
 
     // Whether no label that was not met can be among the best. (Those of the short rows are looked at afterwards.)
     bool is_decided() const {
-        const double most = bound(total_), most_score = most / query_.divisor, last = best_.back().score;
+        const double most = bound(total_), most_score = most / divisor_, last = best_.back().score;
         if (last != most_score || !whole_ || !(most < EXACT)) return last > most_score;
         uint64_t least = 0;
         for (size_t i = 0; i < n_heads_; ++i)
@@ -318,17 +324,18 @@ private:
     }
     double in_site_order(uint32_t label) const {
         double sum = 0;
-        for (size_t s = 0; s < n_sites_; ++s)
-            if (rows_[s] && rows_[s]->n) sum += query_.weights[s] * double(rows_[s]->count_of(label));
+        for (size_t s = 0; s < n_rows_; ++s)
+            if (rows_[s] && rows_[s]->n) sum += weights_[s] * double(rows_[s]->count_of(label));
         return sum;
     }
 
-    const Query query_;
-    const size_t n_sites_, k_, n_labels_;
+    const size_t n_rows_, k_, n_labels_, most_listed_;
     const uint64_t* ranks_;
-    bool whole_ = true;
-    double margin_ = 1, total_ = 0;
+    const bool whole_;
+    const double divisor_, margin_;
+    double total_ = 0;
     const R* const* rows_ = nullptr;
+    const double* weights_ = nullptr;
     std::vector<Head> heads_;
     size_t n_heads_ = 0;
     std::vector<Best> best_;

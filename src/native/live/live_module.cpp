@@ -1,12 +1,14 @@
 // What Python sees of the live table. Everything that comes from outside is checked here.
 #include "live_module.hpp"
 
+#include <cmath>
+
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
 
 #include "live_table.hpp"
+#include "rule.hpp"
 
 namespace nb = nanobind;
 using namespace hammemo::live;
@@ -64,12 +66,12 @@ Shape checked_shape(uint32_t h, const std::vector<int64_t>& parents, const std::
 }
 
 // `rows` and `empties` yield the rows of one step after the other, so that they need not all be there at once.
-std::shared_ptr<Handle> build(uint32_t h, const std::vector<int64_t>& parents, const std::vector<uint32_t>& positions,
-                              const std::vector<uint32_t>& site_steps, bool wide, const nb::iterable& rows,
+std::shared_ptr<Handle> build(uint32_t h, const Vector<int64_t>& parents, const Vector<uint32_t>& positions,
+                              const Vector<uint32_t>& site_steps, bool wide, const nb::iterable& rows,
                               const Vector<uint64_t>& label_counts, const nb::iterable& empties) {
     const auto counts = copied(label_counts);
     require(counts.size() < (uint64_t(1) << 31), "there are too many labels");
-    const auto table = LiveTable::start(checked_shape(h, parents, positions, site_steps), wide, counts);
+    const auto table = LiveTable::start(checked_shape(h, copied(parents), copied(positions), copied(site_steps)), wide, counts);
     const auto each = [&](const nb::iterable& source, const auto& fill) {
         uint32_t step = 0;
         for (nb::handle item : source) {
@@ -169,6 +171,57 @@ private:
     const double divisor_;
 };
 
+void require_finite(const std::vector<double>& weights) {
+    for (const double weight : weights) require(std::fabs(weight) < 1e12, "weights are finite, and not above 10^12");
+}
+
+// `octaves`: shares of labels are at least 1 / 2^octaves.
+Rule log_linear_rule(const Vector<double>& amounts, const Matrix<double>& weights, uint32_t octaves) {
+    const auto own = copied(amounts);
+    require_aligned(weights);
+    const std::vector<double> own_weights(weights.data(), weights.data() + weights.size());
+    for (const double amount : own) require(amount > 0 && amount < 0x1p53, "smoothing is above zero, and below 2^53");
+    require_finite(own_weights);
+    require(weights.shape(1) == own.size() && !own.empty(), "one weight a site and amount of smoothing");
+    require(octaves >= 1 && octaves <= 64 && weights.shape(0) <= 4096, "a table of at most 64 octaves and 4096 sites");
+    return Rule::log_linear(own.data(), own.size(), own_weights.data(), weights.shape(0), octaves);
+}
+
+Rule mean_rule(const Vector<double>& weights, double divisor) {
+    const auto own = copied(weights);
+    require_finite(own);
+    for (const double weight : own) require(weight >= 0, "weights are not negative");
+    require(divisor > 0, "the divisor is above zero");
+    return Rule::mean(own.data(), own.size(), divisor);
+}
+
+void check_rule(const Handle& handle, const Rule& rule, size_t n_labels) {
+    require(rule.n_sites == handle.table->shape().site_steps.size(), "a rule for as many sites");
+    const double all = double(handle.table->examples(handle.version)) + 0.5 * double(n_labels);
+    require(n_labels < (uint64_t(1) << 32) && (rule.is_mean() || all <= std::ldexp(1.0, int(rule.octaves()))), "a rule for as many examples");
+}
+
+void ratio_leaders(const Handle& handle, const Rule& rule, size_t n_labels, const Matrix<int64_t>& tokens, Output<int64_t> out,
+                   nb::ndarray<bool, nb::ndim<1>, nb::c_contig, nb::device::cpu> sure) {
+    check_rule(handle, rule, n_labels);
+    const size_t m = tokens.shape(0);
+    require(tokens.shape(1) == handle.table->shape().h && out.shape(0) == m && sure.shape(0) == m, "one answer a context");
+    require(out.shape(1) >= 1, "at least one label is asked for");
+    require_aligned(tokens), require_aligned(out);
+    nb::gil_scoped_release released;
+    handle.table->ratio_leaders(handle.version, rule, n_labels, tokens.data(), m, out.shape(1), out.data(), sure.data());
+}
+
+// One context: the label's number, -1 for none, -2 where it is not sure.
+int64_t ratio_winner(const Handle& handle, const Rule& rule, size_t n_labels, const nb::list& tokens) {
+    check_rule(handle, rule, n_labels);
+    const auto own = listed_tokens(handle, tokens);
+    int64_t label = -1;
+    bool sure = false;
+    handle.table->ratio_leaders(handle.version, rule, n_labels, own.data(), 1, 1, &label, &sure);
+    return sure ? label : -2;
+}
+
 template <class T>
 nb::object moved(std::vector<T> values) {
     auto* own = new std::vector<T>(std::move(values));
@@ -217,10 +270,16 @@ void bind_live_table(nb::module_& module) {
     nb::exception<Refused>(module, "RefusedError", PyExc_ValueError);
     nb::exception<TooWide>(module, "TooWideError", PyExc_OverflowError);
     module.def("fail_allocation", [](int64_t after) { allocations_left.store(after); }, nb::arg("after"));
+    nb::class_<Rule>(module, "LiveRule")
+        .def_static("log_linear", &log_linear_rule, nb::arg("amounts").noconvert(), nb::arg("weights").noconvert(),
+                    nb::arg("octaves"))
+        .def_static("mean", &mean_rule, nb::arg("weights").noconvert(), nb::arg("divisor"))
+        .def_prop_ro("octaves", &Rule::octaves);
     nb::class_<Handle>(module, "LiveVersion")
-        .def_static("build", &build, nb::arg("h"), nb::arg("parents"), nb::arg("positions"), nb::arg("site_steps"),
+        .def_static("build", &build, nb::arg("h"), nb::arg("parents").noconvert(), nb::arg("positions").noconvert(),
+                    nb::arg("site_steps").noconvert(),
                     nb::arg("wide"), nb::arg("rows"), nb::arg("label_counts"), nb::arg("empties"),
-             nb::sig("def build(h: int, parents: Sequence[int], positions: Sequence[int], site_steps: Sequence[int], wide: bool, "
+             nb::sig("def build(h: int, parents: NDArray[np.int64], positions: NDArray[np.uint32], site_steps: NDArray[np.uint32], wide: bool, "
                      "rows: Iterable[Rows], label_counts: NDArray[np.uint64], empties: Iterable[Rows]) -> LiveVersion"))
         .def("edit", &edit, nb::arg("tokens").noconvert(), nb::arg("labels").noconvert(), nb::arg("by").noconvert(),
              nb::sig("def edit(self, tokens: NDArray[np.int64], labels: NDArray[np.int64], by: NDArray[np.int64]) -> "
@@ -234,6 +293,10 @@ void bind_live_table(nb::module_& module) {
              }, nb::arg("label"), nb::arg("before"), nb::arg("after"))
         .def("leaders", &leaders, nb::arg("weights").noconvert(), nb::arg("divisor"), nb::arg("tokens").noconvert(),
              nb::arg("out").noconvert(), nb::arg("most_listed") = MOST_LISTED)
+        .def("ratio_leaders", &ratio_leaders, nb::arg("rule"), nb::arg("n_labels"), nb::arg("tokens").noconvert(),
+             nb::arg("out").noconvert(), nb::arg("sure").noconvert())
+        .def("ratio_winner", &ratio_winner, nb::arg("rule"), nb::arg("n_labels"), nb::arg("tokens"),
+             nb::sig("def ratio_winner(self, rule: LiveRule, n_labels: int, tokens: list[int]) -> int"))
         .def("rows", &listed_rows, nb::arg("step"),
              nb::sig("def rows(self, step: int) -> Rows"))
         .def("read", &read_rows, nb::arg("tokens").noconvert(),

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "leaders.hpp"
+#include "ratio_leaders.hpp"
 
 #ifdef _WIN32
 #include <process.h>
@@ -59,13 +59,17 @@ private:
 
 class Version {
 public:
-    virtual ~Version() = default;
+    virtual ~Version() {
+        if (Bands* own = bands.load()) own->let_go();
+    }
     uint64_t number = 0, examples = 0, n_rows = 0, n_bare = 0, label_stamp = 0;
     std::vector<Page*> roots;  // a trie of rows for each step
     Page* empties = nullptr;   // step -> row of the examples without a token there
     std::shared_ptr<Ranks> ranks;
     std::vector<Page*> held;  // pages that this version needs and the next one alive does not
     std::atomic<bool> in_use{true};
+    std::atomic<Bands*> bands{nullptr};  // made by whoever needs them first
+    std::vector<Moved> moved;            // labels that are not in their band any more
 };
 
 namespace {
@@ -154,6 +158,13 @@ public:
         make_room(next->roots, was.roots.size());
         next->roots = was.roots;
         next->empties = was.empties, next->labels = was.labels, next->ranks = ranks_;
+        Replaced::Reading reading(replaced_);  // rows are copied with their indexes
+        if (Bands* bands = was.bands.load(std::memory_order_acquire)) {
+            make_room(next->moved, was.moved.size() + 1);
+            next->moved = was.moved;
+            bands->hold();
+            next->bands.store(bands);
+        }
         Making making(heap_, next->number);
         const uint32_t row_ids = next_row_id_;
         try {
@@ -197,34 +208,27 @@ public:
 
     void leaders(const Version* version, const Query& query, const int64_t* tokens, size_t m, size_t k,
                  int64_t* out) const override {
-        const size_t n_sites = shape_.site_steps.size(), n_steps = shape_.steps.size();
-        Locator<Count> locator(shape_, made(version).roots.data());
-        Leaders<Count> leaders(query, n_sites, k, version->ranks->places(), version->ranks->room());
-        std::vector<const R*> rows(Locator<Count>::BLOCK * n_steps), of_sites(n_sites);
-        for (size_t first = 0; first < m; first += Locator<Count>::BLOCK) {
-            const size_t part = std::min(m - first, Locator<Count>::BLOCK);
-            locator.locate(tokens + first * shape_.h, part, rows.data());
-            for (size_t i = 0; i < part; ++i) {
-                for (size_t s = 0; s < n_sites; ++s) of_sites[s] = rows[i * n_steps + shape_.site_steps[s]];
-                leaders.find(of_sites.data(), out + (first + i) * k);
-            }
-        }
+        const size_t n_sites = shape_.site_steps.size();
+        const bool whole = Leaders<Count>::are_whole(query.weights, n_sites);
+        Leaders<Count> leaders(n_sites, whole, query.divisor, k, version->ranks->places(), version->ranks->room(), query.most_listed);
+        each_context(version, tokens, m, [&](size_t i, const R* const* rows) { leaders.find(rows, query.weights, out + i * k); });
+    }
+
+    void ratio_leaders(const Version* version, const Rule& rule, size_t n_labels, const int64_t* tokens, size_t m, size_t k,
+                       int64_t* out, bool* sure) override {
+        Replaced::Reading reading(replaced_);
+        const Made& from = made(version);
+        const RatioView<Count> view{from.labels, bands_of(from), from.moved, version->ranks->places(),
+                                    double(version->examples), n_labels};
+        RatioLeaders<Count> leaders(rule, view, replaced_, k);
+        each_context(version, tokens, m, [&](size_t i, const R* const* rows) { sure[i] = leaders.find(rows, out + i * k); });
     }
 
     RowList read(const Version* version, const int64_t* tokens, size_t m) const override {
-        const size_t n_steps = shape_.steps.size();
-        Locator<Count> locator(shape_, made(version).roots.data());
-        std::vector<const R*> rows(Locator<Count>::BLOCK * n_steps);
         RowList list;
-        for (size_t first = 0; first < m; first += Locator<Count>::BLOCK) {
-            const size_t part = std::min(m - first, Locator<Count>::BLOCK);
-            locator.locate(tokens + first * shape_.h, part, rows.data());
-            for (size_t i = 0; i < part; ++i)
-                for (const uint32_t step : shape_.site_steps) {
-                    const R* row = rows[i * n_steps + step];
-                    append(list, row ? *row : R());
-                }
-        }
+        each_context(version, tokens, m, [&](size_t, const R* const* rows) {
+            for (size_t s = 0; s < shape_.site_steps.size(); ++s) append(list, rows[s] ? *rows[s] : R());
+        });
         return list;
     }
 
@@ -326,6 +330,53 @@ private:
         bool taken_ = false;
     };
 
+    // Give `use` the number of each context and the rows that its sites read.
+    template <class Use>
+    void each_context(const Version* version, const int64_t* tokens, size_t m, const Use& use) const {
+        const size_t n_sites = shape_.site_steps.size(), n_steps = shape_.steps.size();
+        Locator<Count> locator(shape_, made(version).roots.data());
+        std::vector<const R*> rows(Locator<Count>::BLOCK * n_steps), of_sites(n_sites);
+        for (size_t first = 0; first < m; first += Locator<Count>::BLOCK) {
+            const size_t part = std::min(m - first, Locator<Count>::BLOCK);
+            locator.locate(tokens + first * shape_.h, part, rows.data());
+            for (size_t i = 0; i < part; ++i) {
+                for (size_t s = 0; s < n_sites; ++s) of_sites[s] = rows[i * n_steps + shape_.site_steps[s]];
+                use(first + i, of_sites.data());
+            }
+        }
+    }
+
+    // The bands of a version's labels, made now if nobody has.
+    const Bands& bands_of(const Made& version) {
+        auto& place = const_cast<Made&>(version).bands;
+        Bands* bands = place.load(std::memory_order_acquire);
+        if (bands) return *bands;
+        count_allocation();
+        auto made = std::make_unique<Bands>(version.ranks->room(), ++last_bands_);
+        if (version.labels.n) version.labels.each([&](const Entry<Count>& entry) { made->set(entry.label, entry.count); });
+        if (place.compare_exchange_strong(bands, made.get())) return *made.release();
+        return *bands;
+    }
+
+    // Note that a label has another number of examples.
+    static void move(Made& version, uint32_t label) {
+        Bands* bands = version.bands.load(std::memory_order_relaxed);
+        if (!bands) return;
+        const uint64_t examples = version.labels.n ? version.labels.count_of(label) : 0;
+        for (Moved& moved : version.moved)
+            if (moved.label == label) {
+                moved.examples = examples;
+                return;
+            }
+        if (bands->knows(label) && BandLimits::get().fits(bands->of(label), examples)) return;
+        make_room(version.moved, 1);
+        version.moved.push_back({label, examples});
+        if (version.moved.size() <= MOST_MOVED) return;
+        version.moved.clear();
+        version.bands.store(nullptr);
+        bands->let_go();
+    }
+
     static void append(RowList& list, const R& row) {
         list.lengths.push_back(row.n);
         row.each([&](const Entry<Count>& entry) {
@@ -397,6 +448,7 @@ private:
         const uint32_t n_labels = version.labels.n;
         version.labels.change(making, example.label, example.by, before);
         if (version.labels.n != n_labels) version.label_stamp = ++last_label_stamp_;
+        move(version, example.label);
         version.examples += uint64_t(example.by);
         rows_of_.assign(shape_.steps.size(), 0);
         for (uint32_t k = 0; k < shape_.steps.size(); ++k) {
@@ -532,7 +584,10 @@ private:
     }
 
     static constexpr uint32_t ABSENT = ~0u;
+    static constexpr size_t MOST_MOVED = 32;
     const Shape shape_;
+    Replaced replaced_;
+    std::atomic<uint64_t> last_bands_{0};
     std::mutex mutex_;  // guards all below
     std::atomic<long> editor_{0};
     Heap heap_;

@@ -64,6 +64,7 @@ struct Query {
 
 class Version;
 class Handle;
+class Rule;
 
 class LiveTable : public std::enable_shared_from_this<LiveTable> {
 public:
@@ -85,6 +86,10 @@ public:
     // The numbers of the k leading labels of each context, -1 where fewer than k labels have a score above zero.
     virtual void leaders(const Version* version, const Query& query, const int64_t* tokens, size_t m, size_t k,
                          int64_t* out) const = 0;
+    // The same by a rule. `n_labels`: how many there are, with and without examples; sure[i]: whether the i-th answer is the
+    // one of NumPy's arithmetic. The mean vote gives -1 as above, the log-linear vote only where it is not sure.
+    virtual void ratio_leaders(const Version* version, const Rule& rule, size_t n_labels, const int64_t* tokens, size_t m,
+                               size_t k, int64_t* out, bool* sure) = 0;
     // The rows that the sites of contexts read, one after the other: lengths, labels, counts.
     virtual RowList read(const Version* version, const int64_t* tokens, size_t m) const = 0;
     virtual RowList rows(const Version* version, uint32_t step) const = 0;

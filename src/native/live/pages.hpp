@@ -45,6 +45,8 @@ T* body(const Page* page) {
     return reinterpret_cast<T*>(const_cast<Page*>(page) + 1);
 }
 
+inline void let_go_of_index(Page* page) noexcept;  // of a long row: see bands.hpp
+
 // Blocks for pages. A few freed ones of each size are kept: an edit frees about what the next one needs.
 class Heap {
 public:
@@ -80,6 +82,7 @@ public:
     }
 
     void put(Page* page) noexcept {
+        if (page->kind == LONG_ROW) let_go_of_index(page);
         const size_t units = page->units;
         bytes_ -= 16 + 16 * units;
         --pages_;
@@ -147,6 +150,7 @@ public:
 
     void drop(Page* page) {
         if (is_own(page)) {
+            if (page->kind == LONG_ROW) let_go_of_index(page);
             page->kind = REPLACED;
             ++n_replaced_;
         } else {

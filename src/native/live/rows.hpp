@@ -5,6 +5,7 @@
 // with a 64-bit place for each number, so that a new label can come between two others and no row changes.
 #pragma once
 
+#include "bands.hpp"
 #include "trie.hpp"
 
 namespace hammemo::live {
@@ -245,9 +246,9 @@ private:
 };
 
 template <class Count>
-struct LongRow {
-    uint64_t total;
-    Page *ordered, *counts, *first;  // `first`: the first run of `ordered`
+struct LongRow : Indexed {
+    uint64_t total = 0;
+    Page *ordered = nullptr, *counts = nullptr, *first = nullptr;  // `first`: the first run of `ordered`
 };
 
 template <class Count>
@@ -298,7 +299,8 @@ struct Row {
             std::copy_n(entries, n, Order::run(row.page));
         } else if (n) {
             row.page = making.make(sizeof(Long), LONG_ROW, 0);
-            Long long_row{0, Order::build(making, entries, n), nullptr, nullptr};
+            Long& long_row = *new (body<Long>(row.page)) Long;
+            long_row.ordered = Order::build(making, entries, n);
             long_row.first = Order::first_run(long_row.ordered);
             std::vector<typename Counts::Item> items;
             make_room(items, n);
@@ -308,7 +310,6 @@ struct Row {
             }
             std::sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
             long_row.counts = Counts::build(making, items.data(), n);
-            *row.as_long() = long_row;
         }
         return row;
     }
@@ -363,8 +364,14 @@ private:
     }
 
     void change_long(Making& making, const E& had, const E& has, int64_t by, const Before<Count>& before) {
-        page = making.own(page, sizeof(Long));
+        if (!making.is_own(page)) {
+            Page* copy = making.make(sizeof(Long), LONG_ROW, 0);
+            new (body<Long>(copy)) Long(*as_long());
+            making.drop(page);
+            page = copy;
+        }
         Long* row = as_long();
+        row->change(has.label, has.count);
         n += uint32_t(!had.count) - uint32_t(!has.count);
         row->total += uint64_t(by);
         if (had.count) row->ordered = Order::remove(making, row->ordered, had, before);

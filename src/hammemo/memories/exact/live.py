@@ -16,6 +16,7 @@ from hammemo._arrays.native import native
 from hammemo._versions import Cached, lock_of
 from hammemo.memories.errors import NotStoredError, fewer_stored, never_stored
 from hammemo.memories.exact.numbers import LabelNumbers, Numbers
+from hammemo.memories.exact.ratio_ranker import log_linear_rule
 from hammemo.memories.exact.steps import Steps
 from hammemo.memories.label_counts import LabelCounts, check_total
 from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo._native import LiveVersion
+    from hammemo._native import LiveRule, LiveVersion
     from hammemo.kernels.sites import Sites
     from hammemo.memories.exact.count_table import CountTable
     from hammemo.tokens.contexts import Contexts, Examples
@@ -44,7 +45,17 @@ class Store:
         self.labels = LabelNumbers(labels)
         self.label_set: tuple[int, LabelSet] = (1, LabelSet(labels, np.arange(len(labels))))
         """The labels that have examples, with the stamp of the versions that have them."""
+        self._rule: tuple[Any, LiveRule] | None = None
         self._size = max(1000, len(tokens) + len(labels))
+
+    def rule_for(self, smoothing: tuple[float, ...], weights: NDArray[np.float64], examples: float) -> LiveRule:
+        """Return the compiled rule with these weights, (S, J): made once, or again where examples are far more."""
+        octaves = int(np.log2(max(examples, 1.0))) + 1
+        key = smoothing, weights.tobytes()
+        made = self._rule
+        if made is None or made[0] != key or made[1].octaves < octaves:
+            made = self._rule = (key, log_linear_rule(smoothing, weights, octaves + 1))
+        return made[1]
 
     def has_doubled(self) -> bool:
         """Return whether there are twice as many numbers as at the start: then some may be unused."""
@@ -85,9 +96,9 @@ class Live(Cached):
         try:
             version = compiled.LiveVersion.build(
                 table.sites.h,
-                [step.parent for step in steps.all],
-                [step.position for step in steps.all],
-                steps.of_sites,
+                np.array([step.parent for step in steps.all], np.int64),
+                np.array([step.position for step in steps.all], np.uint32),
+                np.array(steps.of_sites, np.uint32),
                 wide,
                 steps.rows_of(table),
                 table.label_counts.counts.astype(np.uint64),
@@ -100,7 +111,7 @@ class Live(Cached):
         return cls(store, version)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"table": self.table}
+        return {"table": self.total}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(Live.of(state["table"]).__dict__)
@@ -109,16 +120,11 @@ class Live(Cached):
         return self  # it never changes
 
     @cached_property
-    def table(self) -> CountTable:
+    def total(self) -> CountTable:
         """The canonical table."""
         steps = self.store.steps
         rows = [self.version.rows(step) for step in range(len(steps.all))]
         return steps.table_of(rows, self.store.tokens, self.label_counts, self.label_set.columns)
-
-    @property
-    def total(self) -> CountTable:
-        """The canonical table."""
-        return self.table
 
     @cached_property
     def label_set(self) -> LabelSet:
@@ -161,8 +167,8 @@ class Live(Cached):
         try:
             made = change(self)
         except _MakeAnewError as error:
-            return change(Live.of(self.table, wide=error.wide))
-        return Live.of(made.table) if made._is_worn() else made
+            return change(Live.of(self.total, wide=error.wide))
+        return Live.of(made.total) if made._is_worn() else made
 
     def _change(self, examples: Examples, sign: int) -> Live:
         contexts = examples.contexts

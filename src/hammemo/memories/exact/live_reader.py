@@ -15,6 +15,7 @@ from scipy import sparse
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
 from hammemo.memories.exact.live import Live
+from hammemo.memories.exact.ratio_ranker import RatioRanker, has_rule, mean_rule
 from hammemo.memories.exact.sparse_rows import (
     Entries,
     RowsReader,
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._native import LiveRule
     from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.ranker import Ranker
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
@@ -123,7 +126,7 @@ class LiveCounts(RowsReader):
     def table(self) -> CountTable:
         """The canonical table."""
         source = self._source
-        return source.table if isinstance(source, Live) else source
+        return source.total if isinstance(source, Live) else source
 
     def __getstate__(self) -> dict[str, Any]:
         return {"live": self.table, "declared": self.declared, "free": self.free}
@@ -163,18 +166,26 @@ class LiveCounts(RowsReader):
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
     ) -> NDArray[np.int64]:
         """Return the column of the highest score over `divisor` of each context, the first one among equals."""
-        if not _is_one_number(divisor):
+        if _is_one_number(divisor):
+            return self._leading(contexts, weights, float(divisor[0]), 1)[:, 0]
+        rule = mean_rule(weights, divisor, self.label_counts)
+        if rule is None:
             return super().winners(contexts, weights, divisor)
-        return self._leading(contexts, weights, float(divisor[0]), 1)[:, 0]
+        return self.leading_by_ratio(contexts, rule, 1)[0][:, 0]
 
     def leaders(
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
     ) -> NDArray[np.int64]:
         """Return the columns of the k highest scores over `divisor`, best first, equals in column order."""
         k = min(k, len(self.labels))
-        if not k or not _is_one_number(divisor) or 8 * k > len(self.labels):  # nearly all: the scores are as fast
+        if not k or 8 * k > len(self.labels):  # nearly all: the scores are as fast
             return super().leaders(contexts, weights, divisor, k)
-        return self._leading(contexts, weights, float(divisor[0]), k)
+        if _is_one_number(divisor):
+            return self._leading(contexts, weights, float(divisor[0]), k)
+        rule = mean_rule(weights, divisor, self.label_counts)
+        if rule is None:
+            return super().leaders(contexts, weights, divisor, k)
+        return self.leading_by_ratio(contexts, rule, k)[0]
 
     def _leading(
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: float, k: int, **options: int
@@ -183,6 +194,24 @@ class LiveCounts(RowsReader):
         for part in row_pieces(len(contexts), max(k, len(self.sites.positions))):
             tokens = self.live.token_numbers(contexts[part])
             self.live.version.leaders(weights, divisor, tokens, numbers[part], **options)
+        return self._columns_of(numbers)
+
+    def leading_by_ratio(
+        self, contexts: Contexts, rule: LiveRule, k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the columns of the k leading labels by a rule, and whether each answer is sure.
+
+        Shapes
+        ------
+        returned : (m, k), (m,)
+        """
+        numbers, sure = np.empty((len(contexts), k), np.int64), np.empty(len(contexts), bool)
+        for part in row_pieces(len(contexts), max(k, len(self.sites.positions))):
+            tokens = self.live.token_numbers(contexts[part])
+            self.live.version.ratio_leaders(rule, len(self.labels), tokens, numbers[part], sure[part])
+        return self._columns_of(numbers), sure
+
+    def _columns_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         columns = self.rows.columns[numbers]
         for row in np.flatnonzero(numbers[:, -1] < 0):  # fewer labels have a count: the rest is in column order
             columns[row] = _filled(columns[row])
@@ -193,22 +222,39 @@ class LiveCounts(RowsReader):
     ) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context with these weights."""
         compiled = native()
-        if compiled is None or not _is_one_number(divisor):
-            return None
-        winner = compiled.LiveSingle(self.live.version, weights, float(divisor[0]))
+        assert compiled is not None
+        if not _is_one_number(divisor):
+            rule = mean_rule(weights, divisor, self.label_counts)
+            return None if rule is None else self.single_by_ratio(rule)
+        return self._single(compiled.LiveSingle(self.live.version, weights, float(divisor[0])))
+
+    def single_by_ratio(self, rule: LiveRule) -> Callable[[Sequence[Any]], int]:
+        """Return a fast way to answer one context by a rule."""
+        return self._single(partial(self.live.version.ratio_winner, rule, len(self.labels)))
+
+    def _single(self, winner: Callable[[list[int]], int]) -> Callable[[Sequence[Any]], int]:
+        """Return a function from tokens to a column; `winner` gives a number, -1 for no label and -2 if not sure."""
         number, columns, h = self.live.store.tokens.get, self.rows.columns, self.sites.h
 
         def answer(tokens: Sequence[Any]) -> int:
             if isinstance(tokens, str) or len(tokens) != h:
                 return -1  # what asks for the batch of it says what is wrong
             label = winner([number(token) for token in tokens])
-            return int(columns[label]) if label >= 0 else 0  # no label has a count: the first one
+            return int(columns[label]) if label >= 0 else (0 if label == -1 else -1)  # no label has a count: the first
 
         return answer
 
     def make_ranker(self, rule: RowRule) -> LiveRanker:
         """Return what applies a rule to the rows that are read or, where that is less work, to all."""
         return LiveRanker(self, rule)
+
+    def with_shared_weights(
+        self, smoothing: tuple[float, ...], weights: NDArray[np.float64], rule: Callable[[], RowRule]
+    ) -> Ranker:
+        """Return what ranks by a rule whose weights all labels share: from the top of the rows."""
+        if not has_rule(weights):
+            return self.with_rule(rule())
+        return RatioRanker(self, smoothing, weights, lambda: self.with_rule(rule()))
 
     def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
@@ -241,18 +287,16 @@ class LiveRanker(SparseRanker):
     def __init__(self, reader: LiveCounts, rule: RowRule) -> None:
         super().__init__(reader.rows, rule)
         self._reader = reader
-        self._n_read = 0
         self._whole: SparseRanker | None = None
 
     def scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the rule's score of each context and label."""
         whole = self._whole
         if whole is None:
-            version, n_sites = self._reader.live.version, len(self._reader.sites.positions)
-            self._n_read += len(contexts) * n_sites
-            if self._n_read < version.n_rows and self._reader.rows.n_read < version.examples * n_sites:
+            live, n_sites = self._reader.live, len(self._reader.sites.positions)
+            if self._reader.rows.n_read < live.version.examples * n_sites:  # the table has no more entries
                 return super().scores(contexts)
-            table = partial(getattr, self._reader.live, "table")
+            table = partial(getattr, live, "total")
             whole = self._whole = SparseRanker(SparseRows(table, self._reader.labels, on_disk=False), self._rule)
         return whole.scores(contexts)
 

@@ -122,7 +122,7 @@ class Exact(Memory):
 
     def _stacks(self) -> _Stacks:
         stored = self._stored
-        return stored if isinstance(stored, _Stacks) else _Stacks((stored.table,), (), stored.label_counts)
+        return stored if isinstance(stored, _Stacks) else _Stacks((stored.total,), (), stored.label_counts)
 
     def _live_for(self, n_examples: int) -> Live | None:
         """Return the live table in which so many examples are to be edited; None where bulk learning is faster."""
