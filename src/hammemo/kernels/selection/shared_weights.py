@@ -36,7 +36,7 @@ _FEW = 8
 def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the probabilities of scores, row by row."""
     largest = reduce(np.maximum, scores.T) if scores.shape[1] < _FEW else scores.max(axis=1)
-    odds = np.exp(scores - largest[:, None])
+    odds: NDArray[np.float64] = np.exp(scores - largest[:, None])
     odds /= row_sums(odds)[:, None]
     return odds
 
