@@ -17,6 +17,8 @@ pytest.importorskip("rich")
 class Terminal:
     """Standard error as a terminal that remembers what was written."""
 
+    closed = False
+
     def __init__(self) -> None:
         self.text = ""
 
@@ -58,6 +60,13 @@ def test_nothing_where_nobody_looks(capsys: pytest.CaptureFixture[str], monkeypa
     monkeypatch.setattr(_progress, "PATIENCE", 0.0)
     fitted()
     assert capsys.readouterr() == ("", "")
+
+
+def test_nothing_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(sys, "stderr", None)
+    with progress_bar("Working") as tell:
+        tell(1, 2)
 
 
 def test_one_bar_at_a_time_also_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

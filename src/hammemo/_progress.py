@@ -29,7 +29,7 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
 
     def tell(done: int, total: int | None) -> None:
         nonlocal bar
-        if bar is None and time.monotonic() - started >= PATIENCE and sys.stderr.isatty():
+        if bar is None and time.monotonic() - started >= PATIENCE and _is_terminal(sys.stderr):
             bar = _new_bar(title)
         if bar is not None:
             bar.update(bar.task_ids[0], completed=done, total=total)
@@ -40,6 +40,11 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
         if bar is not None:
             bar.stop()
             _terminal.release()
+
+
+def _is_terminal(stream: Any) -> bool:
+    """Return whether somebody looks; a program without a console has no standard error at all."""
+    return stream is not None and not stream.closed and bool(stream.isatty())
 
 
 def _new_bar(title: str) -> Any:

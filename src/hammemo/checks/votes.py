@@ -103,11 +103,12 @@ def check_vote(vote: Vote, *, memories: Sequence[Memory] | None = None, seed: in
 
 
 def _takes(subject: VoteOn, batch: Batch) -> bool:
-    """Return whether the vote reads the memory; it must, if there are rows of counts."""
+    """Return whether the vote reads the memory; it must, if there are rows of counts, exact ones if it needs these."""
     try:
         subject.fitted(batch)
     except TypeError:
-        if not subject.reader(batch).has_rows:
+        reader = subject.reader(batch)
+        if not reader.has_rows or (subject.vote.needs_exact_rows and not reader.is_exact):
             return False
         raise
     return True

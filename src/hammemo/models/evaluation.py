@@ -170,7 +170,7 @@ class _Tally:
         self.seconds.append(time.perf_counter() - started)
         labels = material.examples(learnt)[1]
         self.answers[MODEL].append(asked_of(fitted, X, y))
-        self.answers[BAYES].append(asked_of(material.learnt_by(naive_bayes(material.h), learnt), X, y))
+        self.answers[BAYES].append(asked_of(material.learnt_by(naive_bayes(material.n_tokens), learnt), X, y))
         self.answers[MAJORITY].append(_most_frequent(labels, y))
         self.truths.append(y)
         self.sizes.append(len(labels))

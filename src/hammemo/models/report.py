@@ -71,8 +71,7 @@ class Report:
     def bits(self) -> SiteBits:
         """Return what every column and tuple of columns is worth: its share of what the model gains, in bits.
 
-        For a log-linear vote that keeps a sample of its examples, as the default does; see
-        :mod:`hammemo.models.site_bits`. ``print`` shows it.
+        For a log-linear vote that keeps a sample of its examples, as the default does. ``print`` shows it.
         """
         from hammemo.models.site_bits import site_bits
 

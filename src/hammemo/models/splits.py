@@ -52,7 +52,7 @@ class Material(ABC):
 
     @property
     @abstractmethod
-    def h(self) -> int:
+    def n_tokens(self) -> int:
         """Tokens of a context."""
 
 
@@ -87,7 +87,7 @@ class Rows(Material):
         return self.X[units], self.y[units]
 
     @property
-    def h(self) -> int:
+    def n_tokens(self) -> int:
         """Columns of the context."""
         return int(self.X.shape[1])
 
@@ -131,7 +131,7 @@ class Documents(Material):
         return X[kept], y[kept]
 
     @property
-    def h(self) -> int:
+    def n_tokens(self) -> int:
         """Tokens of a context."""
         return self.length
 

@@ -2,7 +2,7 @@
 
 A token is an integer, a finite float or a string, and two tokens are the same when Python calls them equal: ``3``,
 ``3.0``, ``np.int32(3)`` and ``True + 2`` are one token, ``"3"`` is another. Missing values (None, NaN) are no tokens
-and are refused here; what takes their place in a table is decided before (:mod:`hammemo.tokens.missing`).
+and are refused here; what takes their place in a table is decided before (``hammemo.tokens.missing``).
 
 A :class:`Vocabulary` is a set of distinct tokens in canonical order (integers, other floats, strings; each ascending),
 so that a set of tokens has one form, in whichever order they came. :func:`factorize` turns an array of tokens into

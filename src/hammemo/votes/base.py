@@ -39,6 +39,9 @@ class Vote(BaseEstimator, ABC):
     reads_free_sites: ClassVar[bool] = False
     """Whether it reads sites without a position (:mod:`hammemo.kernels.free_sites`)."""
 
+    needs_exact_rows: ClassVar[bool] = False
+    """Whether it reads exact counts only, no sketch of them."""
+
     keeps_cases: ClassVar[bool] = False
     """Whether examples are left out, and kept, with their whole document or case."""
 

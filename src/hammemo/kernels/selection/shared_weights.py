@@ -16,8 +16,9 @@ hardly seen it: scores of the fold by these are the *cross-fitted* ones. For fea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,12 +29,26 @@ RIDGE = 5.0
 """How strongly weights are pulled towards where they start."""
 
 _STEPS = 12
+_FEW = 8
+"""Below so many labels NumPy adds up a row from left to right: column by column gives the same number."""
 
 
 def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the probabilities of scores, row by row."""
-    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    largest = reduce(np.maximum, scores.T) if scores.shape[1] < _FEW else scores.max(axis=1)
+    odds: NDArray[np.float64] = np.exp(scores - largest[:, None])
+    odds /= row_sums(odds)[:, None]
+    return odds
+
+
+def row_sums(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the sums over the last axis; of few entries column by column, which takes a fraction of the time."""
+    if values.shape[-1] >= _FEW:
+        return np.asarray(values.sum(axis=-1))
+    total = values[..., 0].copy()
+    for column in range(1, values.shape[-1]):
+        total += values[..., column]
+    return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +77,7 @@ class Residuals:
         features : (J, m, L); returned step : (J,)
         """
         expected = self.probabilities * features
-        means = expected.sum(axis=2)
+        means = row_sums(expected)
         gradient = np.array([np.vdot(self.residuals, feature) for feature in features], np.float64)
         curvature = np.array(
             [
@@ -140,7 +155,7 @@ class SharedWeights:
         for first, last in pairwise(self._ends):
             part = features[:, first * n_labels : last * n_labels]
             expected = part * probabilities[first:last].ravel()
-            means = expected.reshape(len(part), last - first, n_labels).sum(axis=2)
+            means = row_sums(expected.reshape(len(part), last - first, n_labels))
             curvatures.append((expected @ part.T - means @ means.T).astype(np.float64))
             gradients.append((part @ residuals[first:last].ravel()).astype(np.float64))
         return np.array(gradients), np.array(curvatures)

@@ -71,16 +71,19 @@ class SiteRatios:
         """
         keys, counts = self._counts(site)
         keys, labels, every = keys[rows], self.labels(rows), np.arange(len(rows))
-        own, totals = counts[keys, labels] - int(leave_one_out), counts.sum(axis=1)[keys] - int(leave_one_out)
+        own = counts[keys, labels] - int(leave_one_out)
         out = np.empty((len(SMOOTHING), len(rows), self.n_labels), np.float32)
+        small = len(counts) < len(rows)  # fewer logarithms are taken of the table than of what the rows read
+        table = (counts if small else counts.take(keys, axis=0)).astype(np.float32)
         for j, amount in enumerate(SMOOTHING):
             scale = (1 / (amount * self.prior)).astype(np.float32)
-            if len(counts) < len(rows):
-                out[j] = np.log1p(counts.astype(np.float32) * scale)[keys]
+            if small:
+                np.log1p(table * scale).take(keys, axis=0, out=out[j], mode="clip")  # "raise" would copy
             else:
-                out[j] = np.log1p(counts[keys].astype(np.float32) * scale)
+                np.log1p(table * scale, out=out[j])
             out[j, every, labels] = np.log1p(own * scale[labels])
             if complete:
+                totals = counts.sum(axis=1)[keys] - int(leave_one_out)
                 out[j] -= np.log1p(totals / amount).astype(np.float32)[:, None]
         for j in site:
             if self._gaps[j]:  # a site with an empty position says nothing

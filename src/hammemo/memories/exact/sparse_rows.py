@@ -197,7 +197,7 @@ class SparseRows(Cached):
         """Return the entries of the rows that each site of each context reads."""
         rows, matrix, _ = self.read(contexts)
         flat = rows.ravel()
-        lengths = np.where(flat >= 0, np.diff(matrix.indptr)[flat], 0)
+        lengths = np.append(np.diff(matrix.indptr), 0)[flat]  # -1 reads the last entry
         read = matrix[flat[flat >= 0]]
         return Entries(lengths.astype(np.int64), read.indices.astype(np.int64), read.data.astype(np.int64))
 

@@ -82,6 +82,8 @@ class Mixture(Vote):
 
     has_probabilities = True
     reads_free_sites = True
+    needs_exact_rows = True
+    keeps_cases = True
 
     def __init__(
         self,
@@ -101,8 +103,6 @@ class Mixture(Vote):
     def keeps_sample(self) -> bool:
         """Whether a model keeps a sample."""
         return bool(self.keep)
-
-    keeps_cases = True
 
     def components(self, sites: Sites) -> Components:
         """Return the components for these sites."""
