@@ -8,6 +8,8 @@ import numpy as np
 from sklearn.base import clone
 
 from hammemo import (
+    Bag,
+    Copy,
     Decaying,
     Exact,
     Gaussian,
@@ -16,10 +18,13 @@ from hammemo import (
     LogLinear,
     MeMoClassifier,
     MemoryClassifier,
+    Mixture,
     PositionalHamming,
+    Recent,
     SiteKernel,
     SkipPairs,
     Suffixes,
+    Together,
 )
 from memory_catalogue import MEMORIES
 
@@ -59,6 +64,12 @@ def classifiers() -> dict[str, MemoryClassifier]:
     )
     for name, memory in {"exact": Exact(), "hashed": Hashed(4, 2)}.items():
         models[f"log-linear {name}"] = MemoryClassifier(clone(KERNELS["tuples"]), memory, LogLinear((1, 9))).fit(X, Y)
+    free = Suffixes(2) + Bag(2) + Together(3) + Copy(2) + Recent(3)
+    models["mixture"] = MemoryClassifier(free, Exact(), Mixture(continuation=True)).fit(X, Y)
+    sessions = [["a", "b", "ß"], ["y", "", "y"], ["b", "a"], ["x"]] * 3
+    models["sessions"] = MemoryClassifier(clone(free), Ledgered(Exact()), Mixture()).fit_stream(
+        sessions, 3, short="pad"
+    )
     models["declared"] = (
         MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).partial_fit(X[:1], ["no"], classes=["maybe", "yes"])
     )
@@ -82,7 +93,7 @@ def predictors() -> dict[str, Predictor]:
     compiled: dict[str, Predictor] = {}
     for name, clf in classifiers().items():
         for form in forms[type(clf.memory_).__name__]:
-            if form != "dense" or all(len(site) == 1 for site in clf.sites_.positions):
+            if form != "dense" or (all(len(site) == 1 for site in clf.sites_.positions) and not clf.sites_.free):
                 compiled[f"{name} {form}"] = clf.compile(form)
     return compiled
 

@@ -58,10 +58,10 @@ class Components(Cached):
         if not self.continuation:
             return ()
         places = {site: k for k, site in enumerate(self.sites.positions)}
-        suffixes = [tuple(range(self.sites.h - length, self.sites.h)) for length in range(1, self.sites.h + 1)]
         pairs: list[tuple[int, int]] = []
         shorter: Site = ()
-        for suffix in suffixes:
+        for length in range(1, self.sites.h + 1):  # one by one: a file may declare any h
+            suffix = tuple(range(self.sites.h - length, self.sites.h))
             if suffix not in places:
                 break
             pairs.append((places[suffix], places[shorter] if shorter else -1))
