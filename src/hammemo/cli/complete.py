@@ -6,7 +6,7 @@ was seen before decides. So a sentence of the text is continued word for word, a
 the longest end of it that the text holds.
 
 With a temperature T tokens are drawn instead, with probabilities :math:`\propto S_c^{1/T}` from the scores of a sum or
-mean vote and :math:`\propto e^{S_c / T}` from those of a log-linear one.
+mean vote and :math:`\propto P_c^{1/T}` from the probabilities of a log-linear one or a mixture.
 """
 
 from __future__ import annotations
@@ -152,7 +152,8 @@ class _Scored:
         scores: NDArray[np.float64] = self.model.class_scores([context])[0]
         vote = self.model.vote_ if hasattr(self.model, "vote_") else self.model.vote
         if vote.has_probabilities:
-            return scores
+            logarithms: NDArray[np.float64] = vote.log_probabilities(scores[None])[0]
+            return logarithms
         if not (scores > 0).any():
             memory = self.model.memory_ if hasattr(self.model, "memory_") else self.model.compiled
             scores = np.asarray(memory.label_counts, np.float64)

@@ -43,7 +43,9 @@ class ModelOptions:
     vote: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="auto or log-linear (give --proba), sum (the paper's) or mean.", rich_help_panel=_PANEL
+            metavar="NAME",
+            help="auto, log-linear or mixture (give --proba), sum (the paper's) or mean.",
+            rich_help_panel=_PANEL,
         ),
     ] = "auto"
     memory: Annotated[
@@ -150,7 +152,7 @@ def memory_of(name: str, buckets: int, reserved: int, d: int, key: bytes | None,
 
 def vote_of(name: str) -> str:
     """Return the name of a vote, or refuse it."""
-    known = ("auto", "sum", "mean", "log-linear")
+    known = ("auto", "sum", "mean", "log-linear", "mixture")
     if name not in known:
         raise UsageError(f"--vote {name!r} is not known: use {', '.join(known)}.")
     return name

@@ -74,7 +74,7 @@ class Memory(Versioned, BaseEstimator, ABC):
     """The names of parameters that are memories themselves."""
 
     keeps_free_sites: bool = False
-    """Whether it counts sites without a position (:mod:`hammemo.kernels.free_sites`)."""
+    """Whether it counts sites without a position, such as a bag."""
 
     secret: ClassVar[str | None] = None
     """The name of a parameter that must not be written to a file, if there is one."""

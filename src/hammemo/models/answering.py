@@ -135,8 +135,8 @@ class Answering(ABC):
         X : array-like of shape (m, h)
         k : int
             How many.
-        exclude : "seen" or array-like of labels, optional
-            Labels that are never among them: "seen" leaves out the tokens of the context itself, such as items that
+        exclude : "seen" or array-like, optional
+            Labels that are never among them. "seen" leaves out the tokens of the context itself, such as items that
             were bought already.
 
         Shapes

@@ -37,7 +37,7 @@ class Vote(BaseEstimator, ABC):
     """Whether `probabilities` and `log_probabilities` are there."""
 
     reads_free_sites: ClassVar[bool] = False
-    """Whether it reads sites without a position (:mod:`hammemo.kernels.free_sites`)."""
+    """Whether it reads sites without a position, such as a bag."""
 
     needs_exact_rows: ClassVar[bool] = False
     """Whether it reads exact counts only, no sketch of them."""
