@@ -85,7 +85,10 @@ def test_streams_settle_by_their_labels_and_the_length_of_documents() -> None:
     many = MemoryClassifier().fit_stream(sessions, h=4, short="pad")
     assert isinstance(many.vote_, Mixture)
     assert [site.kind for site in many.sites_.free] == ["bag", "together", "copy"]
-    assert "short documents" in str(many.report())
+    shown = str(many.report())
+    assert "short documents" in shown
+    assert "bag of 4, together of 4, copy of 4" in shown
+    assert "examples of whole cases are kept" in shown
     text = MemoryClassifier().fit_stream(rng.integers(0, 400, 4000), h=4)
     assert [site.kind for site in text.sites_.free] == ["recent"]
     assert isinstance(MemoryClassifier(memory=Hashed()).fit_stream(sessions, h=4).vote_, LogLinear)

@@ -617,6 +617,8 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             vote=repr(model.vote_),
             n_kept=None if sample is None else len(sample),
             choices=getattr(model, "choices_", Choices()),
+            free=tuple(f"{site.kind} of {site.reach}" for site in model.sites_.free),
+            keeps_cases=isinstance(sample, KeptCases),
             model=model,
         )
 

@@ -47,8 +47,11 @@ class Report:
     nbytes: int
     vote: str
     n_kept: int | None
-    """Distinct examples in the sample that `refit` fits the vote to; None where none is kept."""
+    """Examples in the sample that `refit` fits the vote to, distinct ones or of whole cases; None where none is kept."""
     choices: Choices
+    free: tuple[str, ...] = ()
+    """The sites without a position, such as ``"bag of 10"``."""
+    keeps_cases: bool = False
     model: Any = field(default=None, repr=False, compare=False)
     """The version of the model that this is about; `bits` asks it."""
 
@@ -82,11 +85,11 @@ class Report:
         return self.bits().plot(ax, most)
 
     def _sites(self) -> str:
-        singles = f"{self.n_single:,} position{'s' if self.n_single != 1 else ''}"
-        if not self.tuples:
-            return singles
-        shown = ", ".join(self.tuples[:_MOST_SHOWN]) + (", …" if len(self.tuples) > _MOST_SHOWN else "")
-        return f"{singles}, {len(self.tuples):,} tuple{'s' if len(self.tuples) != 1 else ''}: {shown}"
+        parts = [f"{self.n_single:,} position{'s' if self.n_single != 1 else ''}"]
+        if self.tuples:
+            shown = ", ".join(self.tuples[:_MOST_SHOWN]) + (", …" if len(self.tuples) > _MOST_SHOWN else "")
+            parts.append(f"{len(self.tuples):,} tuple{'s' if len(self.tuples) != 1 else ''}: {shown}")
+        return ", ".join([*parts, *self.free])
 
     def _gain(self) -> list[str]:
         """Return what the tuples gained on the folds left out."""
@@ -102,7 +105,8 @@ class Report:
     def _kept(self) -> list[str]:
         if self.n_kept is None:
             return []
-        return [f"sample: {self.n_kept:,} distinct examples are kept, for refit()"]
+        kind = "examples of whole cases" if self.keeps_cases else "distinct examples"
+        return [f"sample: {self.n_kept:,} {kind} are kept, for refit()"]
 
     def _trials(self) -> list[str]:
         """Return what the best way to weigh gained over the best with shared weights."""
