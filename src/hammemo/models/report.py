@@ -47,7 +47,7 @@ class Report:
     nbytes: int
     vote: str
     n_kept: int | None
-    """Examples in the sample that `refit` fits the vote to, distinct ones or of whole cases; None where none is kept."""
+    """Examples that `refit` fits the vote to, distinct ones or of whole cases; None where none is kept."""
     choices: Choices
     free: tuple[str, ...] = ()
     """The sites without a position, such as ``"bag of 10"``."""
