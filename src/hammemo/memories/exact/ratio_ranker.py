@@ -128,6 +128,6 @@ def mean_rule(
     if compiled is None or not len(divisor) or not (weights < _LARGEST_WEIGHT).all() or not (weights >= 0).all():
         return None
     total = float(divisor[0]) / max(int(label_counts[0]), 1)
-    if not total > 0 or not np.array_equal(divisor, total * np.maximum(label_counts, 1)):
+    if not 0 < total < np.inf or not np.array_equal(divisor, total * np.maximum(label_counts, 1)):
         return None
     return compiled.LiveRule.mean(np.ascontiguousarray(weights, np.float64), total)
