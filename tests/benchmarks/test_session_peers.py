@@ -138,6 +138,7 @@ def test_a_copy_term_is_mixed_in(sessions: list[Session], prefix: Session) -> No
     assert found.sum() == pytest.approx(1)
 
 
+@pytest.mark.slow  # half a minute of torch
 def test_a_recurrent_network_learns_a_cycle() -> None:
     pytest.importorskip("torch")
     from sessions.networks import GRU4Rec

@@ -198,7 +198,7 @@ def plain_of(clf: Any, documents: list[list[int]]) -> Plain:
 @pytest.mark.parametrize("continuation", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS)
 @given(documents=DOCUMENTS, seed=WEIGHTS, query=st.lists(st.integers(-1, 8), min_size=H, max_size=H))
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_probabilities_are_those_of_the_definition(
     kernel: str, continuation: bool, documents: list[list[int]], seed: int, query: list[int]
 ) -> None:
@@ -218,7 +218,7 @@ def test_probabilities_are_those_of_the_definition(
 @pytest.mark.parametrize("continuation", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS)
 @given(documents=DOCUMENTS, seed=WEIGHTS)
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_a_case_is_left_out_as_if_it_had_never_been_learnt(
     kernel: str, continuation: bool, documents: list[list[int]], seed: int
 ) -> None:
@@ -240,7 +240,7 @@ def test_a_case_is_left_out_as_if_it_had_never_been_learnt(
 
 
 @given(documents=DOCUMENTS, seed=WEIGHTS)
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_losses_of_a_stream_are_those_of_all_probabilities(documents: list[list[int]], seed: int) -> None:
     clf = model_of("all", documents, seed)
     losses = clf.log_loss_stream([*documents, [99]], short="pad")

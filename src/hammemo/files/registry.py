@@ -107,6 +107,8 @@ def name_in_file(kind: str, cls: type) -> str:
 
 def has_later_parts(value: Any) -> bool:
     """Return whether a parameter says something that formats 1 and 2 have no word for."""
+    if value is None or isinstance(value, (str, int, float)):  # first: a list may hold millions
+        return False
     if isinstance(value, (list, tuple)):
         return any(map(has_later_parts, value))
     later = LATER.get(type(value), {})

@@ -99,7 +99,7 @@ def votes(draw: st.DrawFn, n_sites: int) -> Vote:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=["positions", "suffixes", "tuples", "one"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data(), start=batches, edits=batches, queries=st.lists(rows, min_size=1, max_size=6))
 def test_the_best_labels_of_every_history_are_those_of_all_scores(
     kernel: SiteKernel, data: st.DataObject, start: Any, edits: Any, queries: list[list[Any]]
