@@ -28,6 +28,8 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 import marked_source  # noqa: E402
 import object_store  # noqa: E402
+from hammemo import Bag, MemoryClassifier, Mixture, Suffixes, Together  # noqa: E402
+from hammemo.engines import fit  # noqa: E402
 from hammemo.experiments.speed import zipf_stream  # noqa: E402
 from hammemo.sources.documents import open_source  # noqa: E402
 from marked_source import Marked, learn, marked, shard_name  # noqa: E402
@@ -148,6 +150,19 @@ def test_any_number_of_workers_gives_the_same_bytes(
     where = source()
     assert learn(where, memory, engine="ray", **options) == expected[memory]
     assert where.count("begun") == where.count("read") == shards_of(where)
+
+
+def test_sites_without_a_position_are_learnt_too(cluster: Any, tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    words = np.random.default_rng(0).integers(0, 40, (400, 9)).tolist()
+    path.write_text("\n".join(" ".join(map(str, line)) for line in words))
+    estimator = MemoryClassifier(Suffixes(2) + Bag(2) + Together(3), vote=Mixture(sample=300, steps=5))
+    here, there = (
+        fit(estimator, open_source(path), 3, short="pad", engine=engine, shard_bytes=2000)
+        for engine in ("threads", "ray")
+    )
+    assert here.memory_.state_bytes() == there.memory_.state_bytes()
+    assert here.vote_.weights_.tobytes() == there.vote_.weights_.tobytes()
 
 
 @pytest.mark.parametrize("memory", list(marked_source.MEMORIES))

@@ -49,7 +49,7 @@ def run(
     with _session(address, workers) as ray:
         try:
             cluster = _Cluster(ray, job, workers, on_report)
-            if isinstance(sample, Exact):
+            if isinstance(sample, Exact) and not sample.sites.free:  # sites without a position have tables of their own
                 return cluster.by_ranges(groups, sample)
             return cluster.by_tree(groups)
         except ray.exceptions.RayTaskError as error:

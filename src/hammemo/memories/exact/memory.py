@@ -76,7 +76,9 @@ class Exact(Memory):
         return self._stored.total
 
     def hold(self, table: CountTable) -> None:
-        """Store the examples that a table has counted, in place of all that is stored."""
+        """Store the examples that a table has counted, in place of all that is stored; it has no free sites."""
+        if self.sites.free:
+            raise ValueError("A table alone does not hold what sites without a position have counted.")
         self._edited(lambda memory: memory._replace(_Stacks((table,), (), table.label_counts)))
 
     def _replace(self, stored: _Stacks) -> None:
