@@ -71,6 +71,17 @@ def test_what_is_kept_depends_on_what_is_stored_only(edits: list[tuple[int, bool
     assert set(cut.ledger.counts()) == {case for case in fresh.ledger.counts() if case[0] < cut.threshold}
 
 
+def test_a_document_of_one_token_is_forgotten_and_the_sample_stays() -> None:
+    documents: list[tuple[int, list[Any]]] = [(0, [k, k + 1, k + 2]) for k in range(50)] + [(0, [k]) for k in range(50)]
+    kept = KeptCases(h=2, seed=0, most=60).with_some(documents)
+    assert kept is not None
+    above = [case for case in documents[50:] if kept._case(*case)[0] >= kept.threshold]
+    assert above
+    again = kept.with_some(above[:1], -1)
+    assert again is not None
+    assert again.ledger.counts() == kept.ledger.counts()
+
+
 def test_never_kept_is_refused_by_none() -> None:
     kept = KeptCases(h=2, seed=0, most=10).with_some([(0, ["a", "b"])])
     assert kept is not None

@@ -138,10 +138,10 @@ class KeptCases(Cached):
         )
         for context, label, times in rows:
             cases[self._case(*_without_padding([*(tokens[r] for r in context), labels[label]], self.h))] += times
-        return self.with_cases(cases, sign)
+        return None if sign < 0 and self._may_hold(cases) else self.with_cases(cases, sign)
 
     def with_some(self, cases: Iterable[tuple[int, list[Token]]], sign: int = 1) -> KeptCases | None:
-        """Return the sample with the cases of a `CaseCutter` learnt or, with sign -1, forgotten; see `changed`."""
+        """Return the sample with the cases of a `CaseCutter` learnt or, with sign -1, forgotten."""
         return self.with_cases(Counter(self._case(*case) for case in cases), sign)
 
     def _case(self, n_context: int, tokens: Sequence[Token]) -> Case:
@@ -150,18 +150,18 @@ class KeptCases(Cached):
         return (word, n_context, *tokens)
 
     def with_cases(self, cases: Mapping[Case, int], sign: int) -> KeptCases | None:
-        """Return the sample with cases learnt or forgotten; see `changed` for None."""
+        """Return the sample with cases learnt or forgotten; None where one that is forgotten was not kept."""
         low = {case: times for case, times in cases.items() if case[0] < self.threshold}
         held = {case: self.ledger.count(case) for case in low}
-        if sign < 0 and (any(held[case] < low[case] for case in low) or self._may_be_inside(cases, low)):
+        if sign < 0 and any(held[case] < low[case] for case in low):
             return None
         changed = sum(_size(case) for case in low if (held[case] == 0) != (held[case] + sign * low[case] == 0))
         sample = replace(self, ledger=self.ledger.plus(low, sign), n_examples=self.n_examples + sign * changed)
         return sample._bounded() if sign > 0 else sample
 
-    def _may_be_inside(self, cases: Mapping[Case, int], low: Mapping[Case, int]) -> bool:
-        """Return whether an example that is not kept as a case of its own may be part of a longer one that is."""
-        unknown = any(case not in low and _size(case) == 1 for case in cases)
+    def _may_hold(self, examples: Mapping[Case, int]) -> bool:
+        """Return whether one of these single examples, not kept as a case of its own, may be part of a longer one."""
+        unknown = any(case[0] >= self.threshold for case in examples)
         return unknown and any(_size(case) > 1 for case in self.ledger.counts())
 
     def plus(self, other: KeptCases, sign: int) -> KeptCases | None:

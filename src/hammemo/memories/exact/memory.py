@@ -31,7 +31,8 @@ from hammemo.memories.exact.count_table import CountTable, check_empty_sites
 from hammemo.memories.exact.live import Live
 from hammemo.memories.exact.live_reader import LiveCounts
 from hammemo.memories.exact.readers import DenseCounts, SparseCounts
-from hammemo.memories.label_counts import Frame, LabelCounts
+from hammemo.memories.exact.sparse_rows import free_frame
+from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -189,9 +190,7 @@ class Exact(Memory):
 
     def _restored_inside(self, stored: StoredArrays, seed: int) -> Exact:
         """Return the table of a site without a position, which has labels of its own."""
-        frame = Frame.from_arrays(ONE_TOKEN, stored)
-        if not frame.label_counts.all():
-            raise ValueError("a label of a site without a position has no example")
+        frame = free_frame(stored)
         self.sites, self.seed, self.declared = ONE_TOKEN, seed, Vocabulary()
         self.restore_arrays(LabelCounts(frame.labels, frame.label_counts), stored)
         return self

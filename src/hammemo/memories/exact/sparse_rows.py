@@ -255,11 +255,16 @@ def restored_free(cls: type[RowsReader], sites: Sites, stored: StoredArrays) -> 
     readers = []
     for k in range(len(tabled(sites))):
         part = stored.part(f"free.{k}")
-        frame = Frame.from_arrays(ONE_TOKEN, part)
-        if not frame.label_counts.all():
-            raise ValueError("a label of a site without a position has no example")
-        readers.append(cast("RowsReader", cls.restored(frame, part, {})))
+        readers.append(cast("RowsReader", cls.restored(free_frame(part), part, {})))
     return tuple(readers)
+
+
+def free_frame(stored: StoredArrays) -> Frame:
+    """Return the labels of the table of a site without a position, checked: they are its own, and none is declared."""
+    frame = Frame.from_arrays(ONE_TOKEN, stored)
+    if not frame.label_counts.all():
+        raise ValueError("a label of a site without a position has no example")
+    return frame
 
 
 def expect_no_description(description: dict[str, Any]) -> None:

@@ -223,19 +223,22 @@ class MixtureRanker(Ranker):
 
     def scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the probability of each label."""
-        parts = self._parts(contexts)
+        parts, totals, prior = self._read(contexts)
         m, n = len(contexts), self.n_labels
-        totals = self._trust[PRIOR, 0] + sum(np.bincount(part.contexts, part.trust, m) for part in parts)
-        scores = np.outer(self._trust[PRIOR, 0] / totals, shares(self._reader.label_counts)).ravel()
+        scores = prior.ravel()
         for part in parts:
             weights = np.repeat(part.trust / totals[part.contexts], part.lengths) * part.values
             cells = np.repeat(part.contexts, part.lengths) * n + part.columns
             scores += np.bincount(cells, weights, m * n)
         return scores.reshape(m, n)
 
-    def _parts(self, contexts: Contexts) -> list[_Part]:
+    def _read(self, contexts: Contexts) -> tuple[list[_Part], NDArray[np.float64], NDArray[np.float64]]:
+        """Return what each context reads, the sum of all its trust, and what the prior adds: (m,), (m, L)."""
         read = read_rows(self._reader, self._components, self._discounts, contexts)
-        return [*(self._weighed(part) for part in read), *self._tokens(contexts)]
+        parts = [*(self._weighed(part) for part in read), *self._tokens(contexts)]
+        of_prior = self._trust[PRIOR, 0]
+        totals = of_prior + sum(np.bincount(part.contexts, part.trust, len(contexts)) for part in parts)
+        return parts, totals, np.outer(of_prior / totals, shares(self._reader.label_counts))
 
     def _weighed(self, read: RowsRead) -> _Part:
         """Return rows with their trust and the shares of their entries; those that say nothing have no trust."""
@@ -278,9 +281,8 @@ class MixtureRanker(Ranker):
 
     def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
         """Return what each site, and each token of a site without a position, adds to the probability."""
-        parts, m = self._parts(contexts), len(contexts)
-        totals = self._trust[PRIOR, 0] + sum(np.bincount(part.contexts, part.trust, m) for part in parts)
-        base = np.outer(self._trust[PRIOR, 0] / totals, shares(self._reader.label_counts)[columns])
+        (parts, totals, prior), m = self._read(contexts), len(contexts)
+        base = prior[:, columns]
         names = explained_parts(self._components)
         place = {name: number for number, name in enumerate(names)}
         values = np.zeros((m, len(names), len(columns)))
