@@ -20,34 +20,44 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo import Hashed, Ledgered, LogLinear, MemoryClassifier, SiteKernel, Suffixes, Tiered
+from hammemo import Exact, Hashed, Ledgered, LogLinear, MemoryClassifier, SiteKernel, Suffixes, Tiered
 from injection import X, Y, calls, state, states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-MEMORIES = [Hashed(16, 4), Hashed(16, 4, key=b"a secret of 16 bytes"), Ledgered(Hashed(16, 4)), Tiered(Hashed(16, 4))]
+MEMORIES = [
+    Hashed(16, 4),
+    Hashed(16, 4, key=b"a secret of 16 bytes"),
+    Ledgered(Hashed(16, 4)),
+    Tiered(Hashed(16, 4)),
+    Exact(),
+    Ledgered(Exact()),
+]
 MANY = np.random.default_rng(0).integers(0, 50, (5000, 3))
 
 
 def questions() -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     """Yield questions as `calls` yields edits."""
-    for kernel in (None, Suffixes(2), SiteKernel([0, (0, 1), (0, 1, 2)])):
-        for vote in ("sum", "mean", LogLinear(steps=2)):
-            model = MemoryClassifier(kernel, Hashed(16, 4), vote).fit(X, Y)
-            yield f"{kernel} {vote} predict", model.snapshot, lambda model: model.predict(MANY)
-            yield f"{kernel} {vote} top_k", model.snapshot, lambda model: model.top_k(MANY, 2)
-            yield f"{kernel} {vote} class_scores", model.snapshot, lambda model: model.class_scores(MANY)
-            if isinstance(vote, str):
-                yield f"{kernel} {vote} certify", model.snapshot, lambda model: model.certify(MANY)
-            yield f"{kernel} {vote} predict strings", model.snapshot, lambda model: model.predict(MANY.astype(str))
-            yield f"{kernel} {vote} one", model.snapshot, lambda model: model.compile()(["a", 1, 2])
-            yield f"{kernel} {vote} threads", model.snapshot, lambda model: model.compile(n_jobs=2).predict(MANY)
+    kernels = (None, Suffixes(2), SiteKernel([0, (0, 1), (0, 1, 2)]))
+    votes: tuple[str | LogLinear, ...] = ("sum", "mean", LogLinear(steps=2))
+    for memory, kernel, vote in product((Hashed(16, 4), Exact()), kernels, votes):
+        model = MemoryClassifier(kernel, memory, vote).fit(X, Y)
+        name = f"{kernel} {vote}" if isinstance(memory, Hashed) else f"Exact {kernel} {vote}"
+        yield f"{name} predict", model.snapshot, lambda model: model.predict(MANY)
+        yield f"{name} top_k", model.snapshot, lambda model: model.top_k(MANY, 2)
+        yield f"{name} class_scores", model.snapshot, lambda model: model.class_scores(MANY)
+        if isinstance(vote, str):
+            yield f"{name} certify", model.snapshot, lambda model: model.certify(MANY)
+        yield f"{name} predict strings", model.snapshot, lambda model: model.predict(MANY.astype(str))
+        yield f"{name} one", model.snapshot, lambda model: model.compile()(["a", 1, 2])
+        yield f"{name} threads", model.snapshot, lambda model: model.compile(n_jobs=2).predict(MANY)
 
 
 def plans() -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:

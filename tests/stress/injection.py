@@ -25,14 +25,19 @@ from sklearn.base import clone
 
 import hammemo
 from hammemo import (
+    Bag,
+    Copy,
     Exact,
     Gaussian,
     Hashed,
     Ledgered,
     LogLinear,
     MemoryClassifier,
+    Mixture,
     Rolling,
+    Suffixes,
     Tiered,
+    Together,
     _versions,
 )
 from hammemo.tokens.contexts import Examples
@@ -113,6 +118,8 @@ def calls(memory: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[[Any],
     yield "fit", base.snapshot, lambda model: model.fit(MORE_X[:, :2], MORE_Y)
     yield "fit_stream", stream.snapshot, lambda model: model.fit_stream(STREAM[:8], h=2)
     yield "partial_fit_stream", stream.snapshot, lambda model: model.partial_fit_stream(STREAM, h=3)
+    twice = stream.snapshot().partial_fit_stream(STREAM, h=3)
+    yield "forget_stream", twice.snapshot, lambda model: model.forget_stream(STREAM)
     yield "merge", base.snapshot, lambda model: model.merge(other)
     yield "unmerge", joined.snapshot, lambda model: model.unmerge(other)
     yield "+", base.snapshot, lambda model: model + other
@@ -129,6 +136,21 @@ def calls(memory: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[[Any],
     if not isinstance(memory, Gaussian):
         log_linear = MemoryClassifier(memory=clone(memory), vote=LogLinear(steps=2)).fit(X, Y)
         yield "fit_vote", log_linear.snapshot, lambda model: model.fit_vote(X[:6], Y[:6])
+    if isinstance(memory, Exact) or (isinstance(memory, Ledgered) and isinstance(memory.memory, Exact)):
+        yield from calls_of_mixtures(memory)
+
+
+def calls_of_mixtures(memory: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
+    """Yield the same for a mixture vote, whose model keeps a sample of whole cases, and sites without a position."""
+    kernel = Suffixes(2) + Bag(3) + Together(3) + Copy(3)
+    documents, last = [STREAM[:5], STREAM[5:9], STREAM[9:]], [STREAM[9:]]
+    mixture = MemoryClassifier(kernel, clone(memory), Mixture(steps=2)).fit_stream(documents, h=3, short="pad")
+    other = mixture.empty_like().partial_fit_stream([STREAM[3:8]], h=3, short="pad")
+    yield "mixture fit_stream", mixture.snapshot, lambda model: model.fit_stream(documents[1:], h=3, short="pad")
+    yield "mixture partial_fit_stream", mixture.snapshot, lambda model: model.partial_fit_stream(last, h=3, short="pad")
+    yield "mixture forget_stream", mixture.snapshot, lambda model: model.forget_stream(last, short="pad")
+    yield "mixture merge", mixture.snapshot, lambda model: model.merge(other)
+    yield "mixture refit", mixture.snapshot, lambda model: model.refit()
 
 
 def state(model: Any) -> Any:

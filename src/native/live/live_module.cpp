@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>  // nanobind's shared_ptr allocates where no exception may leave
 
 #include "live_table.hpp"
 #include "rule.hpp"
@@ -66,7 +66,7 @@ Shape checked_shape(uint32_t h, const std::vector<int64_t>& parents, const std::
 }
 
 // `rows` and `empties` yield the rows of one step after the other, so that they need not all be there at once.
-std::shared_ptr<Handle> build(uint32_t h, const Vector<int64_t>& parents, const Vector<uint32_t>& positions,
+std::unique_ptr<Handle> build(uint32_t h, const Vector<int64_t>& parents, const Vector<uint32_t>& positions,
                               const Vector<uint32_t>& site_steps, bool wide, const nb::iterable& rows,
                               const Vector<uint64_t>& label_counts, const nb::iterable& empties) {
     const auto counts = copied(label_counts);
@@ -103,7 +103,7 @@ int64_t checked_by(int64_t by) {
     return by;
 }
 
-std::shared_ptr<Handle> edit(const Handle& handle, const Matrix<int64_t>& tokens, const Vector<int64_t>& labels,
+std::unique_ptr<Handle> edit(const Handle& handle, const Matrix<int64_t>& tokens, const Vector<int64_t>& labels,
                              const Vector<int64_t>& by) {
     const size_t h = handle.table->shape().h, m = tokens.shape(0);
     require_aligned(tokens), require_aligned(labels), require_aligned(by);
@@ -127,7 +127,7 @@ std::vector<int64_t> listed_tokens(const Handle& handle, const nb::list& tokens)
     return own;
 }
 
-std::shared_ptr<Handle> edit_one(const Handle& handle, const nb::list& tokens, int64_t label, int64_t by) {
+std::unique_ptr<Handle> edit_one(const Handle& handle, const nb::list& tokens, int64_t label, int64_t by) {
     std::vector<uint32_t> own;
     for (const int64_t token : listed_tokens(handle, tokens)) own.push_back(checked_token(token));
     const Example example{own.data(), checked_label(handle, label), checked_by(by)};
@@ -156,17 +156,19 @@ void leaders(const Handle& handle, const Vector<double>& weights, double divisor
 // One context at a time, with fixed weights.
 class Single {
 public:
-    Single(std::shared_ptr<Handle> handle, const Vector<double>& weights, double divisor)
-        : handle_(std::move(handle)), weights_(checked_weights(*handle_, weights, divisor)), divisor_(divisor) {}
+    Single(nb::object version, const Vector<double>& weights, double divisor)
+        : version_(std::move(version)), handle_(nb::cast<const Handle&>(version_)),
+          weights_(checked_weights(handle_, weights, divisor)), divisor_(divisor) {}
     int64_t winner(const nb::list& tokens) const {
-        const auto own = listed_tokens(*handle_, tokens);
+        const auto own = listed_tokens(handle_, tokens);
         int64_t label = -1;
-        handle_->table->leaders(handle_->version, {weights_.data(), divisor_}, own.data(), 1, 1, &label);
+        handle_.table->leaders(handle_.version, {weights_.data(), divisor_}, own.data(), 1, 1, &label);
         return label;
     }
 
 private:
-    const std::shared_ptr<Handle> handle_;
+    const nb::object version_;  // keeps the handle
+    const Handle& handle_;
     const std::vector<double> weights_;
     const double divisor_;
 };
@@ -319,9 +321,8 @@ void bind_live_table(nb::module_& module) {
         .def_prop_ro("n_pages", [](const Handle& handle) { return handle.table->pages(); })
         .def_prop_ro("nbytes", [](const Handle& handle) { return handle.table->bytes(); });
     nb::class_<Single>(module, "LiveSingle")
-        .def("__init__", [](Single* self, std::shared_ptr<Handle> handle, const Vector<double>& weights, double divisor) {
-                 new (self) Single(std::move(handle), weights, divisor);
-             }, nb::arg("version"), nb::arg("weights").noconvert(), nb::arg("divisor"))
+        .def(nb::init<nb::object, const Vector<double>&, double>(), nb::arg("version"), nb::arg("weights").noconvert(),
+             nb::arg("divisor"), nb::sig("def __init__(self, version: LiveVersion, weights: NDArray[np.float64], divisor: float) -> None"))
         .def("__call__", &Single::winner, nb::arg("tokens"),
              nb::sig("def __call__(self, tokens: list[int]) -> int"));
 }

@@ -137,13 +137,13 @@ public:
         if (row.n_entries) first_->empties = Rows::put(*making_, first_->empties, step, built(row, 0, row.n_entries, 0));
     }
 
-    std::shared_ptr<Handle> finish() override {
+    std::unique_ptr<Handle> finish() override {
         std::vector<Entry<Count>>().swap(entries_);
         auto making = std::move(making_);
         return publish(*making, std::move(first_));
     }
 
-    std::shared_ptr<Handle> edit(Version* from, const Example* examples, size_t n) override {
+    std::unique_ptr<Handle> edit(Version* from, const Example* examples, size_t n) override {
         Lock lock(*this);
         if (!lock.taken()) return nullptr;
         sweep();
@@ -504,13 +504,13 @@ private:
         return next_row_id_++;
     }
 
-    std::shared_ptr<Handle> publish(Making& making, std::unique_ptr<Made> version) {
+    std::unique_ptr<Handle> publish(Making& making, std::unique_ptr<Made> version) {
         make_room(versions_, 1);
         std::vector<Page*> none;
         auto& held = versions_.empty() ? none : versions_.back()->held;
         make_room(held, making.old().size());
         count_allocation();
-        auto handle = std::make_shared<Handle>(shared_from_this(), version.get());
+        auto handle = std::make_unique<Handle>(shared_from_this(), version.get());
         // Nothing below can fail.
         making.tidy(true);
         held.insert(held.end(), making.old().begin(), making.old().end());

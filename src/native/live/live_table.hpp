@@ -75,12 +75,12 @@ public:
     static std::shared_ptr<LiveTable> start(Shape shape, bool wide, const std::vector<uint64_t>& label_counts);
     virtual void fill(uint32_t step, const RowView& rows) = 0;
     virtual void fill_empty(uint32_t step, const RowView& row) = 0;
-    virtual std::shared_ptr<Handle> finish() = 0;
+    virtual std::unique_ptr<Handle> finish() = 0;
 
     virtual void release(Version* version) noexcept = 0;
     // All examples or none. Returns no handle where `version` is not the newest, or the table is being edited by a
     // process that this one was forked from: the table must then be copied first.
-    virtual std::shared_ptr<Handle> edit(Version* version, const Example* examples, size_t n) = 0;
+    virtual std::unique_ptr<Handle> edit(Version* version, const Example* examples, size_t n) = 0;
     // Give a label that no version uses its place between two others (-1: none on that side). False: as in `edit`.
     virtual bool place(uint32_t label, int64_t before, int64_t after) = 0;
     // The numbers of the k leading labels of each context, -1 where fewer than k labels have a score above zero.
