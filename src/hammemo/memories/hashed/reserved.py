@@ -35,7 +35,7 @@ from hammemo.tokens.hashing import (
     vocabulary_hashes,
     vocabulary_identities,
 )
-from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -229,11 +229,15 @@ def most_frequent(examples: Examples, sites: Sites, seed: int, key: bytes | None
 def _frequent_tokens(examples: Examples, sites: Sites, seed: int, key: bytes | None, number: int) -> NDArray[np.int64]:
     """Return the tokens most frequent at the sites of one position, as they stand in `_values`: (number, 1)."""
     contexts, single = examples.contexts, [site[0] for site in sites.positions if len(site) == 1]
+    if contexts.integers is None or len(single) == contexts.h:
+        vocabulary, ranks = contexts.vocabulary, contexts.ranks[:, single]
+    else:  # the other columns need no ranks
+        vocabulary, ranks = factorize(contexts.integers[:, single])
     weights = np.repeat(examples.multiplicity, len(single))
-    totals = np.bincount(contexts.ranks[:, single].ravel() + 1, weights, len(contexts.vocabulary) + 1)[1:]
-    ranks = np.flatnonzero(totals > 0)
-    best = ranks[_heaviest(vocabulary_hashes(contexts.vocabulary, seed, key)[ranks], totals[ranks], number)]
-    return (best if contexts.integers is None else contexts.vocabulary.ints[best])[:, None]
+    totals = np.bincount(ranks.ravel() + 1, weights, len(vocabulary) + 1)[1:]
+    present = np.flatnonzero(totals > 0)
+    best = present[_heaviest(vocabulary_hashes(vocabulary, seed, key)[present], totals[present], number)]
+    return (best if contexts.integers is None else vocabulary.ints[best])[:, None]
 
 
 def _frequent_tuples(
