@@ -234,13 +234,13 @@ class LiveCounts(RowsReader):
 
     def _single(self, winner: Callable[[list[int]], int]) -> Callable[[Sequence[Any]], int]:
         """Return a function from tokens to a column; `winner` gives a number, -1 for no label and -2 if not sure."""
-        number, columns, h = self.live.store.tokens.get, self.rows.columns, self.sites.h
+        number, column, h = self.live.store.tokens.get, self.rows.columns.item, self.sites.h
 
         def answer(tokens: Sequence[Any]) -> int:
             if isinstance(tokens, str) or len(tokens) != h:
                 return -1  # what asks for the batch of it says what is wrong
-            label = winner([number(token) for token in tokens])
-            return int(columns[label]) if label >= 0 else (0 if label == -1 else -1)  # no label has a count: the first
+            label = winner(list(map(number, tokens)))
+            return column(label) if label >= 0 else (0 if label == -1 else -1)  # no label has a count: the first
 
         return answer
 

@@ -16,10 +16,28 @@ import numpy as np
 from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 _MOST_IN_DICT = 2**20
 """Larger vocabularies are searched: a dictionary of ten million integers takes a gigabyte."""
+
+
+class _Ranks(dict[Any, int]):
+    """The ranks of the first tokens; for any other token what came later has, or -1. It is one look-up for most."""
+
+    __slots__ = ("late",)
+
+    def __init__(self, ranks: dict[Token, int], late: dict[Token, int]) -> None:
+        super().__init__(ranks)
+        self.late = late
+
+    def __missing__(self, token: Any) -> int:
+        number = self.late.get(token, -1)
+        if number < 0:
+            as_token(token)  # refuses what is not a token
+        return number
 
 
 class Numbers:
@@ -43,21 +61,20 @@ class Numbers:
         return len(self.first) + len(self._late_tokens)
 
     @cached_property
-    def _ranks(self) -> dict[Token, int] | None:
-        if len(self.first) > _MOST_IN_DICT:
-            return None
-        return {token: rank for rank, token in enumerate(self.first.tolist())}
+    def _ranks(self) -> _Ranks:
+        return _Ranks({token: rank for rank, token in enumerate(self.first.tolist())}, self._late)
 
-    def get(self, token: Any) -> int:
+    @property
+    def get(self) -> Callable[[Any], int]:
         """Return the number of a token, -1 where it has none or where there is no token; refuse what is not a token."""
-        ranks = self._ranks
-        number = -1 if ranks is None else ranks.get(token, -1)
-        if number < 0:
-            number = self._late.get(token, -1)
+        return self._searched if len(self.first) > _MOST_IN_DICT else self._ranks.__getitem__
+
+    def _searched(self, token: Any) -> int:
+        number = self._late.get(token, -1)
         if number >= 0:
             return number
         token = as_token(token)
-        return int(self.first.find(Vocabulary.of([token]))[0]) if ranks is None and token != NO_TOKEN else -1
+        return int(self.first.find(Vocabulary.of([token]))[0]) if token != NO_TOKEN else -1
 
     def give(self, token: Any) -> int:
         """Return the number of a token, a new one if it has none yet; -1 where there is no token."""
