@@ -213,8 +213,9 @@ class LiveCounts(RowsReader):
 
     def _columns_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         columns = self.rows.columns[numbers]
-        for row in np.flatnonzero(numbers[:, -1] < 0):  # fewer labels have a count: the rest is in column order
-            columns[row] = _filled(columns[row])
+        short = np.flatnonzero(numbers[:, -1] < 0)  # fewer labels have a count: the rest is in column order
+        if len(short):
+            columns[short] = _filled(columns[short], numbers[short] >= 0)
         return columns
 
     def single(
@@ -305,8 +306,17 @@ def _is_one_number(divisor: NDArray[np.float64]) -> bool:
     return len(divisor) > 0 and divisor.strides == (0,)
 
 
-def _filled(columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return columns with the places of -1 taken by the first ones that are not there yet."""
-    there = columns[columns >= 0]
-    others = np.setdiff1d(np.arange(len(columns)), there)  # as many as there are places are enough
-    return np.concatenate([there, others[: len(columns) - len(there)]])
+def _filled(columns: NDArray[np.int64], found: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return rows whose first columns were found, and the others replaced by the lowest that are not among those.
+
+    Shapes
+    ------
+    columns, found, returned : (m, k)
+    """
+    k = columns.shape[1]
+    taken = np.zeros((len(columns), k), bool)
+    rows, places = np.nonzero(found & (columns < k))
+    taken[rows, columns[rows, places]] = True
+    free_first = np.argsort(taken, axis=1, kind="stable")
+    places = np.maximum(np.arange(k) - found.sum(axis=1)[:, None], 0)
+    return np.where(found, columns, np.take_along_axis(free_first, places, axis=1))
