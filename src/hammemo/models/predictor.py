@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hammemo.models.answering import Answering
 from hammemo.models.scorer import Scorer
+from hammemo.portable.building import graph_of
 from hammemo.tokens.contexts import token_array
 from hammemo.tokens.labels import classes_array
 from hammemo.tokens.missing import filled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import os
+    from collections.abc import Callable, Iterable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
     from hammemo.memories.reader import Compiled
+    from hammemo.portable.graph import Graph
+    from hammemo.portable.torch_module import TorchPredictor
     from hammemo.tokens.contexts import Contexts
     from hammemo.votes import Vote
 
@@ -100,6 +105,40 @@ class Predictor(Answering):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in dict(vars(self)).items() if name != "_single"}  # made again when needed
+
+    def to_torch(self, tokens: Iterable[Any] | None = None) -> TorchPredictor:
+        """Return the predictor as a torch module that gives the same labels.
+
+        Parameters
+        ----------
+        tokens : iterable of tokens, optional
+            Those that the module shall know; it then takes their places in the sorted list, which its method `numbers`
+            looks up. By default a hashed memory's module takes any integer, and others the tokens that they carry.
+        """
+        try:
+            from hammemo.portable.torch_module import TorchPredictor
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError("to_torch needs torch: pip install 'hammemo[torch]'") from error
+        return TorchPredictor(self._graph(tokens))
+
+    def to_onnx(self, path: str | os.PathLike[str], tokens: Iterable[Any] | None = None) -> None:
+        """Write the predictor as an ONNX graph with the input ``tokens`` and the outputs ``label`` and ``scores``.
+
+        Parameters
+        ----------
+        path : str or path
+        tokens : iterable of tokens, optional
+            Those that the graph shall know, all strings or all integers; others count as no token. By default a hashed
+            memory's graph takes any integer, and others the tokens that they carry.
+        """
+        try:
+            from hammemo.portable.onnx_graph import onnx_model
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError("to_onnx needs onnx: pip install 'hammemo[onnx]'") from error
+        Path(path).write_bytes(onnx_model(self._graph(tokens)).SerializeToString())
+
+    def _graph(self, tokens: Iterable[Any] | None) -> Graph:
+        return graph_of(self.compiled, self.sites, self.vote, self.classes_, tokens)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, by name."""

@@ -80,8 +80,8 @@ class RowLayout:
         self.reserved = reserved
         self.groups = site_groups(sites)
         words = [key_words(seed, "site", *site) for site in sites.positions]
-        self._multipliers = [low | 1 for low, _ in words]
-        self._tuple_seeds = [high for _, high in words]
+        self.multipliers = [low | 1 for low, _ in words]
+        self.tuple_seeds = [high for _, high in words]
 
     def own(self, k: int) -> NDArray[np.uint64]:
         """Return the hashes of the features that have rows of their own at site k, in the order of the rows."""
@@ -114,9 +114,9 @@ class RowLayout:
         rows = np.full((len(contexts), len(self.groups)), -1, np.int64)
         for k, site in enumerate(self.sites.positions):
             if len(site) == 1:
-                features, own = hashes[:, site[0]], self._single_rows[places[:, site[0]]]
+                features, own = hashes[:, site[0]], self.single_rows[places[:, site[0]]]
             else:
-                features = fold([hashes[:, r] for r in site], self._tuple_seeds[k])
+                features = fold([hashes[:, r] for r in site], self.tuple_seeds[k])
                 own = self._confirmed(k, sorted_find(self.own(k), features), places[:, list(site)])
             there = held[:, list(site)].all(axis=1)
             rows[there, k] = self._placed(k, features, own)[there]
@@ -141,7 +141,7 @@ class RowLayout:
 
     def _placed(self, k: int, hashes: NDArray[np.uint64], own: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the reserved row where there is one (not -1), and the bucket of the hash elsewhere."""
-        product = (hashes | np.uint64(1)) * np.uint64(self._multipliers[k])
+        product = (hashes | np.uint64(1)) * np.uint64(self.multipliers[k])
         buckets = ((product >> np.uint64(32)) * np.uint64(self.buckets[k])) >> np.uint64(32)
         return np.where(own >= 0, own, len(self.own(k)) + buckets.astype(np.int64))
 
@@ -165,7 +165,7 @@ class RowLayout:
         return self.reserved.hashes[0] if single else np.empty(0, np.uint64)
 
     @cached_property
-    def _single_rows(self) -> NDArray[np.int64]:
+    def single_rows(self) -> NDArray[np.int64]:
         """For each place the row of that token at sites of one position, -1 for none; one more entry for no place."""
         rows = np.full(len(self._token_hashes) + 1, -1, np.int64)
         if len(self.sites.positions[self.groups.index(0)]) == 1:
@@ -185,7 +185,7 @@ class RowLayout:
         loops = native()
         if loops is None or max(self.sites.h, len(self.sites.positions)) > _MOST_SITES:
             return None
-        hashes, places, checks = self._integer_tokens()
+        hashes, places, checks = self.integer_tokens()
         entries = [np.empty((0, 1), np.uint64) for _ in self.reserved.hashes]  # none where nothing is to be compared
         for group, part in enumerate(self.reserved.places):
             if part.shape[1] > 1:
@@ -193,21 +193,21 @@ class RowLayout:
         return loops.Layout(
             self.sites.h,
             self.sites.positions,
-            self._multipliers,
-            self._tuple_seeds,
+            self.multipliers,
+            self.tuple_seeds,
             self.groups,
             [np.require(words, requirements=_LAID_OUT) for words in self.reserved.hashes],
             entries,
             hashes,
             places,
             checks,
-            np.where(self._single_rows < 0, _NO_ROW, self._single_rows)[:-1].astype(np.uint32),
+            np.where(self.single_rows < 0, _NO_ROW, self.single_rows)[:-1].astype(np.uint32),
             self.buckets,
             number_key(self.seed, self.key),
             self.key is not None,
         )
 
-    def _integer_tokens(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint64]]:
+    def integer_tokens(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.uint64]]:
         """Return the hashes and places of the tokens that an integer can be and, under a key, their SipHash-128.
 
         Without a key no two integers have one hash, so that an integer found among the hashes of integers is that one.

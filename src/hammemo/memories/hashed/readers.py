@@ -31,7 +31,7 @@ from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_site
 from hammemo.memories.hashed.native_table import NativeTable, whole
 from hammemo.memories.hashed.raw_rows import Effort, RawRows
 from hammemo.memories.hashed.reserved import site_groups, stored_reserved
-from hammemo.memories.hashed.rule_ranker import HashedRanker
+from hammemo.memories.hashed.rule_ranker import FixedRows, HashedRanker, rule_rows
 from hammemo.memories.hashed.site_table import SiteTable
 from hammemo.memories.hashed.tables import Tables
 from hammemo.memories.reader import Compiled
@@ -230,6 +230,17 @@ class HashedTables(Compiled):
         weighted = weights[:, None] * self._raw.read(rows)
         exact = rows < [self._layout.n_exact(k) for k in range(len(weights))]
         return in_order(np.where(exact[:, :, None], weighted, 0.0)), in_order(weighted)
+
+    @property
+    def layout(self) -> RowLayout:
+        """Which row each site of a context reads."""
+        return self._layout
+
+    def fixed_rows(self, rule: RowRule | None) -> FixedRows:
+        """Return all rows as whole numbers: centred counts, or the values of a rule."""
+        if rule is None:
+            return FixedRows(self._centred, 2.0**-FRACTION_BITS, None)
+        return rule_rows(self._raw, rule)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,20 @@ RULE_BITS = 12
 """Scores of a rule are whole multiples of 2^-RULE_BITS."""
 
 
+class FixedRows(NamedTuple):
+    """All rows of each site as whole numbers, what one is worth in a score, and the score that no row adds to."""
+
+    rows: list[NDArray[Any]]
+    step: float
+    base: NDArray[Any] | None
+
+
+def rule_rows(raw: RawRows, rule: RowRule) -> FixedRows:
+    """Return the values of a rule for all rows."""
+    rows: list[NDArray[Any]] = [_fixed(rule.rows(site, part)) for site, part in enumerate(raw.counts)]
+    return FixedRows(rows, 2.0**-RULE_BITS, _fixed(rule.base))
+
+
 class HashedRanker(Ranker):
     """A rule applied to rows of raw counts and rounded to fixed point.
 
@@ -47,9 +61,8 @@ class HashedRanker(Ranker):
     @cached_property
     def _table(self) -> NativeTable:
         """All rows, compiled."""
-        rows = [_fixed(self._rule.rows(site, part)) for site, part in enumerate(self._raw.counts)]
-        ones = np.ones(len(rows))
-        return NativeTable(self._raw.layout, rows, ones, 2.0**-RULE_BITS, base=self._base, threads=self._threads)
+        rows, step, base = rule_rows(self._raw, self._rule)
+        return NativeTable(self._raw.layout, rows, np.ones(len(rows)), step, base=base, threads=self._threads)
 
     def _table_if_worth(self, contexts: Contexts) -> NativeTable | None:
         if "_table" not in vars(self) and not self._effort.is_spent(len(contexts)):

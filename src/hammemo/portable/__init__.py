@@ -1,0 +1,1 @@
+"""Predictors for other runtimes: the same gathers and sums as a graph for torch and for ONNX."""

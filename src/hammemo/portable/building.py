@@ -1,0 +1,208 @@
+"""From a compiled predictor to its graph: which constants it has, and how rows are found and added.
+
+Which memories have one: `Hashed` (integers are hashed in the graph; strings, and integers under a secret key, by a
+list of tokens), dense exact counts, and both compiled forms of `Gaussian`. Votes: sum, mean and log-linear.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.memories.exact.readers import DenseCounts
+from hammemo.memories.gaussian.readers import FusedGaussian, TwoStageGaussian
+from hammemo.memories.hashed.readers import HashedTables
+from hammemo.portable.graph import (
+    SIGN,
+    CodeProducts,
+    Graph,
+    HashedRows,
+    HashedSite,
+    ListedRows,
+    RowSums,
+    Search,
+    signed,
+)
+from hammemo.tokens.hashing import number_key
+from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.votes.base import WeightedSum
+from hammemo.votes.log_linear import LogLinear
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.hashed.layout import RowLayout
+    from hammemo.memories.reader import Compiled
+    from hammemo.memories.row_rules import RowRule
+    from hammemo.portable.graph import Finder
+    from hammemo.votes import Vote
+
+Constants = dict[str, "NDArray[Any]"]
+
+
+def graph_of(
+    compiled: Compiled, sites: Sites, vote: Vote, classes: NDArray[Any], tokens: Iterable[Any] | None = None
+) -> Graph:
+    """Return the graph of a predictor.
+
+    Parameters
+    ----------
+    compiled : Compiled
+    sites : Sites
+    vote : Vote
+    classes : ndarray of shape (L,)
+    tokens : iterable of tokens, optional
+        Those that the graph shall know, given by their places in the sorted list. Without, a graph of a hashed memory
+        takes any integer, one of exact counts whose tokens are integers takes those, and others the tokens that they
+        carry data for.
+    """
+    listed = None if tokens is None else Vocabulary.of(tokens)
+    if not len(classes):
+        raise ValueError("The model is empty: it has no label to answer. Learn at least one example first.")
+    if isinstance(compiled, HashedTables):
+        return _hashed(compiled, sites, vote, classes, listed)
+    if isinstance(compiled, DenseCounts):
+        return _dense(compiled, sites, vote, classes, listed)
+    if isinstance(compiled, (FusedGaussian, TwoStageGaussian)):
+        return _gaussian(compiled, sites, vote, classes, listed)
+    raise TypeError(
+        f"{type(compiled).__name__} has no graph: use compile('dense') of exact counts at single positions, "
+        "or memory=Hashed() or Gaussian()."
+    )
+
+
+def _head(
+    rows: list[NDArray[Any]], weights: NDArray[np.float64], step: float, base: Any, divisor: Any, constants: Constants
+) -> RowSums:
+    """Return the sums of rows; a row of zeros, for what reads none, comes last in each table."""
+    for k, (table, weight) in enumerate(zip(rows, weights.tolist(), strict=True)):
+        constants[f"rows.{k}"] = np.concatenate([_narrow(table), np.zeros((1, table.shape[1]), _narrow(table).dtype)])
+        constants[f"weight.{k}"] = np.array(weight)
+    constants["step"] = np.array(step)
+    for name, part in (("base", base), ("divisor", divisor)):
+        if part is not None:
+            constants[name] = np.array(part, np.float64)[None, :]
+    return RowSums(tuple(weights.tolist()), step, base is not None, divisor is not None)
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[Any]:
+    """Return whole numbers in 32 bits if they fit, as torch and ONNX have them."""
+    if values.dtype.kind == "f" or not values.size:
+        return values
+    fits = int(values.min()) >= -(2**31) and int(values.max()) < 2**31
+    return values.astype(np.int32 if fits else np.int64)
+
+
+def _rule(vote: Vote, compiled: Compiled, sites: Sites) -> RowRule | None:
+    """Return the rule of a log-linear vote, None for a weighted sum; refuse other votes."""
+    if isinstance(vote, WeightedSum):
+        return None
+    if isinstance(vote, LogLinear):
+        return vote.rule(compiled, sites)
+    raise TypeError(f"vote={vote!r} has no graph: sum, mean and log-linear votes have one.")
+
+
+def _hashed(tables: HashedTables, sites: Sites, vote: Vote, classes: NDArray[Any], listed: Vocabulary | None) -> Graph:
+    constants: Constants = {}
+    finder = _hashed_rows(tables.layout, listed, constants)
+    rule = _rule(vote, tables, sites)
+    rows, step, base = tables.fixed_rows(rule)
+    weights = sites.weights if rule is None else np.ones(len(rows))
+    divisor = vote.divisor(tables, sites) if isinstance(vote, WeightedSum) else None
+    return Graph(sites.h, listed, constants, finder, _head(rows, weights, step, base, divisor, constants), classes)
+
+
+def _hashed_rows(layout: RowLayout, listed: Vocabulary | None, constants: Constants) -> HashedRows:
+    if listed is None and layout.key is not None:
+        raise ValueError(
+            "Under a secret key integers are not hashed in a graph: say which tokens it shall know, tokens=…."
+        )
+    places = None
+    if listed is None:
+        hashes, known, _ = layout.integer_tokens()
+        places = Search.of("places", _signed(hashes) ^ SIGN, known.astype(np.int64), constants)
+        first, second = number_key(layout.seed, None)
+        key = signed(first), signed(second)
+    else:
+        hashes, own = layout.vocabulary_source(listed)
+        constants["token.hashes"] = np.append(_signed(hashes), 0)
+        constants["token.places"] = np.append(own.astype(np.int64), -1)
+    constants["single.rows"] = layout.single_rows
+    made = tuple(_hashed_site(layout, k, constants) for k in range(len(layout.groups)))
+    return HashedRows(made, key if listed is None else None, places, 0 if listed is None else len(listed))
+
+
+def _hashed_site(layout: RowLayout, k: int, constants: Constants) -> HashedSite:
+    site, own = layout.sites.positions[k], layout.own(k)
+    fixed = (signed(layout.multipliers[k]), signed(layout.tuple_seeds[k]), layout.buckets[k], len(own))
+    if len(site) == 1:
+        return HashedSite(site, *fixed)
+    search = Search.of(f"own.{k}", _signed(own) ^ SIGN, np.arange(len(own)), constants)
+    if not layout.reserved.is_proof or not len(own):
+        return HashedSite(site, *fixed, search)
+    for j, column in enumerate(layout.reserved.places[layout.groups[k]].T):
+        constants[f"compared.{k}.{j}"] = column.astype(np.int64)
+    return HashedSite(site, *fixed, search, f"compared.{k}")
+
+
+def _signed(words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    return np.ascontiguousarray(words).view(np.int64)
+
+
+def _dense(table: DenseCounts, sites: Sites, vote: Vote, classes: NDArray[Any], listed: Vocabulary | None) -> Graph:
+    constants: Constants = {}
+    counts = table.tensors()["counts"]
+    rule = _rule(vote, table, sites)
+    if rule is None:
+        rows, weights, base = list(counts), sites.weights, None
+        divisor = vote.divisor(table, sites) if isinstance(vote, WeightedSum) else None
+    else:
+        rows, weights = [rule.rows(site, part) for site, part in enumerate(counts)], np.ones(len(counts))
+        base, divisor = rule.base, None
+    known, finder = _listed_rows(table.vocabulary, sites, listed, constants)
+    if known is not None and listed is not None:
+        place = np.append(table.vocabulary.find(listed), -1)[: len(listed)]
+        rows = [np.where((place >= 0)[:, None], part[place], 0) for part in rows]
+    return Graph(sites.h, known, constants, finder, _head(rows, weights, 1.0, base, divisor, constants), classes)
+
+
+def _listed_rows(
+    vocabulary: Vocabulary, sites: Sites, listed: Vocabulary | None, constants: Constants
+) -> tuple[Vocabulary | None, Finder]:
+    """Return what the graph's numbers stand for, and what finds the rows of a list of tokens."""
+    positions = tuple(site[0] for site in sites.positions)
+    if listed is None and len(vocabulary.ints) == len(vocabulary):
+        search = Search.of("tokens", vocabulary.ints, np.arange(len(vocabulary)), constants)
+        return None, ListedRows(positions, len(vocabulary), search)
+    known = vocabulary if listed is None else listed
+    return known, ListedRows(positions, len(known))
+
+
+def _gaussian(
+    compiled: FusedGaussian | TwoStageGaussian,
+    sites: Sites,
+    vote: Vote,
+    classes: NDArray[Any],
+    listed: Vocabulary | None,
+) -> Graph:
+    if any(len(site) > 1 for site in sites.positions):
+        raise ValueError("A graph of Gaussian codes needs sites of one position each: tuples have too many values.")
+    if not isinstance(vote, WeightedSum):
+        raise TypeError(f"vote={vote!r} has no graph with Gaussian codes: sum and mean votes have one.")
+    constants: Constants = {}
+    vocabulary = Vocabulary.of(compiled.input_codes.features()) if listed is None else listed
+    known, finder = _listed_rows(vocabulary, sites, listed, constants)
+    codes = compiled.input_codes.get(vocabulary.tolist())
+    constants["codes"] = np.concatenate([codes, np.zeros((1, codes.shape[1]), np.float32)])
+    for k, weight in enumerate(sites.weights):
+        constants[f"scale.{k}"] = np.array(weight * len(sites.weights), np.float32)
+    tensors = compiled.tensors()
+    matrices = [tensors["CZ"]] if "CZ" in tensors else [tensors["C"], np.ascontiguousarray(tensors["Z"].T)]
+    constants |= {f"matrix.{j}": matrix for j, matrix in enumerate(matrices)}
+    divisor = np.array(vote.divisor(compiled, sites), np.float64)[None, :]
+    constants["divisor"] = divisor
+    return Graph(sites.h, known, constants, finder, CodeProducts(len(sites.weights), len(matrices)), classes)

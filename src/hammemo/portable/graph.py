@@ -1,0 +1,320 @@
+r"""What a compiled predictor computes, as a graph of a few operations that every runtime has.
+
+A score is a sum of rows. With the row :math:`r_k(q)` that site k of a query reads, tables :math:`T_k`, weights
+:math:`w_k`, a base b, a step s and a divisor v,
+
+.. math:: S_c(q) = \frac{s}{v_c} \Bigl( b_c + \sum_k w_k \, T_{k,c}[r_k(q)] \Bigr),
+
+added site by site in that order, in float64: the numbers, and so the labels, are those of the library to the bit.
+Gaussian memories have products of matrices in float32 instead, whose last bit depends on who multiplies.
+
+The graph is written once, for any `Operations`. Tokens come as 64-bit integers: the tokens themselves, or their places
+in a list (`Graph.tokens`). Hashing integers needs unsigned 64-bit arithmetic: sums and products modulo 2^64 are those
+of signed integers, and a shift to the right is followed by a mask.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.vocabulary import NO_TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.tokens.vocabulary import Vocabulary
+
+SIGN = -(2**63)
+"""The word whose exclusive or turns the order of unsigned words into that of signed ones."""
+
+
+class Operations(Protocol):
+    """What a runtime offers. Words are 64-bit integers; arrays of one operation have one shape, or are a number."""
+
+    def constant(self, name: str) -> Any:
+        """Return a constant of the graph."""
+
+    def word(self, value: int) -> Any:
+        """Return one word, given as a signed integer."""
+
+    def column(self, array: Any, j: int) -> Any:
+        """Return the j-th column of a matrix."""
+
+    def take(self, table: Any, index: Any) -> Any:
+        """Return the entries, or the rows, with these numbers."""
+
+    def xor(self, a: Any, b: Any) -> Any:
+        """Return the exclusive or of words."""
+
+    def either_bit(self, a: Any, b: Any) -> Any:
+        """Return the inclusive or of words."""
+
+    def shifted(self, a: Any, bits: int) -> Any:
+        """Return words shifted to the right, zeros coming in."""
+
+    def add(self, a: Any, b: Any) -> Any:
+        """Return sums, of words modulo 2^64."""
+
+    def multiply(self, a: Any, b: Any) -> Any:
+        """Return products, of words modulo 2^64."""
+
+    def divide(self, a: Any, b: Any) -> Any:
+        """Return quotients of floats."""
+
+    def equal(self, a: Any, b: Any) -> Any:
+        """Return whether words are equal."""
+
+    def less(self, a: Any, b: Any) -> Any:
+        """Return whether words are less, as signed integers."""
+
+    def both(self, a: Any, b: Any) -> Any:
+        """Return whether two things hold."""
+
+    def where(self, condition: Any, a: Any, b: Any) -> Any:
+        """Return one or the other."""
+
+    def search(self, ascending: Any, n: int, words: Any) -> Any:
+        """Return for each word how many of n ascending ones are less, at most n - 1."""
+
+    def floats(self, array: Any) -> Any:
+        """Return numbers as float64."""
+
+    def joined(self, parts: Sequence[Any]) -> Any:
+        """Return matrices side by side."""
+
+    def product(self, a: Any, b: Any) -> Any:
+        """Return the product of two matrices."""
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """The scores of a predictor as a function of tokens.
+
+    Parameters
+    ----------
+    h : int
+        Tokens of a context.
+    tokens : Vocabulary or None
+        What the numbers that the graph is given stand for: their places in this list, from 0; others, such as -1, are
+        tokens that it does not hold. None: the numbers are the tokens, and `NO_TOKEN` is none.
+    constants : dict of arrays
+    finder : Finder
+        Which row each site reads.
+    head : Head
+        How rows become scores.
+    classes : ndarray
+        The labels, in the order of the scores.
+    """
+
+    h: int
+    tokens: Vocabulary | None
+    constants: dict[str, NDArray[Any]]
+    finder: Finder
+    head: Head
+    classes: NDArray[Any]
+
+    def scores(self, ops: Operations, numbers: Any) -> Any:
+        """Return one score a label for each row of numbers: (m, h) → (m, L)."""
+        return self.head.scores(ops, self.finder.rows(ops, numbers))
+
+    def numbers(self, X: Any) -> NDArray[np.int64]:
+        """Return contexts of tokens as the numbers that the graph takes: (m, h)."""
+        contexts = Contexts.of(X)
+        if contexts.shape[1] != self.h:
+            raise ValueError(f"X has {contexts.shape[1]} columns, but the model was fitted with {self.h}.")
+        if self.tokens is not None:
+            return contexts.ranks_in(self.tokens)
+        if contexts.integers is None:
+            raise ValueError(
+                "This graph reads integers: give the strings that it shall know, to_torch(tokens=…) or "
+                "to_onnx(path, tokens=…)."
+            )
+        return contexts.integers.astype(np.int64)
+
+
+class Finder(Protocol):
+    """Which row of each site's table a context reads; the last row, of zeros, where it reads none."""
+
+    def rows(self, ops: Operations, numbers: Any) -> list[Any]:
+        """Return a vector of row numbers for each site."""
+
+
+class Head(Protocol):
+    """How the rows that are read become scores."""
+
+    def scores(self, ops: Operations, rows: list[Any]) -> Any:
+        """Return one score a label."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A map from words to numbers, as two constants: ascending keys, and the number of each."""
+
+    name: str
+    size: int
+
+    @classmethod
+    def of(
+        cls, name: str, keys: NDArray[np.int64], values: NDArray[np.int64], constants: dict[str, NDArray[Any]]
+    ) -> Search:
+        """Return a map whose keys are all different, its constants added to the others."""
+        order = np.argsort(keys, kind="stable")
+        constants[f"{name}.keys"], constants[f"{name}.values"] = keys[order], values[order].astype(np.int64)
+        return cls(name, len(keys))
+
+    def find(self, ops: Operations, words: Any) -> Any:
+        """Return the number of each word, -1 where it is no key."""
+        if not self.size:
+            return ops.multiply(ops.add(ops.multiply(words, ops.word(0)), ops.word(1)), ops.word(-1))
+        keys = ops.constant(f"{self.name}.keys")
+        place = ops.search(keys, self.size, words)
+        found = ops.take(ops.constant(f"{self.name}.values"), place)
+        return ops.where(ops.equal(ops.take(keys, place), words), found, ops.word(-1))
+
+
+@dataclass(frozen=True)
+class ListedRows:
+    """Sites of one position whose rows are the tokens of a list, in its order."""
+
+    positions: tuple[int, ...]
+    size: int
+    search: Search | None = None  # where the numbers are the tokens themselves
+
+    def rows(self, ops: Operations, numbers: Any) -> list[Any]:
+        """Return the place of each position's token; the list's length where it is not in the list."""
+        found = {}
+        for position in set(self.positions):
+            number = ops.column(numbers, position)
+            place = number if self.search is None else self.search.find(ops, number)
+            known = ops.both(ops.less(ops.word(-1), place), ops.less(place, ops.word(self.size)))
+            found[position] = ops.where(known, place, ops.word(self.size))
+        return [found[position] for position in self.positions]
+
+
+@dataclass(frozen=True)
+class HashedSite:
+    """What finds the row of one site: its multiplier and buckets and, for tuples, what their reserved rows compare."""
+
+    positions: tuple[int, ...]
+    multiplier: int
+    start: int
+    buckets: int
+    n_own: int
+    own: Search | None = None  # of the hashes of reserved tuples
+    compared: str | None = None  # the constant with the places of their tokens
+
+
+@dataclass(frozen=True)
+class HashedRows:
+    """The rows of a hashed memory (:mod:`hammemo.memories.hashed.layout`).
+
+    Parameters
+    ----------
+    sites : tuple of HashedSite
+    key : pair of int or None
+        The words that integers are mixed with; None where tokens come as places in a list.
+    places : Search or None
+        From the hash of an integer to its place among the reserved tokens.
+    size : int
+        The length of the list; its constants are "token.hashes" and "token.places".
+    """
+
+    sites: tuple[HashedSite, ...]
+    key: tuple[int, int] | None
+    places: Search | None
+    size: int = 0
+
+    def rows(self, ops: Operations, numbers: Any) -> list[Any]:
+        """Return the row that each site reads."""
+        tokens = {
+            r: self._token(ops, ops.column(numbers, r)) for r in {r for site in self.sites for r in site.positions}
+        }
+        return [self._row(ops, site, [tokens[r] for r in site.positions]) for site in self.sites]
+
+    def _token(self, ops: Operations, number: Any) -> tuple[Any, Any, Any]:
+        """Return the hash of a token, its place among the reserved ones, and whether there is a token."""
+        if self.key is None:
+            held = ops.both(ops.less(ops.word(-1), number), ops.less(number, ops.word(self.size)))
+            place = ops.where(held, number, ops.word(self.size))
+            return ops.take(ops.constant("token.hashes"), place), ops.take(ops.constant("token.places"), place), held
+        assert self.places is not None
+        first, second = self.key
+        hashed = ops.xor(mixed(ops, ops.xor(number, ops.word(first))), ops.word(second))
+        is_none = ops.equal(number, ops.word(NO_TOKEN))
+        held = ops.equal(ops.where(is_none, ops.word(1), ops.word(0)), ops.word(0))
+        return hashed, self.places.find(ops, ops.xor(hashed, ops.word(SIGN))), held
+
+    def _row(self, ops: Operations, site: HashedSite, tokens: list[tuple[Any, Any, Any]]) -> Any:
+        feature, own, held = tokens[0]
+        if site.own is None:
+            own = ops.take(ops.constant("single.rows"), own)  # the last entry is that of place -1
+        else:
+            feature = mixed(ops, ops.xor(ops.word(site.start), feature))
+            for word, _, there in tokens[1:]:
+                feature, held = mixed(ops, ops.xor(feature, word)), ops.both(held, there)
+            own = site.own.find(ops, ops.xor(feature, ops.word(SIGN)))
+            if site.compared is not None and site.n_own:
+                for j, (_, place, _) in enumerate(tokens):
+                    expected = ops.take(ops.constant(f"{site.compared}.{j}"), own)
+                    own = ops.where(ops.equal(expected, place), own, ops.word(-1))
+        product = ops.multiply(ops.either_bit(feature, ops.word(1)), ops.word(site.multiplier))
+        bucket = ops.shifted(ops.multiply(ops.shifted(product, 32), ops.word(site.buckets)), 32)
+        row = ops.where(ops.less(ops.word(-1), own), own, ops.add(bucket, ops.word(site.n_own)))
+        return ops.where(held, row, ops.word(site.n_own + site.buckets))
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """Weighted sums of rows. The constants are "rows.K" and, if they are there, "base" and "divisor"."""
+
+    weights: tuple[float, ...]
+    step: float
+    has_base: bool
+    has_divisor: bool
+
+    def scores(self, ops: Operations, rows: list[Any]) -> Any:
+        """Return the base and the weighed rows added site by site, times the step, over the divisor."""
+        total: Any = ops.constant("base") if self.has_base else None
+        for k, (weight, row) in enumerate(zip(self.weights, rows, strict=True)):
+            part = ops.floats(ops.take(ops.constant(f"rows.{k}"), row))
+            if weight != 1:
+                part = ops.multiply(part, ops.constant(f"weight.{k}"))
+            total = part if total is None else ops.add(total, part)
+        if self.step != 1:
+            total = ops.multiply(total, ops.constant("step"))
+        return ops.divide(total, ops.constant("divisor")) if self.has_divisor else total
+
+
+@dataclass(frozen=True)
+class CodeProducts:
+    """The code of a context, one block a site, times one matrix or two: "codes", "scale.K", "matrix.J", "divisor"."""
+
+    n_sites: int
+    n_matrices: int
+
+    def scores(self, ops: Operations, rows: list[Any]) -> Any:
+        """Return the products."""
+        codes = ops.constant("codes")
+        blocks = [ops.multiply(ops.take(codes, row), ops.constant(f"scale.{k}")) for k, row in enumerate(rows)]
+        total = ops.joined(blocks)
+        for j in range(self.n_matrices):
+            total = ops.product(total, ops.constant(f"matrix.{j}"))
+        return ops.divide(ops.floats(total), ops.constant("divisor"))
+
+
+def mixed(ops: Operations, words: Any) -> Any:
+    """Return words well mixed: :func:`hammemo.tokens.hashing.mix`."""
+    for bits, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        words = ops.multiply(ops.xor(words, ops.shifted(words, bits)), ops.word(signed(factor)))
+    return ops.xor(words, ops.shifted(words, 31))
+
+
+def signed(word: int) -> int:
+    """Return an unsigned word as the signed integer with the same bits."""
+    return word - 2**64 if word >= 2**63 else word

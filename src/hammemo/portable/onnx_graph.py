@@ -1,0 +1,164 @@
+"""A predictor as an ONNX graph of standard operators, for ONNX Runtime and others.
+
+Unsigned shifts are made on unsigned words, all other arithmetic on signed ones, which have the same bits; a search in a
+sorted list is unrolled: ONNX has no operator for it. A list of tokens is looked up by ``LabelEncoder``, so that
+the graph of strings takes strings. The outputs are ``label`` and ``scores``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.portable.graph import Graph
+
+_OPSET, _ML_OPSET = 18, 4  # the first with operators on bits, and with look-ups by tensors
+_MOST_BYTES = 2**31 - 1  # what one file of protocol buffers can hold
+
+
+def onnx_model(graph: Graph) -> onnx.ModelProto:
+    """Return the model, checked."""
+    ops = _OnnxOperations(graph.constants)
+    strings = graph.tokens is not None and len(graph.tokens.strings) > 0
+    given = (
+        ops.node("LabelEncoder", ["tokens"], domain="ai.onnx.ml", **_places(graph))
+        if graph.tokens is not None
+        else "tokens"
+    )
+    scores = graph.scores(ops, given)
+    ops.nodes.append(helper.make_node("Identity", [scores], ["scores"]))
+    winner = ops.node("ArgMax", [scores], axis=1, keepdims=0, select_last_index=0)
+    classes = _classes(graph.classes)
+    ops.nodes.append(helper.make_node("Gather", [ops.initializer(classes), winner], ["label"], axis=0))
+    kind = TensorProto.STRING if strings else TensorProto.INT64
+    label = TensorProto.STRING if classes.dtype == object else TensorProto.INT64
+    made = helper.make_graph(
+        ops.nodes,
+        "hammemo",
+        [helper.make_tensor_value_info("tokens", kind, ["n", graph.h])],
+        [
+            helper.make_tensor_value_info("label", label, ["n"]),
+            helper.make_tensor_value_info("scores", TensorProto.DOUBLE, ["n", len(graph.classes)]),
+        ],
+        ops.initializers,
+    )
+    imports = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
+    model = helper.make_model(made, opset_imports=imports, producer_name="hammemo", ir_version=9)
+    if model.ByteSize() > _MOST_BYTES:
+        raise ValueError(
+            f"The graph has {model.ByteSize():,} bytes, more than an ONNX file can hold (2 GiB): use fewer buckets."
+        )
+    onnx.checker.check_model(model)
+    return model
+
+
+def _places(graph: Graph) -> dict[str, Any]:
+    """Return the look-up of a list of tokens: strings, or whole numbers."""
+    tokens = graph.tokens
+    assert tokens is not None
+    if len(tokens.floats) or (len(tokens.strings) and len(tokens.ints)):
+        raise ValueError("An ONNX graph takes tokens of one kind, strings or integers: convert the others before fit.")
+    keys = {"keys_strings": tokens.tolist()} if len(tokens.strings) else {"keys_int64s": tokens.tolist()}
+    return {**keys, "values_int64s": list(range(len(tokens))), "default_int64": -1}
+
+
+def _classes(classes: NDArray[Any]) -> NDArray[Any]:
+    if classes.dtype.kind in "iub":
+        return classes.astype(np.int64)
+    return np.array([str(label) for label in classes.tolist()], object)
+
+
+class _OnnxOperations:
+    """What :class:`hammemo.portable.graph.Operations` asks for: each operation adds nodes and returns a name."""
+
+    def __init__(self, constants: dict[str, NDArray[Any]]) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+        self._constants = constants
+        self._named: dict[Any, str] = {}
+
+    def node(self, operator: str, inputs: Sequence[str], domain: str = "", **attributes: Any) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain or None, **attributes))
+        return name
+
+    def initializer(self, array: NDArray[Any], key: Any = None) -> str:
+        if key is not None and key in self._named:
+            return self._named[key]
+        name = f"c{len(self.initializers)}"
+        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array) if array.ndim else array, name))
+        if key is not None:
+            self._named[key] = name
+        return name
+
+    def constant(self, name: str) -> str:
+        return self.initializer(self._constants[name], name)
+
+    def word(self, value: int) -> str:
+        return self.initializer(np.array(value, np.int64), ("word", value))
+
+    def column(self, array: str, j: int) -> str:
+        return self.node("Gather", [array, self.word(j)], axis=1)
+
+    def take(self, table: str, index: str) -> str:
+        return self.node("Gather", [table, index], axis=0)
+
+    def xor(self, a: str, b: str) -> str:
+        return self.node("BitwiseXor", [a, b])
+
+    def either_bit(self, a: str, b: str) -> str:
+        return self.node("BitwiseOr", [a, b])
+
+    def shifted(self, a: str, bits: int) -> str:
+        unsigned = self.node("Cast", [a], to=TensorProto.UINT64)
+        amount = self.initializer(np.array(bits, np.uint64), ("bits", bits))
+        return self.node("Cast", [self.node("BitShift", [unsigned, amount], direction="RIGHT")], to=TensorProto.INT64)
+
+    def add(self, a: str, b: str) -> str:
+        return self.node("Add", [a, b])
+
+    def multiply(self, a: str, b: str) -> str:
+        return self.node("Mul", [a, b])
+
+    def divide(self, a: str, b: str) -> str:
+        return self.node("Div", [a, b])
+
+    def equal(self, a: str, b: str) -> str:
+        return self.node("Equal", [a, b])
+
+    def less(self, a: str, b: str) -> str:
+        return self.node("Less", [a, b])
+
+    def both(self, a: str, b: str) -> str:
+        return self.node("And", [a, b])
+
+    def where(self, condition: str, a: str, b: str) -> str:
+        return self.node("Where", [condition, a, b])
+
+    def search(self, ascending: str, n: int, words: str) -> str:
+        """Return the places by halving steps: the answer is at least `place`, and less than it plus the step."""
+        place = self.multiply(words, self.word(0))
+        step = 1 << max(n - 1, 0).bit_length()
+        while step > 1:
+            step //= 2
+            ahead = self.node("Min", [self.add(place, self.word(step)), self.word(n)])
+            before = self.take(ascending, self.add(ahead, self.word(-1)))
+            place = self.where(self.less(before, words), ahead, place)
+        return self.node("Min", [place, self.word(n - 1)])
+
+    def floats(self, array: str) -> str:
+        return self.node("Cast", [array], to=TensorProto.DOUBLE)
+
+    def joined(self, parts: Sequence[str]) -> str:
+        return self.node("Concat", list(parts), axis=1)
+
+    def product(self, a: str, b: str) -> str:
+        return self.node("MatMul", [a, b])

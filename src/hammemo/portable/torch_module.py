@@ -1,0 +1,112 @@
+"""A predictor as a torch module, for any device, ``torch.export`` and ``torch.compile``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hammemo.portable.graph import Graph
+
+
+class TorchPredictor(nn.Module):
+    """Scores of contexts as a torch module.
+
+    `forward` takes a tensor of 64-bit integers of shape (m, h) and returns the scores in float64, (m, L): labels in the
+    order of `classes`, the first of equals wins, as ``scores.argmax(1)`` has it. `numbers` turns contexts into what it
+    takes. The tables are buffers; changing their type (``half()``) changes scores.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self._graph = graph
+        self.classes = graph.classes
+        self._buffer_names = {name: name.replace(".", "_") for name in graph.constants}
+        for name, array in graph.constants.items():
+            self.register_buffer(self._buffer_names[name], torch.as_tensor(array))
+
+    def forward(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Return the scores of each context."""
+        scores: torch.Tensor = self._graph.scores(_TorchOperations(self, numbers.device), numbers)
+        return scores
+
+    def numbers(self, X: Any) -> torch.Tensor:
+        """Return contexts of tokens as the tensor that `forward` takes."""
+        return torch.as_tensor(self._graph.numbers(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label of each context."""
+        with torch.no_grad():
+            device = next(self.buffers()).device
+            winners: NDArray[np.int64] = self(self.numbers(X).to(device)).argmax(1).cpu().numpy()
+        return self.classes[winners]
+
+
+class _TorchOperations:
+    """What :class:`hammemo.portable.graph.Operations` asks for."""
+
+    def __init__(self, module: TorchPredictor, device: torch.device) -> None:
+        self._module = module
+        self._device = device
+
+    def constant(self, name: str) -> torch.Tensor:
+        found: torch.Tensor = getattr(self._module, self._module._buffer_names[name])
+        return found
+
+    def word(self, value: int) -> torch.Tensor:
+        return torch.tensor(value, dtype=torch.int64, device=self._device)
+
+    def column(self, array: torch.Tensor, j: int) -> torch.Tensor:
+        return array[:, j]
+
+    def take(self, table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return table[index]
+
+    def xor(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a ^ b
+
+    def either_bit(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a | b
+
+    def shifted(self, a: torch.Tensor, bits: int) -> torch.Tensor:
+        return (a >> bits) & ((1 << (64 - bits)) - 1)
+
+    def add(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a + b
+
+    def multiply(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a * b
+
+    def divide(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a / b
+
+    def equal(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a == b
+
+    def less(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a < b
+
+    def both(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a & b
+
+    def where(self, condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.where(condition, a, b)
+
+    def search(self, ascending: torch.Tensor, n: int, words: torch.Tensor) -> torch.Tensor:
+        return torch.searchsorted(ascending, words.contiguous()).clamp(max=n - 1)
+
+    def floats(self, array: torch.Tensor) -> torch.Tensor:
+        return array.double()
+
+    def joined(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        return torch.cat(list(parts), dim=1)
+
+    def product(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a @ b

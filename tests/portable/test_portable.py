@@ -1,0 +1,147 @@
+"""Predictors as graphs for torch and ONNX Runtime: their labels and scores are those of the library."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crafted_tokens import tuples_like
+from hammemo import Exact, Gaussian, Hashed, LogLinear, MemoryClassifier, PositionalHamming, SiteKernel, Suffixes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hammemo import Predictor
+
+torch = pytest.importorskip("torch")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+
+KERNELS = [
+    PositionalHamming(),
+    SiteKernel([0, 1, 2], weights=[1, 0.3, 2]),
+    Suffixes(3),
+    SiteKernel([0, (0, 2), (1, 2)]),
+]
+VOTES = ["sum", "mean", LogLinear(steps=3, per_label=False), LogLinear(steps=3)]
+WORDS = st.one_of(st.integers(0, 9), st.integers(-(2**63) + 1, 2**63 - 1))
+
+
+def in_onnx(predictor: Predictor, X: Any, path: Path, tokens: Any = None) -> tuple[Any, Any]:
+    """Return the labels and the scores that ONNX Runtime gives."""
+    predictor.to_onnx(path, tokens)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    label, scores = session.run(None, {"tokens": X})
+    return label, scores
+
+
+def expect_same(predictor: Predictor, X: Any, folder: Path, tokens: Any = None) -> None:
+    """Fail where torch or ONNX Runtime gives another label or another score."""
+    expected, scores = predictor.predict(X).tolist(), predictor.class_scores(X)
+    module = predictor.to_torch(tokens)
+    assert module.predict(X).tolist() == expected
+    np.testing.assert_array_equal(module(module.numbers(X)).numpy(), scores)
+    label, found = in_onnx(predictor, X, folder / "graph.onnx", tokens)
+    assert label.tolist() == expected
+    np.testing.assert_array_equal(found, scores)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("graphs")
+
+
+@settings(max_examples=25)
+@given(data=st.data(), kernel=st.sampled_from(KERNELS), vote=st.sampled_from(VOTES), reserved=st.sampled_from([0, 4]))
+def test_hashed_memories_hash_any_integer(data: Any, kernel: Any, vote: Any, reserved: int, folder: Path) -> None:
+    rows = st.lists(st.lists(WORDS, min_size=3, max_size=3), min_size=3, max_size=12)
+    X = np.array(data.draw(rows), np.int64)
+    y = data.draw(st.lists(st.sampled_from(["a", "b", "c"]), min_size=len(X), max_size=len(X)))
+    predictor = MemoryClassifier(kernel, Hashed(5, reserved), vote).fit(X, y).compile()
+    expect_same(predictor, np.concatenate([X, np.array(data.draw(rows), np.int64)]), folder)
+
+
+@settings(max_examples=25)
+@given(
+    data=st.data(), kernel=st.sampled_from(KERNELS), vote=st.sampled_from(VOTES), key=st.sampled_from([None, b"k" * 16])
+)
+def test_hashed_memories_know_a_list_of_strings(data: Any, kernel: Any, vote: Any, key: Any, folder: Path) -> None:
+    rows = st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=3, max_size=3), min_size=3, max_size=12)
+    X = np.array(data.draw(rows), object)
+    y = data.draw(st.lists(st.sampled_from([3, 1, 2]), min_size=len(X), max_size=len(X)))
+    predictor = MemoryClassifier(kernel, Hashed(5, 4, key=key), vote).fit(X, y).compile()
+    expect_same(predictor, np.array(data.draw(rows), object), folder, tokens="abcdefgh")
+
+
+@settings(max_examples=25)
+@given(data=st.data(), kernel=st.sampled_from(KERNELS[:2]), vote=st.sampled_from(VOTES), strings=st.booleans())
+def test_dense_exact_counts(data: Any, kernel: Any, vote: Any, strings: bool, folder: Path) -> None:
+    rows = st.lists(
+        st.lists(st.sampled_from("abcdefgh") if strings else WORDS, min_size=3, max_size=3), min_size=3, max_size=9
+    )
+    kind: Any = object if strings else np.int64
+    X = np.array(data.draw(rows), kind)
+    y = data.draw(st.lists(st.sampled_from(["a", "b", "c"]), min_size=len(X), max_size=len(X)))
+    predictor = MemoryClassifier(kernel, Exact(), vote).fit(X, y).compile("dense")
+    expect_same(predictor, np.concatenate([X, np.array(data.draw(rows), kind)]), folder)
+    if strings:
+        expect_same(predictor, np.array(data.draw(rows), kind), folder, tokens="abcdefgh")
+
+
+@pytest.mark.parametrize("form", ["fused", "two-stage"])
+@pytest.mark.parametrize("vote", ["sum", "mean"])
+def test_gaussian_codes_give_the_same_labels(form: str, vote: str, folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 30, (300, 4)), rng.integers(0, 5, 300)
+    predictor = MemoryClassifier(memory=Gaussian(d=64), vote=vote, random_state=0).fit(X, y).compile(form)
+    expected, scores = predictor.predict(X), predictor.class_scores(X)
+    module = predictor.to_torch()
+    np.testing.assert_allclose(module(module.numbers(X)).numpy(), scores, rtol=1e-4, atol=1e-5)
+    label, found = in_onnx(predictor, X, folder / "gaussian.onnx")
+    np.testing.assert_allclose(found, scores, rtol=1e-4, atol=1e-5)
+    assert module.predict(X).tolist() == expected.tolist() == label.tolist()
+
+
+def test_tuples_made_to_have_the_hash_of_a_reserved_one_read_a_bucket(folder: Path) -> None:
+    victims = np.array([(5, 7, 9), (1, 2, 3), (-7, 2**40, 0)], np.int64)
+    X = np.tile(victims, (4, 1))
+    kernel = SiteKernel([(0, 2), (0, 1, 2)])
+    predictor = MemoryClassifier(kernel, Hashed(4, 3), "sum", random_state=0).fit(X, X[:, 1]).compile()
+    twins = tuples_like(victims, victims[[1, 2, 0], :2], (0, 1, 2), 0)
+    expect_same(predictor, np.concatenate([victims, twins]), folder)
+
+
+def test_a_token_that_is_not_listed_is_none(folder: Path) -> None:
+    predictor = MemoryClassifier(memory=Exact(), vote="sum").fit([["a", "b"], ["c", "d"]], ["x", "y"]).compile("dense")
+    expect_same(predictor, np.array([["zzz", "d"], ["", "b"]], object), folder)
+
+
+def test_the_module_is_exported_and_compiled() -> None:
+    X = np.random.default_rng(0).integers(0, 30, (50, 4))
+    predictor = MemoryClassifier(Suffixes(3), Hashed(16, 8), "sum").fit(X, X[:, 0] % 3).compile()
+    module = predictor.to_torch()
+    numbers = module.numbers(X)
+    exported = torch.export.export(module, (numbers,), dynamic_shapes=({0: torch.export.Dim("n", min=2)},)).module()
+    np.testing.assert_array_equal(exported(numbers[:7]).numpy(), predictor.class_scores(X[:7]))
+    np.testing.assert_array_equal(module.to("cpu")(numbers).numpy(), predictor.class_scores(X))
+    state = module.state_dict()
+    assert sum(part.numel() for part in state.values()) > 0
+
+
+def test_what_has_no_graph_says_what_to_do(folder: Path) -> None:
+    X, y = [["a", "b"], ["c", "d"]], ["x", "y"]
+    with pytest.raises(TypeError, match="compile\\('dense'\\)"):
+        MemoryClassifier(memory=Exact(), vote="sum").fit(X, y).compile().to_torch()
+    with pytest.raises(ValueError, match="secret key"):
+        MemoryClassifier(memory=Hashed(4, 2, key=b"k" * 16), vote="sum").fit(X, y).compile().to_torch()
+    module = MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, y).compile().to_torch()
+    with pytest.raises(ValueError, match="tokens=…"):
+        module.numbers(X)
+    with pytest.raises(ValueError, match="of one kind"):
+        MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, y).compile().to_onnx(
+            folder / "x.onnx", tokens=["a", 1]
+        )
