@@ -1,0 +1,88 @@
+"""Models on the Hugging Face hub: `push_to_hub`, `save_pretrained` and `from_pretrained` by the hub's own mixin.
+
+The repository holds one model file, as `hammemo.save` writes it, and a card made from the model's report. A file holds
+no code, and loading runs none. What is on the hub stays in its history: after `forget`, push again and delete the old
+revisions.
+
+>>> from hammemo import MemoryClassifier
+>>> from hammemo.hub import OnHub
+>>> clf = MemoryClassifier().fit([["a", "b"], ["c", "d"]], ["x", "y"])
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     _ = OnHub(clf).save_pretrained(folder)      # OnHub(clf).push_to_hub("you/model") does the same, and uploads it
+...     OnHub.from_pretrained(folder).model.predict([["c", "b"]]).tolist()
+['x']
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from hammemo.files.models import load, save
+from hammemo.models.classifiers import MemoryClassifier
+
+try:
+    from huggingface_hub import ModelCard, ModelHubMixin, hf_hub_download
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("The hub needs its package: pip install 'hammemo[hub]'", name=error.name) from error
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hammemo.models.predictor import Predictor
+
+FILE = "model.safetensors"
+_CARD = """---
+library_name: hammemo
+tags:
+- hammemo
+- categorical
+- machine-unlearning
+---
+
+# A hammemo model
+
+```
+{report}
+```
+
+```python
+from hammemo.hub import OnHub
+
+model = OnHub.from_pretrained("this repository").model
+```
+
+The model is a table of counts: examples can be added and taken back exactly (`partial_fit`, `forget`).
+"""
+
+
+class OnHub(ModelHubMixin):
+    """A model with the methods of the hub.
+
+    Parameters
+    ----------
+    model : MemoryClassifier or Predictor
+    """
+
+    def __init__(self, model: MemoryClassifier | Predictor) -> None:
+        self.model = model
+
+    def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:  # noqa: ARG002
+        """Return a card that shows the model's report."""
+        shown = self.model.report() if isinstance(self.model, MemoryClassifier) else self.model
+        return ModelCard(_CARD.format(report=shown))
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        save(self.model, save_directory / FILE)
+
+    @classmethod
+    def _from_pretrained(
+        cls, *, model_id: str, key: bytes | None = None, trust: tuple[type, ...] = (), **options: Any
+    ) -> OnHub:
+        """Return the model of a folder or of a repository; `key` and `trust` as in `hammemo.load`."""
+        if os.path.isdir(model_id):
+            return cls(load(os.path.join(model_id, FILE), key=key, trust=trust))
+        chosen = ("revision", "cache_dir", "force_download", "local_files_only", "token")
+        path = hf_hub_download(model_id, FILE, **{name: options[name] for name in chosen if name in options})
+        return cls(load(path, key=key, trust=trust))
