@@ -203,6 +203,29 @@ def derived_examples(examples: Examples, site: FreeSite) -> Examples:
     return Examples(one_token, np.concatenate([labels, tokens]), both, times, twice).with_used_labels()
 
 
+def summed_pairs(derived: Examples) -> Examples:
+    """Return derived examples with each pair of a token and a label once, counted as often as it is there.
+
+    Examples
+    --------
+    >>> from hammemo.kernels.free_sites import summed_pairs
+    >>> from hammemo.tokens.contexts import Examples
+    >>> summed = summed_pairs(Examples.of([["a"], ["b"], ["a"]], ["x", "x", "x"]))
+    >>> len(summed), summed.multiplicity.tolist()
+    (2, [2, 1])
+    """
+    if len(derived) < 2:
+        return derived
+    n_labels = len(derived.labels)
+    keys = derived.contexts.ranks[:, 0] * n_labels + derived.label_ranks
+    pairs, places = np.unique(keys, return_inverse=True)
+    times = np.zeros(len(pairs), np.int64)
+    np.add.at(times, places, derived.multiplicity)
+    tokens, labels = np.divmod(pairs, n_labels)
+    contexts = Contexts.with_ranks(derived.contexts.vocabulary, tokens[:, None])
+    return Examples(contexts, labels, derived.labels, times)
+
+
 def tabled(sites: Sites) -> tuple[FreeSite, ...]:
     """Return the free sites that have a table."""
     return tuple(site for site in sites.free if FREE_KINDS[site.kind])

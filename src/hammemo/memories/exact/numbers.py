@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _MOST_IN_DICT = 2**20
 """Larger vocabularies are searched: a dictionary of ten million integers takes a gigabyte."""
 
+_FEW = 64
+"""So few tokens are looked up in a dictionary."""
+
 
 class Numbers:
     """The number of each token.
@@ -78,6 +81,10 @@ class Numbers:
 
     def find(self, tokens: Vocabulary) -> NDArray[np.int64]:
         """Return the number of each token, -1 where it has none."""
+        ranks = self._ranks if len(tokens) <= _FEW else None
+        if ranks is not None:  # one by one there is less to do than for an array
+            late = self._late
+            return np.array([ranks.get(token, late.get(token, -1)) for token in tokens.tolist()], np.int64)
         numbers = self.first.find(tokens)
         if self._late:
             missing = np.flatnonzero(numbers < 0)
