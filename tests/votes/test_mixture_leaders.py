@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -147,3 +148,32 @@ def test_the_plain_way_is_still_there() -> None:
     ranker = ranker_of(clf)
     contexts = clf._contexts(np.array([[1, 2, 3, 4, 5]]))
     assert Ranker.leaders(ranker, contexts, 4).tolist() == ranker.leaders(contexts, 4).tolist()
+
+
+@pytest.mark.slow
+def test_a_million_labels_are_learnt_asked_and_forgotten() -> None:
+    """What a question makes is of the size of its rows: one score a label for 2,000 questions would be 16 GB."""
+    n = 1_000_000
+    rng = np.random.default_rng(0)
+    documents = rng.permutation(n).reshape(-1, 10)
+    clf: Any = MemoryClassifier(Suffixes(2) + Bag(5) + Together(5) + Copy(5), vote=Mixture(sample=2000))
+    clf.fit_stream(documents, h=H, short="pad")
+    assert len(clf.classes_) == n
+    asked = np.ascontiguousarray(documents[:2000, 3 : 3 + H])
+    assert ranker_of(clf)._leading is not None
+    answers = clf.top_k(asked, 5)
+    likely = [set(document) for document in documents[:2000].tolist()]
+    assert all(answer[0] in known for answer, known in zip(answers.tolist(), likely, strict=True))
+    tracemalloc.start()
+    clf.top_k(asked, 5)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 64 * 2**20
+    few = asked[:3]
+    assert clf.top_k(few, 5).tolist() == clf.classes_[top_columns(clf.class_scores(few), 5)].tolist()
+    gone = documents[0].tolist()
+    clf.forget_stream([gone], short="pad")
+    assert len(clf.classes_) == n - 10
+    assert not set(clf.top_k(asked[:1], 50)[0].tolist()) & set(gone)
+    clf.partial_fit_stream([gone], h=H, short="pad")
+    assert clf.top_k(asked, 5).tolist() == answers.tolist()
