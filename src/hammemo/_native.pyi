@@ -197,6 +197,19 @@ class LiveVersion:
     @property
     def nbytes(self) -> int: ...
 
+class LiveMixture:
+    def __init__(
+        self,
+        sites: LiveVersion,
+        columns: NDArray[np.int64],
+        n_labels: int,
+        trust: NDArray[np.float64],
+        discounts: NDArray[np.float64],
+        tables: list[tuple[LiveVersion, NDArray[np.int64]]],
+        parts: NDArray[np.int64],
+    ) -> None: ...
+    def leaders(self, ranks: NDArray[np.int64], numbers: NDArray[np.int64], out: NDArray[np.int64]) -> None: ...
+
 class LiveSingle:
     def __init__(self, version: LiveVersion, weights: NDArray[np.float64], divisor: float) -> None: ...
     def __call__(self, tokens: list[int]) -> int: ...

@@ -22,6 +22,7 @@ class CompiledLoops(Protocol):
 
     Finder: type[compiled.Finder]
     Layout: type[compiled.Layout]
+    LiveMixture: type[compiled.LiveMixture]
     LiveRule: type[compiled.LiveRule]
     LiveSingle: type[compiled.LiveSingle]
     LiveVersion: type[compiled.LiveVersion]

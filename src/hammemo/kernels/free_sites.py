@@ -11,7 +11,8 @@ A *free site* looks at the last `reach` tokens of a context, each distinct token
 
 A table of a free site is the count table of *derived examples*, contexts of one token, in whole numbers: so it is
 learnt, forgotten and merged as every other table is. The similarity of two contexts that free sites would add is not
-defined: they are read by a vote that takes rows one by one (`Mixture`), not by a sum of kernels.
+defined. They are read by a vote that takes rows one by one (`Mixture`), or added up to one row a site
+(:mod:`hammemo.memories.exact.free_rows`).
 """
 
 from __future__ import annotations
@@ -201,6 +202,29 @@ def derived_examples(examples: Examples, site: FreeSite) -> Examples:
     one_token = Contexts.with_ranks(both, np.concatenate([tokens, labels])[:, None])
     times, twice = np.concatenate([multiplicity, multiplicity]), np.concatenate([cases, cases])
     return Examples(one_token, np.concatenate([labels, tokens]), both, times, twice).with_used_labels()
+
+
+def summed_pairs(derived: Examples) -> Examples:
+    """Return derived examples with each pair of a token and a label once, counted as often as it is there.
+
+    Examples
+    --------
+    >>> from hammemo.kernels.free_sites import summed_pairs
+    >>> from hammemo.tokens.contexts import Examples
+    >>> summed = summed_pairs(Examples.of([["a"], ["b"], ["a"]], ["x", "x", "x"]))
+    >>> len(summed), summed.multiplicity.tolist()
+    (2, [2, 1])
+    """
+    if len(derived) < 2:
+        return derived
+    n_labels = len(derived.labels)
+    keys = derived.contexts.ranks[:, 0] * n_labels + derived.label_ranks
+    pairs, places = np.unique(keys, return_inverse=True)
+    times = np.zeros(len(pairs), np.int64)
+    np.add.at(times, places, derived.multiplicity)
+    tokens, labels = np.divmod(pairs, n_labels)
+    contexts = Contexts.with_ranks(derived.contexts.vocabulary, tokens[:, None])
+    return Examples(contexts, labels, derived.labels, times)
 
 
 def tabled(sites: Sites) -> tuple[FreeSite, ...]:

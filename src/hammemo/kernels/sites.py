@@ -67,7 +67,21 @@ class Sites:
     @property
     def total_weight(self) -> float:
         """What scores are divided by."""
-        return float(self.weights.sum())
+        return float(self.all_weights.sum())
+
+    @property
+    def n(self) -> int:
+        """How many sites there are, those without a position too."""
+        return len(self.positions) + len(self.free)
+
+    @property
+    def all_weights(self) -> NDArray[np.float64]:
+        """The weights of all sites: those without a position come last, and have the weight 1."""
+        return np.append(self.weights, np.ones(len(self.free))) if self.free else self.weights
+
+    def parts(self) -> tuple[tuple[str, Site], ...]:
+        """Return the kind and the positions of every site; a kind for those without a position only."""
+        return (*(("", site) for site in self.positions), *((f"{site.kind} of {site.reach}", ()) for site in self.free))
 
     def without_head(self) -> Sites:
         """Return the sites for contexts cut to the last tokens that any table looks at."""

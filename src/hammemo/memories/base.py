@@ -152,8 +152,8 @@ class Memory(Versioned, BaseEstimator, ABC):
         """Refuse sites without a position where there is no table for them."""
         if sites.free and not self.keeps_free_sites:
             raise TypeError(
-                f"{type(self).__name__} keeps no sites without a position, such as {sites.free[0].kind!r}: "
-                "use memory='exact'."
+                f"{type(self).__name__} keeps no sites without a position, such as {sites.free[0].kind!r}: most rows "
+                "of their tables hold few counts, which drown in a sketch's buckets. Use memory='exact'."
             )
 
     def restore_inside(self, whole: Memory, all_labels: LabelCounts, stored: StoredArrays) -> None:

@@ -164,6 +164,15 @@ class Reader(ABC):
         """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
         raise self._without_rows()
 
+    def own_counts(self, contexts: Contexts, columns: NDArray[np.int64]) -> NDArray[np.float64]:  # noqa: ARG002
+        """Return what an example has added to the count of its label in the row of each site: one, where it reads one.
+
+        Shapes
+        ------
+        columns : (m,), the examples' labels; returned : (m, S), or (1, 1) for the same everywhere
+        """
+        return np.ones((1, 1))
+
     def with_rule(self, rule: RowRule) -> Ranker:
         """Return what ranks labels by this function of the rows."""
         if not self.has_rows:

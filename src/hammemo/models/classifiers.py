@@ -653,7 +653,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         if self.sites_.free and not self.vote_.reads_free_sites:
             raise ValueError(
                 f"vote={self.vote_!r} reads positions only, and the kernel has a {self.sites_.free[0].kind!r}: "
-                "use vote='mixture'."
+                "use vote='mixture', or 'log-linear'."
             )
         memory = settled.memory.open(self.sites_, _seed(self.random_state))
         self.memory_ = memory if layout is None else _shard_of(layout, memory)

@@ -153,7 +153,7 @@ class Scorer:
         ranks, tokens = context.ranks[0], context.vocabulary.tolist()
         verdicts = self.reader.seen(context.vocabulary).tolist()
         seen = [*({1: True, 0: False}.get(verdict) for verdict in verdicts), None]
-        parts = terms.parts or tuple(("", site) for site in self.sites.positions)
+        parts = terms.parts or self.sites.parts()
         # Of sites without a position only those are shown that say something of these labels.
         shown = [k for k, (kind, _) in enumerate(parts) if not kind or terms.values[0, k].any()]
         return Explanation(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo.memories.exact.free_rows import with_free_rows
 from hammemo.models.report import shown_site
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes import LogLinear
@@ -95,7 +96,8 @@ def site_bits(model: MemoryClassifier) -> SiteBits:
     gained = _shares(contributions, _mean_probabilities(base, together), truths) @ weights
     order = np.argsort(-gained, kind="stable")
     names = getattr(model, "feature_names_in_", None)
-    shown = [shown_site(site, None if names is None else names.tolist()) for site in model.sites_.positions]
+    listed = None if names is None else names.tolist()
+    shown = [kind or shown_site(site, listed) for kind, site in model.sites_.parts()]
     return SiteBits(
         names=tuple(shown[k] for k in order.tolist()),
         bits=gained[order],
@@ -141,11 +143,11 @@ def _contributions(
         raise ValueError(f"vote={vote!r} has no probabilities: what a site is worth in bits is for vote='log-linear'.")
     if sample is None or not len(sample):
         raise ValueError("No sample of the examples is kept: fit with LogLinear(keep=True), which is the default.")
-    reader, smoothing = memory.reader(), vote._smoothing()
+    reader, smoothing = with_free_rows(memory.reader(), model.sites_), vote._smoothing()
     examples = sample.examples()
     columns = reader.labels.find(examples.labels)[examples.label_ranks]
     rows, _, counts = distinct_examples(examples, memory.seed)
-    width = len(reader.labels) * len(model.sites_.positions) * len(smoothing)
+    width = len(reader.labels) * model.sites_.n * len(smoothing)
     most = max(1, min(_MOST_EXAMPLES, _MOST_NUMBERS // width))
     rows, counts = rows[:most], counts[:most]
     rule = vote.rule(reader, model.sites_)

@@ -406,6 +406,8 @@ def validated_contexts(estimator: Any, X: Any, *, reset: bool, y: Any = "no_vali
 
 def validated_array(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation") -> NDArray[Any]:
     """Return X as an array of tokens after scikit-learn's checks of shape, feature names and feature count."""
+    if _is_plain(estimator, X) and not reset and isinstance(y, str):
+        return X  # type: ignore[no-any-return]  # scikit-learn's checks take longer than an answer
     values = X
     if not sparse.issparse(X):
         values = token_array(X)
@@ -419,3 +421,15 @@ def validated_array(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validat
     )
     validate_data(estimator, X if hasattr(X, "columns") else array, y, reset=reset, skip_check_array=True)
     return filled(array, getattr(estimator, "missing", "refuse"))
+
+
+def _is_plain(estimator: Any, X: Any) -> bool:
+    """Return whether X is an array of integers of the shape that a fitted estimator without column names takes."""
+    return (
+        type(X) is np.ndarray
+        and X.dtype.kind in "iu"
+        and X.ndim == 2
+        and len(X) > 0
+        and X.shape[1] == vars(estimator).get("n_features_in_")
+        and "feature_names_in_" not in vars(estimator)
+    )

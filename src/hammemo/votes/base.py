@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator
 
+from hammemo.memories.exact.free_rows import with_free_rows
 from hammemo.memories.ranker import Ranker
 
 if TYPE_CHECKING:
@@ -121,13 +122,15 @@ class Vote(BaseEstimator, ABC):
 class WeightedSum(Vote):
     """A vote whose scores are weighted sums of counts over a divisor: what certificates speak of."""
 
+    reads_free_sites = True
+
     @abstractmethod
     def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
         """Return what the weighted sums of each label are divided by, shape (number of labels,)."""
 
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
         """Return what ranks by the weighted sums over the divisor."""
-        return _SumRanker(reader, sites.weights, self.divisor(reader, sites))
+        return _SumRanker(with_free_rows(reader, sites), sites.all_weights, self.divisor(reader, sites))
 
 
 class _SumRanker(Ranker):

@@ -66,13 +66,14 @@ def features(
     ------
     labels : (m,); prior : (L,); returned : (L, m, S * J)
     """
-    n_sites = len(reader.sites.positions)
+    n_sites = reader.sites.n
     out = np.empty((len(prior), len(labels), n_sites * len(smoothing)), np.float32)
     for part in row_pieces(len(labels), n_sites * len(prior)):
         counts = reader.site_counts(contexts[part])
         if leave_one_out:
-            own = counts[np.arange(len(counts)), :, labels[part]]
-            counts[np.arange(len(counts)), :, labels[part]] = np.maximum(own - 1, 0)  # an empty site counts nothing
+            held = counts[np.arange(len(counts)), :, labels[part]]
+            own = reader.own_counts(contexts[part], labels[part])
+            counts[np.arange(len(counts)), :, labels[part]] = np.maximum(held - own, 0)  # an empty site counts nothing
         totals = counts.sum(axis=2)
         ratios = (counts / prior).transpose(2, 0, 1)
         for j, amount in enumerate(smoothing):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from hammemo.memories.exact.free_rows import with_free_rows
 from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.vocabulary import Vocabulary, as_token
@@ -124,6 +125,7 @@ class LogLinear(Vote):
         self.class_weight = class_weight
 
     has_probabilities = True
+    reads_free_sites = True
 
     @property
     def keeps_sample(self) -> bool:
@@ -137,9 +139,10 @@ class LogLinear(Vote):
 
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
         """Return what ranks by the rule that the weights and the reader's labels make."""
+        reader = with_free_rows(reader, sites)
         if self._has_label_weights or self.class_weight is not None:
             return reader.with_rule(self.rule(reader, sites))
-        shared = self._shared(len(sites.positions))
+        shared = self._shared(sites.n)
         return reader.with_shared_weights(self._smoothing(), shared, partial(self.rule, reader, sites))
 
     @property
@@ -148,7 +151,7 @@ class LogLinear(Vote):
 
     def rule(self, reader: Reader, sites: Sites) -> RowRule:
         """Return the function of a row that the weights and the reader's labels make."""
-        n_sites, smoothing = len(sites.positions), self._smoothing()
+        n_sites, smoothing = sites.n, self._smoothing()
         prior = shares(reader.label_counts)
         base = np.log(prior) + self._label_odds(reader.labels, prior)
         shared = self._shared(n_sites)[:, :, None]
@@ -181,18 +184,18 @@ class LogLinear(Vote):
         self, reader: Reader, examples: Examples, sites: Sites, *, seed: int = 0, leave_one_out: bool = True
     ) -> None:
         """Fit the weights to examples that the reader holds or, without leaving one out, to others."""
-        smoothing = self._smoothing()
+        reader, smoothing = with_free_rows(reader, sites), self._smoothing()
         self._check_numbers()
-        self._shared(len(sites.positions))  # refuses weights that do not fit
+        self._shared(sites.n)  # refuses weights that do not fit
         columns = reader.labels.find(examples.labels)[examples.label_ranks]
-        chosen, multiplicity = self._chosen(examples, columns, len(sites.positions) * len(reader.labels), seed)
+        chosen, multiplicity = self._chosen(examples, columns, sites.n * len(reader.labels), seed)
         if self.weights is not None or not len(chosen) or len(reader.labels) < 2:
             reader.site_counts(examples.contexts[:0])  # refuses a reader without rows
             return  # there is nothing to fit, or nothing to fit it to
         prior, labels = shares(reader.label_counts), columns[chosen]
         ratios = features(reader, examples.contexts[chosen], labels, prior, smoothing, leave_one_out=leave_one_out)
         fitted = self._fitted(ratios, labels, multiplicity, prior)
-        self.site_weights_ = fitted.shared.reshape(len(sites.positions), len(smoothing))
+        self.site_weights_ = fitted.shared.reshape(sites.n, len(smoothing))
         self.label_weights_, self.offsets_ = fitted.differences, fitted.offsets
         self.labels_ = reader.labels
 
@@ -227,9 +230,9 @@ class LogLinear(Vote):
 
     def restore(self, stored: StoredArrays, sites: Sites) -> None:
         """Take the fitted weights from a file, checked: undo `state`."""
-        n_features = len(sites.positions), len(self._smoothing())
+        n_features = sites.n, len(self._smoothing())
         self._check_numbers()
-        self._shared(len(sites.positions))
+        self._shared(sites.n)
         if "site_weights" not in stored:
             return
         labels = Vocabulary.from_arrays(stored.part("labels"))

@@ -5,9 +5,10 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/unique_ptr.h>  // nanobind's shared_ptr allocates where no exception may leave
+#include <nanobind/stl/unique_ptr.h>  // nanobind's shared_ptr and vector allocate where no exception may leave
 
 #include "live_table.hpp"
+#include "mixture.hpp"
 #include "rule.hpp"
 
 namespace nb = nanobind;
@@ -173,6 +174,73 @@ private:
     const double divisor_;
 };
 
+// A mixture of the rows of several tables. The arrays of numbers are not copied: they have an entry for every label.
+class LiveMixture {
+public:
+    // `tables`: pairs of a version and its label numbers; `parts`: kind (0 table, 1 copy, 2 recent), reach and first component of each site without a position, tables first.
+    LiveMixture(nb::object sites, Vector<int64_t> columns, size_t n_labels, const Matrix<double>& trust,
+                const Matrix<double>& discounts, const nb::list& tables, const Matrix<int64_t>& parts)
+        : columns_(std::move(columns)) {
+        require_aligned(columns_), require_aligned(trust), require_aligned(discounts), require_aligned(parts);
+        mixture_.sites = kept(std::move(sites));
+        mixture_.columns = {columns_.data(), columns_.size()};
+        mixture_.n_labels = n_labels;
+        mixture_.trust.assign(trust.data(), trust.data() + trust.size());
+        mixture_.discounts.assign(discounts.data(), discounts.data() + discounts.size());
+        for (nb::handle pair : tables) add_table(kept(pair[0]), nb::cast<Vector<int64_t>>(pair[1], false));
+        const size_t n_sites = mixture_.sites->table->shape().site_steps.size();
+        require(trust.shape(1) == Mixture::BUCKETS && discounts.shape(1) == 4, "16 buckets, and four classes of counts");
+        require(trust.shape(0) > n_sites && discounts.shape(0) == n_sites + tables.size(), "weights for each site");
+        require(n_labels < (uint64_t(1) << 32), "there are too many labels");
+        for (const auto* values : {&mixture_.trust, &mixture_.discounts})
+            for (const double value : *values) require(value >= 0 && value < 1e300, "weights are finite and not negative");
+        add_parts(parts, trust.shape(0));
+    }
+
+    void leaders(const Matrix<int64_t>& ranks, const Matrix<int64_t>& numbers, Output<int64_t> out) const {
+        require(ranks.shape(1) == mixture_.sites->table->shape().h && out.shape(0) == ranks.shape(0), "one answer a context");
+        require(numbers.shape(0) == mixture_.tables.size() + 2, "numbers for each table, and for the labels");
+        require(out.shape(1) <= mixture_.n_labels, "no more labels than there are");
+        require_aligned(ranks), require_aligned(numbers), require_aligned(out);
+        std::vector<int64_t> own(numbers.data(), numbers.data() + numbers.size());
+        for (int64_t& number : own) number = number < 0 || number >= int64_t(NO_TOKEN) ? -1 : number;
+        nb::gil_scoped_release released;
+        mixture_leaders(mixture_, ranks.data(), ranks.shape(0), own.data(), numbers.shape(1), out.shape(1), out.data());
+    }
+
+private:
+    const Handle* kept(nb::object version) {
+        versions_.push_back(std::move(version));
+        return &nb::cast<const Handle&>(versions_.back());
+    }
+    void add_table(const Handle* handle, const Vector<int64_t>& labels) {
+        require_aligned(labels);
+        require(handle->table->shape().h == 1 && handle->table->shape().site_steps.size() == 1, "contexts of one token");
+        mixture_.tables.push_back({handle, {labels.data(), labels.size()}});
+        labels_.push_back(labels);
+    }
+    void add_parts(const Matrix<int64_t>& parts, size_t n_components) {
+        require(parts.shape(1) == 3, "a kind, a reach and a component");
+        const size_t h = mixture_.sites->table->shape().h;
+        size_t n_tables = 0;
+        for (size_t i = 0; i < parts.shape(0); ++i) {
+            const int64_t kind = parts(i, 0), reach = parts(i, 1), component = parts(i, 2);
+            require(kind >= 0 && kind <= 2 && reach >= 1 && reach <= int64_t(h), "a part of the context");
+            const size_t width = kind == 2 ? 1 : Mixture::NEAREST;
+            require(component >= 1 && size_t(component) + width <= n_components, "a component for each part");
+            require(kind == 0 ? n_tables == i : n_tables == mixture_.tables.size(), "parts with a table come first");
+            mixture_.parts.push_back({FreePart::Kind(kind), size_t(reach), size_t(component), n_tables});
+            n_tables += kind == 0;
+        }
+        require(n_tables == mixture_.tables.size(), "a part for each table");
+    }
+
+    std::vector<nb::object> versions_;  // keep the handles
+    Vector<int64_t> columns_;
+    std::vector<Vector<int64_t>> labels_;
+    Mixture mixture_;
+};
+
 void require_finite(const std::vector<double>& weights) {
     for (const double weight : weights) require(std::fabs(weight) < 1e12, "weights are finite, and not above 10^12");
 }
@@ -320,6 +388,16 @@ void bind_live_table(nb::module_& module) {
         .def_prop_ro("n_versions", [](const Handle& handle) { return handle.table->versions(); })
         .def_prop_ro("n_pages", [](const Handle& handle) { return handle.table->pages(); })
         .def_prop_ro("nbytes", [](const Handle& handle) { return handle.table->bytes(); });
+    nb::class_<LiveMixture>(module, "LiveMixture")
+        .def(nb::init<nb::object, Vector<int64_t>, size_t, const Matrix<double>&, const Matrix<double>&, const nb::list&,
+                      const Matrix<int64_t>&>(),
+             nb::arg("sites"), nb::arg("columns").noconvert(), nb::arg("n_labels"), nb::arg("trust").noconvert(),
+             nb::arg("discounts").noconvert(), nb::arg("tables"), nb::arg("parts").noconvert(),
+             nb::sig("def __init__(self, sites: LiveVersion, columns: NDArray[np.int64], n_labels: int, trust: NDArray[np.float64], "
+                     "discounts: NDArray[np.float64], tables: list[tuple[LiveVersion, NDArray[np.int64]]], "
+                     "parts: NDArray[np.int64]) -> None"))
+        .def("leaders", &LiveMixture::leaders, nb::arg("ranks").noconvert(), nb::arg("numbers").noconvert(),
+             nb::arg("out").noconvert());
     nb::class_<Single>(module, "LiveSingle")
         .def(nb::init<nb::object, const Vector<double>&, double>(), nb::arg("version"), nb::arg("weights").noconvert(),
              nb::arg("divisor"), nb::sig("def __init__(self, version: LiveVersion, weights: NDArray[np.float64], divisor: float) -> None"))

@@ -252,6 +252,15 @@ public:
         append(list, made(version).labels);
         return list;
     }
+    void each_label(const Version* version, const std::function<bool(uint32_t, uint64_t)>& use) const override {
+        const R& row = made(version).labels;
+        if (row.n == 1) use(row.one.label, row.one.count);
+        if (row.n < 2) return;
+        Cursor<Count> at(row);
+        do
+            if (!use((*at).label, (*at).count)) return;
+        while (at.next());
+    }
     bool is_placed(uint32_t label) override {
         Lock lock(*this);
         return lock.taken() && label < ranks_->room() && ranks_->places()[label];

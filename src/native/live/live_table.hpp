@@ -10,6 +10,7 @@
 // that was given up, the table is back at the version before.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -94,6 +95,8 @@ public:
     virtual RowList read(const Version* version, const int64_t* tokens, size_t m) const = 0;
     virtual RowList rows(const Version* version, uint32_t step) const = 0;
     virtual RowList label_row(const Version* version) const = 0;
+    // Labels with their examples, the most frequent first and equals in the order of the labels, until `use` returns false.
+    virtual void each_label(const Version* version, const std::function<bool(uint32_t, uint64_t)>& use) const = 0;
     virtual bool is_placed(uint32_t label) = 0;
     virtual uint64_t label_count(const Version* version, uint32_t label) const = 0;
     // Whether a row with counts holds a token.

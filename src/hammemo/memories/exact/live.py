@@ -46,6 +46,7 @@ class Store:
         self.label_set: tuple[int, LabelSet] = (1, LabelSet(labels, np.arange(len(labels))))
         """The labels that have examples, with the stamp of the versions that have them."""
         self._rule: tuple[Any, LiveRule] | None = None
+        self._elsewhere: tuple[Store, int, int, NDArray[np.int64]] | None = None
         self._size = max(1000, len(tokens) + len(labels))
 
     def rule_for(self, smoothing: tuple[float, ...], weights: NDArray[np.float64], examples: float) -> LiveRule:
@@ -56,6 +57,23 @@ class Store:
         if made is None or made[0] != key or made[1].octaves < octaves:
             made = self._rule = (key, log_linear_rule(smoothing, weights, octaves + 1))
         return made[1]
+
+    def labels_in(self, other: Store) -> NDArray[np.int64]:
+        """Return the number that each label here has in another table, -1 for none; what is new since is added."""
+        known = self._elsewhere
+        n_here, n_there = len(self.labels), len(other.labels)
+        if known is None or known[0] is not other:
+            known = (other, len(self.labels.first), n_there, other.labels.find(self.labels.first))
+        _, had_here, had_there, numbers = known
+        if (had_here, had_there) != (n_here, n_there):
+            late = [other.labels.get(self.labels.token(number)) for number in range(had_here, n_here)]
+            numbers = np.concatenate([numbers, np.array(late, np.int64)])
+            for number in range(had_there, n_there):
+                place = self.labels.get(other.labels.token(number))
+                if 0 <= place < n_here:
+                    numbers[place] = number
+        self._elsewhere = (other, n_here, n_there, numbers)  # one store: whoever makes it, it is the same
+        return numbers
 
     def has_doubled(self) -> bool:
         """Return whether there are twice as many numbers as at the start: then some may be unused."""

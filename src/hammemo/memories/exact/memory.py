@@ -24,7 +24,7 @@ import numpy as np
 
 from hammemo._arrays.native import native
 from hammemo._versions import Cached
-from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, tabled
+from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, summed_pairs, tabled
 from hammemo.memories.base import Memory
 from hammemo.memories.errors import never_stored
 from hammemo.memories.exact.count_table import CountTable, check_empty_sites
@@ -87,7 +87,7 @@ class Exact(Memory):
 
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples, or take them back, or raise `NotStoredError` where a count would become negative."""
-        self._change_free(lambda inner, site: inner.update(derived_examples(examples, site), sign))
+        self._change_free(lambda inner, site: inner.update(summed_pairs(derived_examples(examples, site)), sign))
         live = self._live_for(len(examples))
         self._stored = (
             self._stacks().changed(CountTable.of(examples, self.sites), sign)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _MOST_IN_DICT = 2**20
 """Larger vocabularies are searched: a dictionary of ten million integers takes a gigabyte."""
 
+_FEW = 64
+"""So few tokens are looked up in a dictionary."""
+
 
 class _Ranks(dict[Any, int]):
     """The ranks of the first tokens; for any other token what came later has, or -1. It is one look-up for most."""
@@ -95,6 +98,10 @@ class Numbers:
 
     def find(self, tokens: Vocabulary) -> NDArray[np.int64]:
         """Return the number of each token, -1 where it has none."""
+        ranks = self._ranks if len(tokens) <= _FEW else None
+        if ranks is not None:  # one by one there is less to do than for an array
+            late = self._late
+            return np.array([ranks.get(token, late.get(token, -1)) for token in tokens.tolist()], np.int64)
         numbers = self.first.find(tokens)
         if self._late:
             missing = np.flatnonzero(numbers < 0)

@@ -109,6 +109,7 @@ class RowsReader(ExactReader):
     """The readers of the tables of sites without a position."""
 
     _static_tables: Any = None  # a cache of whoever reads single entries
+    _mixture: Any = None  # a cache of whoever mixes rows
 
     @property
     @abstractmethod

@@ -16,8 +16,8 @@ import numpy as np
 from hammemo._versions import Cached
 from hammemo.kernels.free_sites import derived_examples, distinct_places, tabled
 from hammemo.kernels.sites import find_sites
+from hammemo.memories.exact.free_rows import free_entries
 from hammemo.memories.exact.sparse_rows import Entries, RowsReader
-from hammemo.tokens.contexts import Contexts
 from hammemo.votes.mixture.gates import PRIOR, Components, Terms, modified_discounts, row_buckets, row_odds
 from hammemo.votes.mixture.tables import CountRows, Entry, LeftOut, Read, continuation_rows
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.memories.reader import Reader
-    from hammemo.tokens.contexts import Examples
-    from hammemo.tokens.vocabulary import Vocabulary
+    from hammemo.tokens.contexts import Contexts, Examples
 
 
 class StaticTables(Cached):
@@ -297,25 +296,9 @@ def read_rows(
         lost = np.broadcast_to(discounts[components.continuation_table(number)], (m, 4))
         read.append(RowsRead(order, np.full(m, components.continuation_of(number)), lost, entries))
     for number, site in enumerate(tabled(components.sites)):
-        places = distinct_places(contexts.ranks, site.reach)
-        one_token = Contexts.with_ranks(contexts.vocabulary, places.ranks[:, None])
-        inner = reader.free[number]
-        entries = inner.rows.entries(one_token).in_columns(columns_in(reader.labels, inner.labels))
+        places, entries = free_entries(reader, number, site, contexts)
         lost = np.broadcast_to(discounts[components.free_table(number)], (len(places.ranks), 4))
         k = components.sites.free.index(site)
         numbers = components.free(k, places.distances)
         read.append(RowsRead(places.contexts, numbers, lost, entries, places.distances))
     return read
-
-
-def columns_in(labels: Vocabulary, others: Vocabulary) -> NDArray[np.int64]:
-    """Return where other labels are among labels, -1 for none; kept with the labels for the others asked for last."""
-    if labels is others:
-        return np.arange(len(labels))
-    known: dict[int, tuple[Vocabulary, NDArray[np.int64]]] = vars(labels).setdefault("_columns_of", {})
-    held = known.get(id(others))
-    if held is None or held[0] is not others:
-        if len(known) > 8:
-            known.clear()
-        held = known[id(others)] = (others, labels.find(others))
-    return held[1]

@@ -13,6 +13,7 @@ that came is needed for that, so fitting costs the same for ten labels and for t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes.base import Vote
 from hammemo.votes.log_linear import shares
 from hammemo.votes.mixture.gates import BUCKETS, PRIOR, Components, fit_gates, probabilities, row_buckets, row_odds
+from hammemo.votes.mixture.leading import LiveLeaders, live_leaders
 from hammemo.votes.mixture.reading import (
     LEAST_KEPT,
     LabelTerms,
@@ -218,19 +220,41 @@ class MixtureRanker(Ranker):
         super().__init__(len(reader.labels), len(reader.labels) * (1 + len(components.sites.positions)))
         self._reader = reader
         self._components = components
-        self._trust = np.exp(weights)
+        self._weights = weights
         self._discounts = discounts
+
+    @cached_property
+    def _trust(self) -> NDArray[np.float64]:
+        return np.exp(self._weights)
 
     def scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the probability of each label."""
         parts, totals, prior = self._read(contexts)
         m, n = len(contexts), self.n_labels
-        scores = prior.ravel()
+        scores = np.zeros(m * n)
         for part in parts:
             weights = np.repeat(part.trust / totals[part.contexts], part.lengths) * part.values
             cells = np.repeat(part.contexts, part.lengths) * n + part.columns
             scores += np.bincount(cells, weights, m * n)
-        return scores.reshape(m, n)
+        return scores.reshape(m, n) + prior
+
+    @cached_property
+    def _leading(self) -> LiveLeaders | None:
+        key = self._components.continuation, self._weights.tobytes(), self._discounts.tobytes()
+        made: tuple[Any, LiveLeaders | None] | None = self._reader._mixture
+        if made is None or made[0] != key:  # made once for the weights that were asked for last
+            leading = live_leaders(self._reader, self._components, self._trust, self._discounts)
+            made = self._reader._mixture = (key, leading)
+        return made[1]
+
+    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the column of the highest probability of each context, the first one among equals."""
+        return super().winners(contexts) if self._leading is None else self._leading.leaders(contexts, 1)[:, 0]
+
+    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k highest probabilities, best first, equals in column order."""
+        k = min(k, self.n_labels)
+        return super().leaders(contexts, k) if self._leading is None else self._leading.leaders(contexts, k)
 
     def _read(self, contexts: Contexts) -> tuple[list[_Part], NDArray[np.float64], NDArray[np.float64]]:
         """Return what each context reads, the sum of all its trust, and what the prior adds: (m,), (m, L)."""

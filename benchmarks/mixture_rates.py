@@ -1,0 +1,114 @@
+"""How fast a mixture answers: `top_k(20)` over the items of a shop and over the words of a text, beside VMIS-kNN.
+
+    python -m benchmarks.mixture_rates --sessions FOLDER --wikitext FOLDER
+
+The shop is the set bol of `benchmarks.sessions`, the text WikiText-2; a mixture learns each with its defaults. VMIS-kNN
+answers the questions of the shop, with the settings that validation has chosen (docs/recommending.md); the ratio is to
+its figures. *all scores*: the same questions by way of one score a label, which is what the leading labels were found
+by before, and still are where there are continuation counts. Times are those of the processor, one thread; a single
+question is the median of 200.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
+    os.environ[_variable] = "1"
+
+import numpy as np  # noqa: E402
+
+from hammemo import MemoryClassifier  # noqa: E402
+from hammemo.experiments.language import read_text  # noqa: E402
+from hammemo.experiments.sessions.data import Queries, read_task  # noqa: E402
+from hammemo.experiments.sessions.ours import Ours  # noqa: E402
+from hammemo.experiments.sessions.running import TIMED, speed  # noqa: E402
+from hammemo.tokens.labels import top_columns  # noqa: E402
+
+from .sessions.neighbours import VMISkNN  # type: ignore[import-not-found]  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.experiments.sessions.data import Session
+
+H = 8
+"""Tokens of a context of the text."""
+
+
+class AllScores(Ours):
+    """The same model, but every score is made."""
+
+    def top_k(self, prefixes: Sequence[Session], k: int) -> NDArray[np.int64]:
+        """Return the leading items by all scores."""
+        scores = self.model.class_scores(self._contexts(prefixes))
+        return np.asarray(self.model.classes_[top_columns(scores, k)], np.int64)
+
+
+class Reader(Ours):
+    """A mixture of a text; a prefix is a context of H words."""
+
+    def _contexts(self, prefixes: Sequence[Session]) -> NDArray[np.int64]:
+        return np.array(prefixes, np.int64)
+
+
+class ReaderOfAllScores(Reader, AllScores):
+    """The same, but every score is made."""
+
+
+def of_shop(folder: Path) -> dict[str, Any]:
+    """Return the rates and the microseconds of a single question of the shop's learners, and the number of labels."""
+    task = read_task(folder, "bol")
+    queries = task.test.queries
+    neighbours = VMISkNN(task.kind, m=100, k=100, last=3, again=False)
+    neighbours.fit(task.test.sessions, task.test.n_items)
+    ours = Ours(task.kind)
+    ours.fit(task.test.sessions, task.test.n_items)
+    dense = AllScores(task.kind)
+    dense.model = ours.model
+    rows = {"VMIS-kNN": neighbours, "mixture": ours, "mixture, all scores": dense}
+    found = {name: speed(model, queries) for name, model in rows.items()}
+    return {"labels": len(ours.model.classes_), "found": found}
+
+
+def of_text(folder: Path) -> dict[str, Any]:
+    """Return the same for the text."""
+    text = read_text(folder)
+    model = MemoryClassifier().fit_stream(text.train, H)
+    places = H + np.linspace(0, len(text.test) - H - 1, TIMED).astype(np.int64)
+    contexts = [text.test[place - H : place].tolist() for place in places]
+    queries = Queries(contexts, np.zeros(len(contexts), np.int64), np.arange(len(contexts)))
+    found = {}
+    for name, kind in (("mixture", Reader), ("mixture, all scores", ReaderOfAllScores)):
+        reader = kind("clicks")
+        reader.model = model
+        found[name] = speed(reader, queries)
+    return {"labels": len(model.classes_), "found": found}
+
+
+def main() -> None:
+    """Print one table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=Path, required=True, help="folder with bol-train.tsv and the like")
+    parser.add_argument("--wikitext", type=Path, help="folder with wiki.train.tokens and the like")
+    options = parser.parse_args()
+    parts = {"bol": of_shop(options.sessions)}
+    base_rate, base_single = parts["bol"]["found"]["VMIS-kNN"]
+    if options.wikitext is not None:
+        parts["WikiText-2"] = of_text(options.wikitext)
+    print("| data | labels | learner | top 20 a second | ratio to VMIS-kNN | one (µs) | ratio to VMIS-kNN |")
+    print("|---" * 7 + "|")
+    for data, part in parts.items():
+        for learner, (rate, single) in part["found"].items():
+            rates = f"{float(format(rate, '.2g')):,.0f} | {rate / base_rate:.2f}"
+            singles = f"{float(format(single, '.2g')):,.0f} | {single / base_single:.2f}"
+            print(f"| {data} | {part['labels']:,} | {learner} | {rates} | {singles} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""The leading labels of a mixture from live tables: only labels that rows hold are added up, in compiled code.
+
+Scores are those of `MixtureRanker` to the bit, so the answers are the same. What a question costs depends on the rows
+that it reads and not on the number of labels; after an edit nothing of that size is done, unless a label has come or
+gone.
+
+Each live table numbers its labels by itself. What a row of a site without a position says is brought to the numbers of
+the table of the sites by an array that is extended as labels come (`Store.labels_in`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from hammemo._arrays.integers import row_pieces
+from hammemo._arrays.native import native
+from hammemo.kernels.free_sites import tabled
+from hammemo.memories.exact.live_reader import LiveCounts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo._native import LiveMixture
+    from hammemo.memories.exact.live import Store
+    from hammemo.memories.exact.sparse_rows import RowsReader
+    from hammemo.tokens.contexts import Contexts
+    from hammemo.votes.mixture.gates import Components
+
+_KINDS: Final = {"bag": 0, "together": 0, "copy": 1, "recent": 2}
+"""The numbers by which compiled code knows the kinds of free sites; those with a table are alike."""
+
+
+class LiveLeaders:
+    """The leading labels of contexts, from live tables.
+
+    Parameters
+    ----------
+    compiled : LiveMixture
+    stores : list of Store
+        The numbers of tokens: of the table of the sites, then of the free sites' tables.
+    """
+
+    def __init__(self, compiled: LiveMixture, stores: list[Store]) -> None:
+        self._compiled = compiled
+        self._stores = stores
+
+    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k highest probabilities of each context, best first, equals in column order.
+
+        Shapes
+        ------
+        returned : (m, k)
+        """
+        columns = np.empty((len(contexts), k), np.int64)
+        vocabulary = contexts.vocabulary
+        numbers = [store.tokens.find(vocabulary) for store in self._stores]
+        numbers.append(self._stores[0].labels.find(vocabulary))
+        stacked = np.array(numbers, np.int64)
+        for part in row_pieces(len(contexts), max(k, contexts.h)):
+            self._compiled.leaders(np.ascontiguousarray(contexts.ranks[part]), stacked, columns[part])
+        return columns
+
+
+def live_leaders(
+    reader: RowsReader, components: Components, trust: NDArray[np.float64], discounts: NDArray[np.float64]
+) -> LiveLeaders | None:
+    """Return what finds the leading labels, or None where all scores must be made.
+
+    That is: without compiled code, from tables in files, with continuation counts, which are derived from a whole
+    table, and where a declared label has no example, for such a label has no number.
+    """
+    compiled = native()
+    if compiled is None or components.continued or not isinstance(reader, LiveCounts):
+        return None
+    free = [inner for inner in reader.free if isinstance(inner, LiveCounts)]
+    known = reader.live.label_set
+    if len(free) < len(reader.free) or reader.labels is not known.labels or not len(known.labels):
+        return None
+    if not np.isfinite(trust).all():
+        return None
+    store, sites = reader.live.store, components.sites
+    without_table = [site for site in sites.free if site not in tabled(sites)]
+    parts = [
+        (_KINDS[site.kind], site.reach, int(components.free(sites.free.index(site))))
+        for site in (*tabled(sites), *without_table)
+    ]
+    mixture = compiled.LiveMixture(
+        reader.live.version,
+        known.columns[:-1],
+        len(known.labels),
+        trust,
+        discounts,
+        [(inner.live.version, inner.live.store.labels_in(store)) for inner in free],
+        np.array(parts, np.int64).reshape(-1, 3),
+    )
+    return LiveLeaders(mixture, [store, *(inner.live.store for inner in free)])
