@@ -26,8 +26,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo import Exact, Hashed, Ledgered, LogLinear, MemoryClassifier, SiteKernel, Suffixes, Tiered
-from injection import X, Y, calls, state, states
+from hammemo import (
+    Bag,
+    Copy,
+    Exact,
+    Hashed,
+    Ledgered,
+    LogLinear,
+    MemoryClassifier,
+    Mixture,
+    SiteKernel,
+    Suffixes,
+    Tiered,
+    Together,
+)
+from injection import STREAM, X, Y, calls, state, states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,6 +72,11 @@ def questions() -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], Any]]]
         yield f"{name} predict strings", model.snapshot, lambda model: model.predict(MANY.astype(str))
         yield f"{name} one", model.snapshot, lambda model: model.compile()(["a", 1, 2])
         yield f"{name} threads", model.snapshot, lambda model: model.compile(n_jobs=2).predict(MANY)
+
+    kernel = Suffixes(2) + Bag(3) + Together(3) + Copy(3)
+    mixture = MemoryClassifier(kernel, Exact(), Mixture(steps=2)).fit_stream(STREAM, h=3, short="pad")
+    yield "Exact mixture predict", mixture.snapshot, lambda model: model.predict(X)
+    yield "Exact mixture top_k", mixture.snapshot, lambda model: model.top_k(X, 2)
 
 
 def plans() -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
