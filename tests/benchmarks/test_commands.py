@@ -36,6 +36,16 @@ def test_sessions(tmp_path: Path) -> None:
     assert "NO" not in page  # all forget exactly
 
 
+def test_rates_of_a_mixture(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for part in ("train", "valid", "test"):
+        rows = [f"{session}\t{item}\t{session}" for session in range(200) for item in rng.integers(0, 300, 4)]
+        (tmp_path / f"bol-{part}.tsv").write_text("\n".join(["SessionId\tItemId\tTime", *rows]) + "\n")
+    page = printed("benchmarks.sessions.rates", "--sessions", str(tmp_path))
+    for learner in ("VMIS-kNN", "mixture", "mixture, all scores"):
+        assert f"| {learner} |" in page
+
+
 def test_language(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for part in ("train", "valid", "test"):

@@ -177,3 +177,53 @@ def test_a_million_labels_are_learnt_asked_and_forgotten() -> None:
     assert not set(clf.top_k(asked[:1], 50)[0].tolist()) & set(gone)
     clf.partial_fit_stream([gone], h=H, short="pad")
     assert clf.top_k(asked, 5).tolist() == answers.tolist()
+
+
+def test_crafted_arrays_are_refused_or_read_within_their_bounds() -> None:
+    compiled = native()
+    assert compiled is not None
+    clf = model_of(Suffixes(1) + Bag(2) + Copy(2), [[1, 2, 3, 4, 5, 6]] * 3, 0)
+    reader = clf.memory_.reader()
+    version, inner, n = reader.live.version, reader.free[0].live, len(reader.labels)
+    components = clf.vote_.components(clf.sites_)
+    good: dict[str, Any] = {
+        "sites": version,
+        "columns": np.arange(n),
+        "n_labels": n,
+        "trust": np.ones((components.n, BUCKETS)),
+        "discounts": np.zeros((components.n_tables, 4)),
+        "tables": [(inner.version, np.arange(n))],
+        "parts": np.array([[0, 2, int(components.free(0))], [1, 2, int(components.free(1))]]),
+    }
+    bad: dict[str, Any] = {
+        "trust": [np.full_like(good["trust"], np.nan), np.ones((1, BUCKETS)), np.ones((components.n, 3))],
+        "discounts": [np.full((components.n_tables, 4), -1.0), np.zeros((1, 4))],
+        "tables": [[], [(version, np.arange(n))]],
+        "parts": [
+            good["parts"] + [9, 0, 0],
+            good["parts"][::-1].copy(),
+            good["parts"] + [0, H, 0],
+            good["parts"] + [0, 0, 99],
+        ],
+    }
+    for name, values in bad.items():
+        for value in values:
+            with pytest.raises((ValueError, TypeError)):
+                compiled.LiveMixture(**{**good, name: value})
+    for columns in (np.full(n, 10**15), np.full(n, -7), np.empty(0, np.int64)):
+        for labels in (np.full(n, 10**15), np.full(3, -9), np.empty(0, np.int64)):
+            mixture = compiled.LiveMixture(**{**good, "columns": columns, "tables": [(inner.version, labels)]})
+            ranks = np.array([[0, 1, 10**12, -5, 2]])
+            numbers = np.array([[0, 1, 2], [10**13, -(10**13), 2], [2**40, 1, -3]])
+            out = np.empty((1, n), np.int64)
+            mixture.leaders(ranks, numbers, out)
+            assert ((out >= -1) & (out < n)).all()
+    mixture = compiled.LiveMixture(**good)
+    for ranks, numbers, out in (
+        (np.zeros((1, H + 1), np.int64), np.zeros((3, 1), np.int64), np.empty((1, 1), np.int64)),
+        (np.zeros((1, H), np.int64), np.zeros((2, 1), np.int64), np.empty((1, 1), np.int64)),
+        (np.zeros((1, H), np.int64), np.zeros((3, 1), np.int64), np.empty((2, 1), np.int64)),
+        (np.zeros((1, H), np.int64), np.zeros((3, 1), np.int64), np.empty((1, n + 1), np.int64)),
+    ):
+        with pytest.raises(ValueError, match=r".+"):
+            mixture.leaders(ranks, numbers, out)

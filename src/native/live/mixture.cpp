@@ -27,7 +27,9 @@ public:
     void start(size_t n_columns) {
         if (n_columns <= MOST_PLACED && cells_.size() < n_columns) cells_.assign(n_columns, {}), stamp_ = 0;
         is_placed_ = n_columns <= MOST_PLACED;
-        if (!is_placed_ && (cells_.size() & (cells_.size() - 1) || cells_.size() < 1024)) cells_.assign(1024, {}), stamp_ = 0;
+        const bool is_power = !(cells_.size() & (cells_.size() - 1)) && cells_.size() >= 1024;
+        const bool is_far_too_large = cells_.size() > MOST_PLACED && 64 * touched_.size() < cells_.size();  // by the last use
+        if (!is_placed_ && (!is_power || is_far_too_large)) std::vector<Cell>(1024).swap(cells_), stamp_ = 0;
         touched_.clear();
         if (++stamp_ == 0) {
             for (Cell& cell : cells_) cell.stamp = 0;

@@ -1,6 +1,6 @@
 """How fast a mixture answers: `top_k(20)` over the items of a shop and over the words of a text, beside VMIS-kNN.
 
-    python -m benchmarks.mixture_rates --sessions FOLDER --wikitext FOLDER
+    python -m benchmarks.sessions.rates --sessions FOLDER --wikitext FOLDER
 
 The shop is the set bol of `benchmarks.sessions`, the text WikiText-2; a mixture learns each with its defaults. VMIS-kNN
 answers the questions of the shop, with the settings that validation has chosen (docs/recommending.md); the ratio is to
@@ -28,7 +28,7 @@ from hammemo.experiments.sessions.ours import Ours  # noqa: E402
 from hammemo.experiments.sessions.running import TIMED, speed  # noqa: E402
 from hammemo.tokens.labels import top_columns  # noqa: E402
 
-from .sessions.neighbours import VMISkNN  # type: ignore[import-not-found]  # noqa: E402
+from .neighbours import VMISkNN  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
