@@ -1,8 +1,8 @@
 """The logs of all models in PostgreSQL, for several nodes: one writes a model, others follow it or wait to take over.
 
 **Order by commit.** The position of an edit is taken in the transaction that writes it, from the row of its model,
-which stays locked until the commit: positions have no gaps, and a reader never sees a later one before an earlier one. (A
-sequence would give out numbers that become visible in another order.)
+which stays locked until the commit: positions have no gaps, and a reader never sees a later one before an earlier one.
+(A sequence would give out numbers that become visible in another order.)
 
 **A fenced lease.** A writer holds a lease, which it prolongs with every commit and while it waits. Another one may take
 it when it has run out, or when the session that took it has ended. To take it is to count up the epoch of the model,
