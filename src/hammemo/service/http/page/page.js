@@ -42,6 +42,7 @@ function say(text, bad = false) {
   $("said").textContent = text;
   $("said").classList.toggle("bad", bad);
   $("said").hidden = !text;
+  if (text) $("said").scrollIntoView({ block: "nearest" });
 }
 
 // Runs what a click asks for: one at a time, and what goes wrong is said.
@@ -184,7 +185,7 @@ function siteName(found, site) {
 
 function showBars(found, chosen) {
   Array.from($("labels").children).forEach((tab, i) => tab.setAttribute("aria-pressed", String(i === chosen)));
-  const parts = [["at rest", found.base[chosen], false]];
+  const parts = [["prior", found.base[chosen], false]];
   for (const site of found.sites) {
     const isNew = site.positions.some((r) => found.seen[r] === false);
     parts.push([siteName(found, site), site.contributions[chosen], isNew]);
