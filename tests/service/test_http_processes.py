@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import ssl
 import subprocess
 import sys
 import threading
@@ -70,22 +72,45 @@ def test_workers_answer_and_pass_edits_on(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     tokens = serving.token_file(path, acme=(), other=("read",))
     with serving.Process(tmp_path / "models", "--workers", "2", "--token-file", str(path)) as server:
-        others: set[str] = set()
+        headers = {"authorization": f"Bearer {tokens['acme']}"}
+        answered: set[int] = set()
+        metrics: set[str] = set()
         until = time.monotonic() + 120
         version = 0
-        while time.monotonic() < until and len(others) < 3:  # each connection reaches one of three processes
+        while time.monotonic() < until and len(answered) < 3:  # each connection reaches one of three processes
             with Client(server.url, tokens["acme"]) as client:
                 client.create("m", columns=1)
                 version = client.learn("m", [["a"]], ["x"]).version
                 assert client.predict("m", [["a"]], min_version=version) == ["x"]
-                headers = {"authorization": f"Bearer {tokens['acme']}"}
-                text = httpx.get(f"{server.url}/metrics", headers=headers).text
-                others |= {line for line in text.splitlines() if line.startswith("process_start_time_seconds")}
+            text = httpx.get(f"{server.url}/metrics", headers=headers).text
+            metrics |= {line for line in text.splitlines() if line.startswith("process_start_time_seconds")}
+            answered |= {line["pid"] for line in server.lines if line.get("ask") == "predict"}
             with Client(server.url, tokens["other"]) as stranger, pytest.raises(ServerError) as refused:
                 stranger.learn("m", [["a"]], ["x"])
             assert refused.value.status == 403
-        assert len(others) == 3
+        assert len(answered) == 3
+        assert len(metrics) == 1  # always those of the writer
         assert version > 1
+        assert server.end() == 0
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_connections_are_encrypted(tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = [
+        "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
+        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(cert),
+    ]  # fmt: skip
+    subprocess.run(made, check=True, capture_output=True)
+    options = ("--tls-cert", str(cert), "--tls-key", str(key), "--workers", "1")
+    with serving.Process(tmp_path / "models", *options) as server:
+        assert server.url.startswith("https://")
+        with Client(server.url, verify=ssl.create_default_context(cafile=str(cert))) as client:
+            client.create("m")
+            assert client.learn("m", [["a"]], ["x"]).version == 1
+        with Client(server.url, patience=0.0) as doubting, pytest.raises(ServerError) as unknown:
+            doubting.models()
+        assert unknown.value.code == "no_answer"
         assert server.end() == 0
 
 

@@ -13,6 +13,8 @@ import random
 import socket
 import sys
 import tempfile
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from running_servers import Process
 
 _ROWS: list[list[Any]] = [["red", 1], ["grün", None], ["blue", -2.5]]
 _QUESTION = {"rows": _ROWS, "min_version": 1}
+_AT_ONCE = 8
 _TENSOR = {"name": "rows", "shape": [1, 2], "datatype": "BYTES", "data": ["red", "x"]}
 
 
@@ -138,37 +141,68 @@ def memory_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
+class Sender(threading.Thread):
+    """Sends mutated requests, one after the other."""
+
+    def __init__(self, port: int, n: int, seed: int) -> None:
+        super().__init__()
+        self._prober, self._n, self._draw = Prober(port), n, random.Random(seed)
+        self.statuses = self._prober.statuses
+        self.wrong: list[bytes] = []
+        self.failed: BaseException | None = None
+
+    def run(self) -> None:
+        """Send everything; an answer that does not come ends it."""
+        try:
+            valid = valid_requests()
+            for _ in range(self._n):
+                self._send(*self._draw.choice(valid))
+        except BaseException as error:
+            self.failed = error
+        finally:
+            self._prober.close()
+
+    def _send(self, head: bytes, body: bytes) -> None:
+        draw = self._draw
+        if body and draw.random() < 0.8:
+            body = mutated(body, draw)
+            data = head + b"content-length: %d\r\n\r\n" % len(body) + body
+            status = self._prober.send(data, ended=False)
+        else:
+            data = mutated(head + b"content-length: %d\r\n\r\n" % len(body) + body, draw)
+            status = self._prober.send(data, ended=True)
+        if status >= 500:
+            self.wrong.append(data)
+            print(status, data, file=sys.stderr)
+
+
 def run(n: int, seed: int, folder: Path) -> dict[str, Any]:
-    """Send mutated requests to a server of its own."""
-    draw, valid = random.Random(seed), valid_requests()
+    """Send mutated requests to a server of its own, eight at a time."""
     with Process(folder, "--log-level", "error", "--max-models", "8") as server:
         with Client(server.url) as client:
             client.create("m", columns=2)
             client.learn("m", _ROWS, ["x", "y", "z"], op="first")
-        prober, sizes = Prober(int(server.url.rsplit(":", 1)[1])), []
-        wrong: list[bytes] = []
-        for number in range(n):
-            head, body = draw.choice(valid)
-            if body and draw.random() < 0.8:
-                body = mutated(body, draw)
-                data = head + b"content-length: %d\r\n\r\n" % len(body) + body
-                status = prober.send(data, ended=False)
-            else:
-                data = mutated(head + b"content-length: %d\r\n\r\n" % len(body) + body, draw)
-                status = prober.send(data, ended=True)
-            if status >= 500:
-                wrong.append(data)
-                print(status, data, file=sys.stderr)
-            if number % max(n // 10, 1) == 0:
+        port = int(server.url.rsplit(":", 1)[1])
+        senders = [Sender(port, n // _AT_ONCE, 1_000 * seed + number) for number in range(_AT_ONCE)]
+        for sender in senders:
+            sender.start()
+        sizes: list[int] = []
+        while any(sender.is_alive() for sender in senders):
+            if sum(sender.statuses.total() for sender in senders) >= len(sizes) * n // 10:
                 sizes.append(memory_of(server.pid))
-        prober.close()
+            time.sleep(0.05)
+        for sender in senders:
+            sender.join()
+            if sender.failed is not None:
+                raise sender.failed
         sizes.append(memory_of(server.pid))
         alive = httpx.get(f"{server.url}/v2/health/live").status_code == 200
         failures = [line for line in server.lines if line.get("event") == "failed"]
+    statuses = sum((sender.statuses for sender in senders), Counter[int]())
     return {
-        "requests": n,
-        "statuses": dict(sorted(prober.statuses.items())),
-        "wrong": len(wrong),
+        "requests": statuses.total(),
+        "statuses": dict(sorted(statuses.items())),
+        "wrong": sum(len(sender.wrong) for sender in senders),
         "failures": failures[:5],
         "alive": alive,
         "MiB": [round(size / 2**20) for size in sizes],

@@ -400,7 +400,7 @@ OPERATIONS: Final = (
     ),
     Operation("download", "GET", f"{_MODEL}/file", "admin", _download, "Fetch a model file.", refuses=(404,)),
     *PROTOCOL,
-    Operation("metrics", "GET", "/metrics", "admin", _metrics, "Figures for Prometheus."),
+    Operation("metrics", "GET", "/metrics", "admin", _metrics, "Figures for Prometheus.", of_writer=True),
     Operation("openapi", "GET", "/openapi.json", "read", _openapi, "This document.", gives=dict),
     Operation("docs", "GET", "/docs", "read", _docs, "This document, to be read."),
     *PAGES,

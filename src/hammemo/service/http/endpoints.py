@@ -107,6 +107,8 @@ class Operation:
         The types of the bodies.
     edits : bool
         Whether it changes something, so that only the writer can do it and nobody can while the server ends.
+    of_writer : bool
+        Whether workers pass it on to the writer, too, although it changes nothing.
     refuses : tuple of int
         The statuses of refusals that are its own.
     """
@@ -121,6 +123,7 @@ class Operation:
     takes: Any = None
     gives: Any = None
     edits: bool = False
+    of_writer: bool = False
     refuses: tuple[int, ...] = ()
 
 
@@ -180,7 +183,7 @@ class Endpoint:
         elif operation.body == "file":
             _check_content_type(call.scope, b"application/octet-stream")
             _declared(call.scope, service.limits.file)
-        if operation.edits and service.forward is not None:
+        if (operation.edits or operation.of_writer) and service.forward is not None:
             return await service.forward(call)
         return await operation.handle(service, call)
 

@@ -25,6 +25,7 @@ class _Lines(logging.Formatter):
         line = {
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
             "level": record.levelname.lower(),
+            "pid": record.process,
             "event": record.msg if record.name == LOGGER else "server",
             **facts,
         }

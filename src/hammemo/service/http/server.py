@@ -21,7 +21,6 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-import os
 import signal
 import socket
 import subprocess
@@ -209,14 +208,14 @@ async def _serve(service: Service, servers: list[tuple[_Server, socket.socket]],
             server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end)
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(end))
     running = [asyncio.create_task(server.serve([listening])) for server, listening in servers]
     while not all(server.started or task.done() for (server, _), task in zip(servers, running, strict=True)):
         await asyncio.sleep(0.01)
     address, port = servers[0][1].getsockname()[:2]
     scheme = "https" if settings.tls_cert else "http"
     where = f"[{address}]" if ":" in address else address
-    log.log(logs.NOTICE, "serving", extra={"facts": {"address": f"{scheme}://{where}:{port}", "pid": os.getpid()}})
+    log.log(logs.NOTICE, "serving", extra={"facts": {"address": f"{scheme}://{where}:{port}"}})
     await asyncio.gather(*running)
 
 
