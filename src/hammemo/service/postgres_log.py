@@ -365,11 +365,11 @@ class PostgresStore:
 
     def tenants(self) -> list[str]:
         """Return the tenants that have a model."""
-        return self._column('select distinct tenant from hammemo_models order by tenant collate "C"')
+        return self._column("select distinct tenant from hammemo_models")
 
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models."""
-        return self._column('select name from hammemo_models where tenant = %s order by name collate "C"', tenant)
+        return self._column("select name from hammemo_models where tenant = %s", tenant)
 
     def create(self, tenant: str, name: str, settings: str | None, model: MemoryClassifier | None) -> bool:
         """Make an empty log, whole or not at all."""
@@ -411,7 +411,7 @@ class PostgresStore:
 
     def _column(self, query: Any, *values: Any) -> list[str]:
         with _failures(), connected(self._address) as db:
-            return [row[0] for row in db.execute(query, values).fetchall()]
+            return sorted(row[0] for row in db.execute(query, values).fetchall())
 
 
 def connected(address: str) -> psycopg.Connection[Any]:
