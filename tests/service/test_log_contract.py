@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -16,9 +14,14 @@ from hammemo.service.sqlite_log import FolderStore
 from postgres_server import Server, needs_postgres, postgres
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
     from hammemo.service.log import Log, Store
 
 __all__ = ["postgres"]
+
+SETTINGS = '{"given": {}, "seed": 1, "uploaded": false}'
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=needs_postgres)])
@@ -44,7 +47,7 @@ def opened(store: Store) -> Iterator[Callable[..., Log]]:
     logs: list[Log] = []
 
     def make(*, follower: bool = False) -> Log:
-        store.create("t", "m", '{"given": {}, "seed": 1}', None)
+        store.create("t", "m", SETTINGS, None)
         logs.append(store.open("t", "m", follower=follower))
         return logs[-1]
 
@@ -65,13 +68,11 @@ def model(*rows: list[str]) -> MemoryClassifier:
 def test_a_new_log_is_empty(opened: Callable[..., Log]) -> None:
     log = opened()
     assert (log.head(), log.base(), log.read(0, 10), log.snapshot(), log.seen(["op-1"])) == (0, 0, [], None, {})
-    assert log.settings == '{"given": {}, "seed": 1}'
+    assert log.settings == SETTINGS
     assert len(log.key) == 32
 
 
-def test_what_was_appended_is_there_in_order_and_after_opening_again(
-    store: Store, opened: Callable[..., Log]
-) -> None:
+def test_what_was_appended_is_there_in_order_and_after_opening_again(store: Store, opened: Callable[..., Log]) -> None:
     log = opened()
     key = log.key
     log.append(0, entries(1, 2))
@@ -190,7 +191,7 @@ def test_followers_never_see_a_gap(opened: Callable[..., Log]) -> None:
 
 
 def test_models_are_made_once_listed_and_deleted(store: Store) -> None:
-    assert store.create("t", "b", None, model(["a", "b"]))
+    assert store.create("t", "b", "{}", model(["a", "b"]))
     assert not store.create("t", "b", "{}", None)
     assert store.create("t", "a", "{}", None)
     assert store.create("u", "b", "{}", None)
@@ -243,7 +244,7 @@ def test_a_writer_that_lost_its_lease_cannot_write(postgres: Server, tmp_path: P
         first.tend,
     ):
         with pytest.raises(LeaseLost):
-            cast(Any, attempt)()
+            cast("Any", attempt)()
     assert (second.head(), second.base(), second.snapshot()) == (1, 0, None)
     second.append(1, entries(2))
     assert first.read(0, 10) == [entry.body for entry in entries(1, 2)]  # it may still read

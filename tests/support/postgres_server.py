@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own for tests: from the packages of the system, on a Unix socket in a temporary folder."""
+"""A PostgreSQL server of one's own for tests: from the system's packages, on a Unix socket in a temporary folder."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 USER = "postgres"
 
@@ -81,7 +84,7 @@ class Server:
             stderr=subprocess.DEVNULL,
             cwd="/",
             start_new_session=True,
-            **self._as_user(),  # type: ignore[call-overload]
+            **self._as_user(),
         )
         until = time.monotonic() + wait
         while subprocess.run([self.program("pg_isready"), "-q", "-h", self.sockets], check=False).returncode != 0:
@@ -144,7 +147,7 @@ class Server:
         if os.getuid() == 0:
             shutil.chown(folder, USER, USER)
 
-    def _as_user(self) -> dict[str, str | list[str]]:
+    def _as_user(self) -> dict[str, Any]:
         return {"user": USER, "group": USER, "extra_groups": []} if os.getuid() == 0 else {}
 
 

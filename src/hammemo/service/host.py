@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hammemo.files.archive import FileError
 from hammemo.files.models import inspect, load, save
 from hammemo.models.classifiers import MemoryClassifier
@@ -93,7 +95,7 @@ class Host:
         with self._writing():
             if not self._store.create(tenant, name, checked.text(), None):
                 model = self.get(tenant, name)
-                if model.describe()["settings"] != checked.given:
+                if model.settings.uploaded or model.settings.given != checked.given:
                     raise Exists(
                         f"There is a model {name!r} with other settings: delete it first, or take another name."
                     )
@@ -103,13 +105,17 @@ class Host:
     def get(self, tenant: str, name: str) -> HostedModel:
         """Return a model, opened if it was not; `NoSuchModel` if there is none."""
         model = self._models.get((tenant, name))
-        if model is not None and not self.follower:
+        if model is not None and not model.is_gone:
             return model
         _check_names(tenant, name)
         with self._lock:
             if self._closed:
                 raise Unavailable("The service stops: ask again later.")
             model = self._models.get((tenant, name))
+            if model is not None and model.is_gone:
+                del self._models[tenant, name]
+                model.close()
+                model = None
             if model is None:
                 model = self._opened(tenant, name)
                 self._models[tenant, name] = model
@@ -141,26 +147,32 @@ class Host:
         with self._writing():
             model = self._models.pop((tenant, name), None)
             if model is not None:
-                model.close()
+                model.close(last_snapshot=False)
             if not self._store.delete(tenant, name):
                 raise _none(name)
 
     def upload(self, tenant: str, name: str, path: str | os.PathLike[str]) -> HostedModel:
         """Make a model of a model file, which is checked as `load` does and not changed."""
         _check_names(tenant, name)
-        model = self._loaded(path)
+        model = self._loaded(path).snapshot()
+        names = model.__dict__.pop("feature_names_in_", None)  # rows come as lists, without names
+        settings = Settings.of_file(None if names is None else names.tolist())
         with self._writing():
-            if not self._store.create(tenant, name, None, model):
+            if not self._store.create(tenant, name, settings.text(), model):
                 raise Exists(f"There is a model {name!r}: delete it first, or take another name.")
             return self.get(tenant, name)
 
     def write_file(self, tenant: str, name: str, path: str | os.PathLike[str]) -> int:
         """Write the model as it is now to a file, and return its version."""
-        state = self.get(tenant, name).state()
+        hosted = self.get(tenant, name)
+        state = hosted.state()
         if state.model is None:
             raise NothingLearnt("The model does not know yet how many columns it has: let it learn an example first.")
+        model, columns = state.model.snapshot(), hosted.settings.given.get("columns")
+        if isinstance(columns, list):
+            model.feature_names_in_ = np.array(columns, dtype=object)
         try:
-            save(state.model, path, force=True)
+            save(model, path, force=True)
         except OSError as error:
             raise Unavailable(f"The file could not be written: {error.strerror}.") from error
         return state.version
