@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,8 @@ from hammemo.service.sqlite_log import FolderStore
 from hammemo.service.writing import Upkeep, WrittenModel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hammemo.service.hosted import HostedModel
     from hammemo.service.log import Store
 
@@ -77,7 +79,8 @@ class Host:
         self.follower = follower
         self.limits, self.upkeep = limits or Limits(), upkeep or Upkeep()
         self.folder = Path(folder)
-        self._store = _store(self.folder, log, follower=follower)
+        with _reaching("The logs cannot be reached"):
+            self._store = _store(self.folder, log, follower=follower)
         self._models: dict[tuple[str, str], HostedModel] = {}
         self._lock = threading.RLock()
         self._closed = False
@@ -92,7 +95,7 @@ class Host:
         """Make a model; one that was made with the same settings is returned as it is, another one is refused."""
         _check_names(tenant, name)
         checked = Settings.checked(settings, self.limits)
-        with self._writing():
+        with self._writing(), _reaching(f"The model {name!r} cannot be made"):
             if not self._store.create(tenant, name, checked.text(), None):
                 model = self.get(tenant, name)
                 if model.settings.uploaded or model.settings.given != checked.given:
@@ -124,11 +127,13 @@ class Host:
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models."""
         check_name("tenant", tenant)
-        return self._store.names(tenant)
+        with _reaching("The logs cannot be reached"):
+            return self._store.names(tenant)
 
     def tenants(self) -> list[str]:
         """Return the tenants that have, or had, a model."""
-        return self._store.tenants()
+        with _reaching("The logs cannot be reached"):
+            return self._store.tenants()
 
     def open_all(self) -> None:
         """Open every model now, so that no request waits for it."""
@@ -144,7 +149,7 @@ class Host:
     def delete(self, tenant: str, name: str) -> None:
         """Delete a model, its log and its snapshot."""
         _check_names(tenant, name)
-        with self._writing():
+        with self._writing(), _reaching(f"The model {name!r} cannot be deleted"):
             model = self._models.pop((tenant, name), None)
             if model is not None:
                 model.close(last_snapshot=False)
@@ -157,7 +162,7 @@ class Host:
         model = self._loaded(path).snapshot()
         names = model.__dict__.pop("feature_names_in_", None)  # rows come as lists, without names
         settings = Settings.of_file(None if names is None else names.tolist())
-        with self._writing():
+        with self._writing(), _reaching(f"The model {name!r} cannot be made"):
             if not self._store.create(tenant, name, settings.text(), model):
                 raise Exists(f"There is a model {name!r}: delete it first, or take another name.")
             return self.get(tenant, name)
@@ -196,7 +201,7 @@ class Host:
         return self._lock
 
     def _opened(self, tenant: str, name: str) -> HostedModel:
-        try:
+        with _reaching(f"The model {name!r} cannot be opened"):
             log = self._store.open(tenant, name, follower=self.follower)
             try:
                 if self.follower:
@@ -205,8 +210,6 @@ class Host:
             except BaseException:
                 log.close()
                 raise
-        except LogError as error:
-            raise Unavailable(f"The model {name!r} cannot be opened: {error}") from error
 
     def _loaded(self, path: str | os.PathLike[str]) -> MemoryClassifier:
         """Return the model in a file that a client sent, or refuse it."""
@@ -235,6 +238,15 @@ def _store(folder: Path, log: str | None, *, follower: bool) -> Store:
 
         return PostgresStore(log, folder)
     raise ValueError(f"log={log.partition('://')[0]!r} is not known: give postgresql://…, or nothing for SQLite.")
+
+
+@contextmanager
+def _reaching(what: str) -> Iterator[None]:
+    """Turn a failure of the log into a refusal."""
+    try:
+        yield
+    except LogError as error:
+        raise Unavailable(f"{what}: {error}") from error
 
 
 def _check_names(tenant: str, name: str) -> None:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hammemo.service.applying import State, caught_up
+from hammemo.service.log import LogError
 from hammemo.service.operations import NothingLearnt, NotReached, Unavailable
 from hammemo.service.settings import Settings
 
@@ -101,11 +103,17 @@ class HostedModel:
             "snapshot_version": self._snapshot_version,
             "snapshot_time": self._snapshot_time,
             "replay_seconds": self.replay_seconds,
-            "log_bytes": self._log.body_bytes(),
+            "log_bytes": self._log_bytes(),
         }
         if model is not None:
             facts |= {part: repr(getattr(model, f"{part}_")) for part in ("kernel", "memory", "vote")}
         return facts
+
+    def _log_bytes(self) -> int | None:
+        """Return the size of the log; None while it cannot be reached."""
+        with suppress(LogError):
+            return self._log.body_bytes()
+        return None
 
     def snapshot(self) -> int:
         """Write a snapshot now, and return its version."""

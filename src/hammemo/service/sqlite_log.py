@@ -321,13 +321,13 @@ class FolderStore:
     def create(self, tenant: str, name: str, settings: str, model: MemoryClassifier | None) -> bool:
         """Make a folder with an empty log, whole or not at all."""
         parent = self.folder / tenant
-        parent.mkdir(mode=0o700, exist_ok=True)
-        _flush_folder(self.folder)
-        if (parent / name).exists():
-            return False
         draft = parent / f".new-{secrets.token_hex(8)}"
-        draft.mkdir(mode=0o700)
         try:
+            parent.mkdir(mode=0o700, exist_ok=True)
+            _flush_folder(self.folder)
+            if (parent / name).exists():
+                return False
+            draft.mkdir(mode=0o700)
             _make_log(draft / LOG, settings)
             if model is not None:
                 save(model, draft / MODEL, notes={POSITION: "0"}, force=True)

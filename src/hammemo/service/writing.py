@@ -63,7 +63,7 @@ class Upkeep:
     """The most edits of one transaction."""
     group_bytes: int = 16 * 2**20
     """The bytes of bodies after which no more are taken into it."""
-    snapshot_edits: int = 50_000
+    snapshot_edits: int = 20_000
     """A snapshot is made when so many edits are not in one,"""
     snapshot_bytes: int = 64 * 2**20
     """when their bodies have so many bytes,"""
