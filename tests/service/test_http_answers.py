@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -166,6 +167,19 @@ def test_a_file_is_uploaded_and_downloaded(client: Client, twin: MemoryClassifie
         client.upload("wrong", tmp_path / "no.model")
     assert wrong.value.status == 422
     assert str(tmp_path) not in str(wrong.value)
+
+
+def test_files_on_their_way_leave_nothing_behind(server: serving.Running, client: Client, tmp_path: Path) -> None:
+    folder = server.service.host.folder
+    client.download("fruit", tmp_path / "fruit.model")
+    assert not list(folder.glob(".*"))
+    left, recent = folder / ".transfer-left", folder / ".transfer-recent"
+    for path in (left, recent):
+        path.mkdir()
+    os.utime(left, (0, 0))
+    server.service.remove_leftovers()
+    assert [path.name for path in folder.glob(".*")] == [recent.name]
+    recent.rmdir()
 
 
 def test_the_inference_protocol(server: serving.Running, client: Client) -> None:

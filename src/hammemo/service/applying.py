@@ -12,6 +12,7 @@ grouped, and a restart gives the same bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -41,6 +42,11 @@ class State:
     model: MemoryClassifier | None
     version: int
 
+    @cached_property
+    def is_empty(self) -> bool:
+        """Whether there is no label to answer with."""
+        return self.model is None or not len(self.model.memory_.labels)
+
 
 @dataclass
 class Applier:
@@ -50,14 +56,14 @@ class Applier:
     ----------
     model : MemoryClassifier or None
         It is not changed.
-    settings : Settings, optional
+    settings : Settings
         What a model is made of where there is none yet.
     limits : Limits, optional
         The bounds of a model that is made; none for what was accepted before.
     """
 
     model: MemoryClassifier | None
-    settings: Settings | None
+    settings: Settings
     limits: Limits | None = None
     refused: dict[int, ServiceError] = field(default_factory=dict)
 
@@ -80,7 +86,9 @@ class Applier:
     def _try(self, bodies: Sequence[Body], start: int, stop: int) -> None:
         try:
             self._change(bodies[start:stop])
-        except (NotStoredError, ServiceError, ValueError, TypeError, OverflowError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever it is, the edits beside it are not at fault
             if stop - start == 1:
                 self.refused[start] = _refusal(error)
                 return
@@ -106,7 +114,6 @@ class Applier:
         """Return a new model for rows as long as those of the first edit."""
         if first.kind == "forget":
             raise NotStored("Nothing was learnt yet, so there is nothing to forget.")
-        assert self.settings is not None
         model, h = self.settings.model(), self.settings.columns or len(first.rows[0])
         if self.limits is not None:
             check_parts(model, h, self.limits)
@@ -118,7 +125,7 @@ def first_state(settings: Settings) -> State:
     return State(None if settings.columns is None else settings.model().open(settings.columns), 0)
 
 
-def caught_up(log: Log, state: State | None, settings: Settings | None) -> State:
+def caught_up(log: Log, state: State | None, settings: Settings) -> State:
     """Return the state at the end of the log: what is new is applied to `state`, or to the newest snapshot."""
     while True:
         try:
@@ -130,13 +137,13 @@ def caught_up(log: Log, state: State | None, settings: Settings | None) -> State
             state = None
 
 
-def _made(settings: Settings | None) -> State:
-    if settings is None:
+def _made(settings: Settings) -> State:
+    if settings.uploaded:
         raise LogDamaged("The model was uploaded, and its snapshot is missing.")
     return first_state(settings)
 
 
-def _replayed(log: Log, state: State, settings: Settings | None) -> State:
+def _replayed(log: Log, state: State, settings: Settings) -> State:
     while True:
         bodies = log.read(state.version, _REPLAYED)
         if not bodies:
@@ -177,4 +184,6 @@ def _refusal(error: Exception) -> ServiceError:
         return error
     if isinstance(error, NotStoredError):
         return NotStored(str(error))
-    return Malformed(str(error))
+    if isinstance(error, (ValueError, TypeError, OverflowError)):
+        return Malformed(str(error))
+    return Malformed(f"The model cannot take this edit ({type(error).__name__}).")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING, Final
 
 from hammemo.service.applying import caught_up
@@ -22,6 +23,9 @@ _logger = logging.getLogger("hammemo.service")
 LOOKS: Final = 0.01
 """Seconds between two looks at the log."""
 
+_IDENTITY: Final = 1.0
+"""Seconds between two looks whether the model is still there."""
+
 _LATER: Final = 0.5
 """Seconds before the next look after a failure."""
 
@@ -32,14 +36,21 @@ class FollowedModel(HostedModel):
     def __init__(self, tenant: str, name: str, log: Log) -> None:
         super().__init__(tenant, name, log)
         self._stop = threading.Event()
+        self._gone = False
+        self._checked = time.monotonic()
         self._thread = threading.Thread(target=self._follow, name=f"hammemo follower {tenant}/{name}", daemon=True)
         self._thread.start()
 
-    def close(self) -> None:
+    def close(self, *, last_snapshot: bool = True) -> None:
         """Stop following."""
         self._stop.set()
         self._thread.join()
-        super().close()
+        super().close(last_snapshot=last_snapshot)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the model was deleted; a new one of that name is another model."""
+        return self._gone
 
     def _follow(self) -> None:
         pause = 0.0
@@ -61,6 +72,8 @@ class FollowedModel(HostedModel):
                 pause = _LATER
 
     def _look(self) -> None:
+        if time.monotonic() - self._checked >= _IDENTITY:
+            self._gone, self._checked = not self._log.is_current(), time.monotonic()
         if not self._log.has_changed():
             return
         state = caught_up(self._log, self._state, self._settings)

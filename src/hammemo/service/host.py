@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from hammemo.files.archive import FileError
 from hammemo.files.models import inspect, load, save
@@ -31,6 +33,8 @@ from hammemo.service.sqlite_log import FolderStore
 from hammemo.service.writing import Upkeep, WrittenModel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hammemo.service.hosted import HostedModel
     from hammemo.service.log import Store
 
@@ -75,7 +79,8 @@ class Host:
         self.follower = follower
         self.limits, self.upkeep = limits or Limits(), upkeep or Upkeep()
         self.folder = Path(folder)
-        self._store = _store(self.folder, log, follower=follower)
+        with _reaching("The logs cannot be reached"):
+            self._store = _store(self.folder, log, follower=follower)
         self._models: dict[tuple[str, str], HostedModel] = {}
         self._lock = threading.RLock()
         self._closed = False
@@ -90,10 +95,10 @@ class Host:
         """Make a model; one that was made with the same settings is returned as it is, another one is refused."""
         _check_names(tenant, name)
         checked = Settings.checked(settings, self.limits)
-        with self._writing():
+        with self._writing(), _reaching(f"The model {name!r} cannot be made"):
             if not self._store.create(tenant, name, checked.text(), None):
                 model = self.get(tenant, name)
-                if model.describe()["settings"] != checked.given:
+                if model.settings.uploaded or model.settings.given != checked.given:
                     raise Exists(
                         f"There is a model {name!r} with other settings: delete it first, or take another name."
                     )
@@ -103,13 +108,17 @@ class Host:
     def get(self, tenant: str, name: str) -> HostedModel:
         """Return a model, opened if it was not; `NoSuchModel` if there is none."""
         model = self._models.get((tenant, name))
-        if model is not None and not self.follower:
+        if model is not None and not model.is_gone:
             return model
         _check_names(tenant, name)
         with self._lock:
             if self._closed:
                 raise Unavailable("The service stops: ask again later.")
             model = self._models.get((tenant, name))
+            if model is not None and model.is_gone:
+                del self._models[tenant, name]
+                model.close()
+                model = None
             if model is None:
                 model = self._opened(tenant, name)
                 self._models[tenant, name] = model
@@ -118,11 +127,13 @@ class Host:
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models."""
         check_name("tenant", tenant)
-        return self._store.names(tenant)
+        with _reaching("The logs cannot be reached"):
+            return self._store.names(tenant)
 
     def tenants(self) -> list[str]:
         """Return the tenants that have, or had, a model."""
-        return self._store.tenants()
+        with _reaching("The logs cannot be reached"):
+            return self._store.tenants()
 
     def open_all(self) -> None:
         """Open every model now, so that no request waits for it."""
@@ -138,29 +149,35 @@ class Host:
     def delete(self, tenant: str, name: str) -> None:
         """Delete a model, its log and its snapshot."""
         _check_names(tenant, name)
-        with self._writing():
+        with self._writing(), _reaching(f"The model {name!r} cannot be deleted"):
             model = self._models.pop((tenant, name), None)
             if model is not None:
-                model.close()
+                model.close(last_snapshot=False)
             if not self._store.delete(tenant, name):
                 raise _none(name)
 
     def upload(self, tenant: str, name: str, path: str | os.PathLike[str]) -> HostedModel:
         """Make a model of a model file, which is checked as `load` does and not changed."""
         _check_names(tenant, name)
-        model = self._loaded(path)
-        with self._writing():
-            if not self._store.create(tenant, name, None, model):
+        model = self._loaded(path).snapshot()
+        names = model.__dict__.pop("feature_names_in_", None)  # rows come as lists, without names
+        settings = Settings.of_file(None if names is None else names.tolist())
+        with self._writing(), _reaching(f"The model {name!r} cannot be made"):
+            if not self._store.create(tenant, name, settings.text(), model):
                 raise Exists(f"There is a model {name!r}: delete it first, or take another name.")
             return self.get(tenant, name)
 
     def write_file(self, tenant: str, name: str, path: str | os.PathLike[str]) -> int:
         """Write the model as it is now to a file, and return its version."""
-        state = self.get(tenant, name).state()
+        hosted = self.get(tenant, name)
+        state = hosted.state()
         if state.model is None:
             raise NothingLearnt("The model does not know yet how many columns it has: let it learn an example first.")
+        model, columns = state.model.snapshot(), hosted.settings.given.get("columns")
+        if isinstance(columns, list):
+            model.feature_names_in_ = np.array(columns, dtype=object)
         try:
-            save(state.model, path, force=True)
+            save(model, path, force=True)
         except OSError as error:
             raise Unavailable(f"The file could not be written: {error.strerror}.") from error
         return state.version
@@ -184,7 +201,7 @@ class Host:
         return self._lock
 
     def _opened(self, tenant: str, name: str) -> HostedModel:
-        try:
+        with _reaching(f"The model {name!r} cannot be opened"):
             log = self._store.open(tenant, name, follower=self.follower)
             try:
                 if self.follower:
@@ -193,8 +210,6 @@ class Host:
             except BaseException:
                 log.close()
                 raise
-        except LogError as error:
-            raise Unavailable(f"The model {name!r} cannot be opened: {error}") from error
 
     def _loaded(self, path: str | os.PathLike[str]) -> MemoryClassifier:
         """Return the model in a file that a client sent, or refuse it."""
@@ -223,6 +238,15 @@ def _store(folder: Path, log: str | None, *, follower: bool) -> Store:
 
         return PostgresStore(log, folder)
     raise ValueError(f"log={log.partition('://')[0]!r} is not known: give postgresql://…, or nothing for SQLite.")
+
+
+@contextmanager
+def _reaching(what: str) -> Iterator[None]:
+    """Turn a failure of the log into a refusal."""
+    try:
+        yield
+    except LogError as error:
+        raise Unavailable(f"{what}: {error}") from error
 
 
 def _check_names(tenant: str, name: str) -> None:

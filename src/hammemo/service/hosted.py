@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hammemo.service.applying import State, caught_up
+from hammemo.service.log import LogError
 from hammemo.service.operations import NothingLearnt, NotReached, Unavailable
 from hammemo.service.settings import Settings
 
@@ -40,7 +42,7 @@ class HostedModel:
         self.tenant = tenant
         self.name = name
         self._log = log
-        self._settings = None if log.settings is None else Settings.read(log.settings)
+        self._settings = Settings.read(log.settings)
         self._changed = threading.Condition()
         began = time.perf_counter()
         self._state = caught_up(log, None, self._settings)
@@ -73,9 +75,14 @@ class HostedModel:
         state = self._state
         if min_version is not None and state.version < min_version:
             state = self._waited(min_version, wait)
-        if state.model is None or not len(state.model.memory_.labels):
+        if state.model is None or state.is_empty:
             raise NothingLearnt("The model holds no example, so there is no label to answer with: let it learn first.")
         return state.model, state.version
+
+    @property
+    def settings(self) -> Settings:
+        """What the model was made with."""
+        return self._settings
 
     def state(self) -> State:
         """Return what is published now; the model is None as long as the number of columns is not known."""
@@ -87,7 +94,8 @@ class HostedModel:
         model = state.model
         facts: dict[str, Any] = {
             "name": self.name,
-            "settings": None if about is None else about.given,
+            "settings": about.given,
+            "uploaded": about.uploaded,
             "version": state.version,
             "columns": None if model is None else int(model.n_features_in_),
             "classes": [] if model is None else model.classes_.tolist(),
@@ -95,19 +103,30 @@ class HostedModel:
             "snapshot_version": self._snapshot_version,
             "snapshot_time": self._snapshot_time,
             "replay_seconds": self.replay_seconds,
-            "log_bytes": self._log.body_bytes(),
+            "log_bytes": self._log_bytes(),
         }
         if model is not None:
             facts |= {part: repr(getattr(model, f"{part}_")) for part in ("kernel", "memory", "vote")}
         return facts
 
+    def _log_bytes(self) -> int | None:
+        """Return the size of the log; None while it cannot be reached."""
+        with suppress(LogError):
+            return self._log.body_bytes()
+        return None
+
     def snapshot(self) -> int:
         """Write a snapshot now, and return its version."""
         raise Unavailable("This process only answers: the process that writes makes the snapshots.")
 
-    def close(self) -> None:
+    def close(self, *, last_snapshot: bool = True) -> None:  # noqa: ARG002
         """Finish what was begun, and let the log go."""
         self._log.close()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the model was deleted, by the process that writes it."""
+        return False
 
     def _publish(self, state: State) -> None:
         with self._changed:

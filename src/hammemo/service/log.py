@@ -68,8 +68,8 @@ class Log(Protocol):
     """The log of one model."""
 
     @property
-    def settings(self) -> str | None:
-        """The settings that the model was made with, as JSON; None if it was uploaded."""
+    def settings(self) -> str:
+        """The settings that the model was made with, as `Settings.text` writes them."""
 
     @property
     def key(self) -> bytes:
@@ -105,6 +105,9 @@ class Log(Protocol):
     def has_changed(self) -> bool:
         """Return whether there may be something new since the last call: cheap, for readers that look often."""
 
+    def is_current(self) -> bool:
+        """Return whether this is still the log of that name: the model was not deleted."""
+
     def tend(self) -> None:
         """Do what must be done now and then while nothing is written, such as to prolong a lease."""
 
@@ -124,7 +127,7 @@ class Store(Protocol):
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models, sorted."""
 
-    def create(self, tenant: str, name: str, settings: str | None, model: MemoryClassifier | None) -> bool:
+    def create(self, tenant: str, name: str, settings: str, model: MemoryClassifier | None) -> bool:
         """Make an empty log, with `model` as the snapshot of position 0; return False if there is one of that name."""
 
     def open(self, tenant: str, name: str, *, follower: bool) -> Log:

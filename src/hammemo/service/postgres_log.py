@@ -62,7 +62,7 @@ create table if not exists hammemo_models(
     id bigint generated always as identity primary key,
     tenant text not null,
     name text not null,
-    settings text,
+    settings text not null,
     key bytea not null,
     head bigint not null default 0,
     base bigint not null default 0,
@@ -131,7 +131,7 @@ class PostgresLog:
                 ).fetchone()
             if row is None:
                 raise NoSuchModel(f"There is no model {name!r}.")
-            self._id, self._settings, self._key = int(row[0]), row[1], bytes(row[2])
+            self._id, self._settings, self._key = int(row[0]), str(row[1]), bytes(row[2])
             if not follower:
                 self._take_lease()
         except BaseException:
@@ -139,9 +139,9 @@ class PostgresLog:
             raise
 
     @property
-    def settings(self) -> str | None:
-        """The settings that the model was made with, as JSON; None if it was uploaded."""
-        return self._settings  # type: ignore[no-any-return]
+    def settings(self) -> str:
+        """The settings that the model was made with, as JSON."""
+        return self._settings
 
     @property
     def key(self) -> bytes:
@@ -262,6 +262,11 @@ class PostgresLog:
         changed, self._met = now != self._met, now
         return changed
 
+    def is_current(self) -> bool:
+        """Return whether the model is still there."""
+        with self._failing():
+            return self._db.execute("select from hammemo_models where id = %s", (self._id,)).fetchone() is not None
+
     def tend(self) -> None:
         """Prolong the lease."""
         if not self._follower:
@@ -365,13 +370,13 @@ class PostgresStore:
 
     def tenants(self) -> list[str]:
         """Return the tenants that have a model."""
-        return self._column('select distinct tenant from hammemo_models order by tenant collate "C"')
+        return self._column("select distinct tenant from hammemo_models")
 
     def names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's models."""
-        return self._column('select name from hammemo_models where tenant = %s order by name collate "C"', tenant)
+        return self._column("select name from hammemo_models where tenant = %s", tenant)
 
-    def create(self, tenant: str, name: str, settings: str | None, model: MemoryClassifier | None) -> bool:
+    def create(self, tenant: str, name: str, settings: str, model: MemoryClassifier | None) -> bool:
         """Make an empty log, whole or not at all."""
         with (
             tempfile.TemporaryDirectory(prefix=".snapshot-", dir=self._scratch) as folder,
@@ -411,7 +416,7 @@ class PostgresStore:
 
     def _column(self, query: Any, *values: Any) -> list[str]:
         with _failures(), connected(self._address) as db:
-            return [row[0] for row in db.execute(query, values).fetchall()]
+            return sorted(row[0] for row in db.execute(query, values).fetchall())
 
 
 def connected(address: str) -> psycopg.Connection[Any]:

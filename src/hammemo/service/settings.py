@@ -24,7 +24,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.files.archive import FileError
-from hammemo.files.descriptions import Restorer, parameter_names
+from hammemo.files.descriptions import Restorer, parameter_names, plain
 from hammemo.files.registry import BUILT_IN, Registry
 from hammemo.memories import Gaussian, Hashed, Ledgered, Tiered
 from hammemo.models.axes import KERNELS, MEMORIES, resolved_memory
@@ -52,9 +52,15 @@ class Settings:
     MemoryClassifier(memory=Ledgered(memory=Hashed()), random_state=1)
     """
 
-    def __init__(self, given: dict[str, Any], seed: int) -> None:
+    def __init__(self, given: dict[str, Any], seed: int, *, uploaded: bool = False) -> None:
         self.given = given
+        self.uploaded = uploaded
         self._seed = seed
+
+    @classmethod
+    def of_file(cls, names: list[str] | None) -> Settings:
+        """Return the settings of a model that was uploaded: no more than the names of its columns."""
+        return cls({} if names is None else {"columns": names}, 0, uploaded=True)
 
     @classmethod
     def checked(cls, given: Any, limits: Limits) -> Settings:
@@ -78,11 +84,11 @@ class Settings:
     def read(cls, text: str) -> Settings:
         """Return the settings that `text` wrote."""
         stored = json.loads(text)
-        return cls(stored["given"], stored["seed"])
+        return cls(stored["given"], stored["seed"], uploaded=stored["uploaded"])
 
     def text(self) -> str:
         """Return the settings as the log keeps them."""
-        return json.dumps({"given": self.given, "seed": self._seed})
+        return json.dumps({"given": self.given, "seed": self._seed, "uploaded": self.uploaded})
 
     @property
     def columns(self) -> int | None:
@@ -160,8 +166,8 @@ def _completed(kind: str, value: Any) -> Any:
     if params.get("key") is not None:
         raise ValueError(f"{kind}: a model made here has no secret key")
     for name in parameter_names(cls):
-        default = getattr(_made(cls), name, None)
-        params.setdefault(name, default)
+        if name not in params:
+            params[name] = plain(name, getattr(_made(cls), name, None))
     for name in getattr(cls, "inner", ()):
         if isinstance(params.get(name), dict):
             params[name] = _completed("memory", params[name])

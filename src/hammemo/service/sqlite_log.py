@@ -96,8 +96,8 @@ class SqliteLog:
             self.trim(position)
 
     @property
-    def settings(self) -> str | None:
-        """The settings that the model was made with, as JSON; None if it was uploaded."""
+    def settings(self) -> str:
+        """The settings that the model was made with, as JSON."""
         return self._settings
 
     @property
@@ -211,16 +211,29 @@ class SqliteLog:
         changed, self._version = version != self._version, version
         return bool(changed)
 
+    def is_current(self) -> bool:
+        """Return whether the folder still has the file that is open."""
+        with suppress(FileNotFoundError):
+            return (self.folder / LOG).stat().st_ino == self._file
+        return False
+
     def tend(self) -> None:
         """Nothing is to be done: the lock lasts as long as the process."""
 
     def reopen(self) -> None:
-        """Connect again."""
-        with self._lock, suppress(apsw.Error):
-            self._db.close(force=True)
+        """Connect again.
+
+        What is in the write-ahead log may be in the memory of the machine only, if it was a flush that failed: a writer
+        copies it into the database, which is flushed, before it believes it.
+        """
         with self._lock:
+            with suppress(apsw.Error):
+                self._db.close(force=True)
             self._db = _connected(self.folder / LOG)
             self._read_about()
+            if not self._follower:
+                with self._failing():
+                    self._checkpoint()
 
     def close(self) -> None:
         """Close the database and let the lock go."""
@@ -251,8 +264,9 @@ class SqliteLog:
         about = dict(rows)
         if about.get("format") != FORMAT or not isinstance(about.get("key"), bytes):
             raise LogDamaged(f"{self.folder / LOG} is not a log of this version of the service.")
-        self._settings: str | None = about.get("settings")
+        self._settings = str(about["settings"])
         self._key: bytes = about["key"]
+        self._file = (self.folder / LOG).stat().st_ino
 
     def _base(self) -> int:
         return int(self._one("select value from about where name = 'base'") or 0)
@@ -304,16 +318,16 @@ class FolderStore:
             return []
         return sorted(entry.name for entry in entries if NAME.fullmatch(entry.name) and (entry / LOG).exists())
 
-    def create(self, tenant: str, name: str, settings: str | None, model: MemoryClassifier | None) -> bool:
+    def create(self, tenant: str, name: str, settings: str, model: MemoryClassifier | None) -> bool:
         """Make a folder with an empty log, whole or not at all."""
         parent = self.folder / tenant
-        parent.mkdir(mode=0o700, exist_ok=True)
-        _flush_folder(self.folder)
-        if (parent / name).exists():
-            return False
         draft = parent / f".new-{secrets.token_hex(8)}"
-        draft.mkdir(mode=0o700)
         try:
+            parent.mkdir(mode=0o700, exist_ok=True)
+            _flush_folder(self.folder)
+            if (parent / name).exists():
+                return False
+            draft.mkdir(mode=0o700)
             _make_log(draft / LOG, settings)
             if model is not None:
                 save(model, draft / MODEL, notes={POSITION: "0"}, force=True)
@@ -383,7 +397,7 @@ def _connected(path: Path) -> apsw.Connection:
     return db
 
 
-def _make_log(path: Path, settings: str | None) -> None:
+def _make_log(path: Path, settings: str) -> None:
     path.touch(mode=0o600)
     try:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)

@@ -31,6 +31,7 @@ from hammemo.service.hosted import HostedModel
 from hammemo.service.log import Entry, LogError
 from hammemo.service.operations import (
     Body,
+    InUse,
     Limits,
     OpReused,
     Receipt,
@@ -62,7 +63,7 @@ class Upkeep:
     """The most edits of one transaction."""
     group_bytes: int = 16 * 2**20
     """The bytes of bodies after which no more are taken into it."""
-    snapshot_edits: int = 50_000
+    snapshot_edits: int = 20_000
     """A snapshot is made when so many edits are not in one,"""
     snapshot_bytes: int = 64 * 2**20
     """when their bodies have so many bytes,"""
@@ -140,7 +141,7 @@ class WrittenModel(HostedModel):
         """How many edits wait."""
         return len(self._queue)
 
-    def close(self) -> None:
+    def close(self, *, last_snapshot: bool = True) -> None:
         """Finish the edits that wait, refuse later ones, make a last snapshot, and let the log go."""
         with self._arrived:
             if self._closing:
@@ -152,7 +153,7 @@ class WrittenModel(HostedModel):
         for thread in self._threads:
             thread.join()
         try:
-            if self._upkeep.at_close and not self._in_doubt:
+            if last_snapshot and self._upkeep.at_close and not self._in_doubt:
                 self.snapshot()
         except (Unavailable, LogError) as error:
             self._report("no last snapshot", error)
@@ -169,8 +170,9 @@ class WrittenModel(HostedModel):
             try:
                 self._commit(group) if group else self._look_after()
             except BaseException as error:  # nobody may wait for ever, and the next group may succeed
+                if not self._in_doubt:  # else it was reported already
+                    self._report("a group failed", error)
                 self._in_doubt = True
-                self._report("a group failed", error)
                 told = Unavailable("The edit could not be written now: send it again later, with the same id.")
                 for waiting in group:
                     if not waiting.future.done():
@@ -224,9 +226,12 @@ class WrittenModel(HostedModel):
         """Open the log again after a failure, and read from it what was written."""
         try:
             self._log.reopen()
-        finally:  # another process may write it now: what is read is right all the same
+        except InUse:  # another process writes now: this one follows, and tries again
             self._publish(caught_up(self._log, self._state, self._settings))
+            raise
+        self._publish(caught_up(self._log, self._state, self._settings))
         self._in_doubt = False
+        _logger.info("the log is open again", extra=self._facts())
 
     def _look_after(self) -> None:
         if self._in_doubt:
@@ -289,8 +294,11 @@ class WrittenModel(HostedModel):
             what,
             type(error).__name__,
             text,
-            extra={"tenant": self.tenant, "model": self.name, "version": self._state.version},
+            extra=self._facts(),
         )
+
+    def _facts(self) -> dict[str, object]:
+        return {"tenant": self.tenant, "model": self.name, "version": self._state.version}
 
 
 def _answer_again(waiting: _Waiting, seen: Seen) -> None:

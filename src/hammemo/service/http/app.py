@@ -8,9 +8,11 @@ of them.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 _THREADS: Final = 4
 _SETTINGS_BYTES: Final = 2**16
 _PIECE: Final = 2**18
+_TRANSFER: Final = ".transfer-"
 _SHORT_BODY: Final = 2**15
 """Longer bodies are decoded in a thread."""
 _LOOK: Final = 0.005
@@ -171,6 +174,17 @@ class Service:
             at = facts.get("snapshot_time")
             found.append((name, facts if at is None else {**facts, "snapshot_age_seconds": time.time() - at}))
         return found
+
+    def transfer(self) -> tempfile.TemporaryDirectory[str]:
+        """Return a folder for a file on its way, beside the models: what is enough for these is enough for it."""
+        return tempfile.TemporaryDirectory(prefix=_TRANSFER, dir=self.host.folder)
+
+    def remove_leftovers(self) -> None:
+        """Remove files on their way that a crash has left, those that nobody can be sending any more."""
+        for folder in self.host.folder.glob(f"{_TRANSFER}*"):
+            with suppress(OSError):
+                if folder.stat().st_mtime < time.time() - 2 * self.limits.file_seconds:
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def closed(self, call: Call) -> None:
         """Take note that a model is no longer open."""
@@ -297,7 +311,7 @@ async def _snapshot(service: Service, call: Call) -> Answer:
 async def _upload(service: Service, call: Call) -> Answer:
     limits = service.limits
     await _check_number(service, call)
-    with tempfile.TemporaryDirectory(prefix="hammemo-upload-") as folder:
+    with service.transfer() as folder:
         path = Path(folder, "model")
         with path.open("wb") as file:
             async for piece in pieces(call, limits.file, limits.file_seconds):
@@ -308,7 +322,7 @@ async def _upload(service: Service, call: Call) -> Answer:
 
 async def _download(service: Service, call: Call) -> Answer | None:
     """Send a model file piece by piece; a caller who does not read loses the connection."""
-    with tempfile.TemporaryDirectory(prefix="hammemo-download-") as folder:
+    with service.transfer() as folder:
         path = Path(folder, "model")
         await service.in_thread(lambda: service.host.write_file(call.caller.tenant, call.model, path))
         headers = [

@@ -180,6 +180,7 @@ def _server(app: Any, settings: Settings, limits: Limits, *, tls: bool) -> _Serv
 async def _write_and_answer(settings: Settings, host: Host, tokens: Tokens | None, listening: socket.socket) -> None:
     limits = Limits(**settings.limits)  # type: ignore[arg-type]
     service = Service(host, limits, tokens)
+    service.remove_leftovers()
     app = make_app(service, settings.names, loopback=settings.is_loopback)
     public = _server(app, settings, limits, tls=settings.tls_cert is not None)
     servers = [(public, listening)]
