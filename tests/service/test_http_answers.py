@@ -279,3 +279,21 @@ def test_the_short_way_gives_the_answers_of_the_long_one(
     model = MemoryClassifier(memory=memory, vote=vote).partial_fit(table(rows), labels)
     short = Asked(model, 1).prepare().predict_one(asked)
     assert short is None or [short] == model.predict(table([asked])).tolist()
+
+
+def test_half_a_file_is_no_file(server: serving.Running, client: Client, tmp_path: Path) -> None:
+    whole, calls = server.service.in_thread, []
+
+    async def failing(work: Any) -> Any:
+        calls.append(work)
+        if len(calls) == 2:  # the file is written, and the head of the answer is sent
+            raise OSError("the disk is gone")
+        return await whole(work)
+
+    client.describe("fruit")
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(server.service, "in_thread", failing)
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"{server.url}/v1/models/fruit/file")
+    client.download("fruit", tmp_path / "whole.model")
+    assert (tmp_path / "whole.model").exists()

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hammemo.service.host import Host
-from hammemo.service.http.app import Service, make_app
+from hammemo.service.http.app import make_app
 from hammemo.service.http.server import Settings, _server, listen
+from hammemo.service.http.service import Service
 from hammemo.service.http.tokens import ROLES, Tokens, new_token, write_entries
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from hammemo.service.operations import NAME, NoSuchModel, ServiceError, TooLarge
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from hammemo.service.http.app import Service
+    from hammemo.service.http.service import Service
     from hammemo.service.http.tokens import Caller
 
     Scope = Mapping[str, Any]
@@ -71,6 +71,8 @@ class Call:
     body: bytes = b""
     has_more: bool = True
     """Whether some of the body was not received yet."""
+    has_begun: bool = False
+    """Whether the handler itself has begun to send an answer."""
     facts: dict[str, Any] = field(default_factory=dict)
     """What the log tells of it."""
 
@@ -159,7 +161,7 @@ class Endpoint:
         finally:
             if entered:
                 service.admission.leave(entered)
-        if answer is not None:
+        if answer is not None and not call.has_begun:  # else uvicorn closes the connection: half an answer is none
             await send_answer(send, answer)
         self._note(call, 200 if answer is None else answer.status, time.perf_counter() - began)
 

@@ -19,8 +19,8 @@ from hammemo.service.http.endpoints import Answer, Operation
 from hammemo.service.operations import Malformed, Unavailable
 
 if TYPE_CHECKING:
-    from hammemo.service.http.app import Service
     from hammemo.service.http.endpoints import Call
+    from hammemo.service.http.service import Service
 
 Length = Annotated[int, Meta(ge=0, le=2**31)]
 

@@ -13,8 +13,8 @@ from hammemo.service.http.endpoints import PAGE_HEADERS, Answer, Operation
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hammemo.service.http.app import Service
     from hammemo.service.http.endpoints import Call
+    from hammemo.service.http.service import Service
 
 
 def _file(name: str, content_type: bytes) -> Callable[[Service, Call], Awaitable[Answer]]:

@@ -36,10 +36,11 @@ import uvicorn
 
 from hammemo.service.host import Host
 from hammemo.service.http import logs
-from hammemo.service.http.app import Service, make_app
+from hammemo.service.http.app import make_app
 from hammemo.service.http.connections import protocol
 from hammemo.service.http.endpoints import Answer, Call, pieces
 from hammemo.service.http.limits import Limits
+from hammemo.service.http.service import Service
 from hammemo.service.http.tokens import Tokens
 from hammemo.service.operations import Unavailable
 from hammemo.service.writing import Upkeep
