@@ -94,6 +94,20 @@ def test_workers_answer_and_pass_edits_on(tmp_path: Path) -> None:
         assert server.end() == 0
 
 
+def test_a_follower_answers_and_refuses_edits(tmp_path: Path) -> None:
+    with serving.Process(tmp_path) as writer, Client(writer.url) as client:
+        client.create("m")
+        client.learn("m", [["a"]], ["x"])
+        with serving.Process(tmp_path, "--follower") as follower, Client(follower.url, patience=0.0) as asking:
+            version = client.learn("m", [["b"]], ["y"]).version
+            assert asking.predict("m", [["b"]], min_version=version) == ["y"]
+            with pytest.raises(ServerError) as refused:
+                asking.learn("m", [["a"]], ["x"])
+            assert refused.value.status == 503
+            assert follower.end() == 0
+        assert client.describe("m")["version"] == 2
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 def test_connections_are_encrypted(tmp_path: Path) -> None:
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"

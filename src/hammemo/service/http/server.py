@@ -42,7 +42,7 @@ from hammemo.service.http.endpoints import Answer, Call, pieces
 from hammemo.service.http.limits import Limits
 from hammemo.service.http.service import Service
 from hammemo.service.http.tokens import Tokens
-from hammemo.service.operations import Unavailable
+from hammemo.service.operations import ServiceError, Unavailable
 from hammemo.service.writing import Upkeep
 
 if TYPE_CHECKING:
@@ -128,8 +128,17 @@ def run(settings: Settings) -> None:
 
 
 def _host(settings: Settings) -> Host:
+    """Return the host with all models open, so that nobody who asks waits for a replay; what cannot be is logged."""
     upkeep = Upkeep(**settings.upkeep)  # type: ignore[arg-type]
-    return Host(settings.folder, log=settings.log, follower=settings.follower, upkeep=upkeep)
+    host = Host(settings.folder, log=settings.log, follower=settings.follower, upkeep=upkeep)
+    for tenant in host.tenants():
+        for name in host.names(tenant):
+            try:
+                host.get(tenant, name)
+            except ServiceError as error:  # asked for later, it is tried again
+                facts = {"tenant": tenant, "model": name, "error": type(error).__name__}
+                log.error("not_opened", extra={"facts": facts})
+    return host
 
 
 def listen(address: str, port: int, *, shared: bool) -> socket.socket:
