@@ -34,9 +34,16 @@ class _Lines(logging.Formatter):
         return json.dumps(line)
 
 
+class _StandardError(logging.Handler):
+    """Writes to what standard error is now, which may be another one than at the beginning."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)
+
+
 def begin(level: str) -> None:
     """Write lines of our own log, and of uvicorn's errors, to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StandardError()
     handler.setFormatter(_Lines())
     for name in (LOGGER, "uvicorn.error"):
         logger = logging.getLogger(name)

@@ -118,13 +118,13 @@ def run(settings: Settings) -> None:
     settings.check()
     logs.begin(settings.level)
     tokens = None if settings.token_file is None else Tokens(Path(settings.token_file))
-    listening = listen(settings.host, settings.port, shared=settings.workers > 0)
-    host = _host(settings)
-    try:
-        asyncio.run(_write_and_answer(settings, host, tokens, listening))
-    finally:
-        host.close()
-        log.info("ended")
+    with listen(settings.host, settings.port, shared=settings.workers > 0) as listening:
+        host = _host(settings)
+        try:
+            asyncio.run(_write_and_answer(settings, host, tokens, listening))
+        finally:
+            host.close()
+            log.info("ended")
 
 
 def _host(settings: Settings) -> Host:
@@ -280,9 +280,9 @@ def run_worker(told: bytes) -> None:
         signal.signal(number, signal.SIG_IGN)  # a signal to the whole group: the writer says when
     tokens = None if settings.token_file is None else Tokens(Path(settings.token_file))
     host = _host(settings)
-    listening = listen(settings.host, settings.port, shared=True)
     try:
-        asyncio.run(_answer(settings, host, tokens, listening, given["writer"]))
+        with listen(settings.host, settings.port, shared=True) as listening:
+            asyncio.run(_answer(settings, host, tokens, listening, given["writer"]))
     finally:
         host.close()
 
