@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import warnings
 from collections import Counter
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from hammemo import Exact, Ledgered, MemoryClassifier, load, save
+from hammemo import Exact, Ledgered, MeMoClassifier, MemoryClassifier, load, save
 from hammemo.service import sqlite_log
 from hammemo.service.host import Host
 from hammemo.service.log import LogError
@@ -330,12 +332,15 @@ def test_files_that_are_no_models_are_refused(tmp_path: Path) -> None:
     clf = MemoryClassifier(memory=Ledgered(Exact(), key=bytes(32))).fit([["a"], ["b"]], ["x", "y"])
     save(clf, tmp_path / "keyed")
     save(MemoryClassifier().fit([["a"], ["b"]], ["x", "y"]).compile(), tmp_path / "compiled")
+    save(MeMoClassifier(d=8).fit([["a"], ["b"]], ["x", "y"]), tmp_path / "floats")
     (tmp_path / "damaged").write_bytes(b"damaged")
     (tmp_path / "large").write_bytes(bytes(100_000))
     with Host(tmp_path / "models", limits=Limits(file=50_000)) as host:
-        for name, error in {"keyed": Malformed, "compiled": Malformed, "damaged": Malformed, "large": TooLarge}.items():
-            with pytest.raises(error):
+        for name in ("keyed", "compiled", "damaged", "floats"):
+            with pytest.raises(Malformed):
                 host.upload("t", "m", tmp_path / name)
+        with pytest.raises(TooLarge):
+            host.upload("t", "m", tmp_path / "large")
         assert host.names("t") == []
         host.create("t", "m", {})
         with pytest.raises(NothingLearnt):
@@ -488,6 +493,44 @@ def test_damaged_logs_are_not_served(tmp_path: Path) -> None:
     assert "not a log" in refused("update about set value = '99' where name = 'format'")
     with Host(tmp_path) as host:
         assert host.get("t", "m").version == 4
+
+
+def test_a_snapshot_that_is_missing_or_older_than_the_log_is_not_served(tmp_path: Path) -> None:
+    with Host(tmp_path, upkeep=Upkeep(at_close=False)) as host:
+        model = host.create("t", "m", {})
+        done(model, learn("1", ["a"]))
+        model.snapshot()
+        path = tmp_path / "t" / "m" / sqlite_log.MODEL
+        older = path.read_bytes()
+        done(model, learn("2", ["a"]))
+        model.snapshot()
+    path.write_bytes(older)
+    with Host(tmp_path) as host, pytest.raises(Unavailable, match="edits after it are deleted"):
+        host.get("t", "m")
+    path.unlink()
+    with Host(tmp_path) as host, pytest.raises(Unavailable, match="edits after it are deleted"):
+        host.get("t", "m")
+
+
+def test_deleted_bodies_take_no_room(tmp_path: Path) -> None:
+    with Host(tmp_path) as host:
+        model = host.create("t", "m", {})
+        for n in range(20):
+            done(model, learn(str(n), *[["a" * 1000, n, k] for k in range(100)]))
+        assert model.describe()["log_bytes"] > 2e6
+        model.snapshot()
+        assert model.describe()["log_bytes"] < 1e5
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "extra"),
+    [("msgspec", "operations", "serve"), ("apsw", "host", "serve"), ("psycopg", "postgres_log", "postgres")],
+)
+def test_a_missing_package_is_named(package: str, module: str, extra: str) -> None:
+    code = f"import sys; sys.modules['{package}'] = None; import hammemo.service.{module}"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert f"pip install 'hammemo[{extra}]'" in ended.stderr.splitlines()[-1]
 
 
 def test_errors_have_the_statuses_of_http() -> None:

@@ -196,7 +196,7 @@ class SqliteLog:
             self._db.execute("delete from edits where position <= ?", (position,))
             self._db.execute("insert or replace into about values('base', ?)", (max(position, self._base()),))
         with self._failing():
-            self._db.pragma("incremental_vacuum")
+            self._db.execute("pragma incremental_vacuum").fetchall()  # a page for each row that is fetched
             self._checkpoint()
 
     def forget_ids(self, older_than: float) -> None:
@@ -303,8 +303,11 @@ class FolderStore:
     """Logs in folders, ``DIR/tenant/name``; see :class:`hammemo.service.log.Store`."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).absolute()
+        missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in missing:
+            _flush_folder(path.parent)
 
     def tenants(self) -> list[str]:
         """Return the tenants that have a folder."""
