@@ -53,6 +53,9 @@ POSITION: Final = "service-position"
 _BUSY: Final = 5_000
 """Milliseconds to wait for a reader or a checkpoint of another process."""
 
+_OLDEST: Final = (3, 51, 3)
+"""Older versions of SQLite can damage a database when its write-ahead log begins anew (sqlite.org/wal.html)."""
+
 _SCHEMA: Final = """
 create table about(name text primary key, value) without rowid;
 create table edits(position integer primary key, body blob not null);
@@ -384,6 +387,12 @@ class FolderStore:
 
 def _connected(path: Path) -> apsw.Connection:
     """Open a database, with what durability and deletion need."""
+    version = tuple(map(int, apsw.sqlite_lib_version().split(".")))
+    if version < _OLDEST:
+        raise LogError(
+            f"apsw uses SQLite {apsw.sqlite_lib_version()}, which can damage a write-ahead log: "
+            "pip install --upgrade apsw, whose packages bring a newer one."
+        )
     try:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         db.set_busy_timeout(_BUSY)
