@@ -133,6 +133,15 @@ def test_a_refused_edit_is_not_remembered_and_the_others_go_on(hosts: Callable[.
     done(model, learn("2", ["e", "f"]))  # the id of a refused edit is free
 
 
+def test_what_is_applied_is_what_was_handed_over(hosts: Callable[..., Host]) -> None:
+    model = hosts().create("t", "m", {})
+    row: list[Any] = ["a"]
+    future = model.edit(learn("1", row))
+    row[0] = "b"
+    future.result(60)
+    done(model, forget("2", ["a"]))
+
+
 def test_versions_are_waited_for(hosts: Callable[..., Host]) -> None:
     model = hosts().create("t", "m", {})
     done(model, learn("1", ["a"]))
@@ -565,9 +574,9 @@ def test_a_writer_that_lost_its_lease_follows_and_takes_over_again(postgres: Ser
     db = first._log._db  # type: ignore[attr-defined]
     db.execute("update hammemo_models set lease_until = clock_timestamp() - interval '1 s' where tenant = 'over'")
     second = WrittenModel("over", "m", store.open("over", "m", follower=False))
-    done(second, learn("2", ["a"]))
-    with pytest.raises(Unavailable):
-        done(first, learn("3", ["a"]))
+    done(second, learn("2", ["b"]))
+    with pytest.raises(Unavailable):  # and not "not stored": it may not say so
+        done(first, forget("4", ["b"]))
     with pytest.raises(InUse):
         done(first, learn("3", ["a"]))
     assert first.answering(2, wait=60)[1] == 2  # it has read what the other wrote
