@@ -23,6 +23,8 @@ from postgres_server import Server, needs_postgres, server, why_not
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
 LOGS = ["sqlite", pytest.param("postgres", marks=needs_postgres)]
 
 
@@ -58,6 +60,7 @@ def run(script: str, *arguments: object) -> str:
     return done.stdout.splitlines()[-1]
 
 
+@needs_fork
 @pytest.mark.long
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize("what", ["kill", "snapshot"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import pwd
 import shutil
 import signal
 import subprocess
@@ -37,6 +36,8 @@ def why_not() -> str | None:
     if binaries() is None:
         return "PostgreSQL is not installed: apt-get install postgresql"
     if os.getuid() == 0:  # the server refuses to run as root
+        import pwd  # not on Windows
+
         try:
             pwd.getpwnam(USER)
         except KeyError:

@@ -127,17 +127,24 @@ def first_state(settings: Settings) -> State:
 
 def caught_up(log: Log, state: State | None, settings: Settings) -> State:
     """Return the state at the end of the log: what is new is applied to `state`, or to the newest snapshot."""
+    loaded: int | None = None
     while True:
         try:
             if state is None:
-                found = log.snapshot()
-                state = State(*found) if found is not None else _made(settings)
+                state = _restored(log, settings)
+                if state.version == loaded:
+                    raise LogDamaged(f"The newest snapshot is of position {loaded}, and edits after it are deleted.")
+                loaded = state.version
             return _replayed(log, state, settings)
-        except Overtaken:
+        except Overtaken:  # by a newer snapshot
             state = None
 
 
-def _made(settings: Settings) -> State:
+def _restored(log: Log, settings: Settings) -> State:
+    """Return the state that the newest snapshot holds, or that of a model that was just made."""
+    found = log.snapshot()
+    if found is not None:
+        return State(*found)
     if settings.uploaded:
         raise LogDamaged("The model was uploaded, and its snapshot is missing.")
     return first_state(settings)

@@ -28,7 +28,7 @@ from hammemo.service.operations import (
     Unavailable,
     check_name,
 )
-from hammemo.service.settings import Settings
+from hammemo.service.settings import Settings, refuse_inexact
 from hammemo.service.sqlite_log import FolderStore
 from hammemo.service.writing import Upkeep, WrittenModel
 
@@ -224,6 +224,7 @@ class Host:
             raise Malformed(str(error).replace(os.fspath(path), "the file")) from None
         if not isinstance(model, MemoryClassifier):
             raise Malformed("The file holds a model compiled for answering, which cannot learn: upload the classifier.")
+        refuse_inexact(model.memory_)
         return model
 
 

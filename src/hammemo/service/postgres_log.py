@@ -93,6 +93,13 @@ create table if not exists hammemo_snapshots(
     primary key (model, position, part));
 """
 
+_TIMES: Final = "set lock_timeout = '10s'; set idle_in_transaction_session_timeout = '10s'"
+"""A process that is frozen in the middle of a transaction keeps no lock for longer than that.
+
+There is no time after which a statement is cancelled: a commit that waits for its standby and is cancelled is reported
+as done, although only one server has it.
+"""
+
 _IS_FREE: Final = """(m.lease_until is null or m.lease_until < clock_timestamp() or not exists (
     select from pg_stat_activity a where a.pid = m.backend_pid
     and (a.backend_start is null or a.backend_start = m.backend_start)))"""
@@ -210,7 +217,13 @@ class PostgresLog:
 
     def snapshot(self) -> tuple[MemoryClassifier, int] | None:
         """Return the newest snapshot and its position, or None if there is none yet."""
-        with self._failing(), self._temporary() as path, open(path, "wb") as file, self._db.transaction():
+        with self._temporary() as path:
+            position = self._fetch(path)
+            return None if position is None else (_classifier(path), position)
+
+    def _fetch(self, path: Path) -> int | None:
+        """Write the newest snapshot to a file, and return its position; None if there is none."""
+        with self._failing(), open(path, "wb") as file, self._db.transaction():
             self._db.execute("set transaction isolation level repeatable read read only")
             base, has_snapshot = self._one("select base, has_snapshot from hammemo_models where id = %s", self._id)
             if not has_snapshot:
@@ -223,8 +236,7 @@ class PostgresLog:
                 )
                 for (data,) in parts:
                     file.write(data)
-            file.flush()
-            return _classifier(path), int(base)
+            return int(base)
 
     def keep_snapshot(self, model: MemoryClassifier, position: int) -> None:
         """Make this the newest snapshot and delete all bodies up to it, in one transaction beside that of edits."""
@@ -425,6 +437,7 @@ def connected(address: str) -> psycopg.Connection[Any]:
         db: psycopg.Connection[Any] = psycopg.connect(
             address, autocommit=True, connect_timeout=10, keepalives_idle=10, tcp_user_timeout=30_000
         )
+        db.execute(_TIMES)
         try:
             row = db.execute("select current_setting('synchronous_commit'), current_setting('fsync')").fetchone()
             assert row is not None

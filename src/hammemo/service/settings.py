@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 _KNOWN: Final = ("columns", "kernel", "memory", "vote", "ledgered", "missing", "seed")
 _VOTES: Final = ("auto", "sum", "mean", "log-linear", "mixture")
-_MOST_DIMENSIONS: Final = 2**16
 _LONGEST: Final = 2**16
 """The most characters of settings as JSON."""
 
@@ -113,6 +112,7 @@ class Settings:
     def _check(self, limits: Limits) -> None:
         """Make a model, small numbers first; without columns as if there was one."""
         model, h = self.model(), self.columns or 1
+        refuse_inexact(model.memory)
         check_parts(model, h, limits)
         model.open(h)
 
@@ -128,8 +128,7 @@ def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> None:
     n_sites = len(kernel.resolve(h).positions)
     if n_sites > limits.sites:
         raise TooLarge(f"The kernel has {n_sites:,} sites, above the limit of {limits.sites:,}.")
-    while isinstance(memory, Ledgered):
-        memory = memory.memory if memory.memory is not None else Hashed()
+    memory = _innermost(memory)
     if isinstance(memory, Tiered):
         memory = getattr(memory, "sketch", None) or Hashed()
     if (
@@ -137,8 +136,21 @@ def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> None:
         and _total(memory.buckets, n_sites) + _total(memory.reserved, n_sites) > limits.table_rows
     ):
         raise TooLarge(f"The hashed memory has more than {limits.table_rows:,} rows over all sites: use fewer buckets.")
-    if isinstance(memory, Gaussian) and not 1 <= int(memory.d) <= _MOST_DIMENSIONS:
-        raise TooLarge(f"A Gaussian memory made here has 1 to {_MOST_DIMENSIONS:,} dimensions.")
+
+
+def refuse_inexact(memory: Any) -> None:
+    """Refuse a memory whose state depends on how edits were grouped."""
+    if isinstance(_innermost(memory), Gaussian):
+        raise Malformed(
+            "A Gaussian memory adds floats, and rounding depends on how edits are grouped: after a restart it would "
+            "not be the same. Serve an exact or a hashed memory."
+        )
+
+
+def _innermost(memory: Any) -> Any:
+    while isinstance(memory, Ledgered):
+        memory = memory.memory if memory.memory is not None else Hashed()
+    return memory
 
 
 def _total(numbers: Any, n_sites: int) -> int:

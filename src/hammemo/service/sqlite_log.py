@@ -53,6 +53,9 @@ POSITION: Final = "service-position"
 _BUSY: Final = 5_000
 """Milliseconds to wait for a reader or a checkpoint of another process."""
 
+_OLDEST: Final = (3, 51, 3)
+"""Older versions of SQLite can damage a database when its write-ahead log begins anew (sqlite.org/wal.html)."""
+
 _SCHEMA: Final = """
 create table about(name text primary key, value) without rowid;
 create table edits(position integer primary key, body blob not null);
@@ -196,7 +199,7 @@ class SqliteLog:
             self._db.execute("delete from edits where position <= ?", (position,))
             self._db.execute("insert or replace into about values('base', ?)", (max(position, self._base()),))
         with self._failing():
-            self._db.pragma("incremental_vacuum")
+            self._db.execute("pragma incremental_vacuum").fetchall()  # a page for each row that is fetched
             self._checkpoint()
 
     def forget_ids(self, older_than: float) -> None:
@@ -303,8 +306,11 @@ class FolderStore:
     """Logs in folders, ``DIR/tenant/name``; see :class:`hammemo.service.log.Store`."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder).absolute()
+        missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in missing:
+            _flush_folder(path.parent)
 
     def tenants(self) -> list[str]:
         """Return the tenants that have a folder."""
@@ -381,6 +387,12 @@ class FolderStore:
 
 def _connected(path: Path) -> apsw.Connection:
     """Open a database, with what durability and deletion need."""
+    version = tuple(map(int, apsw.sqlite_lib_version().split(".")))
+    if version < _OLDEST:
+        raise LogError(
+            f"apsw uses SQLite {apsw.sqlite_lib_version()}, which can damage a write-ahead log: "
+            "pip install --upgrade apsw, whose packages bring a newer one."
+        )
     try:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         db.set_busy_timeout(_BUSY)

@@ -30,7 +30,6 @@ from hammemo.service.applying import Applier, State, caught_up
 from hammemo.service.hosted import HostedModel
 from hammemo.service.log import Entry, LogError
 from hammemo.service.operations import (
-    Body,
     InUse,
     Limits,
     OpReused,
@@ -38,13 +37,14 @@ from hammemo.service.operations import (
     ServiceError,
     TooMany,
     Unavailable,
+    decoded,
     digest,
     encoded,
 )
 
 if TYPE_CHECKING:
     from hammemo.service.log import Log, Seen
-    from hammemo.service.operations import Edit
+    from hammemo.service.operations import Body, Edit
 
 _logger = logging.getLogger("hammemo.service")
 
@@ -125,7 +125,8 @@ class WrittenModel(HostedModel):
     def edit(self, edit: Edit) -> Future[Receipt]:
         """Hand over an edit; the future has its receipt when it is durable and applied, or a `ServiceError`."""
         body = encoded(edit, self._limits)
-        waiting = _Waiting(edit.op, body, Body(edit.kind, edit.rows, edit.labels), digest(body, self._log.key))
+        content = decoded(body)  # what is applied is what is logged, also if the caller changes its lists
+        waiting = _Waiting(edit.op, body, content, digest(body, self._log.key))
         with self._arrived:
             if self._closing:
                 raise Unavailable("The service stops: send the edit again later.")
@@ -214,6 +215,8 @@ class WrittenModel(HostedModel):
             self._log.append(before, [Entry(waiting.op, waiting.digest, waiting.body) for waiting in accepted])
             self._publish(State(applier.model, before + len(accepted)))
             self._count(accepted)
+        else:
+            self._log.tend()  # refusals, too, are given only by whoever may write
         for version, waiting in enumerate(accepted, before + 1):
             waiting.future.set_result(Receipt(version, "applied"))
         for i, error in applier.refused.items():
@@ -230,6 +233,7 @@ class WrittenModel(HostedModel):
             self._publish(caught_up(self._log, self._state, self._settings))
             raise
         self._publish(caught_up(self._log, self._state, self._settings))
+        self._snapshot_version = self._log.base()
         self._in_doubt = False
         _logger.info("the log is open again", extra=self._facts())
 
