@@ -23,9 +23,12 @@ from hammemo.cli.merge import merge_models
 from hammemo.cli.plan import plan_files
 from hammemo.cli.predict import predict_rows
 from hammemo.cli.reproduce import reproduce
+from hammemo.cli.serve import serve_folder
+from hammemo.cli.tokens import tokens
 from hammemo.cli.top_k import top_k_rows
 
-_ASK, _CHANGE, _MEASURE = "Learn and ask", "Change and look into a model", "Measure and reproduce"
+_ASK, _CHANGE = "Learn and ask", "Change and look into a model"
+_SERVE, _MEASURE = "Serve", "Measure and reproduce"
 
 app = Commands(
     help="""One-pass, editable, mergeable classification of categorical sequences.
@@ -45,8 +48,10 @@ for _panel, _name, _function, _summary in (
     (_CHANGE, "forget", forget_files, "Take examples back, as if they had never been learnt."),
     (_CHANGE, "merge", merge_models, "Add models, or take some away."),
     (_CHANGE, "inspect", inspect_file, "Tell what a model file holds."),
+    (_SERVE, "serve", serve_folder, "Serve models over HTTP; no acknowledged edit is lost."),
 ):
     app.command(_name, short_help=_summary, rich_help_panel=_panel)(_function)
+app.add_typer(tokens, name="tokens", rich_help_panel=_SERVE)
 app.add_typer(bench, name="bench", rich_help_panel=_MEASURE)
 app.add_typer(reproduce, name="reproduce", rich_help_panel=_MEASURE)
 

@@ -82,6 +82,45 @@ def locked(
         lock.release()
 
 
+class Held:
+    """A lock that is held until `release`, which any thread may call."""
+
+    def __init__(self, lock: FileLock) -> None:
+        self._lock = lock
+
+    def release(self) -> None:
+        """Let the lock go; it does no harm to say so twice."""
+        self._lock.release()
+
+
+def take(path: str | os.PathLike[str]) -> Held:
+    """Take the lock of a file for longer than a block, at once; `LockedError` names whoever has it.
+
+    Unlike `locked` it is refused to a thread of this process that has it already.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from hammemo.files.locks import LockedError, take
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     held = take(Path(folder, "a.model"))
+    ...     try:
+    ...         take(Path(folder, "a.model"))
+    ...     except LockedError as error:
+    ...         print("is locked by process" in str(error))
+    ...     held.release()
+    True
+    """
+    name = f"{checked_target(path)}.lock"
+    lock = FileLock(name, thread_local=False, preserve_lock_file=True, on_acquired=_write_holder)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise LockedError(f"{os.fspath(path)} is locked by {_holder(name)}: nothing was changed.") from None
+    return Held(lock)
+
+
 def refuse_object_storage(path: str | os.PathLike[str]) -> None:
     """Refuse an address such as ``s3://bucket/a.model``: nobody can hold a lock there."""
     text = os.fspath(path)

@@ -256,6 +256,35 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             reader = memory.static_reader() if self.vote_.keeps_cases else memory.reader()
             self.vote_.fit_to(reader, examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
 
+    def open(self: Self, h: int) -> Self:
+        """Forget everything and settle the layout, as the first `partial_fit` would, with nothing learnt.
+
+        Then the model can be saved, copied and merged before its first example. An automatic vote has equal weights.
+
+        Parameters
+        ----------
+        h : int
+            Tokens per context.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> clf = MemoryClassifier().open(h=2)
+        >>> clf.classes_.tolist(), clf.partial_fit([["a", "b"]], ["x"]).forget([["a", "b"]], ["x"]).classes_.tolist()
+        ([], [])
+        """
+        if not isinstance(h, (int, np.integer)) or h < 1:
+            raise ValueError(f"h={h!r}: a context has at least one token.")
+        check_way(self._missing())
+
+        def start(model: MemoryClassifier) -> None:
+            model.__dict__.pop("feature_names_in_", None)
+            model._start(int(h), settling.for_pieces(model._axes(), 0))
+            model.n_features_in_, model.label_dtype_ = int(h), np.dtype(object)
+
+        self._edited(start)
+        return self
+
     def partial_fit(
         self: Self,
         X: Any,

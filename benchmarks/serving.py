@@ -1,0 +1,338 @@
+"""How fast ``hammemo serve`` is, beside what limits it: `python benchmarks/serving.py`.
+
+Printed in one run, so that limits show:
+
+- how often a second this disk flushes (fdatasync after a write of 4 KiB), the limit of edits that do not share a flush;
+- edits: one example each from 16 clients, and 100 examples each; the same in a folder in memory, where a flush costs
+  nothing;
+- single predictions (a hashed memory, 64 labels, contexts of 8 strings), asked by wrk where it is installed, else by
+  the loop that sends the edits; the same server with FastAPI and msgspec, but no model;
+- how long 10,000 edits take to be replayed after kill -9.
+
+The server runs on one core and those who ask on the others. On a machine that does other work, too, the rates a second
+of *processor time* of the server are what can be compared: they are printed beside those of the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT: Final = Path(__file__).parents[1]
+CLIENTS: Final = 16
+LABELS: Final = 64
+TOKENS: Final = 8
+HASHED: Final = {"columns": TOKENS, "memory": "hashed", "vote": "sum", "seed": 0}
+
+BARE: Final = """
+import sys, msgspec, uvicorn
+from fastapi import FastAPI, Request, Response
+from hammemo.service.http.bodies import Question, Labels
+decoder, encoder, app = msgspec.json.Decoder(Question), msgspec.json.Encoder(), FastAPI()
+@app.post("/v1/models/{model}/predict")
+async def predict(model: str, request: Request):
+    question = decoder.decode(await request.body())
+    return Response(encoder.encode(Labels(["l0"] * len(question.rows), 1)), media_type="application/json")
+uvicorn.run(app, port=int(sys.argv[1]), log_level="warning", http="h11")
+"""
+
+
+@dataclass
+class Measured:
+    """One line of the table."""
+
+    what: str
+    a_second: float
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    a_processor_second: float | None = None
+
+
+class Server:
+    """A server in a process of its own, on one core."""
+
+    def __init__(self, command: list[str], url: str | None = None) -> None:
+        pin = ["taskset", "-c", "0"] if shutil.which("taskset") and (os.cpu_count() or 1) > 1 else []
+        self._process = subprocess.Popen(
+            [*pin, sys.executable, *command],
+            stderr=subprocess.PIPE if url is None else None,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            text=True,
+        )
+        if url is None:
+            assert self._process.stderr is not None
+            line = next(line for line in self._process.stderr if '"serving"' in line)
+            url = json.loads(line)["address"]
+        self.port = int(url.rsplit(":", 1)[1])
+        while not self._answers():
+            time.sleep(0.05)
+
+    def _answers(self) -> bool:
+        import socket
+
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    @classmethod
+    def of(cls, folder: Path) -> Server:
+        """Serve a folder."""
+        options = ["--port", "0", "--log-level", "warning", "--rate", "1000000", "--max-body", str(2**24)]
+        return cls(["-m", "hammemo", "serve", str(folder), *options])
+
+    @property
+    def processor_seconds(self) -> float:
+        """How long its threads have run."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def end(self, *, kill: bool = False) -> None:
+        """End it."""
+        self._process.kill() if kill else self._process.terminate()
+        self._process.wait()
+
+
+def request(method: str, path: str, body: Any) -> bytes:
+    """Return a whole request as bytes."""
+    content = json.dumps(body).encode()
+    head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(content)}\r\n\r\n".encode() + content
+
+
+async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sent: bytes) -> bytes:
+    writer.write(sent)
+    head = await reader.readuntil(b"\r\n\r\n")
+    if b" 200 " not in head[:16] and b" 201 " not in head[:16]:
+        raise RuntimeError(head.decode("latin-1"))
+    length = re.search(rb"content-length: (\d+)", head)
+    assert length is not None
+    return await reader.readexactly(int(length[1]))
+
+
+async def _load(port: int, clients: int, seconds: float, make: Callable[[], bytes], most: int) -> list[float]:
+    """Let clients send one request after another; return how long each answer took."""
+    until = time.perf_counter() + seconds
+    taken: list[float] = []
+
+    async def client() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while time.perf_counter() < until and len(taken) < most:
+            began = time.perf_counter()
+            await _ask(reader, writer, make())
+            taken.append(time.perf_counter() - began)
+        writer.close()
+
+    await asyncio.gather(*(client() for _ in range(clients)))
+    return taken
+
+
+def load(
+    server: Server, what: str, seconds: float, make: Callable[[], bytes], each: int = 1, clients: int = CLIENTS,
+    most: int = 10**9,
+) -> Measured:  # fmt: skip
+    """Measure requests that count for `each`."""
+    began, used = time.perf_counter(), server.processor_seconds
+    taken = asyncio.run(_load(server.port, clients, seconds, make, most))
+    wall, used = time.perf_counter() - began, server.processor_seconds - used
+    hundredths = statistics.quantiles(taken, n=100)
+    n = len(taken) * each
+    return Measured(what, n / wall, 1e3 * hundredths[49], 1e3 * hundredths[98], n / max(used, 0.01))
+
+
+def wrk(server: Server, what: str, seconds: float, rows: list[list[str]]) -> Measured:
+    """Measure single predictions with wrk: eight connections, another row each time."""
+    bodies = ",".join(f"'{json.dumps({'rows': [row]})}'" for row in rows[:200])
+    script = f"""
+local bodies, i = {{{bodies}}}, 0
+request = function()
+  i = i % #bodies + 1
+  return wrk.format("POST", "/v1/models/m/predict", {{["content-type"] = "application/json"}}, bodies[i])
+end
+done = function(summary, latency)
+  local wrong = summary.errors.status + summary.errors.read + summary.errors.timeout
+  print(string.format("RESULT %d %f %f %f %d", summary.requests, summary.duration, latency:percentile(50),
+    latency:percentile(99), wrong))
+end
+"""
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
+        file.write(script)
+        file.flush()
+        used = server.processor_seconds
+        command = [
+            "wrk",
+            "-t1",
+            "-c8",
+            f"-d{max(1, round(seconds))}s",
+            "-s",
+            file.name,
+            f"http://127.0.0.1:{server.port}",
+        ]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        used = server.processor_seconds - used
+    n, duration, p50, p99, wrong = map(float, re.search(r"RESULT (.*)", told)[1].split())  # type: ignore[index]
+    if wrong:
+        raise RuntimeError(f"{wrong:g} answers were wrong")
+    return Measured(f"{what} (wrk)", n / (duration / 1e6), p50 / 1e3, p99 / 1e3, n / max(used, 0.01))
+
+
+def predictions(server: Server, what: str, seconds: float, rows: list[list[str]]) -> Measured:
+    """Measure single predictions."""
+    if shutil.which("wrk"):
+        wrk(server, what, 1, rows)  # to warm it up
+        return wrk(server, what, seconds, rows)
+    asked = [request("POST", "/v1/models/m/predict", {"rows": [row]}) for row in rows[:200]]
+    return load(server, what, seconds, lambda: random.choice(asked), clients=8)
+
+
+def flushes(folder: Path, seconds: float) -> Measured:
+    """Measure how often a second a small write is flushed to the disk."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        taken = []
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            began = time.perf_counter()
+            file.write(bytes(4096))
+            file.flush()
+            os.fdatasync(file.fileno())
+            taken.append(time.perf_counter() - began)
+    hundredths = statistics.quantiles(taken, n=100)
+    return Measured("flushes of this disk", len(taken) / sum(taken), 1e3 * hundredths[49], 1e3 * hundredths[98])
+
+
+def examples(n: int, seed: int = 0) -> tuple[list[list[str]], list[str]]:
+    """Return rows of 8 strings with one of 64 labels."""
+    draw = random.Random(seed)
+    rows = [[f"token {draw.randrange(5_000)}" for _ in range(TOKENS)] for _ in range(n)]
+    return rows, [f"label {draw.randrange(LABELS)}" for _ in range(n)]
+
+
+class Edits:
+    """Requests to learn examples, each under an id of its own."""
+
+    def __init__(self, each: int) -> None:
+        self._rows, self._labels = examples(20_000)
+        self._each, self._n = each, 0
+
+    def __call__(self) -> bytes:
+        """Return the next one."""
+        self._n += 1
+        at = random.randrange(len(self._rows) - self._each)
+        rows, labels = self._rows[at : at + self._each], self._labels[at : at + self._each]
+        op = f"{id(self)}-{self._n}-{time.time_ns()}"
+        return request("POST", "/v1/models/m/learn", {"op": op, "rows": rows, "labels": labels})
+
+
+def created(server: Server, settings: Any) -> None:
+    """Make the model ``m`` with 20,000 examples."""
+
+    async def make() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await _ask(reader, writer, request("PUT", "/v1/models/m", settings))
+        rows, labels = examples(20_000)
+        for start in range(0, 20_000, 5_000):
+            part = slice(start, start + 5_000)
+            body = {"op": f"first {start}".replace(" ", "-"), "rows": rows[part], "labels": labels[part]}
+            await _ask(reader, writer, request("POST", "/v1/models/m/learn", body))
+        writer.close()
+
+    asyncio.run(make())
+
+
+def edits(folder: Path, where: str, seconds: float) -> list[Measured]:
+    """Measure edits of an exact and a hashed model in a folder."""
+    found = []
+    for name, settings in (("exact", {"columns": TOKENS}), ("hashed", HASHED)):
+        server = Server.of(folder / name)
+        try:
+            created(server, settings)
+            found.append(load(server, f"{name}: edits of 1 example, 16 clients{where}", seconds, Edits(1)))
+            found.append(load(server, f"{name}: examples in edits of 100, 16 clients{where}", seconds, Edits(100), 100))
+        finally:
+            server.end()
+    return found
+
+
+def replay(folder: Path) -> Measured:
+    """Measure how long 10,000 edits take to be replayed after kill -9."""
+    server = Server.of(folder)
+    created(server, {"columns": TOKENS})
+    load(server, "", 600, Edits(1), clients=64, most=10_000)
+    server.end(kill=True)
+    server = Server.of(folder)
+
+    async def describe() -> Any:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        told = json.loads(await _ask(reader, writer, request("GET", "/v1/models/m", None)))
+        writer.close()
+        return told
+
+    told = asyncio.run(describe())
+    server.end()
+    if told["version"] < 10_000:
+        raise RuntimeError(f"only {told['version']} edits came back")
+    seconds = told["replay_seconds"]
+    print(f"replay of {told['version']:,} edits after kill -9: {seconds:.2f} s", flush=True)
+    return Measured("edits replayed", told["version"] / seconds)
+
+
+def main() -> None:
+    """Measure everything and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="on the disk to be measured")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    rows, _ = examples(200, 1)
+    found: list[Measured] = []
+
+    def note(*lines: Measured) -> None:
+        for line in lines:
+            found.append(line)
+            times = "" if line.p50_ms is None else f"  p50 {line.p50_ms:8.2f} ms  p99 {line.p99_ms:8.2f} ms"
+            used = "" if line.a_processor_second is None else f"  {line.a_processor_second:9,.0f} a processor second"
+            print(f"{line.what:58}{line.a_second:10,.0f}/s{times}{used}", flush=True)
+
+    print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+        folder = Path(name)
+        note(flushes(folder, given.seconds))
+        note(*edits(folder, "", given.seconds))
+        if os.access("/dev/shm", os.W_OK):
+            with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+                note(*edits(Path(memory), ", no flush", given.seconds))
+        server = Server.of(folder / "predict")
+        try:
+            created(server, HASHED)
+            note(predictions(server, "single predictions, hashed", given.seconds, rows))
+        finally:
+            server.end()
+        bare = Server(["-c", BARE, "8799"], "http://127.0.0.1:8799")
+        try:
+            note(predictions(bare, "the same of FastAPI without a model", given.seconds, rows))
+        finally:
+            bare.end()
+        note(replay(folder / "replay"))
+    if given.json:
+        given.json.write_text(json.dumps([asdict(line) for line in found], indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

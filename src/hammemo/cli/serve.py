@@ -1,0 +1,120 @@
+"""``hammemo serve``: models behind HTTP, every acknowledged edit kept."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
+from typing import Annotated
+
+import typer
+
+from hammemo.cli.console import UsageError, one_line_errors
+
+_SAFE, _LIMITS = "Who may ask", "How much"
+
+
+def serve_folder(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of the models; it is made if it is not there.")
+    ],
+    port: Annotated[int, typer.Option(min=0, metavar="N", help="Where to listen; 0 for any free port.")] = 8080,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; others than this machine need the options below.")
+    ] = "127.0.0.1",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Who may do what; `hammemo tokens add` writes it. It is read again when it changes.",
+            rich_help_panel=_SAFE,
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A certificate, PEM.", rich_help_panel=_SAFE)
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key, PEM.", rich_help_panel=_SAFE)] = None,
+    behind_proxy: Annotated[
+        bool,
+        typer.Option("--behind-proxy", help="A proxy in front of it encrypts connections.", rich_help_panel=_SAFE),
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name under which clients call it (repeatable).", rich_help_panel=_SAFE),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=0, metavar="N", help="Further processes that only answer.")] = 0,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Keep the log in a PostgreSQL server: postgresql://… (or the variable HAMMEMO_LOG).",
+            envvar="HAMMEMO_LOG",
+            show_envvar=False,
+            show_default="SQLite beside each model",
+        ),
+    ] = None,
+    follower: Annotated[
+        bool, typer.Option("--follower", help="Only answer: another node writes the log of --log.")
+    ] = False,
+    snapshot_seconds: Annotated[
+        float,
+        typer.Option(
+            min=1,
+            metavar="SECONDS",
+            help="Write a snapshot when the oldest edit outside one is so old; then the log drops its examples.",
+        ),
+    ] = 300,
+    retry_days: Annotated[
+        float, typer.Option(min=0, metavar="DAYS", help="How long an edit that is sent again is recognised.")
+    ] = 7,
+    rate: Annotated[
+        float,
+        typer.Option(min=0.1, metavar="N", help="Requests a second of one tenant.", rich_help_panel=_LIMITS),
+    ] = 10_000,
+    max_body: Annotated[
+        int, typer.Option(min=1024, metavar="BYTES", help="The largest JSON body.", rich_help_panel=_LIMITS)
+    ] = 4 * 2**20,
+    max_file: Annotated[
+        int, typer.Option(min=1024, metavar="BYTES", help="The largest model file.", rich_help_panel=_LIMITS)
+    ] = 2**30,
+    max_models: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The most models of one tenant.", rich_help_panel=_LIMITS)
+    ] = 256,
+    log_level: Annotated[str, typer.Option(metavar="NAME", help="info (a line a request), warning or error.")] = "info",
+) -> None:
+    """Serve the models of a folder over HTTP; an edit is acknowledged when it is on the disk."""
+    with one_line_errors():
+        if log_level not in ("info", "warning", "error"):
+            raise UsageError(f"--log-level {log_level!r} is not known: use info, warning or error.")
+        if follower and workers:
+            raise UsageError("--follower and --workers: a follower is a worker by itself. Start several followers.")
+        try:
+            from hammemo.service.http.server import Settings, run
+        except ModuleNotFoundError as error:
+            if (error.name or "").split(".")[0] not in _EXTRA:
+                raise
+            raise ModuleNotFoundError(
+                "hammemo serve needs its extra packages: pip install 'hammemo[serve]'", name=error.name
+            ) from error
+        settings = Settings(
+            str(folder),
+            host,
+            port,
+            None if token_file is None else str(token_file),
+            log,
+            workers,
+            follower,
+            None if tls_cert is None else str(tls_cert),
+            None if tls_key is None else str(tls_key),
+            behind_proxy,
+            tuple(allow_host or ()),
+            log_level,
+            {"rate": rate, "body": max_body, "file": max_file, "models": max_models},
+            {"snapshot_seconds": snapshot_seconds, "retention": retry_days * 86_400},
+        )
+        try:
+            settings.check()
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        run(settings)
+
+
+_EXTRA = ("fastapi", "starlette", "uvicorn", "msgspec", "apsw", "prometheus_client", "httpx", "h11")

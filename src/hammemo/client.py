@@ -1,0 +1,285 @@
+"""A client of ``hammemo serve``: every edit happens once, however often it has to be sent.
+
+An edit gets an id before it is sent. Where no answer comes, or the server is busy or restarting (429, 503), the same
+edit is sent again with the same id, after a pause that grows; the server applies it once. A question that names a
+version which is not reached yet (425) is asked again, too. All that has an end: `patience` seconds.
+
+Needs ``pip install 'hammemo[serve]'`` (httpx).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+try:
+    import httpx
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "The client needs its extra packages: pip install 'hammemo[serve]'", name=error.name
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    Row = Sequence[Any]
+
+_AGAIN: Final = frozenset((425, 429, 502, 503, 504))
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 2.0
+_PIECE: Final = 2**18
+
+
+class Receipt(NamedTuple):
+    """An edit that is on the server's disk."""
+
+    version: int
+    status: str
+
+
+class ServerError(RuntimeError):
+    """What the server refused, and why.
+
+    Attributes
+    ----------
+    status : int
+        The status of the answer: 401 no token, 403 not allowed, 404 no such model, 409 not stored, 413 too large, 422
+        malformed, 425 version not reached, 429 too many requests, 503 not now. 0 where no answer came.
+    code : str
+        The same as a short name, such as "not_stored".
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class Client:
+    """Asks and edits the models of one tenant on one server; may be used by several threads.
+
+    Parameters
+    ----------
+    url : str
+        Where the server is, such as ``"http://127.0.0.1:8080"``.
+    token : str, optional
+        A token of the tenant; by default that of the environment variable ``HAMMEMO_TOKEN``.
+    patience : float
+        Seconds for which a request is sent again before `ServerError` is raised.
+    timeout : float
+        Seconds to wait for one answer.
+    verify : bool, str or ssl.SSLContext
+        As httpx takes it: a context with the certificate of your own authority, for example.
+
+    Examples
+    --------
+    >>> from hammemo.client import Client
+    >>> with Client("http://127.0.0.1:8080") as client:  # doctest: +SKIP
+    ...     client.create("fruit", columns=["colour", "size"])
+    ...     receipt = client.learn("fruit", [["red", "small"]], ["cherry"])
+    ...     client.predict("fruit", [["red", "large"]], min_version=receipt.version)
+    ['cherry']
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        patience: float = 60.0,
+        timeout: float = 30.0,
+        verify: Any = True,
+    ) -> None:
+        token = os.environ.get("HAMMEMO_TOKEN") if token is None else token
+        parts = httpx.URL(url)
+        if token and parts.scheme == "http" and parts.host not in ("localhost", "127.0.0.1", "::1"):
+            raise ValueError(f"{url} would send the token in the clear: use https, or a tunnel to this machine.")
+        self.patience = patience
+        self._http = httpx.Client(
+            base_url=url,
+            timeout=timeout,
+            headers={"authorization": f"Bearer {token}"} if token else {},
+            follow_redirects=False,  # the token is for this server only
+            trust_env=False,
+            verify=verify,
+            limits=httpx.Limits(max_connections=64),
+        )
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    # Edits
+
+    def learn(self, model: str, rows: Iterable[Row], labels: Iterable[Any], *, op: str | None = None) -> Receipt:
+        """Learn examples, all or none, once; `op` is the id of the edit, made here if you give none.
+
+        Give an id of your own where your program may itself end and send the edit again after that.
+        """
+        return self._edit(model, "learn", rows, labels, op)
+
+    def forget(self, model: str, rows: Iterable[Row], labels: Iterable[Any], *, op: str | None = None) -> Receipt:
+        """Take examples back, all or none, once; what is not stored is refused with status 409."""
+        return self._edit(model, "forget", rows, labels, op)
+
+    def _edit(self, model: str, kind: str, rows: Any, labels: Any, op: str | None) -> Receipt:
+        body = {"op": op or uuid.uuid4().hex, "rows": _plain(rows), "labels": list(_plain_row(labels))}
+        told = self._asked("POST", _path(model, kind), body)
+        return Receipt(told["version"], told["status"])
+
+    # Questions
+
+    def predict(self, model: str, rows: Iterable[Row], *, min_version: int | None = None) -> list[Any]:
+        """Return the most likely label of each row, of `min_version` or newer."""
+        found: list[Any] = self.ask(model, "predict", rows, min_version=min_version)["labels"]
+        return found
+
+    def top_k(self, model: str, rows: Iterable[Row], k: int = 5, *, min_version: int | None = None) -> list[list[Any]]:
+        """Return the k most likely labels of each row, best first."""
+        found: list[list[Any]] = self.ask(model, "top-k", rows, min_version=min_version, k=k)["labels"]
+        return found
+
+    def probabilities(
+        self, model: str, rows: Iterable[Row], *, min_version: int | None = None
+    ) -> tuple[list[Any], list[list[float]]]:
+        """Return all labels, and for each row the probability of each of them."""
+        told = self.ask(model, "probabilities", rows, min_version=min_version)
+        return told["classes"], told["probabilities"]
+
+    def explain(
+        self, model: str, rows: Iterable[Row], k: int = 5, *, min_version: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Return for each row what each part of it adds to the scores of the k leading labels."""
+        found: list[dict[str, Any]] = self.ask(model, "explain", rows, min_version=min_version, k=k)["explanations"]
+        return found
+
+    def certify(self, model: str, rows: Iterable[Row], *, min_version: int | None = None) -> list[bool]:
+        """Return for each row whether the prediction is proven to be that of the exact classifier."""
+        found: list[bool] = self.ask(model, "certify", rows, min_version=min_version)["certified"]
+        return found
+
+    def ask(self, model: str, question: str, rows: Iterable[Row], **more: Any) -> dict[str, Any]:
+        """Return the whole answer to a question ("predict", "top-k", …), with the version that gave it."""
+        body = {"rows": _plain(rows), **{name: value for name, value in more.items() if value is not None}}
+        return self._asked("POST", _path(model, question), body)
+
+    # Models
+
+    def models(self) -> list[str]:
+        """Return the names of all models."""
+        found: list[str] = self._asked("GET", "/v1/models")["models"]
+        return found
+
+    def create(self, model: str, **settings: Any) -> dict[str, Any]:
+        """Make an empty model; the settings are those of ``PUT /v1/models/{model}``, such as ``columns``."""
+        return self._asked("PUT", _path(model), settings)
+
+    def describe(self, model: str) -> dict[str, Any]:
+        """Return what is known of a model."""
+        return self._asked("GET", _path(model))
+
+    def delete(self, model: str) -> None:
+        """Remove a model, its log and its snapshots."""
+        self._asked("DELETE", _path(model))
+
+    def snapshot(self, model: str) -> int:
+        """Let the server write a snapshot now, and return its version."""
+        version: int = self._asked("POST", _path(model, "snapshot"))["version"]
+        return version
+
+    def upload(self, model: str, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """Make a model from a model file."""
+
+        def send() -> httpx.Response:
+            with Path(path).open("rb") as file:
+                return self._http.put(
+                    _path(model, "file"),
+                    content=iter(lambda: file.read(_PIECE), b""),
+                    headers={"content-type": "application/octet-stream"},
+                )
+
+        answer: dict[str, Any] = self._sent(send).json()
+        return answer
+
+    def download(self, model: str, path: str | os.PathLike[str]) -> None:
+        """Write the model as it is now to a file, whole or not at all."""
+        from hammemo.files.atomic import replacement
+
+        def fetch() -> httpx.Response:
+            with self._http.stream("GET", _path(model, "file")) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    return answer
+                with replacement(path) as temporary, Path(temporary).open("wb") as file:
+                    for piece in answer.iter_bytes(_PIECE):
+                        file.write(piece)
+                return answer
+
+        self._sent(fetch)
+
+    # Sending
+
+    def _asked(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        def send() -> httpx.Response:
+            if body is None:
+                return self._http.request(method, path)
+            return self._http.request(method, path, json=body)
+
+        answer: dict[str, Any] = self._sent(send).json()
+        return answer
+
+    def _sent(self, send: Callable[[], httpx.Response]) -> httpx.Response:
+        """Send until there is an answer that is final, or patience ends."""
+        until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
+        while True:
+            lost: httpx.TransportError | None = None
+            answer: httpx.Response | None = None
+            try:
+                answer = send()
+            except httpx.TransportError as error:
+                lost = error
+            if answer is not None and (answer.is_success or answer.status_code not in _AGAIN):
+                break
+            if time.monotonic() + pause > until:
+                if answer is None:
+                    raise ServerError(0, "no_answer", f"No answer came ({type(lost).__name__}).") from lost
+                break
+            time.sleep(pause * random.uniform(0.5, 1.0))  # so that not all come back at the same moment
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        return answer if answer.is_success else _refused(answer)
+
+
+def _refused(answer: httpx.Response) -> NoReturn:
+    try:
+        told = answer.json()["error"]
+        code, message = str(told["code"]), str(told["message"])
+    except (ValueError, KeyError, TypeError):  # not from hammemo: a proxy, perhaps
+        code, message = "unknown", f"The answer {answer.status_code} has no explanation."
+    raise ServerError(answer.status_code, code, message)
+
+
+def _path(model: str, rest: str = "") -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", model, re.ASCII):
+        raise ValueError(f"{model!r} cannot be the name of a model: use 1 to 64 of a-z, 0-9, _ and -.")
+    return f"/v1/models/{model}/{rest}" if rest else f"/v1/models/{model}"
+
+
+def _plain(rows: Any) -> list[list[Any]]:
+    """Return rows as lists of what JSON can say; arrays and data frames are taken, too."""
+    rows = getattr(rows, "values", rows) if hasattr(rows, "columns") else rows
+    return [_plain_row(row) for row in rows]
+
+
+def _plain_row(row: Any) -> list[Any]:
+    return list(row.tolist()) if hasattr(row, "tolist") else list(row)

@@ -1,0 +1,196 @@
+"""Edits applied to a model, many at a time, with the result of one at a time.
+
+Edits that follow each other and are of one kind become one call of `partial_fit` or `forget`. Where that is refused,
+its halves are tried, down to the single edits that are at fault: a refusal changes nothing, so the result is that of
+trying each in turn. (Together they succeed only if each would succeed in turn: forgetting takes counts down only, and
+learnt edits are put together only where their labels are all strings or all whole numbers.)
+
+A model whose layout is open learns its first edit alone: then the layout is that of the first edit, however edits were
+grouped, and a restart gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from hammemo.memories.errors import NotStoredError
+from hammemo.service.log import LogDamaged, Overtaken
+from hammemo.service.operations import Body, Limits, Malformed, NotStored, ServiceError, Token, decoded
+from hammemo.service.settings import Settings, check_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.service.log import Log
+
+_MOST_ROWS: Final = 20_000
+"""Rows of one call: what a refusal of a group costs stays small."""
+
+_REPLAYED: Final = 2_000
+"""Bodies that are read from the log at a time."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A model and its version; no model as long as the number of columns is not known."""
+
+    model: MemoryClassifier | None
+    version: int
+
+    @cached_property
+    def is_empty(self) -> bool:
+        """Whether there is no label to answer with."""
+        return self.model is None or not len(self.model.memory_.labels)
+
+
+@dataclass
+class Applier:
+    """Applies edits to a private version of a model; `model` is the result, `refused` what was not applied and why.
+
+    Parameters
+    ----------
+    model : MemoryClassifier or None
+        It is not changed.
+    settings : Settings
+        What a model is made of where there is none yet.
+    limits : Limits, optional
+        The bounds of a model that is made; none for what was accepted before.
+    """
+
+    model: MemoryClassifier | None
+    settings: Settings
+    limits: Limits | None = None
+    refused: dict[int, ServiceError] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.model is not None:
+            self.model = self.model.snapshot()
+
+    def apply(self, bodies: Sequence[Body]) -> None:
+        """Apply edits in this order, as far as they are not refused."""
+        for first, last in _runs(bodies):
+            start = first
+            while start < last:
+                stop = start + 1 if self._is_open() else last
+                self._try(bodies, start, stop)
+                start = stop
+
+    def _is_open(self) -> bool:
+        return self.model is None or bool(self.model.memory_.undecided())
+
+    def _try(self, bodies: Sequence[Body], start: int, stop: int) -> None:
+        try:
+            self._change(bodies[start:stop])
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever it is, the edits beside it are not at fault
+            if stop - start == 1:
+                self.refused[start] = _refusal(error)
+                return
+            middle = (start + stop) // 2
+            self._try(bodies, start, middle)
+            self._try(bodies, middle, stop)
+
+    def _change(self, run: Sequence[Body]) -> None:
+        """Learn or forget a run of edits, all of them or none."""
+        model, learn = self.model or self._opened(run[0]), run[0].kind == "learn"
+        for body in run:
+            if len(body.rows[0]) != model.n_features_in_:
+                raise Malformed(f"A row of this model has {model.n_features_in_} tokens, not {len(body.rows[0])}.")
+        rows: list[list[Token]] = [row for body in run for row in body.rows]
+        labels: list[Any] = [label for body in run for label in body.labels]
+        if len(rows) == 1:
+            (model.learn_one if learn else model.forget_one)(rows[0], labels[0])
+        else:
+            (model.partial_fit if learn else model.forget)(rows, labels)
+        self.model = model
+
+    def _opened(self, first: Body) -> MemoryClassifier:
+        """Return a new model for rows as long as those of the first edit."""
+        if first.kind == "forget":
+            raise NotStored("Nothing was learnt yet, so there is nothing to forget.")
+        model, h = self.settings.model(), self.settings.columns or len(first.rows[0])
+        if self.limits is not None:
+            check_parts(model, h, self.limits)
+        return model.open(h)
+
+
+def first_state(settings: Settings) -> State:
+    """Return the state of a model that was just made."""
+    return State(None if settings.columns is None else settings.model().open(settings.columns), 0)
+
+
+def caught_up(log: Log, state: State | None, settings: Settings) -> State:
+    """Return the state at the end of the log: what is new is applied to `state`, or to the newest snapshot."""
+    loaded: int | None = None
+    while True:
+        try:
+            if state is None:
+                state = _restored(log, settings)
+                if state.version == loaded:
+                    raise LogDamaged(f"The newest snapshot is of position {loaded}, and edits after it are deleted.")
+                loaded = state.version
+            return _replayed(log, state, settings)
+        except Overtaken:  # by a newer snapshot
+            state = None
+
+
+def _restored(log: Log, settings: Settings) -> State:
+    """Return the state that the newest snapshot holds, or that of a model that was just made."""
+    found = log.snapshot()
+    if found is not None:
+        return State(*found)
+    if settings.uploaded:
+        raise LogDamaged("The model was uploaded, and its snapshot is missing.")
+    return first_state(settings)
+
+
+def _replayed(log: Log, state: State, settings: Settings) -> State:
+    while True:
+        bodies = log.read(state.version, _REPLAYED)
+        if not bodies:
+            return state
+        applier = Applier(state.model, settings)
+        try:
+            applier.apply([decoded(body) for body in bodies])
+        except msgspec.MsgspecError:
+            raise LogDamaged(f"A body after position {state.version} is not an edit.") from None
+        if applier.refused:
+            position = state.version + 1 + min(applier.refused)
+            raise LogDamaged(f"The edit at position {position} does not fit the snapshot before it.")
+        state = State(applier.model, state.version + len(bodies))
+
+
+def _runs(bodies: Sequence[Body]) -> Iterator[tuple[int, int]]:
+    """Yield the ends of runs of edits that can be applied together."""
+    start, rows, before = 0, 0, None
+    for i, body in enumerate(bodies):
+        group = _group(body)
+        if i > start and (group is None or group != before or rows + body.n_rows > _MOST_ROWS):
+            yield start, i
+            start, rows = i, 0
+        before, rows = group, rows + body.n_rows
+    if start < len(bodies):
+        yield start, len(bodies)
+
+
+def _group(body: Body) -> tuple[str, type, int] | None:
+    """Return what edits must have in common to be applied together; None for one that is applied alone."""
+    kinds = set(map(type, body.labels))
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return (body.kind, kind, len(body.rows[0])) if kind is str or kind is int else None
+
+
+def _refusal(error: Exception) -> ServiceError:
+    if isinstance(error, ServiceError):
+        return error
+    if isinstance(error, NotStoredError):
+        return NotStored(str(error))
+    if isinstance(error, (ValueError, TypeError, OverflowError)):
+        return Malformed(str(error))
+    return Malformed(f"The model cannot take this edit ({type(error).__name__}).")

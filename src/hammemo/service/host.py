@@ -1,0 +1,259 @@
+"""All models of a folder or a database, by tenant and name.
+
+A model is opened when it is first asked for, and stays open. One process writes a model; any number may follow it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.files.archive import FileError
+from hammemo.files.models import inspect, load, save
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.service.following import FollowedModel
+from hammemo.service.log import LogError
+from hammemo.service.operations import (
+    Exists,
+    Limits,
+    Malformed,
+    NoSuchModel,
+    NothingLearnt,
+    TooLarge,
+    Unavailable,
+    check_name,
+)
+from hammemo.service.settings import Settings, refuse_inexact
+from hammemo.service.sqlite_log import FolderStore
+from hammemo.service.writing import Upkeep, WrittenModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hammemo.service.hosted import HostedModel
+    from hammemo.service.log import Store
+
+
+class Host:
+    """The models of a folder.
+
+    Parameters
+    ----------
+    folder : str or path
+        Where the models are, and temporary files; it is made if it is not there.
+    log : str, optional
+        Where the logs are: ``postgresql://…``, or a log in SQLite beside each model by default.
+    follower : bool
+        Whether only to answer, following what another process writes.
+    limits : Limits, optional
+    upkeep : Upkeep, optional
+        When snapshots are made, and how long ids are kept.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from hammemo.service.host import Host
+    >>> from hammemo.service.operations import Edit
+    >>> with tempfile.TemporaryDirectory() as folder, Host(folder) as host:
+    ...     model = host.create("shop", "fruit", {"columns": 2})
+    ...     receipt = model.edit(Edit("op-1", "learn", [["red", "round"]], ["apple"])).result()
+    ...     clf, version = model.answering(min_version=receipt.version)
+    ...     clf.predict([["red", "long"]]).tolist(), version
+    (['apple'], 1)
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        log: str | None = None,
+        *,
+        follower: bool = False,
+        limits: Limits | None = None,
+        upkeep: Upkeep | None = None,
+    ) -> None:
+        self.follower = follower
+        self.limits, self.upkeep = limits or Limits(), upkeep or Upkeep()
+        self.folder = Path(folder)
+        with _reaching("The logs cannot be reached"):
+            self._store = _store(self.folder, log, follower=follower)
+        self._models: dict[tuple[str, str], HostedModel] = {}
+        self._lock = threading.RLock()
+        self._closed = False
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def create(self, tenant: str, name: str, settings: dict[str, Any]) -> HostedModel:
+        """Make a model; one that was made with the same settings is returned as it is, another one is refused."""
+        _check_names(tenant, name)
+        checked = Settings.checked(settings, self.limits)
+        with self._writing(), _reaching(f"The model {name!r} cannot be made"):
+            if not self._store.create(tenant, name, checked.text(), None):
+                model = self.get(tenant, name)
+                if model.settings.uploaded or model.settings.given != checked.given:
+                    raise Exists(
+                        f"There is a model {name!r} with other settings: delete it first, or take another name."
+                    )
+                return model
+            return self.get(tenant, name)
+
+    def get(self, tenant: str, name: str) -> HostedModel:
+        """Return a model, opened if it was not; `NoSuchModel` if there is none."""
+        model = self._models.get((tenant, name))
+        if model is not None and not model.is_gone:
+            return model
+        _check_names(tenant, name)
+        with self._lock:
+            if self._closed:
+                raise Unavailable("The service stops: ask again later.")
+            model = self._models.get((tenant, name))
+            if model is not None and model.is_gone:
+                del self._models[tenant, name]
+                model.close()
+                model = None
+            if model is None:
+                model = self._opened(tenant, name)
+                self._models[tenant, name] = model
+            return model
+
+    def names(self, tenant: str) -> list[str]:
+        """Return the names of a tenant's models."""
+        check_name("tenant", tenant)
+        with _reaching("The logs cannot be reached"):
+            return self._store.names(tenant)
+
+    def tenants(self) -> list[str]:
+        """Return the tenants that have, or had, a model."""
+        with _reaching("The logs cannot be reached"):
+            return self._store.tenants()
+
+    def open_all(self) -> None:
+        """Open every model now, so that no request waits for it."""
+        for tenant in self.tenants():
+            for name in self.names(tenant):
+                with suppress(NoSuchModel):  # deleted meanwhile
+                    self.get(tenant, name)
+
+    def opened(self) -> list[HostedModel]:
+        """Return the models that are open."""
+        return list(self._models.values())
+
+    def delete(self, tenant: str, name: str) -> None:
+        """Delete a model, its log and its snapshot."""
+        _check_names(tenant, name)
+        with self._writing(), _reaching(f"The model {name!r} cannot be deleted"):
+            model = self._models.pop((tenant, name), None)
+            if model is not None:
+                model.close(last_snapshot=False)
+            if not self._store.delete(tenant, name):
+                raise _none(name)
+
+    def upload(self, tenant: str, name: str, path: str | os.PathLike[str]) -> HostedModel:
+        """Make a model of a model file, which is checked as `load` does and not changed."""
+        _check_names(tenant, name)
+        model = self._loaded(path).snapshot()
+        names = model.__dict__.pop("feature_names_in_", None)  # rows come as lists, without names
+        settings = Settings.of_file(None if names is None else names.tolist())
+        with self._writing(), _reaching(f"The model {name!r} cannot be made"):
+            if not self._store.create(tenant, name, settings.text(), model):
+                raise Exists(f"There is a model {name!r}: delete it first, or take another name.")
+            return self.get(tenant, name)
+
+    def write_file(self, tenant: str, name: str, path: str | os.PathLike[str]) -> int:
+        """Write the model as it is now to a file, and return its version."""
+        hosted = self.get(tenant, name)
+        state = hosted.state()
+        if state.model is None:
+            raise NothingLearnt("The model does not know yet how many columns it has: let it learn an example first.")
+        model, columns = state.model.snapshot(), hosted.settings.given.get("columns")
+        if isinstance(columns, list):
+            model.feature_names_in_ = np.array(columns, dtype=object)
+        try:
+            save(model, path, force=True)
+        except OSError as error:
+            raise Unavailable(f"The file could not be written: {error.strerror}.") from error
+        return state.version
+
+    def close(self) -> None:
+        """Finish the edits that wait, refuse later ones, and close all models."""
+        with self._lock:
+            self._closed = True
+            models, self._models = list(self._models.values()), {}
+        closers = [threading.Thread(target=model.close) for model in models]
+        for closer in closers:
+            closer.start()
+        for closer in closers:
+            closer.join()
+        self._store.close()
+
+    def _writing(self) -> AbstractContextManager[Any]:
+        """Return the lock under which models are made and deleted; a follower never does."""
+        if self.follower:
+            raise Unavailable("This process only answers: ask the process that writes.")
+        return self._lock
+
+    def _opened(self, tenant: str, name: str) -> HostedModel:
+        with _reaching(f"The model {name!r} cannot be opened"):
+            log = self._store.open(tenant, name, follower=self.follower)
+            try:
+                if self.follower:
+                    return FollowedModel(tenant, name, log)
+                return WrittenModel(tenant, name, log, self.limits, self.upkeep)
+            except BaseException:
+                log.close()
+                raise
+
+    def _loaded(self, path: str | os.PathLike[str]) -> MemoryClassifier:
+        """Return the model in a file that a client sent, or refuse it."""
+        size = os.path.getsize(path)
+        if size > self.limits.file:
+            raise TooLarge(f"The file has {size:,} bytes, and a model file may have {self.limits.file:,}.")
+        try:
+            if inspect(path)["needs_key"]:
+                raise Malformed("The model has a secret key, which this service does not keep: upload one without.")
+            model = load(path)
+        except FileError as error:
+            raise Malformed(str(error).replace(os.fspath(path), "the file")) from None
+        if not isinstance(model, MemoryClassifier):
+            raise Malformed("The file holds a model compiled for answering, which cannot learn: upload the classifier.")
+        refuse_inexact(model.memory_)
+        return model
+
+
+def _store(folder: Path, log: str | None, *, follower: bool) -> Store:
+    if log is None:
+        store = FolderStore(folder)
+        if not follower:
+            store.remove_leftovers()
+        return store
+    if log.partition("://")[0] in ("postgresql", "postgres"):
+        from hammemo.service.postgres_log import PostgresStore
+
+        return PostgresStore(log, folder)
+    raise ValueError(f"log={log.partition('://')[0]!r} is not known: give postgresql://…, or nothing for SQLite.")
+
+
+@contextmanager
+def _reaching(what: str) -> Iterator[None]:
+    """Turn a failure of the log into a refusal."""
+    try:
+        yield
+    except LogError as error:
+        raise Unavailable(f"{what}: {error}") from error
+
+
+def _check_names(tenant: str, name: str) -> None:
+    check_name("tenant", tenant)
+    check_name("model", name)
+
+
+def _none(name: str) -> NoSuchModel:
+    return NoSuchModel(f"There is no model {name!r}.")

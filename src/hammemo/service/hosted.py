@@ -1,0 +1,140 @@
+"""One served model: a version to ask, which edits replace as a whole.
+
+What is published is a `State`, a model and its version, and a state never changes: an answer is that of one version,
+and whoever asks takes no lock. Only durable edits are published: an answer never tells of an edit that a crash could
+still undo.
+
+`WrittenModel` (:mod:`hammemo.service.writing`) edits; `FollowedModel` (:mod:`hammemo.service.following`) only follows
+the log of another process.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from hammemo.service.applying import State, caught_up
+from hammemo.service.log import LogError
+from hammemo.service.operations import NothingLearnt, NotReached, Unavailable
+from hammemo.service.settings import Settings
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.service.log import Log
+    from hammemo.service.operations import Edit, Receipt
+
+
+class HostedModel:
+    """A model that answers, restored from its log; here it only answers.
+
+    Parameters
+    ----------
+    tenant, name : str
+    log : Log
+        Open; it is closed with the model.
+    """
+
+    def __init__(self, tenant: str, name: str, log: Log) -> None:
+        self.tenant = tenant
+        self.name = name
+        self._log = log
+        self._settings = Settings.read(log.settings)
+        self._changed = threading.Condition()
+        began = time.perf_counter()
+        self._state = caught_up(log, None, self._settings)
+        self.replay_seconds = time.perf_counter() - began
+        """How long it took to load the snapshot and to apply the log."""
+        self.replayed = self._state.version - log.base()
+        """How many edits were applied at that."""
+        self._snapshot_version = log.base()
+        self._snapshot_time: float | None = None
+
+    @property
+    def version(self) -> int:
+        """How many edits were acknowledged since the model was made."""
+        return self._state.version
+
+    def edit(self, edit: Edit) -> Future[Receipt]:
+        """Hand over an edit; the future has its receipt when it is durable and applied, or a `ServiceError`."""
+        raise Unavailable(f"This process only answers: send the {edit.kind} to the process that writes.")
+
+    def answering(self, min_version: int | None = None, wait: float = 0.0) -> tuple[MemoryClassifier, int]:
+        """Return a model to ask, which stays as it is, and its version.
+
+        Parameters
+        ----------
+        min_version : int, optional
+            The oldest version that will do, such as that of a receipt.
+        wait : float
+            The most seconds to wait for it; then `NotReached` is raised.
+        """
+        state = self._state
+        if min_version is not None and state.version < min_version:
+            state = self._waited(min_version, wait)
+        if state.model is None or state.is_empty:
+            raise NothingLearnt("The model holds no example, so there is no label to answer with: let it learn first.")
+        return state.model, state.version
+
+    @property
+    def settings(self) -> Settings:
+        """What the model was made with."""
+        return self._settings
+
+    def state(self) -> State:
+        """Return what is published now; the model is None as long as the number of columns is not known."""
+        return self._state
+
+    def describe(self) -> dict[str, Any]:
+        """Return the settings of the model, what it holds, and where its log and its snapshot are."""
+        state, about = self._state, self._settings
+        model = state.model
+        facts: dict[str, Any] = {
+            "name": self.name,
+            "settings": about.given,
+            "uploaded": about.uploaded,
+            "version": state.version,
+            "columns": None if model is None else int(model.n_features_in_),
+            "classes": [] if model is None else model.classes_.tolist(),
+            "examples": 0 if model is None else int(model.memory_.label_counts.sum()),
+            "snapshot_version": self._snapshot_version,
+            "snapshot_time": self._snapshot_time,
+            "replay_seconds": self.replay_seconds,
+            "log_bytes": self._log_bytes(),
+        }
+        if model is not None:
+            facts |= {part: repr(getattr(model, f"{part}_")) for part in ("kernel", "memory", "vote")}
+        return facts
+
+    def _log_bytes(self) -> int | None:
+        """Return the size of the log; None while it cannot be reached."""
+        with suppress(LogError):
+            return self._log.body_bytes()
+        return None
+
+    def snapshot(self) -> int:
+        """Write a snapshot now, and return its version."""
+        raise Unavailable("This process only answers: the process that writes makes the snapshots.")
+
+    def close(self, *, last_snapshot: bool = True) -> None:  # noqa: ARG002
+        """Finish what was begun, and let the log go."""
+        self._log.close()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the model was deleted, by the process that writes it."""
+        return False
+
+    def _publish(self, state: State) -> None:
+        with self._changed:
+            self._state = state
+            self._changed.notify_all()
+
+    def _waited(self, version: int, wait: float) -> State:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._state.version >= version, timeout=max(wait, 0.0)):
+                raise NotReached(f"Version {version} is not reached: this is version {self._state.version}. Ask later.")
+            return self._state

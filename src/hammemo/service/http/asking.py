@@ -1,0 +1,149 @@
+"""Answers from one version of a model, in the forms that the bodies have.
+
+Single rows of strings and integers take the short way (`Ranker.single`, a few microseconds), which a version gets ready
+once; everything else takes the long way, through arrays. Both give the same labels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.service.http.bodies import Certificates, Explanations, Labels, Probabilities, RankedLabels
+from hammemo.service.operations import Malformed, TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.service.http.bodies import Question, RankedQuestion
+    from hammemo.service.http.limits import Limits
+    from hammemo.service.operations import Token
+
+_SHORT_WAY = frozenset((int, str))
+
+
+class Asked:
+    """One version of a model, ready for questions.
+
+    Parameters
+    ----------
+    model : MemoryClassifier
+        A version that does not change.
+    version : int
+        The acknowledged edits that it holds.
+    """
+
+    def __init__(self, model: MemoryClassifier, version: int) -> None:
+        self.model = model
+        self.version = version
+        self._single: Callable[[Sequence[Any]], int] | None = None
+        self._classes: list[Any] = []
+        self._h = int(model.n_features_in_)
+
+    def prepare(self) -> Asked:
+        """Make what single rows need."""
+        model = self.model
+        scorer = model._scorer()
+        if len(scorer.labels):
+            self._classes = model._classes(scorer).tolist()
+            self._single = scorer.ranker.single()
+        return self
+
+    def check_width(self, rows: Sequence[Sequence[Token]]) -> None:
+        """Refuse rows of another length than the model's; all rows of a request have the same length."""
+        if rows and len(rows[0]) != self._h:
+            raise Malformed(f"A row of this model has {self._h} tokens; these have {len(rows[0])}.")
+
+    def predict_one(self, row: Sequence[Token]) -> Any:
+        """Return the label of one row in the short way, or None where it has to go the long way."""
+        if self._single is None:
+            return None
+        for token in row:
+            if type(token) not in _SHORT_WAY:
+                return None
+        try:
+            column = self._single(row)
+        except (ValueError, OverflowError):
+            return None
+        return self._classes[column] if column >= 0 else None
+
+    def predict(self, question: Question) -> Labels:
+        """Return the label of each row."""
+        return Labels(self._labels(question.rows), self.version)
+
+    def _labels(self, rows: list[list[Token]]) -> list[Any]:
+        if not rows:
+            return []
+        found: list[Any] = self._ask(lambda: self.model.predict(table(rows))).tolist()
+        return found
+
+    def top_k(self, question: RankedQuestion, limits: Limits) -> RankedLabels:
+        """Return the k best labels of each row."""
+        k = _checked_k(question.k, limits)
+        if not question.rows:
+            return RankedLabels([], self.version)
+        return RankedLabels(self._ask(lambda: self.model.top_k(table(question.rows), k)).tolist(), self.version)
+
+    def probabilities(self, question: Question, limits: Limits) -> Probabilities:
+        """Return the probability of each label."""
+        model, rows = self.model, question.rows
+        classes: list[Any] = self._ask(lambda: model.classes_).tolist()
+        if len(rows) * len(classes) > limits.cells:
+            raise TooLarge(
+                f"{len(rows)} rows of {len(classes)} labels are more than {limits.cells} numbers: send fewer rows, or "
+                "ask for top-k."
+            )
+        if not rows:
+            return Probabilities(classes, [], self.version)
+        return Probabilities(classes, self._ask(lambda: model.predict_proba(table(rows))).tolist(), self.version)
+
+    def explain(self, question: RankedQuestion, limits: Limits) -> Explanations:
+        """Return why each row got its label."""
+        k, rows = _checked_k(question.k, limits), question.rows
+        if len(rows) > limits.explained:
+            raise TooLarge(f"{len(rows)} rows are more than {limits.explained}, the most to explain at once.")
+        return Explanations([self._explained(row, k) for row in rows], self.version)
+
+    def _explained(self, row: list[Token], k: int) -> dict[str, Any]:
+        found: dict[str, Any] = self._ask(lambda: self.model.explain(row, k)).to_dict()
+        return found
+
+    def certify(self, question: Question) -> Certificates:
+        """Return the label of each row and whether it is proven."""
+        rows = question.rows
+        if not rows:
+            return Certificates([], [], self.version)
+        proven = self._ask(lambda: self.model.certify(table(rows))).tolist()
+        return Certificates(self._labels(rows), proven, self.version)
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        """Return an answer; what the library refuses is the fault of the question."""
+        try:
+            return question()
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            reason = error.__cause__ or error  # what is not there at all has the reason as its cause
+            raise Malformed(" ".join(str(reason).split())[:500]) from error
+
+
+def _checked_k(k: int, limits: Limits) -> int:
+    if k > limits.k:
+        raise TooLarge(f"k={k} is more than {limits.k}, the most labels for a row.")
+    return k
+
+
+def table(rows: Sequence[Sequence[Token]]) -> NDArray[Any]:
+    """Return rows as an array that keeps the kind of every token.
+
+    Examples
+    --------
+    >>> from hammemo.service.http.asking import table
+    >>> table([["1", 1], [None, 2.5]]).tolist()
+    [['1', 1], [None, 2.5]]
+    """
+    array = np.empty((len(rows), len(rows[0])), dtype=object)
+    array[:] = rows
+    return array

@@ -1,0 +1,196 @@
+"""What a request may say and what an answer says, as types; decoded and encoded by msgspec.
+
+A type says what the document of the interface (OpenAPI) shows, so both are always the same. Sizes are bounded twice:
+absolute bounds stand in the types, so that decoding stops early, and those of `Limits` are checked after it: here for
+questions, in the core (:mod:`hammemo.service.operations`) for edits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from hammemo.service.operations import Label, Malformed, Token, TooLarge
+
+if TYPE_CHECKING:
+    from hammemo.service.http.limits import Limits
+
+MOST_ROWS: Final = 100_000
+MOST_TOKENS: Final = 65_536
+_MOST_DEPTH: Final = 16
+
+Row: TypeAlias = Annotated[list[Token], Meta(min_length=1, max_length=MOST_TOKENS)]
+Rows: TypeAlias = Annotated[list[Row], Meta(max_length=MOST_ROWS, description="Contexts: one row of tokens each.")]
+Version: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1, description="Acknowledged edits that were applied.")]
+MinVersion: TypeAlias = Annotated[
+    int, Meta(ge=0, le=2**63 - 1, description="Answer from this version or a newer one, such as that of an edit.")
+]
+
+
+class EditBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Examples to learn or to forget, all of them or none."""
+
+    op: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=128,
+            pattern="^[!-~]+$",
+            description="An id of your own choice. The same edit sent again under it is applied once.",
+        ),
+    ]
+    rows: Annotated[list[Row], Meta(min_length=1, max_length=MOST_ROWS)]
+    labels: Annotated[list[Label], Meta(min_length=1, max_length=MOST_ROWS)]
+
+
+class Question(Struct, frozen=True, forbid_unknown_fields=True):
+    """Contexts to be answered."""
+
+    rows: Rows
+    min_version: MinVersion | None = None
+
+
+class RankedQuestion(Struct, frozen=True, forbid_unknown_fields=True):
+    """Contexts to be answered with several labels each."""
+
+    rows: Rows
+    k: Annotated[int, Meta(ge=1, le=1_000_000)] = 5
+    min_version: MinVersion | None = None
+
+
+class EditAnswer(Struct, frozen=True):
+    """An edit that is on the disk."""
+
+    version: Version
+    status: Annotated[str, Meta(description='"applied", or "repeated" where this op had been applied before.')]
+
+
+class Labels(Struct, frozen=True):
+    """The most likely label of each row."""
+
+    labels: list[Label]
+    version: Version
+
+
+class RankedLabels(Struct, frozen=True):
+    """The k most likely labels of each row, best first."""
+
+    labels: list[list[Label]]
+    version: Version
+
+
+class Probabilities(Struct, frozen=True):
+    """The probability of each label, in the order of `classes`."""
+
+    classes: list[Label]
+    probabilities: list[list[float]]
+    version: Version
+
+
+class Explanations(Struct, frozen=True):
+    """Why each row got its label: what each site adds to the scores of the leading labels."""
+
+    explanations: list[dict[str, Any]]
+    version: Version
+
+
+class Certificates(Struct, frozen=True):
+    """The label of each row, and whether it is proven to be that of the exact classifier."""
+
+    labels: list[Label]
+    certified: list[bool]
+    version: Version
+
+
+class ModelNames(Struct, frozen=True):
+    """The models of this tenant."""
+
+    models: list[str]
+
+
+class SnapshotAnswer(Struct, frozen=True):
+    """A snapshot that was written."""
+
+    version: Version
+
+
+class ErrorFacts(Struct, frozen=True):
+    """What went wrong."""
+
+    status: int
+    code: str
+    message: str
+
+
+class ErrorAnswer(Struct, frozen=True):
+    """Every answer that is no success."""
+
+    error: ErrorFacts
+
+
+Body = TypeVar("Body")
+_encode = msgspec.json.Encoder().encode
+
+
+def encoded(answer: Any) -> bytes:
+    """Return an answer as JSON."""
+    return _encode(answer)
+
+
+def decoded(decoder: msgspec.json.Decoder[Body], body: bytes) -> Body:
+    """Return a body as its type has it, or say what is wrong with it."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise Malformed(f"The body is not as it should be: {_short(error)}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise Malformed(f"The body is not JSON: {_short(error)}.") from None
+
+
+def _short(error: Exception) -> str:
+    return str(error)[:200].rstrip(".") or type(error).__name__
+
+
+def decoded_settings(body: bytes) -> dict[str, Any]:
+    """Return a small JSON object of any content."""
+    settings = decoded(msgspec.json.Decoder(dict[str, Any]), body)
+    _check_depth(settings, _MOST_DEPTH)
+    return settings
+
+
+def _check_depth(value: Any, left: int) -> None:
+    if isinstance(value, (dict, list)):
+        if not left:
+            raise Malformed(f"The settings are more than {_MOST_DEPTH} levels deep.")
+        for entry in value.values() if isinstance(value, dict) else value:
+            _check_depth(entry, left - 1)
+
+
+def check_rows(rows: list[list[Token]], limits: Limits) -> None:
+    """Refuse rows that are too many, too long, of different lengths or with a token out of range."""
+    if len(rows) > limits.rows:
+        raise TooLarge(f"{len(rows)} rows are more than {limits.rows}, the most of one request: send parts.")
+    if not rows:
+        return
+    h, longest = len(rows[0]), limits.characters
+    if h > limits.tokens:
+        raise TooLarge(f"A row of {h} tokens is longer than {limits.tokens}, the most of a row.")
+    for row in rows:
+        if len(row) != h:
+            raise Malformed(f"Rows have {h} and {len(row)} tokens: all rows of a request must be equally long.")
+        for token in row:
+            if type(token) is not str or len(token) > longest:
+                _check_token(token, limits)
+
+
+def _check_token(token: Token, limits: Limits) -> None:
+    """Refuse a token that the library could not take as it is."""
+    if type(token) is str and len(token) > limits.characters:
+        raise TooLarge(f"A token of {len(token)} characters is longer than {limits.characters}, the most of one.")
+    if type(token) is int and not -(2**63) <= token < 2**63:
+        raise Malformed("A token is a whole number that does not fit in 64 bits: send it as a string.")
+    if type(token) is float and not math.isfinite(token):
+        raise Malformed("A token is a number that is not finite: a missing value is null.")

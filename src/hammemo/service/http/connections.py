@@ -1,0 +1,80 @@
+"""Connections that cannot be held open by saying nothing.
+
+uvicorn waits without end for the head of a request. Here a connection is closed when no head is complete within
+`head_seconds`: after it was opened, and after each answer once the next request has begun. A connection more than
+`connections` is closed at once. What is no HTTP gets the same form of error as everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from hammemo.service.http.bodies import ErrorAnswer, ErrorFacts, encoded
+
+if TYPE_CHECKING:
+    from hammemo.service.http.limits import Limits
+
+
+def protocol(limits: Limits) -> type[asyncio.Protocol]:
+    """Return the class of connections with these limits, as uvicorn wants it."""
+
+    class Connection(H11Protocol):
+        _late: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > limits.connections:
+                transport.abort()
+            else:
+                self._wait_for_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_waiting()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._stop_waiting()  # a head has come; for the body there is another limit
+            elif self._late is None and not self.transport.is_closing():
+                self._wait_for_head()
+
+        def _wait_for_head(self) -> None:
+            self._late = asyncio.get_running_loop().call_later(limits.head_seconds, self._too_late)
+
+        def _stop_waiting(self) -> None:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+
+        def _too_late(self) -> None:
+            self._late = None
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.abort()
+
+        def timeout_keep_alive_handler(self) -> None:
+            super().timeout_keep_alive_handler()
+            # Closing waits until the peer has read everything; one that never reads is not waited for.
+            asyncio.get_running_loop().call_later(limits.head_seconds, self.transport.abort)
+
+        def send_400_response(self, msg: str) -> None:
+            body = encoded(ErrorAnswer(ErrorFacts(400, "bad_request", msg)))
+            headers: list[Any] = [
+                (b"content-type", b"application/json"),
+                (b"content-length", str(len(body)).encode()),
+                (b"connection", b"close"),
+            ]
+            if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+                for event in (
+                    h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+                    h11.Data(data=body),
+                    h11.EndOfMessage(),
+                ):
+                    self.transport.write(self.conn.send(event) or b"")
+            self.transport.close()
+
+    return Connection

@@ -1,0 +1,153 @@
+"""How much a caller may ask for: sizes, rates, and how many requests at once.
+
+A limit that one process keeps: with several workers each of them keeps its own.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hammemo.service.operations import TooMany, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class Limits:
+    """All limits of a server.
+
+    Parameters
+    ----------
+    body : int
+        Bytes of a JSON body.
+    file : int
+        Bytes of an uploaded model file.
+    rows : int
+        Rows of one request.
+    tokens : int
+        Tokens of one row.
+    characters : int
+        Characters of one token or label.
+    k : int
+        Labels that top-k and explain return for a row.
+    cells : int
+        Numbers in one answer of probabilities: rows times labels.
+    explained : int
+        Rows of one request to explain.
+    models : int
+        Models of one tenant.
+    rate : float
+        Requests a second of one tenant; twice as many may come at once after a rest.
+    at_once : int
+        Requests of one tenant that are answered at the same time.
+    at_once_in_all : int
+        Requests of all tenants that are answered at the same time.
+    connections : int
+        Open connections.
+    head_seconds : float
+        Within this time the head of a request must have come, from the first moment of the connection.
+    body_seconds : float
+        Within this time the body must have come.
+    file_seconds : float
+        Within this time an uploaded file must have come.
+    wait_seconds : float
+        How long an answer waits for `min_version`.
+    """
+
+    body: int = 4 * 2**20
+    file: int = 2**30
+    rows: int = 10_000
+    tokens: int = 4_096
+    characters: int = 4_096
+    k: int = 1_000
+    cells: int = 1_000_000
+    explained: int = 100
+    models: int = 256
+    rate: float = 10_000.0
+    at_once: int = 128
+    at_once_in_all: int = 512
+    connections: int = 1_024
+    head_seconds: float = 10.0
+    body_seconds: float = 20.0
+    file_seconds: float = 600.0
+    wait_seconds: float = 1.0
+
+
+class Rate:
+    """A bucket of permissions that fills at a steady pace.
+
+    Examples
+    --------
+    >>> from hammemo.service.http.limits import Rate
+    >>> now = [0.0]
+    >>> rate = Rate(2.0, lambda: now[0])
+    >>> [rate.take() for _ in range(5)]
+    [True, True, True, True, False]
+    >>> now[0] = 0.5
+    >>> rate.take(), rate.take()
+    (True, False)
+    """
+
+    def __init__(self, a_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._a_second, self._most, self._clock = a_second, max(2 * a_second, 1.0), clock
+        self._left, self._at = self._most, clock()
+
+    def take(self) -> bool:
+        """Take one permission, if there is one."""
+        now = self._clock()
+        self._left = min(self._most, self._left + (now - self._at) * self._a_second)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class Admission:
+    """Lets a request in, or refuses it; used from the thread of the event loop alone, so it needs no lock.
+
+    Examples
+    --------
+    >>> from hammemo.service.http.limits import Admission, Limits
+    >>> admission = Admission(Limits(at_once=1))
+    >>> admission.enter("acme")
+    >>> admission.enter("acme")
+    Traceback (most recent call last):
+    ...
+    hammemo.service.operations.TooMany: 1 requests of this tenant are being answered, the most at once: ask again later.
+    >>> admission.leave("acme"); admission.enter("acme")
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._rates: dict[str, Rate] = {}
+        self._inside: dict[str, int] = {}
+        self._all = 0
+
+    def enter(self, tenant: str) -> None:
+        """Let a request of a tenant in; every `enter` that returns is followed by one `leave`."""
+        limits, inside = self._limits, self._inside.get(tenant, 0)
+        rate = self._rates.get(tenant)
+        if rate is None:  # tenants come from the token file, so there are few
+            rate = self._rates[tenant] = Rate(limits.rate)
+        if not rate.take():
+            raise TooMany(f"This tenant may send {limits.rate:g} requests a second: ask again later.")
+        if inside >= limits.at_once:
+            raise TooMany(f"{inside} requests of this tenant are being answered, the most at once: ask again later.")
+        if self._all >= limits.at_once_in_all:
+            raise Unavailable("The server answers as many requests as it may at once: ask again later.")
+        self._inside[tenant] = inside + 1
+        self._all += 1
+
+    def leave(self, tenant: str) -> None:
+        """Take note that a request of a tenant was answered."""
+        self._inside[tenant] -= 1
+        self._all -= 1
+
+    @property
+    def inside(self) -> int:
+        """How many requests are being answered."""
+        return self._all

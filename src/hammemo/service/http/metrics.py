@@ -1,0 +1,127 @@
+"""Figures for Prometheus: one set for each tenant, so that nobody sees another one's, and one for the process.
+
+Counters and histograms are counted as requests end; what a model is like (version, log, snapshot, replay) is asked of
+it when somebody looks.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of lines, and say little
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+Described = tuple[str, dict[str, Any]]
+"""The name of a model and what `HostedModel.describe` says of it."""
+
+_OF_A_MODEL: Final = {
+    "version": "Acknowledged edits: the position in the log.",
+    "examples": "Stored examples.",
+    "snapshot_version": "The version of the newest snapshot.",
+    "snapshot_age_seconds": "Seconds since the newest snapshot.",
+    "replay_seconds": "How long the log was replayed when the model was opened.",
+    "log_bytes": "Bytes of the log.",
+}
+
+
+class _Models:
+    """What the models of one tenant are like now."""
+
+    def __init__(self, described: Callable[[], list[Described]]) -> None:
+        self._described = described
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield one family of numbers for each fact that models tell."""
+        models = self._described()
+        for fact, says in _OF_A_MODEL.items():
+            family = GaugeMetricFamily(f"hammemo_model_{fact}", says, labels=["model"])
+            for name, facts in models:
+                value = facts.get(fact)
+                if isinstance(value, (int, float)):
+                    family.add_metric([name], value)
+            yield family
+
+
+class _OfTenant:
+    def __init__(self, described: Callable[[], list[Described]]) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "hammemo_requests", "Requests by what was asked and the status.", ["ask", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "hammemo_request_seconds", "How long answers took.", ["ask"], buckets=_SECONDS, registry=self.registry
+        )
+        self.edits = Counter(
+            "hammemo_edits", "Acknowledged edits.", ["model", "kind", "status"], registry=self.registry
+        )
+        self.examples = Counter(
+            "hammemo_edited_examples", "Examples of acknowledged edits.", ["model", "kind"], registry=self.registry
+        )
+        self.registry.register(_Models(described))
+        self._of_request: dict[tuple[str, int], Any] = {}
+        self._of_ask: dict[str, Any] = {}
+
+    def count(self, ask: str, status: int, seconds: float) -> None:
+        counter = self._of_request.get((ask, status))
+        if counter is None:
+            counter = self._of_request[ask, status] = self.requests.labels(ask, str(status))
+        counter.inc()
+        histogram = self._of_ask.get(ask)
+        if histogram is None:
+            histogram = self._of_ask[ask] = self.seconds.labels(ask)
+        histogram.observe(seconds)
+
+
+class Metrics:
+    """All figures of one process."""
+
+    def __init__(self, described: Callable[[str], list[Described]], inside: Callable[[], int]) -> None:
+        self._described = described
+        self._tenants: dict[str, _OfTenant] = {}
+        self.process = CollectorRegistry()
+        ProcessCollector(registry=self.process)
+        PlatformCollector(registry=self.process)
+        Gauge("hammemo_start_time_seconds", "When the server began.", registry=self.process).set(time.time())
+        Gauge("hammemo_requests_inside", "Requests that are being answered.", registry=self.process).set_function(
+            inside
+        )
+
+    def of(self, tenant: str) -> _OfTenant:
+        """Return the figures of a tenant."""
+        found = self._tenants.get(tenant)
+        if found is None:
+            found = self._tenants[tenant] = _OfTenant(lambda: self._described(tenant))
+        return found
+
+    def count(self, tenant: str, ask: str, status: int, seconds: float) -> None:
+        """Count one answer."""
+        self.of(tenant).count(ask, status, seconds)
+
+    def count_edit(self, tenant: str, model: str, kind: str, status: str, examples: int) -> None:
+        """Count one acknowledged edit."""
+        figures = self.of(tenant)
+        figures.edits.labels(model, kind, status).inc()
+        if status == "applied":
+            figures.examples.labels(model, kind).inc(examples)
+
+    def text(self, tenant: str) -> bytes:
+        """Return the figures that a tenant may see, in the form of Prometheus."""
+        return generate_latest(self.process) + generate_latest(self.of(tenant).registry)

@@ -1,0 +1,332 @@
+"""Runs the server: one process that writes and answers, and as many as wanted that only answer.
+
+**One writer.** The first process owns the folder: all edits go through it. It also answers.
+
+**Workers** (``--workers N``) are processes that load the newest snapshot, follow the log and answer. They listen on the
+same port (``SO_REUSEPORT``: the system spreads connections), so a client needs to know one address only. An edit that
+reaches a worker is passed on to the writer over a Unix socket in a folder that only this user may enter, with its token
+and host as they came: the writer checks them as if the client had come by itself, so the socket gives no rights. A
+redirect would make every client follow it, and the writer would need an address of its own.
+
+A worker ends when its standard input does, and that is a pipe which the writer holds: also after kill -9 of the writer
+none is left.
+
+**The end.** After SIGTERM or SIGINT new edits get 503, those that were begun are finished and acknowledged, a snapshot
+of each model is written, and the exit code is 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import httpx
+import msgspec
+import uvicorn
+
+from hammemo.service.host import Host
+from hammemo.service.http import logs
+from hammemo.service.http.app import make_app
+from hammemo.service.http.connections import protocol
+from hammemo.service.http.endpoints import Answer, Call, pieces
+from hammemo.service.http.limits import Limits
+from hammemo.service.http.service import Service
+from hammemo.service.http.tokens import Tokens
+from hammemo.service.operations import ServiceError, Unavailable
+from hammemo.service.writing import Upkeep
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+_ENDING_SECONDS: Final = 30
+"""How long requests that were begun may take to end."""
+_PASSED_ON: Final = (b"authorization", b"host", b"content-type", b"content-length")
+
+log = logging.getLogger(logs.LOGGER)
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How a server runs; ``hammemo serve --help`` explains each.
+
+    Examples
+    --------
+    >>> from hammemo.service.http.server import Settings
+    >>> Settings("models", host="0.0.0.0").check()
+    Traceback (most recent call last):
+    ...
+    ValueError: --host 0.0.0.0 can be reached from elsewhere: give --token-file, and --tls-cert or --behind-proxy.
+    """
+
+    folder: str
+    host: str = "127.0.0.1"
+    port: int = 8080
+    token_file: str | None = None
+    log: str | None = None
+    workers: int = 0
+    follower: bool = False
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    behind_proxy: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    level: str = "info"
+    limits: dict[str, float] = {}
+    upkeep: dict[str, float] = {}
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs on this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def check(self) -> None:
+        """Refuse settings that would let strangers in."""
+        if not self.is_loopback and (self.token_file is None or not (self.tls_cert or self.behind_proxy)):
+            raise ValueError(
+                f"--host {self.host} can be reached from elsewhere: give --token-file, and --tls-cert or "
+                "--behind-proxy."
+            )
+        if self.behind_proxy and self.token_file is None:
+            raise ValueError("--behind-proxy lets others in through the proxy: give --token-file.")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("--tls-cert and --tls-key belong together: give both, or neither.")
+        if self.workers and not hasattr(socket, "SO_REUSEPORT"):
+            raise ValueError("--workers needs SO_REUSEPORT, which this system has not: leave it out.")
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names under which it may be called, beside addresses in numbers."""
+        given = {name.lower().rstrip(".") for name in self.allowed_hosts}
+        return frozenset(given | {"localhost"} | ({self.host.lower()} if not self.is_loopback else set()))
+
+
+def run(settings: Settings) -> None:
+    """Serve until a signal comes."""
+    settings.check()
+    logs.begin(settings.level)
+    tokens = None if settings.token_file is None else Tokens(Path(settings.token_file))
+    with listen(settings.host, settings.port, shared=settings.workers > 0) as listening:
+        host = _host(settings)
+        try:
+            asyncio.run(_write_and_answer(settings, host, tokens, listening))
+        finally:
+            host.close()
+            log.info("ended")
+
+
+def _host(settings: Settings) -> Host:
+    """Return the host with all models open, so that nobody who asks waits for a replay; what cannot be is logged."""
+    upkeep = Upkeep(**settings.upkeep)  # type: ignore[arg-type]
+    host = Host(settings.folder, log=settings.log, follower=settings.follower, upkeep=upkeep)
+    for tenant in host.tenants():
+        for name in host.names(tenant):
+            try:
+                host.get(tenant, name)
+            except ServiceError as error:  # asked for later, it is tried again
+                facts = {"tenant": tenant, "model": name, "error": type(error).__name__}
+                log.error("not_opened", extra={"facts": facts})
+    return host
+
+
+def listen(address: str, port: int, *, shared: bool) -> socket.socket:
+    """Return a socket that listens; `shared` lets other processes of this user listen on the same port."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        listening.bind((address, port))
+    except OSError as error:
+        listening.close()
+        raise OSError(f"--host {address} --port {port} cannot be used: {error.strerror}.") from error
+    listening.setblocking(False)
+    return listening
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, without its handling of signals: here one signal ends several servers in order."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _server(app: Any, settings: Settings, limits: Limits, *, tls: bool) -> _Server:
+    return _Server(
+        uvicorn.Config(
+            app,
+            http=protocol(limits),
+            ws="none",
+            lifespan="off",
+            loop="asyncio",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=_ENDING_SECONDS,
+            h11_max_incomplete_event_size=2**15,
+            ssl_certfile=settings.tls_cert if tls else None,
+            ssl_keyfile=settings.tls_key if tls else None,
+        )
+    )
+
+
+async def _write_and_answer(settings: Settings, host: Host, tokens: Tokens | None, listening: socket.socket) -> None:
+    limits = Limits(**settings.limits)  # type: ignore[arg-type]
+    service = Service(host, limits, tokens)
+    service.remove_leftovers()
+    app = make_app(service, settings.names, loopback=settings.is_loopback)
+    public = _server(app, settings, limits, tls=settings.tls_cert is not None)
+    servers = [(public, listening)]
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(service.close)
+        if settings.workers:
+            inside = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hammemo-serve-"))) / "writer"
+            passed_on = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            passed_on.bind(str(inside))
+            passed_on.setblocking(False)
+            servers.append((_server(app, settings, limits, tls=False), passed_on))
+            port = listening.getsockname()[1]
+            stack.push_async_callback(_Workers(settings, port, inside).begin())
+        await _serve(service, servers, settings)
+
+
+async def _serve(service: Service, servers: list[tuple[_Server, socket.socket]], settings: Settings) -> None:
+    """Run servers until a signal comes, then let them finish what they have begun."""
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        if not service.draining:
+            log.info("draining")
+        service.draining = True
+        for server, _ in servers:
+            server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(end))
+    running = [asyncio.create_task(server.serve([listening])) for server, listening in servers]
+    while not all(server.started or task.done() for (server, _), task in zip(servers, running, strict=True)):
+        await asyncio.sleep(0.01)
+    address, port = servers[0][1].getsockname()[:2]
+    scheme = "https" if settings.tls_cert else "http"
+    where = f"[{address}]" if ":" in address else address
+    log.log(logs.NOTICE, "serving", extra={"facts": {"address": f"{scheme}://{where}:{port}"}})
+    await asyncio.gather(*running)
+
+
+class _Workers:
+    """Keeps processes that only answer running."""
+
+    def __init__(self, settings: Settings, port: int, writer: Path) -> None:
+        given = {**msgspec.structs.asdict(settings), "port": port, "follower": True, "workers": 0}
+        self._told = msgspec.json.encode({"settings": given, "writer": str(writer)}) + b"\n"
+        self._n = settings.workers
+        self._running: list[asyncio.subprocess.Process] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def begin(self) -> Callable[[], Awaitable[None]]:
+        """Start all; return how to end them."""
+        self._tasks = [asyncio.create_task(self._keep(i)) for i in range(self._n)]
+        return self._end
+
+    async def _keep(self, i: int) -> None:
+        """Start a worker, and another one after it if it ends."""
+        while True:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "hammemo.service.http.worker", stdin=subprocess.PIPE
+            )
+            self._running.append(process)
+            assert process.stdin is not None
+            process.stdin.write(self._told)
+            code = await process.wait()
+            self._running.remove(process)
+            log.error("worker_ended", extra={"facts": {"worker": i, "code": code}})
+            await asyncio.sleep(1.0)
+
+    async def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for process in self._running:
+            if process.stdin is not None:
+                process.stdin.close()
+        await asyncio.gather(*(process.wait() for process in self._running), return_exceptions=True)
+
+
+# A worker
+
+
+def run_worker(told: bytes) -> None:
+    """Answer, and pass edits on, until standard input ends."""
+    given = msgspec.json.decode(told)
+    settings = msgspec.convert(given["settings"], Settings)
+    logs.begin(settings.level)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # a signal to the whole group: the writer says when
+    tokens = None if settings.token_file is None else Tokens(Path(settings.token_file))
+    host = _host(settings)
+    try:
+        with listen(settings.host, settings.port, shared=True) as listening:
+            asyncio.run(_answer(settings, host, tokens, listening, given["writer"]))
+    finally:
+        host.close()
+
+
+async def _answer(settings: Settings, host: Host, tokens: Tokens | None, listening: socket.socket, writer: str) -> None:
+    limits = Limits(**settings.limits)  # type: ignore[arg-type]
+    async with httpx.AsyncClient(
+        transport=httpx.AsyncHTTPTransport(uds=writer, limits=httpx.Limits(max_connections=limits.at_once_in_all)),
+        timeout=httpx.Timeout(60.0),
+    ) as client:
+        service = Service(host, limits, tokens, _passing_on(client, limits))
+        server = _server(
+            make_app(service, settings.names, loopback=settings.is_loopback),
+            settings,
+            limits,
+            tls=settings.tls_cert is not None,
+        )
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            service.draining = True
+            server.should_exit = True
+
+        def watch() -> None:
+            sys.stdin.buffer.read()  # nothing comes; it ends with the writer
+            loop.call_soon_threadsafe(end)
+
+        threading.Thread(target=watch, daemon=True).start()
+        await server.serve([listening])
+        service.close()
+
+
+def _passing_on(client: httpx.AsyncClient, limits: Limits) -> Callable[[Call], Awaitable[Answer]]:
+    async def forward(call: Call) -> Answer:
+        headers = [(name, value) for name, value in call.scope["headers"] if name in _PASSED_ON]
+        body: bytes | AsyncIterator[bytes] = call.body
+        if call.has_more:
+            body = pieces(call, limits.file, limits.file_seconds)
+        try:
+            answer = await client.request(
+                call.scope["method"], f"http://writer{call.scope['path']}", headers=headers, content=body
+            )
+        except httpx.TransportError:
+            raise Unavailable("The writer cannot be reached: send the edit again with the same op.") from None
+        return Answer(answer.content, answer.status_code, answer.headers["content-type"].encode())
+
+    return forward

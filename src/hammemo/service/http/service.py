@@ -1,0 +1,163 @@
+"""What all operations share: the models, who is asking, threads for what takes long, and versions that are ready.
+
+Questions are answered from one version of a model and say which. A version is made ready once, in a thread; then single
+rows are answered at once, and everything longer in a few threads, so that the event loop is free for others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakKeyDictionary
+
+from hammemo.service.http import metrics
+from hammemo.service.http.asking import Asked
+from hammemo.service.http.endpoints import Refused, header
+from hammemo.service.http.limits import Admission, Limits
+from hammemo.service.http.tokens import Caller, local_caller
+from hammemo.service.operations import NoSuchModel, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from hammemo.service.host import Host
+    from hammemo.service.hosted import HostedModel
+    from hammemo.service.http.endpoints import Answer, Call
+    from hammemo.service.http.tokens import Tokens
+
+_THREADS: Final = 4
+_TRANSFER: Final = ".transfer-"
+_LOOK: Final = 0.005
+"""Seconds between two looks whether a version is reached."""
+
+Result = TypeVar("Result")
+
+
+class Service:
+    """What all operations share.
+
+    Parameters
+    ----------
+    host : Host
+        The core: all models.
+    limits : Limits
+    tokens : Tokens or None
+        None for a server on a loopback address that belongs to one person.
+    forward : function, optional
+        In a process that only answers: sends an edit to the writer and returns its answer.
+    """
+
+    nobody: Final = Caller("", frozenset())
+
+    def __init__(
+        self,
+        host: Host,
+        limits: Limits | None = None,
+        tokens: Tokens | None = None,
+        forward: Callable[[Call], Awaitable[Answer]] | None = None,
+    ) -> None:
+        self.host = host
+        self.limits = limits or Limits()
+        self.tokens = tokens
+        self.forward = forward
+        self.draining = False
+        self.admission = Admission(self.limits)
+        self.metrics = metrics.Metrics(self._described, lambda: self.admission.inside)
+        self._local = local_caller()
+        self._threads = ThreadPoolExecutor(_THREADS, "answer")
+        self._opened: set[tuple[str, str]] = set()
+        self._asked: WeakKeyDictionary[HostedModel, Asked] = WeakKeyDictionary()
+        self._preparing: WeakKeyDictionary[HostedModel, tuple[int, asyncio.Future[Asked]]] = WeakKeyDictionary()
+
+    def caller(self, scope: Mapping[str, Any]) -> Caller:
+        """Return who is asking, or refuse."""
+        if self.tokens is None:
+            return self._local
+        given = (header(scope, b"authorization") or b"").split(b" ", 1)
+        if len(given) == 2 and given[0].lower() == b"bearer":
+            caller = self.tokens.caller(given[1].strip().decode("latin-1"))
+            if caller is not None:
+                return caller
+        raise Refused(401, "unauthorised", "Send a token that is known: Authorization: Bearer hm_...")
+
+    async def in_thread(self, work: Callable[[], Result]) -> Result:
+        """Do what takes long, or waits, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def model(self, call: Call) -> HostedModel:
+        """Return the model that a call names."""
+        key = tenant, name = call.caller.tenant, call.model
+        try:
+            if key in self._opened:
+                return self.host.get(tenant, name)
+            hosted = await self.in_thread(lambda: self.host.get(tenant, name))  # it may have to be loaded
+        except NoSuchModel:
+            self._opened.discard(key)
+            raise
+        self._opened.add(key)
+        return hosted
+
+    async def asked(self, call: Call, min_version: int | None) -> Asked:
+        """Return the newest version of a model, which must not be older than `min_version`, ready for questions."""
+        hosted = await self.model(call)
+        if min_version is not None:
+            await self._reached(hosted, min_version)
+        model, version = hosted.answering(min_version)
+        call.facts["version"] = version
+        ready = self._asked.get(hosted)
+        if ready is not None and ready.version == version:
+            return ready
+        return await self._prepared(hosted, Asked(model, version))
+
+    async def _reached(self, hosted: HostedModel, version: int) -> None:
+        """Wait for a version as long as the limit says; a thread for everybody who waits could be too many threads."""
+        until = time.monotonic() + self.limits.wait_seconds
+        while hosted.version < version and time.monotonic() < until:
+            await asyncio.sleep(_LOOK)
+
+    async def _prepared(self, hosted: HostedModel, asked: Asked) -> Asked:
+        """Make a version ready in a thread; whoever asks for the same one meanwhile waits for the same work."""
+        version, running = self._preparing.get(hosted, (-1, None))
+        if running is None or version != asked.version or running.get_loop() is not asyncio.get_running_loop():
+            running = asyncio.get_running_loop().run_in_executor(self._threads, asked.prepare)
+            self._preparing[hosted] = asked.version, running
+        ready = await asyncio.shield(running)
+        known = self._asked.get(hosted)
+        if known is None or known.version < ready.version:
+            self._asked[hosted] = ready
+        return ready
+
+    def _described(self, tenant: str) -> list[metrics.Described]:
+        found: list[metrics.Described] = []
+        for name in self.host.names(tenant):
+            try:
+                facts = self.host.get(tenant, name).describe()
+            except (NoSuchModel, Unavailable):  # removed meanwhile
+                continue
+            at = facts.get("snapshot_time")
+            found.append((name, facts if at is None else {**facts, "snapshot_age_seconds": time.time() - at}))
+        return found
+
+    def transfer(self) -> tempfile.TemporaryDirectory[str]:
+        """Return a folder for a file on its way, beside the models: what is enough for these is enough for it."""
+        return tempfile.TemporaryDirectory(prefix=_TRANSFER, dir=self.host.folder)
+
+    def remove_leftovers(self) -> None:
+        """Remove files on their way that a crash has left, those that nobody can be sending any more."""
+        for folder in self.host.folder.glob(f"{_TRANSFER}*"):
+            with suppress(OSError):
+                if folder.stat().st_mtime < time.time() - 2 * self.limits.file_seconds:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def closed(self, call: Call) -> None:
+        """Take note that a model is no longer open."""
+        self._opened.discard((call.caller.tenant, call.model))
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown()

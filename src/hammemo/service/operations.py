@@ -1,0 +1,251 @@
+"""What is asked of a served model: edits with an id, receipts, and refusals with a status.
+
+**An edit** is some examples to learn or to forget, and an operation id that the client has chosen. Whoever got no
+answer sends the same edit with the same id again: it is applied once. An id with another content is refused.
+
+**A body** is the content of an edit as bytes, MessagePack of kind, rows and labels: what the log keeps and what the
+keyed digest of an id is made of. A token keeps its kind: 1, 1.0, "1", true and null are five different bodies. (The
+library itself then takes 1 and 1.0 as one token.)
+
+**A refusal** is a `ServiceError` with the status that HTTP answers. Its message may name values that the client has
+sent; it is for the client and never for a log.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final, Literal
+
+import msgspec
+
+Kind = Literal["learn", "forget"]
+Token = str | int | float | bool | None
+"""What JSON can say."""
+
+Label = str | int | float | bool | None
+"""The same; the model refuses a missing label."""
+
+NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
+"""What a tenant and a model may be called."""
+
+_OP: Final = re.compile(r"[!-~]{1,128}", re.ASCII)
+
+DIGEST_BYTES: Final = 16
+KEY_BYTES: Final = 32
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """Examples to learn or to forget, all of them or none, under an id of the client's choice."""
+
+    op: str
+    kind: Kind
+    rows: list[list[Token]]
+    labels: list[Label]
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """That an edit is durable and applied: at which version, and whether it was before this request."""
+
+    version: int
+    status: Literal["applied", "repeated"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is taken at once. A request above a limit is refused; nothing is cut."""
+
+    rows: int = 10_000
+    """The most examples of one edit."""
+    columns: int = 4_096
+    """The most tokens of a row."""
+    text: int = 4_096
+    """The most characters of a token or a label."""
+    body: int = 8 * 2**20
+    """The most bytes of an edit as the log keeps it."""
+    queued: int = 10_000
+    """The most edits that wait for one model's writer."""
+    queued_bytes: int = 64 * 2**20
+    """The most bytes of them."""
+    file: int = 4 * 2**30
+    """The most bytes of a model file that is uploaded."""
+    table_rows: int = 2**22
+    """The most shared and reserved rows, over all sites, of a hashed memory that is made by settings."""
+    sites: int = 4_096
+    """The most sites of a model that is made by settings."""
+
+
+class ServiceError(Exception):
+    """A request that is refused; `status` is the answer that HTTP gives."""
+
+    status: int = 500
+
+
+class NoSuchModel(ServiceError):  # noqa: N818  (these are answers, named after what they say)
+    """There is no model of that name for that tenant."""
+
+    status = 404
+
+
+class NotStored(ServiceError):  # noqa: N818
+    """An example to be forgotten is not stored, or not so often. Nothing was changed."""
+
+    status = 409
+
+
+class NothingLearnt(ServiceError):  # noqa: N818
+    """The model has no example yet, so that there is no label to answer with."""
+
+    status = 409
+
+
+class Exists(ServiceError):  # noqa: N818
+    """There is another model of that name."""
+
+    status = 409
+
+
+class TooLarge(ServiceError):  # noqa: N818
+    """A request is above a limit."""
+
+    status = 413
+
+
+class OpReused(ServiceError):  # noqa: N818
+    """The operation id was used for another edit."""
+
+    status = 422
+
+
+class Malformed(ServiceError):  # noqa: N818
+    """What was sent is not an edit of this model, or not a name or a setting."""
+
+    status = 422
+
+
+class NotReached(ServiceError):  # noqa: N818
+    """The version asked for was not reached in time."""
+
+    status = 425
+
+
+class TooMany(ServiceError):  # noqa: N818
+    """Too many edits wait already."""
+
+    status = 429
+
+
+class Unavailable(ServiceError):  # noqa: N818
+    """Nothing can be written now: the disk is full, the log is lost, or the service stops. Send the edit again later.
+
+    If it was an edit, it may have been written nevertheless: sent again with its id, it is applied once.
+    """
+
+    status = 503
+
+
+class InUse(Unavailable):
+    """Another process writes this model."""
+
+
+class Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The content of an edit, as the log keeps it."""
+
+    kind: Kind
+    rows: list[list[Token]]
+    labels: list[Label]
+
+    @property
+    def n_rows(self) -> int:
+        """How many examples it has."""
+        return len(self.rows)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Body)
+
+
+def encoded(edit: Edit, limits: Limits) -> bytes:
+    """Return the body of an edit as bytes, or refuse an edit that cannot be one.
+
+    Examples
+    --------
+    >>> from hammemo.service.operations import Edit, Limits, decoded, encoded
+    >>> decoded(encoded(Edit("op-1", "learn", [["a", 1, 1.0, True, None]], ["x"]), Limits()))
+    Body(kind='learn', rows=[['a', 1, 1.0, True, None]], labels=['x'])
+    """
+    if not isinstance(edit.op, str) or not _OP.fullmatch(edit.op):
+        raise Malformed("op: an operation id is 1 to 128 printable ASCII characters without spaces, such as a UUID.")
+    if edit.kind not in ("learn", "forget"):
+        raise Malformed(f"kind={str(edit.kind)[:40]!r} is not known: an edit is to 'learn' or to 'forget'.")
+    _check_examples(edit.rows, edit.labels, limits)
+    try:
+        body = _encoder.encode(Body(edit.kind, edit.rows, edit.labels))
+    except (UnicodeEncodeError, OverflowError):
+        raise Malformed(
+            "A token or a label cannot be written: a string is not Unicode, or a number is too large."
+        ) from None
+    if len(body) > limits.body:
+        raise TooLarge(f"The edit has {len(body):,} bytes, and one may have {limits.body:,}: send it in parts.")
+    return body
+
+
+def decoded(body: bytes) -> Body:
+    """Return a body that the log has kept; `msgspec.MsgspecError` where the bytes are none."""
+    found = _decoder.decode(body)
+    if (
+        not found.rows
+        or len(found.rows) != len(found.labels)
+        or len(set(map(len, found.rows))) != 1
+        or not found.rows[0]
+    ):
+        raise msgspec.ValidationError("rows and labels do not belong together")
+    return found
+
+
+def digest(body: bytes, key: bytes) -> bytes:
+    """Return the keyed digest of a body, by which an edit that is sent again is known to be the same."""
+    return blake2b(body, digest_size=DIGEST_BYTES, key=key, person=b"hammemo service").digest()
+
+
+def check_name(kind: str, name: str) -> str:
+    """Return the name of a tenant or a model, or refuse it."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise Malformed(
+            f"{kind} {str(name)[:80]!r}: a name is 1 to 64 characters of a to z, 0 to 9, '-' and '_', "
+            "and begins with a letter or a digit."
+        )
+    return name
+
+
+def _check_examples(rows: list[list[Token]], labels: list[Label], limits: Limits) -> None:
+    if not rows or len(rows) != len(labels):
+        raise Malformed(
+            f"There are {len(rows)} rows and {len(labels)} labels: send one label for each of 1 or more rows."
+        )
+    if len(rows) > limits.rows:
+        raise TooLarge(f"The edit has {len(rows):,} rows, and one may have {limits.rows:,}: send it in parts.")
+    columns = len(rows[0])
+    if not 1 <= columns <= limits.columns:
+        raise Malformed(f"Row 0 has {columns} tokens; a row has 1 to {limits.columns:,}.")
+    for i, row in enumerate(rows):
+        if len(row) != columns:
+            raise Malformed(f"Row 0 has {columns} tokens and row {i} has {len(row)}: all rows have one length.")
+        for token in row:
+            _check_value(token, limits)
+    for label in labels:
+        _check_value(label, limits)
+
+
+def _check_value(value: Token, limits: Limits) -> None:
+    kind = type(value)
+    if kind is str:
+        if len(value) > limits.text:  # type: ignore[arg-type]
+            raise TooLarge(f"A token or a label has more than {limits.text:,} characters.")
+    elif kind is float:
+        if not math.isfinite(value):  # type: ignore[arg-type]
+            raise Malformed("A token or a label is not a finite number: a missing value is null.")
+    elif kind is not int and kind is not bool and value is not None:
+        raise Malformed(f"A token or a label is a {kind.__name__}: use strings, numbers, truth values and null.")

@@ -1,0 +1,485 @@
+"""The logs of all models in PostgreSQL, for several nodes: one writes a model, others follow it or wait to take over.
+
+**Order by commit.** The position of an edit is taken in the transaction that writes it, from the row of its model,
+which stays locked until the commit: positions have no gaps, and a reader never sees a later one before an earlier one.
+(A sequence would give out numbers that become visible in another order.)
+
+**A fenced lease.** A writer holds a lease, which it prolongs with every commit and while it waits. Another one may take
+it when it has run out, or when the session that took it has ended. To take it is to count up the epoch of the model,
+and every commit asks, in its transaction, whether the epoch is still its own: a writer that was away and has lost the
+lease cannot write, whatever its clock says. Only the server's clock is read.
+
+**Snapshots** are kept in the database, in parts, so that nodes need no common disk. A snapshot, the deletion of the
+bodies that it holds and the deletion of the snapshot before are one transaction.
+
+**Durability** is the server's: ``fsync`` on, and ``synchronous_commit`` at "on" or higher, which is set here where it
+is lower. With a synchronous standby an edit is acknowledged when both servers have it. What is deleted stays in the
+server's write-ahead log until that is recycled, and in dead rows until they are vacuumed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final
+
+from hammemo.files.archive import FileError
+from hammemo.files.models import load, save
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.service.log import LeaseLost, LogDamaged, LogError, Overtaken, Seen
+from hammemo.service.operations import KEY_BYTES, InUse, NoSuchModel
+
+try:
+    import psycopg
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "A log in PostgreSQL needs its driver: pip install 'hammemo[postgres]'", name=error.name
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hammemo.service.log import Entry
+
+_logger = logging.getLogger("hammemo.service")
+
+LEASE: Final = 10.0
+"""Seconds for which a lease lasts without being prolonged."""
+
+_PART: Final = 2**20
+"""Bytes of one part of a snapshot."""
+
+_SCHEMA_LOCK: Final = 0x68616D6D656D6F  # "hammemo": any number that nobody else uses
+
+_SCHEMA: Final = """
+create table if not exists hammemo_models(
+    id bigint generated always as identity primary key,
+    tenant text not null,
+    name text not null,
+    settings text not null,
+    key bytea not null,
+    head bigint not null default 0,
+    base bigint not null default 0,
+    has_snapshot boolean not null default false,
+    epoch bigint not null default 0,
+    holder text,
+    backend_pid integer,
+    backend_start timestamptz,
+    lease_until timestamptz,
+    unique (tenant, name));
+create table if not exists hammemo_edits(
+    model bigint not null references hammemo_models on delete cascade,
+    position bigint not null,
+    body bytea not null,
+    primary key (model, position));
+create table if not exists hammemo_ids(
+    model bigint not null references hammemo_models on delete cascade,
+    op text not null,
+    position bigint not null,
+    digest bytea not null,
+    at timestamptz not null default clock_timestamp(),
+    primary key (model, op));
+create table if not exists hammemo_snapshots(
+    model bigint not null references hammemo_models on delete cascade,
+    position bigint not null,
+    part integer not null,
+    data bytea not null,
+    primary key (model, position, part));
+"""
+
+_TIMES: Final = "set lock_timeout = '10s'; set idle_in_transaction_session_timeout = '10s'"
+"""A process that is frozen in the middle of a transaction keeps no lock for longer than that.
+
+There is no time after which a statement is cancelled: a commit that waits for its standby and is cancelled is reported
+as done, although only one server has it.
+"""
+
+_IS_FREE: Final = """(m.lease_until is null or m.lease_until < clock_timestamp() or not exists (
+    select from pg_stat_activity a where a.pid = m.backend_pid
+    and (a.backend_start is null or a.backend_start = m.backend_start)))"""
+"""Whether nobody has the lease: it has run out, or the session that took it has ended."""
+
+
+class PostgresLog:
+    """The log of one model; see :class:`hammemo.service.log.Log`.
+
+    Parameters
+    ----------
+    address : str
+        Of the server, ``postgresql://…``.
+    tenant, name : str
+    scratch : path
+        A folder for snapshots on their way.
+    follower : bool
+        Whether only to read.
+    lease : float
+        Seconds for which the lease lasts.
+    """
+
+    def __init__(
+        self, address: str, tenant: str, name: str, scratch: Path, *, follower: bool = False, lease: float = LEASE
+    ) -> None:
+        self._address, self._tenant, self._name, self._scratch = address, tenant, name, scratch
+        self._follower, self._lease = follower, lease
+        self._lock = RLock()
+        self._epoch = -1
+        self._met: tuple[int, int] | None = None
+        self._db = connected(address)
+        try:
+            with self._failing():
+                row = self._db.execute(
+                    "select id, settings, key from hammemo_models where tenant = %s and name = %s", (tenant, name)
+                ).fetchone()
+            if row is None:
+                raise NoSuchModel(f"There is no model {name!r}.")
+            self._id, self._settings, self._key = int(row[0]), str(row[1]), bytes(row[2])
+            if not follower:
+                self._take_lease()
+        except BaseException:
+            self._db.close()
+            raise
+
+    @property
+    def settings(self) -> str:
+        """The settings that the model was made with, as JSON."""
+        return self._settings
+
+    @property
+    def key(self) -> bytes:
+        """The secret of the digests of ids."""
+        return self._key
+
+    @property
+    def epoch(self) -> int:
+        """The number of the lease that this writer took."""
+        return self._epoch
+
+    def head(self) -> int:
+        """Return the position of the last edit, 0 if there was none."""
+        return self._ends()[0]
+
+    def base(self) -> int:
+        """Return the position up to which bodies are deleted."""
+        return self._ends()[1]
+
+    def body_bytes(self) -> int:
+        """Return how many bytes of bodies there are."""
+        with self._failing():
+            query = "select coalesce(sum(octet_length(body)), 0) from hammemo_edits where model = %s"
+            return int(self._one(query, self._id)[0])
+
+    def seen(self, ops: Sequence[str]) -> dict[str, Seen]:
+        """Return those of these ids that are known."""
+        with self._failing():
+            rows = self._db.execute(
+                "select op, position, digest from hammemo_ids where model = %s and op = any(%s)", (self._id, list(ops))
+            ).fetchall()
+        return {op: Seen(position, bytes(digest)) for op, position, digest in rows}
+
+    def append(self, after: int, entries: Sequence[Entry]) -> None:
+        """Append entries, durably, all or none, if the lease is still this writer's."""
+        positions = list(range(after + 1, after + 1 + len(entries)))
+        with self._failing(), self._db.transaction():
+            self._prolong(after, len(entries))
+            self._db.execute(
+                "insert into hammemo_edits select %s, * from unnest(%s::bigint[], %s::bytea[])",
+                (self._id, positions, [entry.body for entry in entries]),
+            )
+            self._db.execute(
+                "insert into hammemo_ids(model, op, position, digest) "
+                "select %s, * from unnest(%s::text[], %s::bigint[], %s::bytea[])",
+                (self._id, [entry.op for entry in entries], positions, [entry.digest for entry in entries]),
+            )
+
+    def read(self, after: int, most: int) -> list[bytes]:
+        """Return at most so many bodies, those of the positions after `after`."""
+        with self._failing():  # one statement: the base and the bodies belong together
+            rows = self._db.execute(
+                "select m.base, e.position, e.body from hammemo_models m left join lateral (select position, body from "
+                "hammemo_edits where model = m.id and position > %s order by position limit %s) e on true "
+                "where m.id = %s order by e.position",
+                (after, most, self._id),
+            ).fetchall()
+        if not rows:
+            raise LogError("The model was deleted.")
+        if after < rows[0][0]:
+            raise Overtaken
+        found = [(position, bytes(body)) for _, position, body in rows if position is not None]
+        if [position for position, _ in found] != list(range(after + 1, after + 1 + len(found))):
+            raise LogDamaged(f"The log of {self._name!r} has a gap after position {after}.")
+        return [body for _, body in found]
+
+    def snapshot(self) -> tuple[MemoryClassifier, int] | None:
+        """Return the newest snapshot and its position, or None if there is none yet."""
+        with self._temporary() as path:
+            position = self._fetch(path)
+            return None if position is None else (_classifier(path), position)
+
+    def _fetch(self, path: Path) -> int | None:
+        """Write the newest snapshot to a file, and return its position; None if there is none."""
+        with self._failing(), open(path, "wb") as file, self._db.transaction():
+            self._db.execute("set transaction isolation level repeatable read read only")
+            base, has_snapshot = self._one("select base, has_snapshot from hammemo_models where id = %s", self._id)
+            if not has_snapshot:
+                return None
+            with self._db.cursor(name="hammemo_parts") as parts:
+                parts.itersize = 4
+                parts.execute(
+                    "select data from hammemo_snapshots where model = %s and position = %s order by part",
+                    (self._id, base),
+                )
+                for (data,) in parts:
+                    file.write(data)
+            return int(base)
+
+    def keep_snapshot(self, model: MemoryClassifier, position: int) -> None:
+        """Make this the newest snapshot and delete all bodies up to it, in one transaction beside that of edits."""
+        try:
+            with self._temporary() as path:
+                save(model, path, force=True)
+                self._send(path, position)
+        except OSError as error:
+            raise LogError(f"The snapshot could not be written: {error.strerror}.") from error
+
+    def _send(self, path: Path, position: int) -> None:
+        with _failures(), connected(self._address) as db, db.transaction():
+            _write_parts(db, self._id, position, path)
+            changed = db.execute(
+                "update hammemo_models set base = %s, has_snapshot = true where id = %s and epoch = %s and base <= %s",
+                (position, self._id, self._epoch, position),
+            )
+            if changed.rowcount != 1:
+                raise LeaseLost("Another process writes this model now: the snapshot was dropped.")
+            db.execute("delete from hammemo_edits where model = %s and position <= %s", (self._id, position))
+            db.execute("delete from hammemo_snapshots where model = %s and position <> %s", (self._id, position))
+
+    def forget_ids(self, older_than: float) -> None:
+        """Forget the ids of edits whose bodies are deleted and that are older than so many seconds."""
+        with self._failing():
+            self._db.execute(
+                "delete from hammemo_ids i using hammemo_models m where m.id = i.model and m.id = %s and "
+                "i.position <= m.base and i.at < clock_timestamp() - %s * interval '1 second'",
+                (self._id, older_than),
+            )
+
+    def has_changed(self) -> bool:
+        """Return whether there are new edits or a new snapshot since the last call."""
+        now = self._ends()
+        changed, self._met = now != self._met, now
+        return changed
+
+    def is_current(self) -> bool:
+        """Return whether the model is still there."""
+        with self._failing():
+            return self._db.execute("select from hammemo_models where id = %s", (self._id,)).fetchone() is not None
+
+    def tend(self) -> None:
+        """Prolong the lease."""
+        if not self._follower:
+            with self._failing(), self._db.transaction():
+                self._prolong(None, 0)
+
+    def reopen(self) -> None:
+        """Connect again, and take the lease again; without it the log can still be read."""
+        with self._lock:
+            self._db.close()
+            self._db = connected(self._address)
+            if not self._follower:
+                self._take_lease()
+
+    def close(self) -> None:
+        """Give the lease back and disconnect."""
+        with self._lock:
+            try:
+                if not self._follower and not self._db.closed:
+                    self._db.execute(
+                        "update hammemo_models set lease_until = null where id = %s and epoch = %s",
+                        (self._id, self._epoch),
+                    )
+            except psycopg.Error:  # it runs out by itself
+                pass
+            finally:
+                self._db.close()
+
+    def _take_lease(self) -> None:
+        holder = f"process {os.getpid()} on {socket.gethostname()}"
+        with self._failing():
+            row = self._db.execute(
+                "update hammemo_models m set epoch = epoch + 1, holder = %s, backend_pid = pg_backend_pid(), "
+                "backend_start = (select backend_start from pg_stat_activity where pid = pg_backend_pid()), "
+                "lease_until = clock_timestamp() + %s * interval '1 second' "
+                f"where id = %s and {_IS_FREE} returning epoch",
+                (holder, self._lease, self._id),
+            ).fetchone()
+            if row is None:
+                found = self._db.execute(
+                    "select holder, lease_until from hammemo_models where id = %s", (self._id,)
+                ).fetchone()
+                who = "another process" if found is None else f"{found[0]} (until {found[1]:%H:%M:%S} or longer)"
+                raise InUse(f"The model {self._name!r} is written by {who}: send edits to that one, or stop it.")
+            self._epoch = int(row[0])
+
+    def _prolong(self, after: int | None, by: int) -> None:
+        """Lock the model's row, if the lease is still this writer's, prolong it and take so many positions."""
+        row = self._db.execute(
+            "update hammemo_models set lease_until = clock_timestamp() + %s * interval '1 second', head = head + %s "
+            "where id = %s and epoch = %s returning head",
+            (self._lease, by, self._id, self._epoch),
+        ).fetchone()
+        if row is None:
+            raise LeaseLost("Another process writes this model now: nothing was written.")
+        if after is not None and row[0] != after + by:
+            raise LogDamaged(f"The log of {self._name!r} does not end at position {after}.")
+
+    def _ends(self) -> tuple[int, int]:
+        with self._failing():
+            head, base = self._one("select head, base from hammemo_models where id = %s", self._id)
+            return int(head), int(base)
+
+    def _one(self, query: Any, *values: Any) -> Any:
+        row = self._db.execute(query, values).fetchone()
+        if row is None:
+            raise LogError("The model was deleted.")
+        return row
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Turn what the driver raises into `LogError`; one thread at a time."""
+        with self._lock, _failures():
+            yield
+
+    @contextmanager
+    def _temporary(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix=".snapshot-", dir=self._scratch) as folder:
+            yield Path(folder, "model.safetensors")
+
+
+class PostgresStore:
+    """The logs of one database; see :class:`hammemo.service.log.Store`.
+
+    Parameters
+    ----------
+    address : str
+        Of the server, ``postgresql://…``; the tables are made if they are not there.
+    scratch : path
+        A folder for snapshots on their way.
+    lease : float
+        Seconds for which the lease of a writer lasts.
+    """
+
+    def __init__(self, address: str, scratch: Path, lease: float = LEASE) -> None:
+        self._address, self._scratch, self._lease = address, scratch, lease
+        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _failures(), connected(address) as db, db.transaction():
+            db.execute("select pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))  # two processes may start at once
+            db.execute(_SCHEMA)
+
+    def tenants(self) -> list[str]:
+        """Return the tenants that have a model."""
+        return self._column("select distinct tenant from hammemo_models")
+
+    def names(self, tenant: str) -> list[str]:
+        """Return the names of a tenant's models."""
+        return self._column("select name from hammemo_models where tenant = %s", tenant)
+
+    def create(self, tenant: str, name: str, settings: str, model: MemoryClassifier | None) -> bool:
+        """Make an empty log, whole or not at all."""
+        with (
+            tempfile.TemporaryDirectory(prefix=".snapshot-", dir=self._scratch) as folder,
+            _failures(),
+            connected(self._address) as db,
+            db.transaction(),
+        ):
+            row = db.execute(
+                "insert into hammemo_models(tenant, name, settings, key, has_snapshot) values(%s, %s, %s, %s, %s) "
+                "on conflict do nothing returning id",
+                (tenant, name, settings, secrets.token_bytes(KEY_BYTES), model is not None),
+            ).fetchone()
+            if row is not None and model is not None:
+                path = Path(folder, "model.safetensors")
+                save(model, path, force=True)
+                _write_parts(db, int(row[0]), 0, path)
+            return row is not None
+
+    def open(self, tenant: str, name: str, *, follower: bool) -> PostgresLog:
+        """Open a log; a writer takes its lease."""
+        return PostgresLog(self._address, tenant, name, self._scratch, follower=follower, lease=self._lease)
+
+    def delete(self, tenant: str, name: str) -> bool:
+        """Delete a log that nobody writes."""
+        with _failures(), connected(self._address) as db:
+            where = "m.tenant = %s and m.name = %s"
+            gone = db.execute(f"delete from hammemo_models m where {where} and {_IS_FREE}", (tenant, name))
+            if gone.rowcount:
+                return True
+            held = db.execute(f"select holder from hammemo_models m where {where}", (tenant, name)).fetchone()
+            if held is not None:
+                raise InUse(f"The model {name!r} is written by {held[0]}: delete it there, or stop that process.")
+            return False
+
+    def close(self) -> None:
+        """Nothing is open here."""
+
+    def _column(self, query: Any, *values: Any) -> list[str]:
+        with _failures(), connected(self._address) as db:
+            return sorted(row[0] for row in db.execute(query, values).fetchall())
+
+
+def connected(address: str) -> psycopg.Connection[Any]:
+    """Return a connection whose commits are durable."""
+    with _failures():
+        db: psycopg.Connection[Any] = psycopg.connect(
+            address, autocommit=True, connect_timeout=10, keepalives_idle=10, tcp_user_timeout=30_000
+        )
+        db.execute(_TIMES)
+        try:
+            row = db.execute("select current_setting('synchronous_commit'), current_setting('fsync')").fetchone()
+            assert row is not None
+            if row[0] in ("off", "local"):
+                db.execute("set synchronous_commit to on")
+            if row[1] != "on":
+                _logger.warning("PostgreSQL runs with fsync=off: acknowledged edits can be lost when power is")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def _write_parts(db: psycopg.Connection[Any], model: int, position: int, path: Path) -> None:
+    """Write a file into the table of snapshots."""
+    with open(path, "rb") as file:
+        for part, data in enumerate(iter(lambda: file.read(_PART), b"")):
+            db.execute("insert into hammemo_snapshots values(%s, %s, %s, %s)", (model, position, part, data))
+
+
+def _classifier(path: Path) -> MemoryClassifier:
+    try:
+        model = load(path)
+    except FileError as error:
+        raise LogDamaged(
+            "The snapshot cannot be read: it is damaged, or a newer version of hammemo wrote it."
+        ) from error
+    if not isinstance(model, MemoryClassifier):
+        raise LogDamaged("The snapshot is compiled for answering and cannot learn.")
+    return model
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Turn what the driver raises into `LogError`. The detail of an error may hold a row: it is left out."""
+    try:
+        yield
+    except psycopg.OperationalError as error:
+        raise LogError(f"PostgreSQL: {type(error).__name__}: {_first_line(error)}") from None
+    except psycopg.Error as error:
+        raise LogError(f"PostgreSQL: {type(error).__name__} {error.sqlstate or ''}".rstrip()) from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0]

@@ -1,0 +1,464 @@
+"""The log of a model in SQLite, for one node: a folder for each model, ``DIR/tenant/name``.
+
+- ``log.sqlite``: bodies and ids, in SQLite's write-ahead mode with ``synchronous=FULL``: a commit has returned when the
+  disk has it.
+- ``model.safetensors``: the newest snapshot, its position in the notes. It is replaced whole (`hammemo.files.atomic`),
+  and only then are the bodies up to it deleted, so that a crash between the two costs nothing.
+- ``writer.lock``: held by the process that writes.
+
+**Deletion.** ``secure_delete`` overwrites deleted bodies in the database file; the checkpoint copies the write-ahead
+log into it and cuts that to nothing. Afterwards no file of the folder holds them. The file system, the disk and backups
+may.
+
+A model's folder appears whole: it is made under a name that begins with a dot, and renamed. It goes the same way.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final
+
+from hammemo.files.archive import FileError
+from hammemo.files.locks import Held, LockedError, take
+from hammemo.files.models import load, read_notes, save
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.service.log import LogDamaged, LogError, Overtaken, Seen
+from hammemo.service.operations import KEY_BYTES, NAME, InUse, NoSuchModel
+
+try:
+    import apsw
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "A log in SQLite needs its extra packages: pip install 'hammemo[serve]'", name=error.name
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hammemo.service.log import Entry
+
+FORMAT: Final = "1"
+LOG: Final = "log.sqlite"
+MODEL: Final = "model.safetensors"
+WRITER: Final = "writer"  # its lock is writer.lock
+POSITION: Final = "service-position"
+"""The note of a snapshot that says its position."""
+
+_BUSY: Final = 5_000
+"""Milliseconds to wait for a reader or a checkpoint of another process."""
+
+_OLDEST: Final = (3, 51, 3)
+"""Older versions of SQLite can damage a database when its write-ahead log begins anew (sqlite.org/wal.html)."""
+
+_SCHEMA: Final = """
+create table about(name text primary key, value) without rowid;
+create table edits(position integer primary key, body blob not null);
+create table ids(op text primary key, position integer not null, digest blob not null, at real not null) without rowid;
+create index ids_by_time on ids(at);
+"""
+
+
+class SqliteLog:
+    """The log in one folder; see :class:`hammemo.service.log.Log`.
+
+    Parameters
+    ----------
+    folder : path
+    follower : bool
+        Whether only to read, beside another process that writes.
+    """
+
+    def __init__(self, folder: Path, *, follower: bool = False) -> None:
+        self.folder = folder
+        self._follower = follower
+        self._lock = RLock()
+        self._held: Held | None = None
+        self._version = -1
+        if not follower:
+            self._held = _taken(folder)
+            _remove_leftovers(folder)
+        try:
+            self._db = _connected(folder / LOG)
+            self._read_about()
+            if not follower:
+                self._finish_snapshot()
+        except BaseException:
+            self._release()
+            raise
+
+    def _finish_snapshot(self) -> None:
+        """Delete the bodies that the snapshot holds, if a crash has come between the two."""
+        position = self._snapshot_position()
+        if position is not None and position > self.base():
+            self.trim(position)
+
+    @property
+    def settings(self) -> str:
+        """The settings that the model was made with, as JSON."""
+        return self._settings
+
+    @property
+    def key(self) -> bytes:
+        """The secret of the digests of ids."""
+        return self._key
+
+    def head(self) -> int:
+        """Return the position of the last edit, 0 if there was none."""
+        with self._failing():
+            return max(self._base(), self._one("select max(position) from edits") or 0)
+
+    def base(self) -> int:
+        """Return the position up to which bodies are deleted."""
+        with self._failing():
+            return self._base()
+
+    def body_bytes(self) -> int:
+        """Return about how many bytes of bodies there are: the size of the file."""
+        return sum(path.stat().st_size for name in (LOG, f"{LOG}-wal") if (path := self.folder / name).exists())
+
+    def seen(self, ops: Sequence[str]) -> dict[str, Seen]:
+        """Return those of these ids that are known."""
+        found: dict[str, Seen] = {}
+        with self._failing():
+            for op in ops:
+                row = self._db.execute("select position, digest from ids where op = ?", (op,)).fetchone()
+                if row is not None:
+                    found[op] = Seen(*row)
+        return found
+
+    def append(self, after: int, entries: Sequence[Entry]) -> None:
+        """Append entries, durably, all or none."""
+        positions, now = range(after + 1, after + 1 + len(entries)), time.time()
+        with self._writing():
+            if max(self._base(), self._one("select max(position) from edits") or 0) != after:
+                raise LogDamaged(f"The log in {self.folder} does not end at position {after}: somebody else wrote it.")
+            self._db.executemany(
+                "insert into edits values(?, ?)",
+                ((position, entry.body) for position, entry in zip(positions, entries, strict=True)),
+            )
+            self._db.executemany(
+                "insert into ids values(?, ?, ?, ?)",
+                ((entry.op, position, entry.digest, now) for position, entry in zip(positions, entries, strict=True)),
+            )
+
+    def read(self, after: int, most: int) -> list[bytes]:
+        """Return at most so many bodies, those of the positions after `after`."""
+        with self._failing(), self._db:  # one transaction: the base and the bodies belong together
+            base = self._base()
+            rows: list[Any] = self._db.execute(
+                "select position, body from edits where position > ? order by position limit ?", (after, most)
+            ).fetchall()
+        if after < base:
+            raise Overtaken
+        if [position for position, _ in rows] != list(range(after + 1, after + 1 + len(rows))):
+            raise LogDamaged(f"The log in {self.folder} has a gap after position {after}.")
+        return [body for _, body in rows]
+
+    def snapshot(self) -> tuple[MemoryClassifier, int] | None:
+        """Return the newest snapshot and its position, or None if there is none yet."""
+        path = self.folder / MODEL
+        for _ in range(100):  # a follower may meet a file that is replaced between the two readings
+            if not path.exists():
+                return None
+            position = self._snapshot_position()
+            model = _classifier(path)
+            if position is not None and self._snapshot_position() == position:
+                return model, position
+        raise LogError(f"{path} is replaced again and again while it is read.")
+
+    def _snapshot_position(self) -> int | None:
+        """Return the position of the newest snapshot, None if there is none."""
+        path = self.folder / MODEL
+        try:
+            if not path.exists():
+                return None
+            position = read_notes(path).get(POSITION, "")
+        except (FileError, OSError) as error:
+            raise LogDamaged(f"The snapshot cannot be read: {error}") from error
+        if not position.isdecimal():
+            raise LogDamaged(f"{path} is not a snapshot of this service: its note {POSITION!r} says no position.")
+        return int(position)
+
+    def keep_snapshot(self, model: MemoryClassifier, position: int) -> None:
+        """Make this the newest snapshot, then delete all bodies up to it, in the write-ahead log too."""
+        try:
+            save(model, self.folder / MODEL, notes={POSITION: str(position)}, force=True)
+        except OSError as error:
+            raise LogError(f"The snapshot could not be written: {error.strerror}.") from error
+        self.trim(position)
+
+    def trim(self, position: int) -> None:
+        """Delete all bodies up to a position that the snapshot holds."""
+        with self._writing():
+            self._db.execute("delete from edits where position <= ?", (position,))
+            self._db.execute("insert or replace into about values('base', ?)", (max(position, self._base()),))
+        with self._failing():
+            self._db.execute("pragma incremental_vacuum").fetchall()  # a page for each row that is fetched
+            self._checkpoint()
+
+    def forget_ids(self, older_than: float) -> None:
+        """Forget the ids of edits whose bodies are deleted and that are older than so many seconds."""
+        with self._writing():
+            self._db.execute("delete from ids where at < ? and position <= ?", (time.time() - older_than, self._base()))
+
+    def has_changed(self) -> bool:
+        """Return whether another process has written since the last call."""
+        with self._failing():
+            version = self._db.pragma("data_version")
+        changed, self._version = version != self._version, version
+        return bool(changed)
+
+    def is_current(self) -> bool:
+        """Return whether the folder still has the file that is open."""
+        with suppress(FileNotFoundError):
+            return (self.folder / LOG).stat().st_ino == self._file
+        return False
+
+    def tend(self) -> None:
+        """Nothing is to be done: the lock lasts as long as the process."""
+
+    def reopen(self) -> None:
+        """Connect again.
+
+        What is in the write-ahead log may be in the memory of the machine only, if it was a flush that failed: a writer
+        copies it into the database, which is flushed, before it believes it.
+        """
+        with self._lock:
+            with suppress(apsw.Error):
+                self._db.close(force=True)
+            self._db = _connected(self.folder / LOG)
+            self._read_about()
+            if not self._follower:
+                with self._failing():
+                    self._checkpoint()
+
+    def close(self) -> None:
+        """Close the database and let the lock go."""
+        with self._lock:
+            try:
+                self._db.close(force=True)
+            finally:
+                self._release()
+
+    def _release(self) -> None:
+        if self._held is not None:
+            self._held.release()
+
+    def _checkpoint(self) -> None:
+        """Copy the write-ahead log into the database and cut it; wait for readers that need it, within reason."""
+        for _ in range(3):
+            try:
+                busy = self._one("pragma wal_checkpoint(truncate)")
+            except apsw.BusyError:
+                busy = 1
+            if not busy:
+                return
+        raise LogError("The write-ahead log could not be cut: another process reads it without end.")
+
+    def _read_about(self) -> None:
+        with self._failing():
+            rows: list[Any] = self._db.execute("select name, value from about").fetchall()
+        about = dict(rows)
+        if about.get("format") != FORMAT or not isinstance(about.get("key"), bytes):
+            raise LogDamaged(f"{self.folder / LOG} is not a log of this version of the service.")
+        self._settings = str(about["settings"])
+        self._key: bytes = about["key"]
+        self._file = (self.folder / LOG).stat().st_ino
+
+    def _base(self) -> int:
+        return int(self._one("select value from about where name = 'base'") or 0)
+
+    def _one(self, query: str) -> Any:
+        row = self._db.execute(query).fetchone()
+        return None if row is None else row[0]
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Turn what SQLite raises into `LogError`; one thread at a time."""
+        with self._lock:
+            try:
+                yield
+            except apsw.Error as error:
+                raise LogError(_said(error)) from None
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Run a block as one durable transaction."""
+        with self._failing():
+            self._db.execute("begin immediate")
+            try:
+                yield
+                self._db.execute("commit")
+            except BaseException:
+                with suppress(apsw.Error):  # some failures have rolled back already
+                    if self._db.in_transaction:
+                        self._db.execute("rollback")
+                raise
+
+
+class FolderStore:
+    """Logs in folders, ``DIR/tenant/name``; see :class:`hammemo.service.log.Store`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder).absolute()
+        missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in missing:
+            _flush_folder(path.parent)
+
+    def tenants(self) -> list[str]:
+        """Return the tenants that have a folder."""
+        return sorted(entry.name for entry in self.folder.iterdir() if NAME.fullmatch(entry.name) and entry.is_dir())
+
+    def names(self, tenant: str) -> list[str]:
+        """Return the names of a tenant's models."""
+        try:
+            entries = list((self.folder / tenant).iterdir())
+        except FileNotFoundError:
+            return []
+        return sorted(entry.name for entry in entries if NAME.fullmatch(entry.name) and (entry / LOG).exists())
+
+    def create(self, tenant: str, name: str, settings: str, model: MemoryClassifier | None) -> bool:
+        """Make a folder with an empty log, whole or not at all."""
+        parent = self.folder / tenant
+        draft = parent / f".new-{secrets.token_hex(8)}"
+        try:
+            parent.mkdir(mode=0o700, exist_ok=True)
+            _flush_folder(self.folder)
+            if (parent / name).exists():
+                return False
+            draft.mkdir(mode=0o700)
+            _make_log(draft / LOG, settings)
+            if model is not None:
+                save(model, draft / MODEL, notes={POSITION: "0"}, force=True)
+            _flush_folder(draft)
+            try:
+                draft.rename(parent / name)
+            except OSError:
+                if (parent / name).exists():  # somebody else was quicker
+                    return False
+                raise
+            _flush_folder(parent)
+        except OSError as error:
+            raise LogError(f"The model could not be made: {error.strerror}.") from error
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return True
+
+    def open(self, tenant: str, name: str, *, follower: bool) -> SqliteLog:
+        """Open the log in a folder."""
+        folder = self.folder / tenant / name
+        if not (folder / LOG).exists():
+            raise NoSuchModel(f"There is no model {name!r}.")
+        return SqliteLog(folder, follower=follower)
+
+    def delete(self, tenant: str, name: str) -> bool:
+        """Delete a folder: it is renamed first, so that it is there whole or not at all."""
+        folder = self.folder / tenant / name
+        if not (folder / LOG).exists():
+            return False
+        held = _taken(folder)
+        try:
+            doomed = folder.with_name(f".deleted-{secrets.token_hex(8)}")
+            folder.rename(doomed)
+            _flush_folder(doomed.parent)
+        finally:
+            held.release()
+        shutil.rmtree(doomed, ignore_errors=True)
+        return True
+
+    def remove_leftovers(self) -> None:
+        """Remove what a crash has left of folders that were being made or deleted, an hour ago or more."""
+        for pattern in ("*/.new-*", "*/.deleted-*"):
+            for folder in self.folder.glob(pattern):
+                with suppress(OSError):
+                    if folder.name.startswith(".deleted-") or folder.stat().st_mtime < time.time() - 3600:
+                        shutil.rmtree(folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Nothing is open here."""
+
+
+def _connected(path: Path) -> apsw.Connection:
+    """Open a database, with what durability and deletion need."""
+    version = tuple(map(int, apsw.sqlite_lib_version().split(".")))
+    if version < _OLDEST:
+        raise LogError(
+            f"apsw uses SQLite {apsw.sqlite_lib_version()}, which can damage a write-ahead log: "
+            "pip install --upgrade apsw, whose packages bring a newer one."
+        )
+    try:
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        db.set_busy_timeout(_BUSY)
+        if db.pragma("journal_mode", "wal") != "wal":
+            raise LogError(f"{path} cannot have a write-ahead log: use a local file system.")
+        db.pragma("synchronous", "full")
+        db.pragma("fullfsync", True)  # macOS: past the cache of the disk
+        db.pragma("checkpoint_fullfsync", True)
+        db.pragma("secure_delete", True)
+        db.pragma("temp_store", "memory")
+        db.pragma("trusted_schema", False)
+    except apsw.Error as error:
+        raise LogError(_said(error)) from None
+    return db
+
+
+def _make_log(path: Path, settings: str) -> None:
+    path.touch(mode=0o600)
+    try:
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        db.pragma("auto_vacuum", "incremental")
+        db.pragma("journal_mode", "wal")
+        db.pragma("synchronous", "full")
+        with db:
+            db.execute(_SCHEMA)
+            about = {"format": FORMAT, "settings": settings, "key": secrets.token_bytes(KEY_BYTES), "base": 0}
+            db.executemany("insert into about values(?, ?)", about.items())
+        db.close()
+    except apsw.Error as error:
+        raise LogError(_said(error)) from None
+
+
+def _taken(folder: Path) -> Held:
+    """Take the lock of a folder, or say who has it."""
+    try:
+        return take(folder / WRITER)
+    except LockedError as error:
+        raise InUse(f"{error} One process writes a model: send edits to that one, or stop it.") from None
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove temporary files that a crash has left: they hold parts of a model. The folder's lock must be held."""
+    for path in folder.glob(f"{MODEL}.*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+def _classifier(path: Path) -> MemoryClassifier:
+    try:
+        model = load(path)
+    except FileError as error:
+        raise LogDamaged(f"The snapshot cannot be read: {error}") from error
+    if not isinstance(model, MemoryClassifier):
+        raise LogDamaged(f"{path} is compiled for answering and cannot learn.")
+    return model
+
+
+def _flush_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    if os.name == "posix":  # elsewhere a folder cannot be flushed
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _said(error: apsw.Error) -> str:
+    """Return what SQLite says, which names no value of a row."""
+    return f"SQLite: {type(error).__name__}: {error}"

@@ -1,0 +1,313 @@
+"""The writer of a model: edits from any number of threads become durable in groups.
+
+One thread does, in this order:
+
+1. take what waits, at most 500 edits: while one group is written the next one gathers, so that a hundred clients cost
+   little more flushes of the disk than one;
+2. look up their ids: an edit that was applied before gets the receipt it had, an id with another body is refused;
+3. apply the others to a private version of the model, which refuses what cannot be forgotten; a refused edit is not
+   remembered, and the others go on;
+4. append them to the log, in one transaction that is flushed to the disk;
+5. publish the private version, and hand out the receipts.
+
+If 4 fails, the private version is dropped, and everybody of the group is told that the service is unavailable. Whether
+the group was written is then read from the log: a client that sends its edit again learns it.
+
+A second thread makes snapshots, of a published version and so beside edits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from hammemo.service.applying import Applier, State, caught_up
+from hammemo.service.hosted import HostedModel
+from hammemo.service.log import Entry, LogError
+from hammemo.service.operations import (
+    InUse,
+    Limits,
+    OpReused,
+    Receipt,
+    ServiceError,
+    TooMany,
+    Unavailable,
+    decoded,
+    digest,
+    encoded,
+)
+
+if TYPE_CHECKING:
+    from hammemo.service.log import Log, Seen
+    from hammemo.service.operations import Body, Edit
+
+_logger = logging.getLogger("hammemo.service")
+
+_IDLE: Final = 1.0
+"""Seconds after which a writer without work looks after its log."""
+
+_LATER: Final = 30.0
+"""Seconds before a snapshot that failed is tried again."""
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """When things are done that no request asks for."""
+
+    group: int = 500
+    """The most edits of one transaction."""
+    group_bytes: int = 16 * 2**20
+    """The bytes of bodies after which no more are taken into it."""
+    snapshot_edits: int = 20_000
+    """A snapshot is made when so many edits are not in one,"""
+    snapshot_bytes: int = 64 * 2**20
+    """when their bodies have so many bytes,"""
+    snapshot_seconds: float = 300.0
+    """and when the oldest of them is so old. A forgotten example is in the log no longer than about that."""
+    retention: float = 7 * 86_400.0
+    """Seconds for which ids are kept: how long a client may send an edit again."""
+    at_close: bool = True
+    """Whether to make a last snapshot."""
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """An edit on its way."""
+
+    op: str
+    body: bytes
+    content: Body
+    digest: bytes
+    future: Future[Receipt] = field(default_factory=Future)
+
+    def refuse(self, error: BaseException) -> None:
+        self.future.set_exception(error)
+
+
+class WrittenModel(HostedModel):
+    """A model that is edited in this process.
+
+    Parameters
+    ----------
+    tenant, name, log
+        As in `HostedModel`; the log is open for writing.
+    limits : Limits
+    upkeep : Upkeep
+    """
+
+    def __init__(
+        self, tenant: str, name: str, log: Log, limits: Limits | None = None, upkeep: Upkeep | None = None
+    ) -> None:
+        super().__init__(tenant, name, log)
+        self._limits, self._upkeep = limits or Limits(), upkeep or Upkeep()
+        self._queue: deque[_Waiting] = deque()
+        self._queued_bytes = 0
+        self._arrived = threading.Condition()
+        self._closing = False
+        self._in_doubt = False
+        self._snapshots = threading.Lock()
+        self._due = threading.Condition()
+        self._unsaved_bytes, self._unsaved_since = 0, time.monotonic()
+        self._threads = [
+            threading.Thread(target=target, name=f"hammemo {what} {tenant}/{name}", daemon=True)
+            for what, target in (("writer", self._write), ("snapshots", self._make_snapshots))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    # Edits, handed over by any thread
+
+    def edit(self, edit: Edit) -> Future[Receipt]:
+        """Hand over an edit; the future has its receipt when it is durable and applied, or a `ServiceError`."""
+        body = encoded(edit, self._limits)
+        content = decoded(body)  # what is applied is what is logged, also if the caller changes its lists
+        waiting = _Waiting(edit.op, body, content, digest(body, self._log.key))
+        with self._arrived:
+            if self._closing:
+                raise Unavailable("The service stops: send the edit again later.")
+            if len(self._queue) >= self._limits.queued or self._queued_bytes >= self._limits.queued_bytes:
+                raise TooMany(f"{len(self._queue):,} edits of this model wait already: send this one again later.")
+            self._queue.append(waiting)
+            self._queued_bytes += len(body)
+            self._arrived.notify()
+        return waiting.future
+
+    @property
+    def waiting(self) -> int:
+        """How many edits wait."""
+        return len(self._queue)
+
+    def close(self, *, last_snapshot: bool = True) -> None:
+        """Finish the edits that wait, refuse later ones, make a last snapshot, and let the log go."""
+        with self._arrived:
+            if self._closing:
+                return
+            self._closing = True
+            self._arrived.notify_all()
+        with self._due:
+            self._due.notify_all()
+        for thread in self._threads:
+            thread.join()
+        try:
+            if last_snapshot and self._upkeep.at_close and not self._in_doubt:
+                self.snapshot()
+        except (Unavailable, LogError) as error:
+            self._report("no last snapshot", error)
+        finally:
+            self._log.close()
+
+    # The writer
+
+    def _write(self) -> None:
+        while True:
+            group = self._next_group()
+            if group is None:
+                return
+            try:
+                self._commit(group) if group else self._look_after()
+            except BaseException as error:  # nobody may wait for ever, and the next group may succeed
+                if not self._in_doubt:  # else it was reported already
+                    self._report("a group failed", error)
+                self._in_doubt = True
+                told = Unavailable("The edit could not be written now: send it again later, with the same id.")
+                for waiting in group:
+                    if not waiting.future.done():
+                        waiting.refuse(error if isinstance(error, ServiceError) else told)
+
+    def _next_group(self) -> list[_Waiting] | None:
+        """Return what waits; nothing after a second without work; None when all is done and the model closes.
+
+        Two edits with one id are never in one group: the second one is to find the first in the log.
+        """
+        group: list[_Waiting] = []
+        ops: set[str] = set()
+        size = 0
+        with self._arrived:
+            if not self._queue and not self._closing:
+                self._arrived.wait(_IDLE)
+            while self._queue and len(group) < self._upkeep.group and size < self._upkeep.group_bytes:
+                if self._queue[0].op in ops:
+                    break
+                waiting = self._queue.popleft()
+                self._queued_bytes -= len(waiting.body)
+                if waiting.future.set_running_or_notify_cancel():
+                    group.append(waiting)
+                    ops.add(waiting.op)
+                    size += len(waiting.body)
+            return None if self._closing and not group and not self._queue else group
+
+    def _commit(self, group: list[_Waiting]) -> None:
+        """Write one group; a `LogError` leaves all of it in doubt."""
+        if self._in_doubt:
+            self._settle_doubt()
+        seen = self._log.seen([waiting.op for waiting in group])
+        fresh = [waiting for waiting in group if waiting.op not in seen]
+        applier = Applier(self._state.model, self._settings, self._limits)
+        applier.apply([waiting.content for waiting in fresh])
+        accepted = [waiting for i, waiting in enumerate(fresh) if i not in applier.refused]
+        before = self._state.version
+        if accepted:
+            self._log.append(before, [Entry(waiting.op, waiting.digest, waiting.body) for waiting in accepted])
+            self._publish(State(applier.model, before + len(accepted)))
+            self._count(accepted)
+        else:
+            self._log.tend()  # refusals, too, are given only by whoever may write
+        for version, waiting in enumerate(accepted, before + 1):
+            waiting.future.set_result(Receipt(version, "applied"))
+        for i, error in applier.refused.items():
+            fresh[i].refuse(error)
+        for waiting in group:
+            if waiting.op in seen:
+                _answer_again(waiting, seen[waiting.op])
+
+    def _settle_doubt(self) -> None:
+        """Open the log again after a failure, and read from it what was written."""
+        try:
+            self._log.reopen()
+        except InUse:  # another process writes now: this one follows, and tries again
+            self._publish(caught_up(self._log, self._state, self._settings))
+            raise
+        self._publish(caught_up(self._log, self._state, self._settings))
+        self._snapshot_version = self._log.base()
+        self._in_doubt = False
+        _logger.info("the log is open again", extra=self._facts())
+
+    def _look_after(self) -> None:
+        if self._in_doubt:
+            self._settle_doubt()
+        self._log.tend()
+
+    # Snapshots
+
+    def snapshot(self) -> int:
+        """Write a snapshot of what is published, unless there is one, and return its version."""
+        with self._snapshots:
+            state = self._state
+            if state.model is None or state.version == self._snapshot_version:
+                return self._snapshot_version
+            self._unsaved_bytes, self._unsaved_since = 0, time.monotonic()
+            try:
+                self._log.keep_snapshot(state.model, state.version)
+                self._log.forget_ids(self._upkeep.retention)
+            except LogError as error:
+                self._report("a snapshot failed", error)
+                raise Unavailable("The snapshot could not be written: try again later.") from error
+            self._snapshot_version, self._snapshot_time = state.version, time.time()
+            return state.version
+
+    def _make_snapshots(self) -> None:
+        while not self._closing:
+            with self._due:
+                self._due.wait(_IDLE)
+            if self._closing or not self._is_due():
+                continue
+            try:
+                self.snapshot()
+            except Exception as error:
+                self._report("no snapshot", error)
+                with self._due:
+                    self._due.wait_for(lambda: self._closing, _LATER)
+
+    def _is_due(self) -> bool:
+        pending, upkeep = self._state.version - self._snapshot_version, self._upkeep
+        return pending > 0 and (
+            pending >= upkeep.snapshot_edits
+            or self._unsaved_bytes >= upkeep.snapshot_bytes
+            or time.monotonic() - self._unsaved_since >= upkeep.snapshot_seconds
+        )
+
+    def _count(self, accepted: list[_Waiting]) -> None:
+        """Take note of what is in no snapshot."""
+        if self._state.version - len(accepted) == self._snapshot_version:
+            self._unsaved_since = time.monotonic()
+        self._unsaved_bytes += sum(len(waiting.body) for waiting in accepted)
+        if self._is_due():
+            with self._due:
+                self._due.notify()
+
+    def _report(self, what: str, error: BaseException) -> None:
+        """Log a failure. Messages of other errors than `LogError` might hold an example: only their type is logged."""
+        text: Any = error if isinstance(error, LogError) else ""
+        _logger.error(
+            "%s: %s %s",
+            what,
+            type(error).__name__,
+            text,
+            extra=self._facts(),
+        )
+
+    def _facts(self) -> dict[str, object]:
+        return {"tenant": self.tenant, "model": self.name, "version": self._state.version}
+
+
+def _answer_again(waiting: _Waiting, seen: Seen) -> None:
+    """Answer an edit that is known: with the receipt it had, if it is the same."""
+    if seen.digest == waiting.digest:
+        waiting.future.set_result(Receipt(seen.position, "repeated"))
+    else:
+        waiting.refuse(OpReused(f"The id {waiting.op!r} was used for another edit: each edit has an id of its own."))

@@ -1,0 +1,123 @@
+"""Headless Chromium, driven over a pipe by its own protocol: no package is needed for it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Browser:
+    """One page in one browser."""
+
+    def __init__(self, width: int = 1280, height: int = 900) -> None:
+        assert CHROMIUM is not None
+        self._folder = tempfile.TemporaryDirectory()
+        ours, theirs = os.pipe(), os.pipe()  # commands, answers
+
+        def take_places() -> None:  # the browser reads from 3 and writes to 4
+            os.dup2(ours[0], 30)
+            os.dup2(theirs[1], 31)
+            os.dup2(30, 3)
+            os.dup2(31, 4)
+
+        self._process = subprocess.Popen(
+            [
+                CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                "--no-first-run", "--disable-background-networking", "--remote-debugging-pipe",
+                f"--user-data-dir={self._folder.name}",
+            ],
+            preexec_fn=take_places,
+            close_fds=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        os.close(ours[0])
+        os.close(theirs[1])
+        self._commands, self._answers = os.fdopen(ours[1], "wb"), os.fdopen(theirs[0], "rb", buffering=0)
+        self._held, self._number, self._session = b"", 0, ""
+        self.complaints: list[str] = []
+        target = self.do("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.do("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self.do(f"{domain}.enable")
+        self.resize(width, height)
+
+    def do(self, method: str, **params: Any) -> Any:
+        """Send a command and return its result."""
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
+        if self._session:
+            message["sessionId"] = self._session
+        self._commands.write(json.dumps(message).encode() + b"\0")
+        self._commands.flush()
+        while True:
+            told = self._next()
+            if told.get("id") == self._number:
+                if "error" in told:
+                    raise RuntimeError(told["error"])
+                return told["result"]
+            if told.get("method") in ("Log.entryAdded", "Runtime.exceptionThrown"):
+                self.complaints.append(json.dumps(told["params"])[:500])
+
+    def _next(self) -> Any:
+        while b"\0" not in self._held:
+            piece = self._answers.read(65_536)
+            if not piece:
+                raise RuntimeError("The browser has ended.")
+            self._held += piece
+        message, _, self._held = self._held.partition(b"\0")
+        return json.loads(message)
+
+    def resize(self, width: int, height: int) -> None:
+        """Give the page another size, as on a small screen."""
+        self.do(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+
+    def open(self, url: str) -> None:
+        """Go to a page."""
+        self.do("Page.navigate", url=url)
+
+    def run(self, script: str) -> Any:
+        """Return the value of a script."""
+        told = self.do("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in told:
+            raise RuntimeError(told["exceptionDetails"])
+        return told["result"].get("value")
+
+    def wait(self, script: str, seconds: float = 120) -> None:
+        """Wait until a script is true."""
+        until = time.monotonic() + seconds
+        while not self.run(f"Boolean({script})"):
+            if time.monotonic() > until:
+                raise TimeoutError(f"{script}; the page: {self.run('document.body.innerText')}")
+            time.sleep(0.05)
+
+    def picture(self, path: Path) -> None:
+        """Write what is seen to a PNG file."""
+        height = self.run("document.documentElement.scrollHeight")
+        width = self.run("window.innerWidth")
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        told = self.do("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(told["data"]))
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+        self._commands.close()
+        self._answers.close()
+        self._folder.cleanup()

@@ -1,0 +1,175 @@
+"""A PostgreSQL server of one's own for tests: from the system's packages, on a Unix socket in a temporary folder."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+USER = "postgres"
+
+
+@functools.cache
+def binaries() -> Path | None:
+    """Return the folder with the newest server's programs, or None where there is none."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parents[1].name))
+    if found:
+        return found[-1].parent
+    program = shutil.which("initdb")
+    return None if program is None else Path(program).parent
+
+
+def why_not() -> str | None:
+    """Return why no server can be started here, or None if one can."""
+    if binaries() is None:
+        return "PostgreSQL is not installed: apt-get install postgresql"
+    if os.getuid() == 0:  # the server refuses to run as root
+        import pwd  # not on Windows
+
+        try:
+            pwd.getpwnam(USER)
+        except KeyError:
+            return f"there is no user {USER}, as whom root could start PostgreSQL"
+    return None
+
+
+needs_postgres = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+
+class Server:
+    """A server whose files are in a folder.
+
+    Parameters
+    ----------
+    folder : path
+        It is made; the user ``postgres`` must be able to reach it.
+    options : sequence of str
+        Settings such as ``"fsync=off"``.
+    """
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder, self.data = folder, folder / "data"
+        self.options = [f"-c{option}" for option in ("listen_addresses=", "max_connections=40", *options)]
+        self.sockets = Path(tempfile.mkdtemp(prefix="hammemo-pg-", dir="/tmp"))  # a socket's path must be short
+        self._own(self.sockets)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._own(folder)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        return f"postgresql://{USER}@/postgres?host={self.sockets}"
+
+    def make(self) -> None:
+        """Make an empty database."""
+        self.run("initdb", "--pgdata", str(self.data), "--auth=trust", f"--username={USER}", "--no-sync")
+
+    def start(self, wait: float = 60.0) -> None:
+        """Start the server and wait until it answers."""
+        self.process = subprocess.Popen(
+            [str(self.program("postgres")), "-D", str(self.data), f"-k{self.sockets}", *self.options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+            **self._as_user(),
+        )
+        until = time.monotonic() + wait
+        while subprocess.run([self.program("pg_isready"), "-q", "-h", self.sockets], check=False).returncode != 0:
+            assert time.monotonic() < until, "PostgreSQL does not start"
+            assert self.process.poll() is None, "PostgreSQL ended at once"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Stop the server in good order."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait()
+
+    def processes(self) -> list[int]:
+        """Return the server and all its children."""
+        assert self.process is not None
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return [self.process.pid, *map(int, children)]
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the server and all its children."""
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def kill(self) -> None:
+        """End the server and all its children as a crash would."""
+        assert self.process is not None
+        children = self.processes()
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+        while any(Path(f"/proc/{pid}").exists() for pid in children):
+            time.sleep(0.01)
+
+    def remove(self) -> None:
+        """Stop the server and remove its files."""
+        if self.process is not None and self.process.poll() is None:
+            self.stop()
+        shutil.rmtree(self.sockets, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def program(self, name: str) -> Path:
+        """Return the path of one of PostgreSQL's programs."""
+        folder = binaries()
+        assert folder is not None
+        return folder / name
+
+    def run(self, name: str, *arguments: str) -> None:
+        """Run one of PostgreSQL's programs to its end."""
+        done = subprocess.run(
+            [str(self.program(name)), *arguments],
+            capture_output=True,
+            check=False,
+            cwd="/",
+            **self._as_user(),
+        )
+        assert done.returncode == 0, done.stderr.decode()
+
+    def _own(self, folder: Path) -> None:
+        if os.getuid() == 0:
+            shutil.chown(folder, USER, USER)
+
+    def _as_user(self) -> dict[str, Any]:
+        return {"user": USER, "group": USER, "extra_groups": []} if os.getuid() == 0 else {}
+
+
+@contextmanager
+def server(*options: str) -> Iterator[Server]:
+    """Run a server for the time of a block."""
+    folder = Path(tempfile.mkdtemp(prefix="hammemo-pg-", dir="/tmp"))
+    made = Server(folder, *options)
+    try:
+        made.make()
+        made.start()
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A server for all tests of a process; each takes tenants of its own."""
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    with server() as made:
+        yield made

@@ -1,0 +1,127 @@
+"""Servers for tests: one in a thread of this process, or ``hammemo serve`` in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hammemo.service.host import Host
+from hammemo.service.http.app import make_app
+from hammemo.service.http.server import Settings, _server, listen
+from hammemo.service.http.service import Service
+from hammemo.service.http.tokens import ROLES, Tokens, new_token, write_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from hammemo.service.http.limits import Limits
+
+
+@dataclass
+class Running:
+    """A server in a thread of this process."""
+
+    url: str
+    port: int
+    service: Service
+
+
+@contextmanager
+def in_thread(folder: Path, tokens: Path | None = None, limits: Limits | None = None) -> Iterator[Running]:
+    """Serve a folder on a free loopback port for the time of the block."""
+    settings = Settings(str(folder), port=0)
+    listening = listen(settings.host, 0, shared=False)
+    port = listening.getsockname()[1]
+    with Host(folder) as host:
+        service = Service(host, limits, None if tokens is None else Tokens(tokens))
+        app = make_app(service, settings.names, loopback=True)
+        server = _server(app, settings, service.limits, tls=False)
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
+        thread.start()
+        try:
+            while not server.started and thread.is_alive():
+                time.sleep(0.005)
+            yield Running(f"http://127.0.0.1:{port}", port, service)
+        finally:
+            server.should_exit = True
+            thread.join()
+            service.close()
+
+
+class Process:
+    """``hammemo serve`` in a process of its own."""
+
+    def __init__(self, folder: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self._ready = threading.Event()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "hammemo", "serve", str(folder), "--port", "0", *options],
+            stderr=subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._ready.wait()
+        found = [line["address"] for line in self.lines if line.get("event") == "serving"]
+        if not found:
+            raise RuntimeError(f"The server did not start: {self.lines}")
+        self.url: str = found[0]
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for text in self._process.stderr:
+            try:
+                line = json.loads(text)
+            except ValueError:
+                line = {"text": text}
+            self.lines.append(line)
+            if line.get("event") == "serving":
+                self._ready.set()
+        self._ready.set()
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """End it as a power cut would, without a chance to do anything."""
+        self._process.kill()
+        self._finish()
+
+    def end(self) -> int:
+        """End it as an operator would, and return its exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._finish()
+
+    def _finish(self) -> int:
+        code = self._process.wait()
+        self._reader.join()
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+        return code
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self.end()
+
+
+def token_file(path: Path, **tenants: tuple[str, ...]) -> dict[str, str]:
+    """Write a token file with one token for each tenant, and return the tokens; no roles are all roles."""
+    made = {tenant: new_token(tenant, roles or ROLES) for tenant, roles in tenants.items()}
+    write_entries(path, [entry for _, entry in made.values()])
+    return {tenant: token for tenant, (token, _) in made.items()}
