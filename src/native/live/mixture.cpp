@@ -8,6 +8,7 @@ namespace hammemo::live {
 namespace {
 
 constexpr double LEAST_SHARE = 1e-3, LEAST_KEPT = 1e-9;
+constexpr size_t MOST_FREQUENT = 256;
 
 // Sums by column, emptied in no time. Up to MOST_PLACED columns have a place each; more are found by hashing, so that what
 // is kept grows with the labels that rows hold and not with all.
@@ -17,6 +18,7 @@ public:
         uint32_t stamp = 0, part = 0;  // `part`: the last one that added to it
         int64_t column = 0, number = 0;
         double sum = 0, of_part = 0;
+        int64_t examples = -1;  // of the label, where they were looked up
     };
 
     static LabelSums& of_this_thread() {
@@ -41,7 +43,7 @@ public:
         if (!is_placed_ && 2 * (touched_.size() + 1) > cells_.size()) grow();
         Cell& cell = find(column);
         if (cell.stamp != stamp_) {
-            cell = {stamp_, part, column, number, 0.0, value};
+            cell = {stamp_, part, column, number, 0.0, value, -1};
             touched_.push_back(column);
         } else if (cell.part != part) {  // each part is added up first, as NumPy does it
             cell.sum += cell.of_part;
@@ -53,11 +55,9 @@ public:
     }
 
     const std::vector<int64_t>& touched() const { return touched_; }
-    bool has(int64_t column) { return find(column).stamp == stamp_; }
-    int64_t number(int64_t column) { return find(column).number; }
-    double total(int64_t column) {
-        const Cell& cell = find(column);
-        return cell.sum + cell.of_part;
+    Cell* at(int64_t column) {
+        Cell& cell = find(column);
+        return cell.stamp == stamp_ ? &cell : nullptr;
     }
 
 private:
@@ -244,22 +244,37 @@ private:
 
     double prior_of(uint64_t examples) const { return prior_ * ((double(examples) + 0.5) / all_); }
 
-    // Of the labels in rows, only those whose prior is looked up that may lead with the largest one.
+    // The labels with most examples are gone through first; all others have a prior that is no higher than the last of these.
+    // So of the labels in rows few remain whose examples must be looked up.
     void choose(size_t k, int64_t* out) {
         const auto& handle = *mixture_.sites;
         best_.clear();
-        for (const int64_t column : sums_.touched()) best_.push_back({sums_.total(column), column});
-        double most = 0;
-        handle.table->each_label(handle.version, [&](uint32_t, uint64_t count) { return most = prior_of(count), false; });
+        for (const int64_t column : sums_.touched()) {
+            const auto& cell = *sums_.at(column);
+            best_.push_back({cell.sum + cell.of_part, column});
+        }
         if (best_.size() > k && k) {
+            double most = 0;
+            size_t n_frequent = 0;
+            handle.table->each_label(handle.version, [&](uint32_t label, uint64_t count) {
+                most = prior_of(count);
+                auto* cell = column_of(label) < 0 ? nullptr : sums_.at(column_of(label));
+                if (cell) cell->examples = int64_t(count);
+                return ++n_frequent < MOST_FREQUENT;
+            });
             std::nth_element(best_.begin(), best_.begin() + long(k - 1), best_.end());
             const double least = best_[k - 1].score;
-            const auto hopeless = [&](const Scored& one) { return (one.score + most) * (1 + 0x1p-50) < least; };
+            const auto hopeless = [&](const Scored& one) {
+                const int64_t examples = sums_.at(one.column)->examples;
+                return (one.score + (examples < 0 ? most : prior_of(uint64_t(examples)))) * (1 + 0x1p-50) < least;
+            };
             best_.erase(std::remove_if(best_.begin() + long(k), best_.end(), hopeless), best_.end());
         }
         for (Scored& one : best_) {
-            const int64_t number = sums_.number(one.column);
-            one.score += prior_of(handle.table->label_count(handle.version, uint32_t(number)));
+            const auto& cell = *sums_.at(one.column);
+            const bool is_known = cell.examples >= 0;
+            one.score += prior_of(is_known ? uint64_t(cell.examples)
+                                           : handle.table->label_count(handle.version, uint32_t(cell.number)));
         }
         const bool is_full = best_.size() >= k && k;
         if (is_full) std::nth_element(best_.begin(), best_.begin() + long(k - 1), best_.end());
@@ -269,7 +284,7 @@ private:
             const double score = prior_of(count);
             if (others == k || (is_full && score < last)) return false;
             const int64_t column = column_of(label);
-            if (column >= 0 && !sums_.has(column)) best_.push_back({score, column}), ++others;
+            if (column >= 0 && !sums_.at(column)) best_.push_back({score, column}), ++others;
             return true;
         });
         const size_t found = std::min(k, best_.size());
