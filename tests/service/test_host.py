@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from hammemo import Exact, Ledgered, MeMoClassifier, MemoryClassifier, load, save
-from hammemo.service import sqlite_log
+from hammemo.service import sqlite_log, writing
 from hammemo.service.host import Host
 from hammemo.service.log import LogError
 from hammemo.service.operations import (
@@ -540,6 +540,80 @@ def test_a_missing_package_is_named(package: str, module: str, extra: str) -> No
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert f"pip install 'hammemo[{extra}]'" in ended.stderr.splitlines()[-1]
+
+
+def test_all_models_can_be_opened_at_once(hosts: Callable[..., Host]) -> None:
+    host = hosts()
+    for tenant, name in (("t", "a"), ("t", "b"), ("u", "a")):
+        done(host.create(tenant, name, {}), learn("1", ["a"]))
+    host.close()
+    with pytest.raises(Unavailable, match="stops"):
+        host.get("t", "a")
+    again = hosts()
+    assert again.opened() == []
+    again.open_all()
+    assert {(model.tenant, model.name, model.version) for model in again.opened()} == {
+        ("t", "a", 1),
+        ("t", "b", 1),
+        ("u", "a", 1),
+    }
+
+
+def test_an_address_that_is_no_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'mysql' is not known"):
+        Host(tmp_path, "mysql://user:secret@host/db")
+    pytest.importorskip("psycopg")
+    with pytest.raises(Unavailable, match="cannot be reached") as caught:
+        Host(tmp_path, "postgresql://someone:secret@/db?host=/nowhere")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_snapshot_that_fails_is_made_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed, save_it = threading.Event(), sqlite_log.save
+
+    def failing(*_: Any, **__: Any) -> None:
+        monkeypatch.setattr(sqlite_log, "save", save_it)
+        failed.set()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writing, "_LATER", 0.01)
+    monkeypatch.setattr(sqlite_log, "save", failing)
+    with Host(tmp_path, upkeep=Upkeep(snapshot_edits=2)) as host:
+        model = host.create("t", "m", {})
+        for n in range(4):
+            done(model, learn(str(n), ["a", n]))
+        assert failed.wait(60)
+        while model.describe()["snapshot_version"] < 2:
+            threading.Event().wait(0.01)
+
+
+def test_a_damaged_snapshot_is_not_served(tmp_path: Path) -> None:
+    with Host(tmp_path) as host:
+        done(host.create("t", "m", {}), learn("1", ["a"]))
+    path = tmp_path / "t" / "m" / sqlite_log.MODEL
+    whole = path.read_bytes()
+    model = load(path)
+    for damaged in (b"", whole[:-1], whole[:-20] + bytes(20)):
+        path.write_bytes(damaged)
+        with Host(tmp_path) as host, pytest.raises(Unavailable, match="cannot be read"):
+            host.get("t", "m")
+    path.unlink()
+    save(model, path)  # a model, but no snapshot
+    with Host(tmp_path) as host, pytest.raises(Unavailable, match="says no position"):
+        host.get("t", "m")
+    path.write_bytes(whole)
+    with Host(tmp_path) as host:
+        assert host.get("t", "m").version == 1
+
+
+def test_a_place_where_nothing_can_be_written_is_told(tmp_path: Path) -> None:
+    with Host(tmp_path) as host:
+        done(host.create("t", "m", {}), learn("1", ["a"]))
+        with pytest.raises(Unavailable, match="could not be written"):
+            host.write_file("t", "m", tmp_path / "none" / "file")
+        (tmp_path / "u").write_bytes(b"a file in the place of a folder")
+        with pytest.raises(Unavailable, match="cannot be made"):
+            host.create("u", "m", {})
 
 
 def test_errors_have_the_statuses_of_http() -> None:
