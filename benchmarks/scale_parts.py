@@ -3,12 +3,12 @@
     python benchmarks/scale.py --parts --tokens 300000000 --folder FOLDER     # goes on where it was stopped
     python benchmarks/scale.py --parts --tokens 3000000
 
-Zipf tokens (exponent 1, 50,000 types), every type a label, positions, h = 8. Two processes, and then two workers of Ray,
-learn the files under RLIMIT_DATA of 1 GiB a process (``--limit`` MiB); it is shown that the limit bites. The folders must
-be equal to the byte. Then, under the same limit, 1,000 queries are answered and compared with counts made from the tokens
-themselves; pages are counted; a query is timed with all its pages in memory and with none, beside a bare ``pread`` of as
-many bytes. A small model is compared with the table in memory: the streamed digest, and 10,000 examples added and 10,000
-taken back, compacted, beside a fresh fit.
+Zipf tokens (exponent 1, 50,000 types), every type a label, positions, h = 8. Two processes, and then two workers of
+Ray, learn the files under RLIMIT_DATA of 1 GiB a process (``--limit`` MiB); it is shown that the limit bites. The
+folders must be equal to the byte. Then, under the same limit, 1,000 queries are answered and compared with counts made
+from the tokens themselves; pages are counted; a query is timed with all its pages in memory and with none, beside a
+bare ``pread`` of as many bytes. A small model is compared with the table in memory: the streamed digest, and 10,000
+examples added and 10,000 taken back, compacted, beside a fresh fit. With ``--folder`` it goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def brute_force(files: Path, queries: np.ndarray[Any, Any]) -> np.ndarray[Any, A
             counts[keys] += times.astype(np.int32)
         scores += counts.reshape(len(wanted), N_TYPES)[rows]
     seen = np.flatnonzero(np.bincount(all_labels(files), minlength=N_TYPES))
-    return seen[scores[:, seen].argmax(axis=1)]
+    return np.asarray(seen[scores[:, seen].argmax(axis=1)])
 
 
 def all_labels(files: Path) -> np.ndarray[Any, Any]:
@@ -334,7 +334,8 @@ def small_checks() -> dict[str, Any]:
 
 def limit_bites(limit: int) -> bool:
     """Return whether a process under the limit is refused a little more than that."""
-    text = f"import resource, numpy; resource.setrlimit(resource.RLIMIT_DATA, ({limit * 2**20},) * 2); numpy.ones({limit * 2**17})"
+    text = f"import resource, numpy; resource.setrlimit(resource.RLIMIT_DATA, ({limit * 2**20},) * 2); "
+    text += f"numpy.ones({limit * 2**17})"
     ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     return "MemoryError" in ended.stderr
 
@@ -360,8 +361,9 @@ def main(folder: Path, tokens: int, parts: int, limit: int, engines: list[str]) 
     for run in runs:
         print(
             f"{run['engine']:10} {run['examples']:,} examples, {run['groups']} groups ({run['resumed']} done before), "
-            f"{run['seconds']:.0f} s, {run['all_cpu_seconds']:.0f} processor seconds ({run['task_cpu_seconds']:.0f} learning); "
-            f"peak RssAnon {run['driver_peak'] / 2**20:.0f} MiB driver, {run['worker_peak'] / 2**20:.0f} MiB a worker"
+            f"{run['seconds']:.0f} s, {run['all_cpu_seconds']:.0f} processor seconds "
+            f"({run['task_cpu_seconds']:.0f} learning); peak RssAnon {run['driver_peak'] / 2**20:.0f} MiB driver, "
+            f"{run['worker_peak'] / 2**20:.0f} MiB a worker"
         )
     one = runs[0]
     print(
@@ -374,10 +376,8 @@ def main(folder: Path, tokens: int, parts: int, limit: int, engines: list[str]) 
         )
     asked = _run("queries", folder, parts=parts, limit=limit)
     truth = brute_force(folder / "files", queries_of(str(folder)))
-    wrong = int((np.load(folder / "answers.npy") != truth).sum())
-    print(
-        f"{N_QUERIES} answers under the limit, {wrong} differ from brute force; peak RssAnon {asked['peak'] / 2**20:.0f} MiB"
-    )
+    wrong, peak = int((np.load(folder / "answers.npy") != truth).sum()), asked["peak"] / 2**20
+    print(f"{N_QUERIES} answers under the limit, {wrong} differ from brute force; peak RssAnon {peak:.0f} MiB")
     print(
         f"A site touches {asked['index_pages_a_site']} pages of records at most, and its range of entries on at most "
         f"{asked['pages_beyond_the_range']} page more than its bytes fill; a query {asked['pages_a_query']:.0f} pages "
@@ -385,17 +385,19 @@ def main(folder: Path, tokens: int, parts: int, limit: int, engines: list[str]) 
     )
     for kind in ("warm", "cold"):
         print(
-            f"{kind}, median us: pread of the same bytes {asked[f'pread_{kind}_us']:.0f}, rows {asked[f'rows_{kind}_us']:.0f}, "
-            f"winner {asked[f'winner_{kind}_us']:.0f}, predict {asked[f'predict_{kind}_us']:.0f}"
+            f"{kind}, median us: pread of the same bytes {asked[f'pread_{kind}_us']:.0f}, "
+            f"rows {asked[f'rows_{kind}_us']:.0f}, winner {asked[f'winner_{kind}_us']:.0f}, "
+            f"predict {asked[f'predict_{kind}_us']:.0f}"
         )
     print(
         f"opening {asked['open_seconds']:.2f} s; a batch of {N_QUERIES}: {asked['batch_microseconds']:.0f} us a query"
     )
     small = small_checks()
     print(
-        f"Small model: streamed digest {'equal' if small['streamed_digest_equal'] else 'DIFFERS'}; 10,000 examples added and "
-        f"10,000 taken back in {small['edit_seconds']:.2f} s, learn_one {small['learn_one_us']:.0f} us, compact "
-        f"{small['compact_seconds']:.2f} s: {'equal to' if small['edits_equal_fresh_fit'] else 'DIFFERS FROM'} a fresh fit"
+        f"Small model: streamed digest {'equal' if small['streamed_digest_equal'] else 'DIFFERS'}; 10,000 examples "
+        f"added and 10,000 taken back in {small['edit_seconds']:.2f} s, learn_one {small['learn_one_us']:.0f} us, "
+        f"compact {small['compact_seconds']:.2f} s: "
+        f"{'equal to' if small['edits_equal_fresh_fit'] else 'DIFFERS FROM'} a fresh fit"
     )
 
 

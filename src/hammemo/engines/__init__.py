@@ -39,7 +39,7 @@ from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -73,7 +73,6 @@ def fit(
     resume: str | None = None,
     parts: int | None = None,
     out: str | os.PathLike[str] | None = None,
-    notes: Mapping[str, str] | None = None,
     shard_bytes: int | None = None,
     group_size: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
@@ -110,8 +109,6 @@ def fit(
         again repeats none of it. Workers must reach the folder.
     out : str or path, optional
         With `parts`: the folder, on a disk that all workers see.
-    notes : mapping of str to str, optional
-        With `parts`: as in `save`.
     shard_bytes, group_size : int, optional
         Bytes of files a shard, and shards a task; by default small files are taken together. The result does not depend
         on them.
@@ -187,7 +184,7 @@ def fit(
             reader = reader.restricted(sample.contexts)
         model.vote_.fit_to(reader, sample, model.sites_, seed=memory.seed)
     if work is not None:
-        save(model, work.folder, notes=notes)
+        save(model, work.folder)
         work.delete_runs()
     return model
 

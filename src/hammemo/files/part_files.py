@@ -248,15 +248,19 @@ class Pages:
                 "model. Use another copy of the folder."
             )
         self._blocks = table
+        self._places: dict[int, tuple[int, int]] = {}
         self._checked = np.full(n_pages, not verify)
         self.touched: set[int] | None = None
         """The pages that were touched, if somebody counts them."""
 
-    def __call__(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+    def __call__(self, array: NDArray[Any], first: NDArray[np.int64] | int, stop: NDArray[np.int64] | int) -> None:
         """See `Touch`."""
-        if self.touched is None and self._checked.all():
-            return
-        place, size = array.ctypes.data - self._address, array.strides[0]
+        place, size = self._places.get(id(array)) or self._place(array)
+        if isinstance(first, int):
+            here = self._checked[(place + first * size) // PAGE : (place + stop * size - 1) // PAGE + 1]
+            if here.all() and self.touched is None:
+                return
+            first, stop = np.array([first]), np.array([stop])
         begin = (place + first * size) // PAGE
         lengths = np.maximum((place + stop * size - 1) // PAGE + 1 - begin, 0)
         pages = np.repeat(begin - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
@@ -266,6 +270,11 @@ class Pages:
         self._fetch(new)
         for page in new.tolist():
             self._check(page)
+
+    def _place(self, array: NDArray[Any]) -> tuple[int, int]:
+        """Return where an array of the file begins, and the bytes of its rows; the part keeps the array itself."""
+        found = self._places[id(array)] = (array.ctypes.data - self._address, array.strides[0])
+        return found
 
     def _fetch(self, pages: NDArray[np.int64]) -> None:
         """Ask the operating system for pages in the order of the file, before they are read one by one."""

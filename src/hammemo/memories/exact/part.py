@@ -45,9 +45,9 @@ _FEW: Final = 32
 
 
 class Touch(Protocol):
-    """Is told which rows of an array are read next: from `first` to before `stop`, for each of them."""
+    """Is told which rows of an array are read next: from `first` to before `stop`, for each of them, or for one."""
 
-    def __call__(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+    def __call__(self, array: NDArray[Any], first: NDArray[np.int64] | int, stop: NDArray[np.int64] | int) -> None:
         """Take note, or raise an error."""
 
 
@@ -155,7 +155,7 @@ class Part(Cached):
         """The index of each site, in memory: its pages are not looked for again."""
         for index in self._index:
             self._told(index, np.zeros(1, np.int64), np.full(1, len(index)))
-        return [np.array(index) for index in self._index]
+        return [np.array(index[:, 0] if index.shape[1] == 1 else index) for index in self._index]
 
     def ends(self) -> tuple[int, int] | None:
         """Return the least and the greatest rank of a first token of any row; None where there is no row."""
@@ -193,12 +193,41 @@ class Part(Cached):
         found[known] = np.where(held, place, -1)
         return found
 
+    def span(self, site: int, ranks: Sequence[int]) -> tuple[int, int]:
+        """Return where the entries of one tuple start and stop; the same where there is no such row."""
+        rows, plan = self._rows[site], self._plans[site]
+        if plan.words > 1 or min(ranks) < 0 or len(rows) == 1:
+            found = self.find(site, np.array([ranks]))
+            start, stop = (int(edge[0]) for edge in self.spans(site, found))
+            return start, stop
+        word = rows.dtype.type(plan.one_word(ranks))
+        size = _block(rows)
+        low = max(int(self._memory_index[site].searchsorted(word, side="right")) - 1, 0) * size
+        high = min(low + size, len(rows) - 1)
+        self._told_one(rows, low, high + 1)
+        place = low + int(rows[low:high, 0].searchsorted(word))
+        if place == len(rows) - 1 or rows[place, 0] != word:
+            return 0, 0
+        start, stop = int(rows[place, 1]), int(rows[place + 1, 1])
+        if not 0 <= start <= stop <= min(len(self._entries), start + len(self.labels)):
+            raise self._wrong("a row lies outside its entries")
+        return start, stop
+
+    def row(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the labels and counts of one span of entries, in the widths that they are stored in."""
+        self._told_one(self._entries, start, stop)
+        read = self._entries[start:stop]
+        labels, counts = np.ascontiguousarray(read["label"]), np.ascontiguousarray(read["count"])
+        if len(labels) and (int(labels.max()) >= len(self.labels) or not counts.all()):
+            raise self._wrong("an entry names a label that does not exist, or counts nothing")
+        return labels, counts
+
     def _place(self, site: int, words: NDArray[Any]) -> NDArray[np.int64]:
         """Return how many rows of a site come before each of these words."""
         rows, index = self._rows[site], self._memory_index[site]
         size, n_words = _block(rows), words.shape[1]
         if n_words == 1:
-            block = np.searchsorted(index[:, 0], words[:, 0], side="right") - 1
+            block = np.searchsorted(index, words[:, 0], side="right") - 1
         else:
             block = _bisect(index, words, np.zeros(len(words), np.int64), np.full(len(words), len(index)), 1) - 1
         low = np.maximum(block, 0) * size
@@ -294,6 +323,10 @@ class Part(Cached):
         self._told(self._rows[site], np.array([rows.start]), np.array([rows.stop]))
         return self._plans[site].unpacked(self._rows[site][rows, :-1])
 
+    def _told_one(self, array: NDArray[Any], first: int, stop: int) -> None:
+        if self._touch is not None and stop > first:
+            self._touch(array, first, stop)
+
     def _wrong(self, reason: str) -> ValueError:
         return ValueError(f"{self.name} is damaged: {reason}. Use another copy of it.")
 
@@ -334,6 +367,13 @@ class Packing:
                 word = word * self.n + tuples[:, column]
             words[:, w] = word
         return words
+
+    def one_word(self, ranks: Sequence[int]) -> int:
+        """Return the word of one tuple, where that is one."""
+        word = 0
+        for rank in ranks:
+            word = word * self.n + rank
+        return word
 
     def unpacked(self, words: NDArray[Any]) -> NDArray[np.int64]:
         """Return the tuples: (m, l)."""
