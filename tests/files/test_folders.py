@@ -82,6 +82,7 @@ def assert_same(parted: MemoryClassifier, plain: MemoryClassifier, seed: int = 9
     assert str(parted.explain(few[0])) == str(plain.explain(few[0]))
 
 
+@pytest.mark.filterwarnings("ignore:The two models have different fitted weights")
 @pytest.mark.parametrize("vote", list(VOTES))
 @pytest.mark.parametrize("kernel", list(KERNELS))
 @settings(max_examples=5, deadline=None)

@@ -49,10 +49,8 @@ if TYPE_CHECKING:
     from hammemo.tokens.vocabulary import Token
 
 _KEPT: Final = "kept."
-_ENTRY_BYTES: Final = 160
-"""What an entry takes while two tables are added."""
-_START_BYTES: Final = 300 * 2**20
-"""What a worker takes before it learns."""
+_ENTRY_BYTES: Final = 200
+"""What an entry takes at most while two tables are added."""
 _ENTRIES: Final = (2**18, 2**24)
 """The fewest and the most entries of a run."""
 
@@ -94,7 +92,7 @@ class PartsJob:
 
     def most_entries(self) -> int:
         """Return how many entries a table may have in this process before it is written as a run."""
-        free = (memory_limit() if self.limit is None else self.limit) - _START_BYTES
+        free = (memory_limit() if self.limit is None else self.limit) - _held_bytes()
         return min(max(free // _ENTRY_BYTES, _ENTRIES[0]), _ENTRIES[1])
 
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[list[PartFacts], GroupReport]:
@@ -218,6 +216,15 @@ def memory_limit() -> int:
     limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS)]
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
     return min([machine, *(limit for limit in limits if limit != resource.RLIM_INFINITY)])
+
+
+def _held_bytes() -> int:
+    """Return what this process holds now, as its limit counts it: a worker of Ray starts with more than others."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as file:
+            return int(file.read().split("VmData:")[1].split()[0]) * 1024
+    except (OSError, IndexError):
+        return 300 * 2**20
 
 
 def run_parts(

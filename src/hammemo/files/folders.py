@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.integers import narrow
-from hammemo.files.archive import FileError
+from hammemo.files.archive import FileError, stated_checksum
 from hammemo.files.atomic import replacement
 from hammemo.files.part_files import PartFacts, open_part, part_names, right_part, streamed_checksum, write_part
 from hammemo.memories.exact.count_table import CountTable
@@ -71,7 +71,7 @@ def write_parts(parted: Parted, folder: str, parts: int | None = None) -> Parted
     for sign, tables in ((1, parted.added), (-1, parted.removed)):
         table = _added_up(parted.sites, [signed.part for signed in edits if signed.sign == sign], tables)
         if table is not None:
-            path = os.path.join(folder, "edits-*.safetensors")
+            path = os.path.join(folder, f"edits-{'added' if sign > 0 else 'removed'}-*.safetensors")
             facts = write_part(path, table_arrays(table), sign=sign, edits=True, by_checksum=True)
             files.append(opened(folder, facts, parted.sites))
     return replace(parted, files=tuple(files), added=(), removed=())
@@ -183,9 +183,11 @@ def _moved(signed: SignedPart, folder: str, sites: Sites) -> SignedPart:
     if _lies_in(signed, folder):
         return SignedPart(signed.part, signed.sign, (folder, facts))
     source, target = os.path.join(home, facts.name), os.path.join(folder, facts.name)
-    if os.path.exists(target):  # parts of two models may have one name, if they were made of the same
-        facts = replace(facts, name=f"part-{facts.checksum[:16]}-copy.safetensors")
+    if os.path.exists(target) and streamed_checksum(target) != facts.checksum:  # of another model, with this name
+        facts = replace(facts, name=f"part-{facts.checksum[:32]}.safetensors")
         target = os.path.join(folder, facts.name)
+    if os.path.exists(target):  # the same part: a table may be added twice, or added and subtracted
+        return opened(folder, facts, sites)
     with replacement(target) as temporary:
         shutil.copyfile(source, temporary)
         if streamed_checksum(temporary) != facts.checksum:
@@ -232,8 +234,6 @@ def stored_parts(
     if not isinstance(described, list):
         raise ValueError("its parts are not a list")
     facts = [PartFacts.of(one) for one in described]
-    if len({one.name for one in facts}) < len(facts):
-        raise ValueError("it names a part twice")
     own = stored.part("empty")
     at = own.whole_numbers("sites", (None,), below=len(sites.positions))
     names = own.whole_numbers("labels", (len(at),), below=len(all_labels.labels))
@@ -267,8 +267,9 @@ def wrong_parts(folder: str, described: Any) -> list[str]:
     wrong = []
     for one in described:
         facts = PartFacts.of(one)
+        path = os.path.join(folder, facts.name)
         try:
-            right = streamed_checksum(os.path.join(folder, facts.name)) == facts.checksum
+            right = streamed_checksum(path) == facts.checksum == stated_checksum(path)
         except OSError:
             right = False
         if not right:
