@@ -12,8 +12,8 @@ from hammemo._moved import MOVED, MovedModules
 
 if TYPE_CHECKING:
     from hammemo.files.archive import FileError as FileError
+    from hammemo.files.compacting import compact as compact
     from hammemo.files.editing import editing as editing
-    from hammemo.files.models import compact as compact
     from hammemo.files.models import load as load
     from hammemo.files.models import save as save
     from hammemo.kernels import AutoSites as AutoSites

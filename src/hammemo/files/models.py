@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +30,7 @@ from hammemo.files.atomic import write_file
 from hammemo.files.descriptions import Restorer, exactly, field
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.origins import refuse_to_undo, remember
-from hammemo.files.part_files import PART_FORMAT, PartFacts
+from hammemo.files.part_files import PART_FORMAT
 from hammemo.files.registry import BUILT_IN, LATER, PARTS, Registry, has_later_parts, is_built_in, name_in_file
 from hammemo.memories.exact import Exact
 from hammemo.memories.exact.parted import Parted
@@ -44,7 +43,7 @@ from hammemo.models.settling import Choices
 from hammemo.tokens.missing import check_way
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -164,65 +163,18 @@ def _save_folder(
         now = model._now()
         memory: Any = now.memory_._now()
         held = memory.parted or Parted.of(memory.table())
-        _write_head(now, folders.write_parts(held, folder, parts), folder, notes, owner=model)
+        write_head(now, folders.write_parts(held, folder, parts), folder, notes, owner=model)
 
 
-def _write_head(
+def write_head(
     model: MemoryClassifier, parted: Parted, folder: str, notes: Mapping[str, str] | None, owner: Any
 ) -> None:
+    """Replace the head of a folder, whose lock is held, and delete the parts that it no longer names."""
     head = os.path.join(folder, folders.HEAD)
     pieces = _file_pieces(model, notes, parted)
     write_file(head, pieces)
     remember(owner, head, bytes(pieces[1]).decode())
     folders.delete_others(folder, parted)
-
-
-def compact(
-    folder: str | os.PathLike[str],
-    *,
-    parts: int | None = None,
-    trust: Iterable[type] = (),
-    wait: float | None = None,
-    tell: Callable[[str], None] | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Fold what was learnt and taken back since into the parts of a folder, one part at a time.
-
-    Afterwards no file of the folder holds what was forgotten. The folder is locked meanwhile; whoever reads it sees
-    the model before or after, which give the same answers. A range in which nothing changed keeps its file. If the
-    process dies, the next call goes on from the parts that it has made.
-
-    Parameters
-    ----------
-    folder : str or path
-    parts : int, optional
-        Cut the table anew into about so many parts of about the same size; without it the cuts stay where they are.
-    trust, wait, tell
-        As in `editing`.
-    on_progress : callable, optional
-        Is told (ranges done, ranges).
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from hammemo import MemoryClassifier, compact, load, save
-    >>> clf = MemoryClassifier(vote="sum").fit([["a", "b"], ["c", "d"]], ["x", "y"])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save(clf, folder, parts=2)
-    ...     save(load(folder).forget([["a", "b"]], ["x"]), folder)
-    ...     compact(folder)
-    ...     load(folder).classes_.tolist()
-    ['y']
-    """
-    head = folders.head_of(folder)
-    if parts is not None and parts < 1:
-        raise ValueError(f"parts={parts!r}: a model is cut into one part or more.")
-    if not os.path.isdir(folder):
-        raise FileError(f"{os.fspath(folder)} is not a folder: only a model in parts is compacted.")
-    notes = read_notes(folder)  # refuses what is not a model, before a lock file is made beside it
-    with locked(head, wait, tell):
-        model, where = load(folder, trust=trust), os.fspath(folder)
-        _write_head(model, folders.cut(model.memory_.parted, where, parts, on_progress), where, notes, model)
 
 
 def _file_pieces(
@@ -312,67 +264,6 @@ def read_notes(path: str | os.PathLike[str]) -> dict[str, str]:
     """
     with refusing(path):
         return descriptions.stored_notes(Archive(folders.head_of(path), verify=False).about)
-
-
-def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what a file says about itself, and whether its checksum is right; the model is not restored.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from hammemo import Exact, MemoryClassifier, save
-    >>> from hammemo.files.models import inspect
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save(MemoryClassifier(memory=Exact()).fit([["a"], ["b"]], ["x", "y"]), Path(folder) / "model.safetensors")
-    ...     facts = inspect(Path(folder) / "model.safetensors")
-    >>> facts["kind"], facts["memory"], facts["labels"], facts["examples"], facts["checksum_ok"]
-    ('classifier', 'Exact()', 2, 2, True)
-    """
-    with refusing(path):
-        head = folders.head_of(path)
-        archive = Archive(head, verify=False)
-        about, stored = archive.about, StoredArrays(archive.arrays, trusted=True)
-        counts = stored.whole_numbers("label_counts", (None,), below=2**53)
-        fitted: dict[str, Any] = {"vote": about.get("vote")}
-        if about.get("kind") == "classifier":
-            fitted = field(about, "fitted", dict)
-        groups: Counter[str] = Counter()
-        for array_name, array in sorted(archive.arrays.items()):
-            groups[array_name.split(".")[0]] += array.nbytes
-        return {
-            **{entry: about.get(entry) for entry in ("format", "version", "kind", "class")},
-            **{part: descriptions.shown(fitted.get(part)) for part in PARTS if part in fitted},
-            "context_length": about.get("n_features_in"),
-            "sites": len(field(field(about, "sites", dict), "positions", list)),
-            "labels": len(counts),
-            "examples": int(counts.sum(dtype=np.uint64)),
-            "label_dtype": about.get("label_dtype"),
-            "seed": about.get("seed"),
-            "columns": field({"feature_names_in": None, **about}, "feature_names_in", list, type(None)),
-            "notes": descriptions.stored_notes(about),
-            "needs_key": descriptions.stored_digest(about) is not None,
-            "fingerprint": about.get("fingerprint"),
-            "bytes": {"file": len(archive.data), **groups},
-            **_inspected_parts(os.path.dirname(head), about),
-            "checksum": archive.checksum,
-            "checksum_ok": archive.checksum == archive.digest(),
-        }
-
-
-def _inspected_parts(folder: str, about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the head of a folder says of its parts, and which of them are damaged or missing."""
-    if "parts" not in about:
-        return {}
-    facts = [PartFacts.of(one) for one in field(about, "parts", list)]
-    return {
-        "parts": len(facts),
-        "edits": sum(one.edits for one in facts),
-        "part_bytes": sum(one.bytes for one in facts),
-        "part_rows": sum(one.rows for one in facts),
-        "part_entries": sum(one.entries for one in facts),
-        "wrong_parts": folders.wrong_parts(folder, about["parts"]),
-    }
 
 
 def _classifier_parts(
