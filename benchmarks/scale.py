@@ -3,6 +3,7 @@
     python benchmarks/scale.py --tokens 100000000
     python benchmarks/scale.py --quick                  # 10 million tokens
     python benchmarks/scale.py --memory exact --quick
+    python benchmarks/scale.py --parts --tokens 300000000 --folder FOLDER   # see scale_parts.py
 
 Zipf tokens (33,278 types) in documents of a thousand, in Parquet files of 4 million tokens with row groups of 256
 documents; contexts of 8, the 64 most frequent tokens of the sample as labels; 2048 buckets and 1024 reserved tokens.
@@ -205,10 +206,19 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--folder", help="where the files are, or go; by default a folder that is removed")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--parts", nargs="?", type=int, const=64, help="an exact table in so many parts (64)")
+    parser.add_argument("--limit", type=int, default=1024, help="with --parts: MiB of memory a process")
+    parser.add_argument("--engines", nargs="+", default=["processes", "ray"], help="with --parts: who learns")
     parser.add_argument("--run", choices=CONTENDERS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.run:
         print(json.dumps(run_one(str(Path(args.folder, "files")), args.run, args.memory)))
+        return
+    if args.parts:
+        import scale_parts
+
+        with tempfile.TemporaryDirectory(prefix="hm") as made:
+            scale_parts.main(Path(args.folder or made), args.tokens, args.parts, args.limit, args.engines)
         return
     tokens, rounds = (10_000_000, 1) if args.quick else (args.tokens, args.rounds)
     with tempfile.TemporaryDirectory(prefix="hm") as made:

@@ -12,6 +12,7 @@ from hammemo._moved import MOVED, MovedModules
 
 if TYPE_CHECKING:
     from hammemo.files.archive import FileError as FileError
+    from hammemo.files.compacting import compact as compact
     from hammemo.files.editing import editing as editing
     from hammemo.files.models import load as load
     from hammemo.files.models import save as save
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 __version__ = version("hammemo")
 
 _HOMES = {
-    "files": ("FileError", "editing", "load", "save"),
+    "files": ("FileError", "compact", "editing", "load", "save"),
     "kernels": (
         "AutoSites",
         "Bag",

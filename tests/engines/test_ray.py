@@ -28,7 +28,7 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 import marked_source  # noqa: E402
 import object_store  # noqa: E402
-from hammemo import Bag, MemoryClassifier, Mixture, Suffixes, Together  # noqa: E402
+from hammemo import Bag, Exact, MemoryClassifier, Mixture, Suffixes, Together  # noqa: E402
 from hammemo.engines import fit  # noqa: E402
 from hammemo.experiments.speed import zipf_stream  # noqa: E402
 from hammemo.sources.documents import open_source  # noqa: E402
@@ -291,3 +291,34 @@ def test_files_and_states_in_a_bucket(cluster: Any, files: Path, expected: Any) 
         there = open_source(address("data"))
         for _ in range(2):
             assert learn(there, "Exact", engine="ray", resume=address("states")) == expected["Exact"]
+
+
+def learn_in_parts(source: Any, folder: Path, **options: Any) -> dict[str, bytes]:
+    """Return the files of a model that a source teaches, in parts."""
+    told = {"classes": 20, "shard_bytes": marked_source.SHARD_BYTES, "group_size": 1, "parts": 3, "out": folder}
+    fit(MemoryClassifier(memory=Exact(), vote="sum"), source, marked_source.H, **{**told, **options})
+    return {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
+
+
+def test_a_fit_in_parts_gives_the_same_files(cluster: Any, source: Any, files: Path, tmp_path: Path) -> None:
+    here = learn_in_parts(open_source(files), tmp_path / "here", engine="threads", workers=1)
+    (tmp_path / "marks").mkdir()
+    there = learn_in_parts(source(tmp_path / "marks"), tmp_path / "there", engine="ray")
+    assert here == there
+
+
+def test_a_worker_killed_in_a_fit_in_parts_changes_no_byte(
+    cluster: Any, source: Any, files: Path, tmp_path: Path
+) -> None:
+    here = learn_in_parts(open_source(files), tmp_path / "here", engine="threads", workers=1)
+    (tmp_path / "marks").mkdir()
+    where = source(tmp_path / "marks", seconds=0.8)
+    with ThreadPoolExecutor(1) as side:
+        job: Future[Any] = side.submit(learn_in_parts, where, tmp_path / "there", engine="ray")
+        assert wait_until(lambda: (where.count("read") >= 3 and bool(where.under_way())) or job.done(), 300)
+        pid, name = stopped_in_mid_task(job, where)
+        os.kill(pid, signal.SIGKILL)
+        there = job.result(timeout=patience(300))
+    assert not (Path(where.marks) / f"read-{name}").exists()  # it was in the middle of it
+    assert where.count("begun") > shards_of(where)
+    assert here == there

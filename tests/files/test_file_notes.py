@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hammemo import FileError, MemoryClassifier, load, save
+from hammemo.files import inspect, read_notes
 from hammemo.files.descriptions import LONGEST_NOTE, MOST_NOTES
-from hammemo.files.models import inspect, read_notes
 from mutated_files import joined, sealed, split
 
 if TYPE_CHECKING:

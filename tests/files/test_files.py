@@ -31,7 +31,8 @@ from hammemo import (
 )
 from hammemo.files import archive
 from hammemo.files import models as files_module
-from hammemo.files.models import FORMATS, inspect
+from hammemo.files.inspecting import inspect
+from hammemo.files.models import FORMATS
 from hammemo.votes import Mean
 from mutated_files import joined, sealed, split
 from pace import patience

@@ -22,8 +22,8 @@ from hammemo import (
     save,
 )
 from hammemo._arrays.checked import StoredArrays
+from hammemo.files import inspect
 from hammemo.files.descriptions import shown
-from hammemo.files.models import inspect
 from hammemo.files.registry import BUILT_IN, Registry, name_in_file
 from hammemo.memories.exact.readers import SparseCounts
 from hammemo.votes import Mean

@@ -25,7 +25,7 @@ from hammemo import (
     load,
     save,
 )
-from hammemo.files.models import inspect
+from hammemo.files import inspect
 from hammemo.votes import Mean, Sum
 
 if TYPE_CHECKING:

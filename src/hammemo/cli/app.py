@@ -13,6 +13,7 @@ import typer
 from hammemo import __version__
 from hammemo.cli.bench import bench
 from hammemo.cli.commands import Commands
+from hammemo.cli.compact import compact_folder
 from hammemo.cli.complete import complete_text
 from hammemo.cli.edit import add_files, forget_files
 from hammemo.cli.evaluate import evaluate_files
@@ -47,6 +48,7 @@ for _panel, _name, _function, _summary in (
     (_CHANGE, "add", add_files, "Learn more examples."),
     (_CHANGE, "forget", forget_files, "Take examples back, as if they had never been learnt."),
     (_CHANGE, "merge", merge_models, "Add models, or take some away."),
+    (_CHANGE, "compact", compact_folder, "Fold what was changed into the parts of a model."),
     (_CHANGE, "inspect", inspect_file, "Tell what a model file holds."),
     (_SERVE, "serve", serve_folder, "Serve models over HTTP; no acknowledged edit is lost."),
 ):

@@ -67,12 +67,21 @@ def check_writable(out: Path, option: str = "--out") -> None:
         raise ValueError(f"{option} {out} cannot be written: name a file in a folder that exists.")
 
 
-def check_model_writable(out: Path) -> None:
-    """Refuse a model file that cannot be written, on object storage too, before any work is done."""
+def check_model_writable(out: Path, *, parts: bool = False) -> None:
+    """Refuse a model that cannot be written, on object storage too, before any work is done.
+
+    With `parts` it is a folder, which need not exist; a folder that holds a model is one to be written, too.
+    """
+    from hammemo.files.folders import HEAD
     from hammemo.files.locks import refuse_object_storage
 
     refuse_object_storage(out)
-    check_writable(out)
+    if parts and out.is_file():
+        raise ValueError(f"--out {out} is a file: with --parts, name a folder, which need not exist.")
+    if out.is_dir() and (parts or (out / HEAD).exists()):
+        check_writable(out / HEAD)
+    else:
+        check_writable(out)
 
 
 def print_json(value: Any) -> None:

@@ -33,11 +33,14 @@ def inspect_file(
     if not facts["checksum_ok"]:
         print_error(f"{file} is damaged: its checksum is not that of its contents. Use another copy of it.")
         raise typer.Exit(1)
+    if facts.get("wrong_parts"):
+        print_error(f"Parts of {file} are damaged or missing: {', '.join(facts['wrong_parts'])}. Use another copy.")
+        raise typer.Exit(1)
 
 
 def _facts_table(facts: dict[str, Any]) -> Table:
     table = Table("what", "value")
-    apart = ("bytes", "checksum_ok", "columns", "notes")
+    apart = ("bytes", "checksum_ok", "columns", "notes", "wrong_parts")
     rows = {name: value for name, value in facts.items() if name not in apart and value is not None}
     if facts["columns"]:
         rows["columns"] = ", ".join(map(str, facts["columns"]))

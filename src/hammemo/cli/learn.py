@@ -95,6 +95,15 @@ class EngineOptions:
             rich_help_panel=_ENGINE,
         ),
     ] = None
+    parts: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Write an exact table that may be larger than memory: --out is a folder, with about so many parts. It "
+            "remembers what is done, too.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = None
 
 
 def fit_files(
@@ -106,7 +115,7 @@ def fit_files(
             "also folders and globs.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write.")],
+    out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write; a folder with --parts.")],
     label: NewLabel = None,
     h: NewLength = None,
     wait: opt.Wait = None,
@@ -133,7 +142,7 @@ def fit_files(
         if isinstance(schema, TableSchema):
             model.set_params(missing=schema.missing)
         if isinstance(schema, SequenceSchema) and _can_be_cut(schema, source, given.file_format):
-            model, facts = _learn_with_engine(model, schema, source, given.file_format, classes, layout, machines)
+            model, facts = _learn_with_engine(model, schema, source, given.file_format, classes, layout, machines, out)
         else:
             _refuse_engines(schema, machines)
             say_where_from(source)
@@ -146,7 +155,7 @@ def fit_files(
 def _check_before_work(out: Path, sequences: SequenceOptions, machines: EngineOptions) -> None:
     if sequences.classes_top is not None and sequences.classes_file is not None:
         raise UsageError("--classes-file and --classes-top both say what is predicted: give one of them.")
-    check_model_writable(out)
+    check_model_writable(out, parts=machines.parts is not None)
     if machines.resume is not None and os.path.isfile(machines.resume):
         raise UsageError(f"--resume {machines.resume} is a file: name a folder, which need not exist.")
 
@@ -163,7 +172,7 @@ def _can_be_cut(schema: SequenceSchema, files: list[str], file_format: str | Non
 def _refuse_engines(schema: Schema, machines: EngineOptions) -> None:
     from hammemo.sources.schemas import TableSchema
 
-    for_files = {"address": machines.address, "resume": machines.resume}
+    for_files = {"address": machines.address, "resume": machines.resume, "parts": machines.parts}
     if isinstance(schema, TableSchema):
         refuse({**for_files, "workers": machines.workers}, NOT_FOR_TABLES)
     refuse(for_files, "needs plain files of sequences, without -, --case and --end")
@@ -177,6 +186,7 @@ def _learn_with_engine(
     classes: Any,
     layout: MemoryClassifier | None,
     machines: EngineOptions,
+    out: Path,
 ) -> tuple[MemoryClassifier, dict[str, Any]]:
     """Learn files that can be cut, on many cores or machines."""
     from hammemo.engines import fit
@@ -186,6 +196,8 @@ def _learn_with_engine(
     source = open_source(files, tokens=schema.tokens, column=schema.column, format=file_format)
     short: Any = schema.short
     told: dict[str, Any] = {**asdict(machines), "on_report": reports.append}
+    if machines.parts is not None:
+        told["out"] = out
     with progress_bar("Learning") as tell:
         model = fit(model, source, schema.h, classes=classes, short=short, layout=layout, on_progress=tell, **told)
     facts = {

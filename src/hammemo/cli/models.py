@@ -12,6 +12,7 @@ import typer
 
 from hammemo.cli.options import NAME_A_MODEL
 from hammemo.files.archive import FileError
+from hammemo.files.folders import head_of
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.models import load, read_notes, save
 from hammemo.models.classifiers import MemoryClassifier
@@ -56,7 +57,7 @@ class OpenModel:
         columns = self.schema.columns if isinstance(self.schema, TableSchema) else None
         if columns is not None and isinstance(self.model, MemoryClassifier):
             self.model.feature_names_in_ = np.array(columns, dtype=object)
-        with locked(path, wait, _say):
+        with locked(head_of(path), wait, _say):
             save(self.model, path, notes={**self.notes, **self.schema.notes()})
 
 
@@ -69,7 +70,7 @@ def changing(target: Path, reads: Sequence[Path], wait: float | None) -> Iterato
     same = [path for path in reads if os.path.realpath(path) == os.path.realpath(target)]
     for path in same:
         _notes_of(path)  # refuses what is not a model
-    with locked(target, wait, _say) if same else nullcontext():
+    with locked(head_of(target), wait, _say) if same else nullcontext():
         yield
 
 
@@ -94,7 +95,7 @@ def _notes_of(path: Path) -> dict[str, str]:
         raise FileNotFoundError(f"{path} does not exist: name a model file, as hammemo fit writes it.")
     try:
         return read_notes(path)
-    except IsADirectoryError:
+    except (IsADirectoryError, FileNotFoundError):
         raise IsADirectoryError(f"{path} is a folder: name a model file in it.") from None
     except FileError as error:
         raise FileError(f"{error} {NAME_A_MODEL}") from error

@@ -6,12 +6,16 @@ the source that depends on the files alone (:meth:`hammemo.sources.documents.Sou
 of workers, size of shards or groups, and every repetition of a lost task gives the same state, to the byte.
 
 `jobs` is what a task does, `local` and `ray` run tasks, `states` and `partitions` move partial states, `checkpoints`
-keeps them. Imports `files`, `models` and all below; `experiments` and the command line may import it.
+keeps them; `parts` learns a table that nobody holds. Imports `files`, `models` and all below; `experiments` and the
+command line may import it.
 """
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -20,7 +24,13 @@ from sklearn.base import clone
 from hammemo.engines import local
 from hammemo.engines.checkpoints import open_checkpoint
 from hammemo.engines.jobs import GroupReport, Job
-from hammemo.memories import Hashed
+from hammemo.engines.partitions import even_cuts
+from hammemo.engines.parts import PartsJob, job_names, run_parts
+from hammemo.files.locks import refuse_object_storage
+from hammemo.files.models import save
+from hammemo.kernels.free_sites import tabled
+from hammemo.memories import Exact, Hashed
+from hammemo.memories.exact.parted_reader import PartedCounts
 from hammemo.models.axes import is_auto, resolved_vote
 from hammemo.models.growing import warn_if_large
 from hammemo.sources.documents import Source, open_source
@@ -29,7 +39,7 @@ from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -61,6 +71,8 @@ def fit(
     workers: int | None = None,
     address: str | None = None,
     resume: str | None = None,
+    parts: int | None = None,
+    out: str | os.PathLike[str] | None = None,
     shard_bytes: int | None = None,
     group_size: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
@@ -91,6 +103,12 @@ def fit(
     resume : str, optional
         A folder or an address on object storage that remembers what is done: the same call made again repeats none of
         it. A cluster's workers must reach it too.
+    parts : int, optional
+        Write an exact table to the folder `out` in about so many parts, cut by ranges of keys, and return the model
+        that answers from them. Nobody holds the whole table, and the folder remembers what is done: the same call made
+        again repeats none of it. Workers must reach the folder.
+    out : str or path, optional
+        With `parts`: the folder, on a disk that all workers see.
     shard_bytes, group_size : int, optional
         Bytes of files a shard, and shards a task; by default small files are taken together. The result does not depend
         on them.
@@ -115,7 +133,12 @@ def fit(
     """
     if engine not in ENGINES:
         raise ValueError(f"engine={engine!r} is not known: use {', '.join(ENGINES)}.")
-    for name, number in (("workers", workers), ("shard_bytes", shard_bytes), ("group_size", group_size)):
+    for name, number in (
+        ("workers", workers),
+        ("parts", parts),
+        ("shard_bytes", shard_bytes),
+        ("group_size", group_size),
+    ):
         if number is not None and number < 1:
             raise ValueError(f"{name}={number!r} is a whole number of at least 1.")
     source = source if isinstance(source, Source) else open_source(source)
@@ -130,13 +153,17 @@ def fit(
     kept = None if model.sample_ is None else model.sample_.emptied()
     task_bytes = max(shard_bytes or source.fair_bytes, source.nbytes // _MOST_GROUPS)
     groups = _grouped(source.shards(shard_bytes), group_size, task_bytes)
-    checkpoint = None
-    if resume is not None:
-        manifest = _manifest(source, template, h, short, pad, labels, groups, kept)
-        checkpoint = open_checkpoint(str(resume), manifest)
+    manifest = _manifest(source, template, h, short, pad, labels, groups, kept)
+    checkpoint = None if resume is None else open_checkpoint(str(resume), manifest)
     job = Job(template, replace(source, files=()), h, short, pad, labels, checkpoint, kept)
     tell = _Teller(len(groups), kept, on_progress, on_report)
-    if engine == "ray":
+    work = None if parts is None else _in_parts(job, manifest, model.memory_, parts, out)
+    if work is not None:
+        memory = template.empty_like()
+        kind = "processes" if engine == "local" else engine
+        with _spreading(kind, workers, address) as spread:
+            memory.hold_parts(run_parts(work, groups, spread, tell))
+    elif engine == "ray":
         from hammemo.engines import ray
 
         memory = ray.run(job, groups, model.memory_, workers, address, tell)
@@ -146,15 +173,50 @@ def fit(
     if labels is not None:
         memory.declare(labels)
     model.memory_, model.sample_ = memory, None if tell.kept is None else tell.kept.settled()
-    if is_auto(getattr(estimator, "memory", None)):
+    if is_auto(getattr(estimator, "memory", None)) and work is None:
         warn_if_large(memory)
     if model.vote_.wanted():
         if is_auto(model.vote) and isinstance(model.vote_, LogLinear):  # now it is known how many labels there are
             model.vote_ = resolved_vote(model.vote, memory, len(memory.labels))
         sample = _examples_of(block, labels) if model.sample_ is None else model.sample_.examples()
         reader = memory.static_reader() if model.vote_.keeps_cases else memory.reader()
+        if isinstance(reader, PartedCounts):
+            reader = reader.restricted(sample.contexts)
         model.vote_.fit_to(reader, sample, model.sites_, seed=memory.seed)
+    if work is not None:
+        save(model, work.folder)
+        work.delete_runs()
     return model
+
+
+def _in_parts(job: Job, manifest: dict[str, Any], sample: Any, parts: int, out: Any) -> PartsJob:
+    """Return what a fit in parts must know, or refuse what cannot be learnt so."""
+    if not isinstance(sample, Exact) or tabled(sample.sites):
+        raise ValueError(
+            "parts= cuts an exact table of sites with positions: use memory='exact', and a kernel without Bag and "
+            "Together."
+        )
+    if parts < 1 or out is None or job.checkpoint is not None:
+        raise ValueError(
+            f"parts={parts!r}: a table is cut into one part or more, out= names the folder to write, and that folder "
+            "remembers what is done: resume= is not used."
+        )
+    refuse_object_storage(out)
+    cuts = even_cuts(sample.table(), parts)
+    names = job_names(manifest, cuts)
+    return PartsJob(job, os.path.abspath(os.fspath(out)), *names, tuple(cuts))
+
+
+@contextmanager
+def _spreading(engine: str, workers: int | None, address: str | None) -> Iterator[Any]:
+    """Yield what calls a function with many arguments on threads, on processes or on Ray."""
+    if engine == "ray":
+        from hammemo.engines import ray
+
+        with ray.spreading(address, workers) as spread:
+            yield spread
+    else:
+        yield partial(local.spread, kind=engine, workers=workers)
 
 
 def _examples_of(block: Block, labels: Vocabulary | None) -> Examples:

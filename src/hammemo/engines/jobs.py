@@ -93,7 +93,7 @@ class Job:
         """Return a memory that has learnt these shards, or what an earlier run has stored of them."""
         started, spent = time.perf_counter(), time.thread_time()
         known = None if self.checkpoint is None else self.checkpoint.read(group)
-        reader = _Reader(self)
+        reader = ShardReader(self)
         if known is not None:
             kept = {name.removeprefix(_KEPT): known.pop(name) for name in list(known) if name.startswith(_KEPT)} or None
             memory: Memory = unpack(self.template, known)
@@ -122,7 +122,7 @@ class Job:
         return pack(memory), report
 
 
-class _Reader:
+class ShardReader:
     """The blocks of some shards, and how many tokens they had, how long reading them took and what is kept of them."""
 
     def __init__(self, job: Job) -> None:
@@ -132,6 +132,7 @@ class _Reader:
         self.seconds = 0.0
 
     def blocks(self, shards: tuple[Shard, ...]) -> Iterator[Block]:
+        """Yield the blocks."""
         job = self.job
         for shard in shards:
             pieces = job.source.pieces(shard)

@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 from hammemo.engines.states import unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hammemo.engines.jobs import GroupReport, Job
     from hammemo.memories import Memory
@@ -30,14 +30,23 @@ def run(
     total = job.template.empty_like()
     in_processes = kind == "processes" and workers > 1
     learn: Any = job.learn_packed if in_processes else job.learn
-    pool = Parallel(workers, backend="loky" if in_processes else "threading", return_as="generator", max_nbytes=None)
+    for state, report in spread(learn, enumerate(groups), kind, workers):
+        total.merge(unpack(job.template, state) if in_processes else state)
+        on_report(report)
+    return total
+
+
+def spread(
+    function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], kind: str, workers: int | None
+) -> Iterator[Any]:
+    """Yield what a function returns for each of some arguments, in their order, on threads or processes."""
+    workers = workers or os.cpu_count() or 1
+    backend = "loky" if kind == "processes" and workers > 1 else "threading"
+    pool = Parallel(workers, backend=backend, return_as="generator", max_nbytes=None)
     try:
-        for state, report in pool(delayed(learn)(group, shards) for group, shards in enumerate(groups)):
-            total.merge(unpack(job.template, state) if in_processes else state)
-            on_report(report)
+        yield from pool(delayed(function)(*given) for given in arguments)
     except BrokenProcessPool as error:
         raise RuntimeError(
             "A worker process died, perhaps for want of memory. Take fewer workers, and resume= so that nothing done "
             "is repeated; engine='ray' starts tasks again by itself."
         ) from error
-    return total

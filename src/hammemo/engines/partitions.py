@@ -8,19 +8,19 @@ Where the cuts lie changes nothing but how even the work is; they are taken from
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hammemo._arrays.integers import narrow
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo.memories.exact.count_table import CountTable
+from hammemo.memories.exact.parted import rank_before
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hammemo.tokens.vocabulary import Token, Vocabulary
+    from hammemo.tokens.vocabulary import Token
 
 
 def even_cuts(table: CountTable, parts: int) -> list[Token]:
@@ -46,7 +46,7 @@ def even_cuts(table: CountTable, parts: int) -> list[Token]:
 
 def split(table: CountTable, cuts: Sequence[Token]) -> list[CountTable]:
     """Return the parts of a table. Each one carries all label counts, so that the parts of many tables can be added."""
-    edges = [_rank(table.vocabulary, token) for token in cuts]
+    edges = [rank_before(table.vocabulary, token) for token in cuts]
     first = np.concatenate([known.rows()[:, 0] for known in table.tuples])
     part_of_entry = np.searchsorted(edges, first, side="right")[table.entry_rows()]
     labels = table.label_counts.labels
@@ -82,12 +82,3 @@ def united(parts: Sequence[CountTable]) -> CountTable:
 def _site_rows(table: CountTable, k: int) -> slice:
     first = sum(map(len, table.tuples[:k]))
     return slice(first, first + len(table.tuples[k]))
-
-
-def _rank(vocabulary: Vocabulary, token: Any) -> int:
-    """Return how many tokens of a vocabulary come before this one in canonical order."""
-    if isinstance(token, int):
-        return int(np.searchsorted(vocabulary.ints, token))
-    if isinstance(token, float):
-        return len(vocabulary.ints) + int(np.searchsorted(vocabulary.floats, token))
-    return len(vocabulary.ints) + len(vocabulary.floats) + bisect_left(vocabulary.strings, token)

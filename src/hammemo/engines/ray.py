@@ -10,12 +10,15 @@ are added in a tree, four at a time, each addition a task; with G groups of s by
 (:mod:`hammemo.engines.partitions`), one task adds up all that belongs to a range, holding two tables at a time, and the
 ranges are put side by side.
 
+A table in parts (:mod:`hammemo.engines.parts`) is not moved by Ray at all: tasks write files and return their names.
+
 Ray does not cover the death of the driver: that is what ``resume=`` is for.
 """
 
 from __future__ import annotations
 
 import os
+from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +27,7 @@ from hammemo.engines.states import Arrays, filled, pack, unpack
 from hammemo.memories import Exact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hammemo.engines.jobs import GroupReport, Job
     from hammemo.memories import Memory
@@ -46,12 +49,41 @@ def run(
     on_report: Callable[[GroupReport], None],
 ) -> Memory:
     """Return the sum of what all groups teach. `sample` is a memory that has learnt a sample of the source."""
+    with _connected(address, workers) as ray:
+        cluster = _Cluster(ray, job, workers, on_report)
+        if isinstance(sample, Exact) and not sample.sites.free:  # sites without a position have tables of their own
+            return cluster.by_ranges(groups, sample)
+        return cluster.by_tree(groups)
+
+
+@contextmanager
+def spreading(address: str | None, workers: int | None) -> Iterator[Any]:
+    """Yield a function that calls another one with each of some arguments, as tasks, and yields what they return."""
+    with _connected(address, workers) as ray:
+
+        def spread(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+            task, shared = _task(ray, _call), ray.put(function)
+            waiting: deque[Any] = deque()
+            for given in arguments:
+                while len(waiting) >= _most_at_once(ray, workers):
+                    yield ray.get(waiting.popleft())
+                waiting.append(task.remote(shared, *given))
+            while waiting:
+                yield ray.get(waiting.popleft())
+
+        yield spread
+
+
+def _call(function: Callable[..., Any], *given: Any) -> Any:
+    return function(*given)
+
+
+@contextmanager
+def _connected(address: str | None, workers: int | None) -> Iterator[Any]:
+    """Yield Ray, connected; what a task raises comes as it is, and where Ray gives up, the error says what to do."""
     with _session(address, workers) as ray:
         try:
-            cluster = _Cluster(ray, job, workers, on_report)
-            if isinstance(sample, Exact) and not sample.sites.free:  # sites without a position have tables of their own
-                return cluster.by_ranges(groups, sample)
-            return cluster.by_tree(groups)
+            yield ray
         except ray.exceptions.RayTaskError as error:
             raise (error.cause if isinstance(error.cause, Exception) else error) from error
         except ray.exceptions.RayError as error:
@@ -95,15 +127,11 @@ class _Cluster:
 
     def task(self, function: Callable[..., Any], returns: int = 1) -> Any:
         """Return a function as a task that is tried again where a worker dies or a file cannot be read."""
-        remote = self.ray.remote(
-            num_cpus=1, num_returns=returns, max_retries=RETRIES, retry_exceptions=[OSError, *_passing(self.ray)]
-        )
-        return remote(function)
+        return _task(self.ray, function, returns)
 
     def most_at_once(self) -> int:
         """Return how many groups may be under way or waiting: asked again and again, because nodes come and go."""
-        cores = max(1, int(self.ray.cluster_resources().get("CPU", 1)))
-        return 2 * cores if self.workers is None or cores <= self.workers else self.workers
+        return _most_at_once(self.ray, self.workers)
 
     def learn(self, groups: Sequence[tuple[Shard, ...]], cuts: Sequence[Token] | None, parts: int) -> Iterator[Any]:
         """Yield (group, references to its parts), the first that is learnt first; bounded in number."""
@@ -155,6 +183,20 @@ class _Cluster:
         tables = [_table(unpack(self.job.template, self.ray.get(total))) for total in totals]
         memory: Memory = filled(self.job.template.empty_like(), united(tables))
         return memory
+
+
+def _task(ray: Any, function: Callable[..., Any], returns: int = 1) -> Any:
+    """Return a function as a task that is tried again where a worker dies or a file cannot be read."""
+    remote = ray.remote(
+        num_cpus=1, num_returns=returns, max_retries=RETRIES, retry_exceptions=[OSError, *_passing(ray)]
+    )
+    return remote(function)
+
+
+def _most_at_once(ray: Any, workers: int | None) -> int:
+    """Return how many tasks may be under way or waiting: asked again and again, because nodes come and go."""
+    cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
+    return 2 * cores if workers is None or cores <= workers else workers
 
 
 def _passing(ray: Any) -> list[type[Exception]]:

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import safetensors.numpy
 
+from hammemo._arrays.tensor_files import DTYPES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from io import BufferedReader
@@ -38,11 +40,6 @@ they are counted before the text is read."""
 
 OPENING: Final = rb'{"__metadata__":{"hammemo":"{\"checksum\":\"'
 DIGITS: Final = slice(8 + len(OPENING), 8 + len(OPENING) + 64)
-_DTYPES: Final = {
-    **{f"U{8 * size}": np.dtype(f"<u{size}") for size in (1, 2, 4, 8)},
-    **{f"I{8 * size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)},
-    **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (4, 8)},
-}
 
 
 class FileError(ValueError):
@@ -105,10 +102,11 @@ def _opened(path: str | os.PathLike[str]) -> BufferedReader:
 class Archive:
     """The parts of a safetensors file: its bytes, its JSON text, and its arrays as views of the bytes.
 
-    With `verify` the bytes are read into memory, without it they are mapped, copy-on-write.
+    With `verify` the bytes are read into memory, without it they are mapped: copy-on-write, or for reading only, which
+    the operating system does not count as memory of the process.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, verify: bool) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, verify: bool, writable: bool = True) -> None:
         with _opened(path) as file:
             start = file.read(DIGITS.stop)
             if not _begins_a_model(start):
@@ -123,7 +121,7 @@ class Archive:
                     raise ValueError("it became shorter while it was read")
                 self.data: NDArray[np.uint8] = np.frombuffer(buffer, np.uint8)
             else:
-                self.data = np.asarray(np.memmap(file, np.uint8, mode="c"))
+                self.data = np.asarray(np.memmap(file, np.uint8, mode="c" if writable else "r"))
         self.checksum = start[DIGITS].decode("ascii", "replace")
         if verify and self.checksum != self.digest():
             raise FileError(
@@ -164,7 +162,7 @@ def _views(header: Mapping[str, Any], data: NDArray[np.uint8]) -> Iterator[tuple
     for name, entry in header.items():
         if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
             raise ValueError(f"the array {name} is not described by dtype, shape and data_offsets")
-        dtype = _DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
+        dtype = DTYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
         shape, span = whole_lengths(entry["shape"]), whole_lengths(entry["data_offsets"])
         if dtype is None or len(shape) > 3 or len(span) != 2:
             raise ValueError(f"the array {name} has an unknown type, or too many dimensions")

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hammemo.files.archive import FileError
+from hammemo.files.folders import head_of
 from hammemo.files.locks import locked
 from hammemo.files.models import load, read_notes, save
 from hammemo.models.classifiers import MemoryClassifier
@@ -32,12 +33,13 @@ def editing(
     """Yield the model in a file; when the block has ended without an error, the changed model replaces the file.
 
     Nobody else can edit the file meanwhile; reading it is always possible. The notes in the file are kept. An error
-    leaves the file as it was. The lock is the file ``path + ".lock"``, which stays and says who had it last.
+    leaves the file as it was. The lock is the file ``path + ".lock"``, in a folder beside its head, which stays and
+    says who had it last.
 
     Parameters
     ----------
     path : str or path
-        A model file that `save` wrote, on this machine.
+        A model file that `save` wrote, or a folder, on this machine.
     key, trust
         As in `load`.
     wait : float, optional
@@ -60,7 +62,7 @@ def editing(
     ['y', 'z']
     """
     read_notes(path)  # refuses what is not a model, before a lock file is made beside it
-    with locked(path, wait, tell):
+    with locked(head_of(path), wait, tell):
         model, notes = load(path, key=key, trust=trust), read_notes(path)
         if not isinstance(model, MemoryClassifier):
             raise FileError(f"{path} is compiled for serving and cannot change: edit the file it was compiled from.")

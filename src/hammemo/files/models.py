@@ -14,7 +14,8 @@ large; arrays are views of the file's bytes and are widened only when used. What
 from __future__ import annotations
 
 import json
-from collections import Counter
+import os
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,13 +24,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow
-from hammemo.files import descriptions
+from hammemo.files import descriptions, folders
 from hammemo.files.archive import Archive, FileError, refusing, sealed
 from hammemo.files.atomic import write_file
 from hammemo.files.descriptions import Restorer, exactly, field
-from hammemo.files.locks import locked
+from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.origins import refuse_to_undo, remember
+from hammemo.files.part_files import PART_FORMAT
 from hammemo.files.registry import BUILT_IN, LATER, PARTS, Registry, has_later_parts, is_built_in, name_in_file
+from hammemo.memories.exact import Exact
+from hammemo.memories.exact.parted import Parted
 from hammemo.memories.label_counts import Frame
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.kept_cases import KeptCases
@@ -39,7 +43,6 @@ from hammemo.models.settling import Choices
 from hammemo.tokens.missing import check_way
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
@@ -47,12 +50,13 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.votes import Vote
 
-FORMATS: Final = (1, 2, 3)
+FORMATS: Final = (1, 2, 3, 4)
 """The numbers of the formats that are read. A change of what a file means gets a new number.
 
-A file has the lowest number that says all of it: 3 where a part is "auto" or has a name that only votes had, where a
-part has a parameter that it did not have, or where missing values are not tokens of their own; else 2 where it holds a
-hashed memory whose reserved features are known by identities, and else 1.
+A file has the lowest number that says all of it: 4 where it is the head of a folder or a part in it; else 3 where a
+part is "auto" or has a name that only votes had, where a part has a parameter that it did not have, or where missing
+values are not tokens of their own; else 2 where it holds a hashed memory whose reserved features are known by
+identities, and else 1.
 """
 
 _NAMES_OF_FORMAT_1: Final = ("sum", "mean", "log-linear")
@@ -72,8 +76,12 @@ def save(
     *,
     notes: Mapping[str, str] | None = None,
     force: bool = False,
+    parts: int | None = None,
 ) -> None:
     """Write a model to a file, so that at every moment the path holds the old file or the new one, whole.
+
+    A model that is larger than memory is written to a folder, in parts (:mod:`hammemo.files.folders`): with `parts`,
+    where the path is a folder, or where the model was loaded from one. The folder changes as a whole, too.
 
     A model that was loaded from this file or saved to it is refused if somebody else has written the file since: saving
     would undo that. Between processes use `editing`. While another process edits the file, `save` waits for it.
@@ -92,6 +100,9 @@ def save(
         64, each with a name of letters, digits, ``-`` and ``_``. `read_notes` returns them.
     force : bool
         Whether to overwrite what somebody else has written since.
+    parts : int, optional
+        Write a folder, and cut the exact table into about so many parts. 0 writes one file. Without it, what is new in
+        a model that was loaded from a folder is written beside the parts that are there; see `compact`.
 
     Examples
     --------
@@ -110,27 +121,78 @@ def save(
             f"save takes a fitted MemoryClassifier or a compiled Predictor, not {model!r}. Of a Rolling model, save "
             "its estimator_."
         )
+    if _is_for_folder(model, path, parts) and isinstance(model, MemoryClassifier):
+        _save_folder(model, os.fspath(path), notes, parts, force=force)
+        return
     now = model._now()  # one version, whatever is learnt meanwhile
-    parts = _file_parts(now, notes)  # what cannot be saved is refused before there is a lock file
+    pieces = _file_pieces(now, notes)  # what cannot be saved is refused before there is a lock file
     with locked(path):
         if not force:
             refuse_to_undo(model, path)
         if vars(now) is not vars(model):  # edited meanwhile: an older version must not replace a newer one
-            parts = _file_parts(model._now(), notes)
-        write_file(path, parts)
-        remember(model, path, bytes(parts[1]).decode())
+            pieces = _file_pieces(model._now(), notes)
+        write_file(path, pieces)
+        remember(model, path, bytes(pieces[1]).decode())
 
 
-def _file_parts(model: MemoryClassifier | Predictor, notes: Mapping[str, str] | None) -> list[bytes | memoryview]:
-    """Return the parts of the file of one version of a model; the second one is its checksum."""
+def _is_for_folder(model: Any, path: str | os.PathLike[str], parts: int | None) -> bool:
+    if parts is not None and parts < 0:
+        raise ValueError(f"parts={parts!r}: a model is cut into one part or more; 0 writes one file.")
+    memory = getattr(model, "memory_", None)
+    in_parts = isinstance(memory, Exact) and memory.parted is not None
+    wanted = bool(parts) or (parts is None and (in_parts or os.path.isdir(path)))
+    if wanted and not isinstance(memory, Exact):
+        what = type(model if memory is None else memory).__name__
+        raise FileError(f"A {what} cannot be written in parts to a folder, only memory=Exact() can: name a file.")
+    if wanted and os.path.isfile(path):
+        raise FileError(f"{os.fspath(path)} is a file, and a model in parts is a folder: name a folder, or parts=0.")
+    return wanted
+
+
+def _save_folder(
+    model: MemoryClassifier, folder: str, notes: Mapping[str, str] | None, parts: int | None, *, force: bool
+) -> None:
+    """Write the parts of a model that are not in the folder yet, then its head, and delete the other parts there."""
+    check_is_fitted(model)
+    refuse_object_storage(folder)
+    os.makedirs(folder, exist_ok=True)
+    head = os.path.join(folder, folders.HEAD)
+    with locked(head):
+        if not force:
+            refuse_to_undo(model, head)
+        now = model._now()
+        memory: Any = now.memory_._now()
+        held = memory.parted or Parted.of(memory.table())
+        write_head(now, folders.write_parts(held, folder, parts), folder, notes, owner=model)
+
+
+def write_head(
+    model: MemoryClassifier, parted: Parted, folder: str, notes: Mapping[str, str] | None, owner: Any
+) -> None:
+    """Replace the head of a folder, whose lock is held, and delete the parts that it no longer names."""
+    head = os.path.join(folder, folders.HEAD)
+    pieces = _file_pieces(model, notes, parted)
+    write_file(head, pieces)
+    remember(owner, head, bytes(pieces[1]).decode())
+    folders.delete_others(folder, parted)
+
+
+def _file_pieces(
+    model: MemoryClassifier | Predictor, notes: Mapping[str, str] | None, parted: Parted | None = None
+) -> list[bytes | memoryview]:
+    """Return the pieces of the file of one version of a model; the second one is its checksum.
+
+    With `parted` it is the file of a head, whose rows lie in these parts.
+    """
     if isinstance(model, Predictor):
         arrays, about = _predictor_parts(model)
     else:
         check_is_fitted(model)
-        arrays, about = _classifier_parts(model)
+        arrays, about = _classifier_parts(model, parted)
     if notes:
         about["notes"] = descriptions.checked_notes(dict(notes))
-    start = {"checksum": "0" * 64, "format": _format_of(model), "version": version("hammemo")}
+    number = _format_of(model) if parted is None else PART_FORMAT
+    start = {"checksum": "0" * 64, "format": number, "version": version("hammemo")}
     text = json.dumps({**start, **about}, separators=(",", ":"), allow_nan=False)
     return sealed({name: np.require(array, requirements="C") for name, array in arrays.items()}, text)
 
@@ -140,15 +202,19 @@ def load(
 ) -> Any:
     """Return the model in a file that `save` wrote. A classifier goes on learning; the file is never changed by that.
 
+    Of a folder, the rows of counts stay in its parts, which are mapped: a query reads what it touches.
+
     Parameters
     ----------
     path : str or path
+        A file, or a folder.
     key : bytes, optional
         The secret key of a `Hashed` memory that has one.
     verify : bool
         Whether to read the whole file, compare its checksum and check all that is in it. Without that the arrays stay
         on the disk and are memory-mapped, and only shapes are checked: for large files that you know to be yours and
-        whole. An exact memory then answers from the disk, reading the rows that a query touches.
+        whole. An exact memory then answers from the disk, reading the rows that a query touches. Of a folder the
+        head is read in any case; the pages of its parts are checked when they are first touched, or not at all.
     trust : iterable of classes
         Kernels, memories, votes and compiled forms that are not part of hammemo and that the file may hold. Their
         constructors and `restore` methods are called with what the file says; nothing else is.
@@ -174,9 +240,10 @@ def load(
     """
     restorer = Restorer(Registry(trust), key)
     with refusing(path):
-        archive = Archive(path, verify=verify)
-        model = _restored(archive, restorer, verify=verify)
-    remember(model, path, archive.checksum)
+        head = folders.head_of(path)
+        archive = Archive(head, verify=verify or head != os.fspath(path))
+        model = _restored(archive, restorer, verify=verify, folder=os.path.dirname(head))
+    remember(model, head, archive.checksum)
     return model
 
 
@@ -196,55 +263,13 @@ def read_notes(path: str | os.PathLike[str]) -> dict[str, str]:
     {'source': 'letters.csv'}
     """
     with refusing(path):
-        return descriptions.stored_notes(Archive(path, verify=False).about)
+        return descriptions.stored_notes(Archive(folders.head_of(path), verify=False).about)
 
 
-def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what a file says about itself, and whether its checksum is right; the model is not restored.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from hammemo import Exact, MemoryClassifier, save
-    >>> from hammemo.files.models import inspect
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save(MemoryClassifier(memory=Exact()).fit([["a"], ["b"]], ["x", "y"]), Path(folder) / "model.safetensors")
-    ...     facts = inspect(Path(folder) / "model.safetensors")
-    >>> facts["kind"], facts["memory"], facts["labels"], facts["examples"], facts["checksum_ok"]
-    ('classifier', 'Exact()', 2, 2, True)
-    """
-    with refusing(path):
-        archive = Archive(path, verify=False)
-        about, stored = archive.about, StoredArrays(archive.arrays, trusted=True)
-        counts = stored.whole_numbers("label_counts", (None,), below=2**53)
-        fitted: dict[str, Any] = {"vote": about.get("vote")}
-        if about.get("kind") == "classifier":
-            fitted = field(about, "fitted", dict)
-        groups: Counter[str] = Counter()
-        for array_name, array in sorted(archive.arrays.items()):
-            groups[array_name.split(".")[0]] += array.nbytes
-        return {
-            **{entry: about.get(entry) for entry in ("format", "version", "kind", "class")},
-            **{part: descriptions.shown(fitted.get(part)) for part in PARTS if part in fitted},
-            "context_length": about.get("n_features_in"),
-            "sites": len(field(field(about, "sites", dict), "positions", list)),
-            "labels": len(counts),
-            "examples": int(counts.sum(dtype=np.uint64)),
-            "label_dtype": about.get("label_dtype"),
-            "seed": about.get("seed"),
-            "columns": field({"feature_names_in": None, **about}, "feature_names_in", list, type(None)),
-            "notes": descriptions.stored_notes(about),
-            "needs_key": descriptions.stored_digest(about) is not None,
-            "fingerprint": about.get("fingerprint"),
-            "bytes": {"file": len(archive.data), **groups},
-            "checksum": archive.checksum,
-            "checksum_ok": archive.checksum == archive.digest(),
-        }
-
-
-def _classifier_parts(model: MemoryClassifier) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    memory = model.memory_._now()
+def _classifier_parts(
+    model: MemoryClassifier, parted: Parted | None = None
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    memory: Any = model.memory_._now()
     if len(set(descriptions.key_digests(memory.layout()))) > 1:
         raise FileError("The model has two different secret keys, and load() takes one: use the same key for both.")
     if not is_built_in("classifier", type(model)):
@@ -280,7 +305,10 @@ def _classifier_parts(model: MemoryClassifier) -> tuple[dict[str, NDArray[Any]],
             about["sample"]["of"] = "cases"
         kept = {f"sample.{name}": array for name, array in sample.state().items()}
     declared = narrow(memory.labels.find(memory.declared))
-    return {**memory.state(), "declared": declared, **_vote_arrays(model.vote_), **kept}, about
+    if parted is not None:
+        about["parts"] = folders.described_parts(parted)
+    state = memory.state() if parted is None else folders.head_arrays(memory, parted)
+    return {**state, "declared": declared, **_vote_arrays(model.vote_), **kept}, about
 
 
 def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -309,7 +337,7 @@ def _vote_arrays(vote: Vote) -> dict[str, NDArray[Any]]:
     return {f"vote.{name}": array for name, array in vote.state().items()}
 
 
-def _restored(archive: Archive, restorer: Restorer, *, verify: bool) -> MemoryClassifier | Predictor:
+def _restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier | Predictor:
     about = archive.about
     number = field(about, "format", int)
     if number not in FORMATS:
@@ -323,9 +351,14 @@ def _restored(archive: Archive, restorer: Restorer, *, verify: bool) -> MemoryCl
     descriptions.check_key(descriptions.stored_digest(about), restorer.key)
     if kind not in ("classifier", "predictor"):
         raise ValueError(f"it holds a {kind!r}, which is not known")
-    model = (_classifier if kind == "classifier" else _predictor)(archive, restorer, verify=verify)
-    if _format_of(model) != number:
-        raise ValueError(f"it declares format {number}, but what it holds has format {_format_of(model)}")
+    if kind == "classifier" and "parts" in about:
+        model: MemoryClassifier | Predictor = _classifier(archive, restorer, verify=verify, folder=folder)
+        found = PART_FORMAT
+    else:
+        model = (_classifier if kind == "classifier" else _predictor)(archive, restorer, verify=verify)
+        found = _format_of(model)
+    if found != number:
+        raise ValueError(f"it declares format {number}, but what it holds has format {found}")
     return model
 
 
@@ -343,10 +376,12 @@ def _format_of(model: MemoryClassifier | Predictor) -> int:
     return 3 if newer else int(state)
 
 
-def _classifier(archive: Archive, restorer: Restorer, *, verify: bool) -> MemoryClassifier:
+def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str | None = None) -> MemoryClassifier:
+    """Return the classifier in a file; with a folder, the file is its head."""
     about, arrays = archive.about, dict(archive.arrays)
     entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
-    exactly(descriptions.without_notes(about), (*entries, "sample") if "sample" in about else entries)
+    entries = (*entries, *(("sample",) if "sample" in about else ()), *(("parts",) if folder is not None else ()))
+    exactly(descriptions.without_notes(about), entries)
     cls = restorer.registry.find("classifier", field(about, "class", str))
     params = {**LATER.get(cls, {}), **field(about, "params", dict)}
     exactly(params, descriptions.parameter_names(cls))
@@ -363,7 +398,14 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool) -> Memory
         raise ValueError("it declares a label that it does not hold")
     _restore_vote(vote, arrays, sites, verify=verify)
     sample = _stored_sample(about, arrays, sites.h)
-    memory.restore(arrays, sites, field(about, "seed", int), declared, trusted=not verify)
+    seed = field(about, "seed", int)
+    if folder is None:
+        memory.restore(arrays, sites, seed, declared, trusted=not verify)
+    elif isinstance(memory, Exact):
+        opened = partial(folders.stored_parts, folder, about["parts"], sites, verify=verify)
+        memory.restore_parts(arrays, sites, seed, declared, opened)
+    else:
+        raise ValueError("its memory is not one that lies in parts")
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
         raise ValueError("its layout is not the one it declares")
     model.kernel_, model.memory_, model.vote_, model.sites_ = kernel, memory, vote, sites

@@ -44,7 +44,7 @@ from hammemo.tokens.contexts import Examples
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
@@ -132,21 +132,31 @@ class Memory(Versioned, BaseEstimator, ABC):
         >>> copy.state_bytes() == memory.state_bytes()
         True
         """
+        self._restore(StoredArrays(state, trusted=trusted), sites, seed, declared, type(self).restore_arrays)
+        return self
+
+    def _restore(
+        self: Self,
+        stored: StoredArrays,
+        sites: Sites,
+        seed: int,
+        declared: NDArray[Any] | None,
+        restore_arrays: Callable[[Self, LabelCounts, StoredArrays], None],
+    ) -> None:
+        """Take a state, the labels and their counts here, all else by `restore_arrays`."""
         self._check_free(sites)
-        stored = StoredArrays(state, trusted=trusted)
         frame = Frame.from_arrays(sites, stored)
         mask = np.zeros(len(frame.labels), bool)
         mask[np.empty(0, np.int64) if declared is None else declared] = True
         if (~mask & (frame.label_counts == 0)).any():
             raise ValueError("a label has no example and was not declared")
 
-        def take(memory: Memory) -> None:
+        def take(memory: Self) -> None:
             memory.sites, memory.seed, memory.declared = sites, seed, frame.labels.keep(mask)
-            memory.restore_arrays(LabelCounts(frame.labels, frame.label_counts), stored)
+            restore_arrays(memory, LabelCounts(frame.labels, frame.label_counts), stored)
             stored.finish()
 
         self._edited(take)
-        return self
 
     def _check_free(self, sites: Sites) -> None:
         """Refuse sites without a position where there is no table for them."""
@@ -314,6 +324,19 @@ class Memory(Versioned, BaseEstimator, ABC):
         version = self._now()
         arrays = {name: np.ascontiguousarray(array) for name, array in version.state().items()}
         return safetensors.numpy.save(arrays, metadata={"layout": json.dumps(version.layout())})
+
+    def state_digest(self) -> str:
+        """Return BLAKE2b-256 of `state_bytes`, in hexadecimal digits: equal digests, equal states.
+
+        Examples
+        --------
+        >>> import hashlib
+        >>> from hammemo import MemoryClassifier
+        >>> memory = MemoryClassifier().fit([["a", "b"], ["a", "c"]], ["x", "y"]).memory_
+        >>> memory.state_digest() == hashlib.blake2b(memory.state_bytes(), digest_size=32).hexdigest()
+        True
+        """
+        return hashlib.blake2b(self.state_bytes(), digest_size=32).hexdigest()
 
     @property
     def nbytes(self) -> int:

@@ -10,19 +10,26 @@ Once something is asked, or a few examples are edited, the counts are kept in a 
 (:mod:`hammemo.memories.exact.live`), which is edited row by row; a large batch goes back to the stacks. Without the
 compiled code everything is done by the stacks.
 
+A table in parts (:mod:`hammemo.memories.exact.parted`), as a folder holds it, stays in its files; what is learnt and
+taken back later lies in memory on top of them.
+
 Each site without a position that has a table (:mod:`hammemo.kernels.free_sites`) is an exact memory of its own inside,
 which counts derived examples.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.native import native
+from hammemo._arrays.tensor_files import Spec, file_order, file_start
 from hammemo._versions import Cached
 from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, summed_pairs, tabled
 from hammemo.memories.base import Memory
@@ -30,6 +37,9 @@ from hammemo.memories.errors import never_stored
 from hammemo.memories.exact.count_table import CountTable, check_empty_sites
 from hammemo.memories.exact.live import Live
 from hammemo.memories.exact.live_reader import LiveCounts
+from hammemo.memories.exact.parted import Parted
+from hammemo.memories.exact.parted_reader import PartedCounts
+from hammemo.memories.exact.parted_state import PartedState
 from hammemo.memories.exact.readers import DenseCounts, SparseCounts
 from hammemo.memories.exact.sparse_rows import free_frame
 from hammemo.memories.label_counts import LabelCounts
@@ -37,12 +47,11 @@ from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from hammemo._arrays.checked import StoredArrays
-    from hammemo.kernels.sites import FreeSite
+    from hammemo.kernels.sites import FreeSite, Sites
     from hammemo.memories.exact.sparse_rows import ExactReader, RowsReader
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
@@ -68,7 +77,7 @@ class Exact(Memory):
     """
 
     keeps_free_sites = True
-    _stored: _Stacks | Live
+    _stored: _Stacks | Live | Parted
     _free: tuple[Exact, ...] = ()
     """The tables of the sites without a position."""
 
@@ -82,8 +91,18 @@ class Exact(Memory):
             raise ValueError("A table alone does not hold what sites without a position have counted.")
         self._edited(lambda memory: memory._replace(_Stacks((table,), (), table.label_counts)))
 
-    def _replace(self, stored: _Stacks) -> None:
+    def hold_parts(self, stored: Parted) -> None:
+        """Store what a table in parts has counted, in place of all that is stored at sites with positions."""
+        self._edited(lambda memory: memory._replace(stored))
+
+    def _replace(self, stored: _Stacks | Parted) -> None:
         self._stored = stored
+
+    @property
+    def parted(self) -> Parted | None:
+        """The table in parts, if it is one."""
+        stored = self._stored
+        return stored if isinstance(stored, Parted) else None
 
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples, or take them back, or raise `NotStoredError` where a count would become negative."""
@@ -123,16 +142,16 @@ class Exact(Memory):
             changed.append(version)
         self._free = tuple(changed)
 
-    def _stacks(self) -> _Stacks:
+    def _stacks(self) -> _Stacks | Parted:
         stored = self._stored
-        return stored if isinstance(stored, _Stacks) else _Stacks((stored.total,), (), stored.label_counts)
+        return _Stacks((stored.total,), (), stored.label_counts) if isinstance(stored, Live) else stored
 
     def _live_for(self, n_examples: int) -> Live | None:
         """Return the live table in which so many examples are to be edited; None where bulk learning is faster."""
         stored = self._stored
         if isinstance(stored, Live):
             return stored if n_examples <= max(MOST_ROW_BY_ROW, stored.version.examples // 8) else None
-        if n_examples > MOST_ROW_BY_ROW or native() is None:
+        if isinstance(stored, Parted) or n_examples > MOST_ROW_BY_ROW or native() is None:
             return None
         return Live.of(stored.total)
 
@@ -146,14 +165,16 @@ class Exact(Memory):
         """Return a reader of the table as it is: no live table is made of one that was learnt in bulk."""
         version = self._now()
         stored = version._stored
-        if isinstance(stored, Live):
+        if not isinstance(stored, _Stacks):
             return version.reader()
         reader = SparseCounts(partial(getattr, stored, "total"), version.frame(), on_disk=stored.on_disk)
         reader.free = tuple(cast("RowsReader", inner.static_reader()) for inner in version._free)
         return reader
 
-    def _make_reader(self) -> SparseCounts | LiveCounts:
+    def _make_reader(self) -> SparseCounts | LiveCounts | PartedCounts:
         stored = self._stored
+        if isinstance(stored, Parted):
+            return PartedCounts(stored, self.frame())
         if isinstance(stored, _Stacks):
             if stored.on_disk or native() is None:
                 return SparseCounts(partial(getattr, stored, "total"), self.frame(), on_disk=stored.on_disk)
@@ -185,6 +206,25 @@ class Exact(Memory):
         """Take a state; one that is mapped from a file stays there, and a query reads what it touches."""
         table = CountTable.from_arrays(self.sites, all_labels, stored).without_idle_labels()
         self._stored = _Stacks((table,), (), table.label_counts, on_disk=stored.trusted)
+        self._restore_free(stored)
+
+    def restore_parts(
+        self,
+        state: Mapping[str, NDArray[Any]],
+        sites: Sites,
+        seed: int,
+        declared: NDArray[Any],
+        opened: Callable[[LabelCounts, StoredArrays], Parted],
+    ) -> None:
+        """Start with a table in parts; `opened` returns it, given the labels and the arrays of the state."""
+
+        def take(memory: Exact, all_labels: LabelCounts, stored: StoredArrays) -> None:
+            memory._stored = opened(all_labels, stored)
+            memory._restore_free(stored)
+
+        self._restore(StoredArrays(state), sites, seed, declared, take)
+
+    def _restore_free(self, stored: StoredArrays) -> None:
         parts = [stored.part(f"free.{k}") for k in range(len(tabled(self.sites)))]
         self._free = tuple(Exact()._restored_inside(part, self.seed) for part in parts)
 
@@ -199,7 +239,20 @@ class Exact(Memory):
         """Add the counts of another exact memory, or subtract them."""
         theirs = dict(zip(tabled(self.sites), other._free, strict=True))
         self._change_free(lambda inner, site: inner.add_state(theirs[site], sign))
-        self._stored = self._stacks().changed(other.table(), sign)
+        stored, added = self._stacks(), other._stored
+        if isinstance(added, Parted):
+            whole = stored if isinstance(stored, Parted) else Parted.of(stored.total)
+            self._stored = whole.plus(added, sign)
+        else:
+            self._stored = stored.changed(other.table(), sign)
+
+    @property
+    def n_entries(self) -> int:
+        """How many entries the tables have that are not added up yet: at least as many as there are counts."""
+        stored = self._stored
+        tables = (stored.total,) if isinstance(stored, Live) else (*stored.added, *stored.removed)
+        files = stored.files if isinstance(stored, Parted) else ()
+        return _entries(tables) + sum(signed.part.n_entries for signed in files)
 
     def observed(self) -> LabelCounts:
         """Return the labels that have examples, and how many: without adding up the stacks, or the rows."""
@@ -212,10 +265,35 @@ class Exact(Memory):
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the canonical arrays of the table, and those of the sites without a position."""
-        free = {
-            f"free.{k}.{name}": array for k, inner in enumerate(self._free) for name, array in inner.state().items()
-        }
-        return {**self.table().arrays_for(self.labels), **free}
+        return {**self.table().arrays_for(self.labels), **self.free_arrays()}
+
+    def free_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the canonical arrays of the sites without a position."""
+        named = [(f"free.{k}", inner.state()) for k, inner in enumerate(self._free)]
+        return {f"{prefix}.{name}": array for prefix, arrays in named for name, array in arrays.items()}
+
+    def state_digest(self) -> str:
+        """Return BLAKE2b-256 of `state_bytes`; of a table in parts, made range by range."""
+        version = self._now()
+        stored = version._stored
+        if not isinstance(stored, Parted):
+            return super().state_digest()
+        known = {**version.frame().arrays(), **version.free_arrays()}
+        state = PartedState(stored, version.labels)
+        specs = {**{name: Spec(array.dtype, array.shape) for name, array in known.items()}, **state.specs()}
+        digest = hashlib.blake2b(file_start(specs, {"layout": json.dumps(version.layout())}), digest_size=32)
+        for name in file_order(specs):
+            for piece in [known[name]] if name in known else state.pieces(name):
+                digest.update(np.ascontiguousarray(piece, specs[name].dtype).data)
+        return digest.hexdigest()
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the canonical form in bytes, without the names; of a table in parts, of its rows and entries."""
+        stored = self._stored
+        if not isinstance(stored, Parted):
+            return super().nbytes
+        return stored.nbytes + sum(inner.nbytes for inner in self._free)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,62 @@
+"""Folding what was changed into the parts of a folder."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from hammemo.files import folders
+from hammemo.files.archive import FileError
+from hammemo.files.locks import locked
+from hammemo.files.models import load, read_notes, write_head
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+def compact(
+    folder: str | os.PathLike[str],
+    *,
+    parts: int | None = None,
+    trust: Iterable[type] = (),
+    wait: float | None = None,
+    tell: Callable[[str], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Fold what was learnt and taken back since into the parts of a folder, one part at a time.
+
+    Afterwards no file of the folder holds what was forgotten. The folder is locked meanwhile; whoever reads it sees
+    the model before or after, which give the same answers. A range in which nothing changed keeps its file. If the
+    process dies, the next call goes on from the parts that it has made.
+
+    Parameters
+    ----------
+    folder : str or path
+    parts : int, optional
+        Cut the table anew into about so many parts of about the same size; without it the cuts stay where they are.
+    trust, wait, tell
+        As in `editing`.
+    on_progress : callable, optional
+        Is told (ranges done, ranges).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from hammemo import MemoryClassifier, compact, load, save
+    >>> clf = MemoryClassifier(vote="sum").fit([["a", "b"], ["c", "d"]], ["x", "y"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(clf, folder, parts=2)
+    ...     save(load(folder).forget([["a", "b"]], ["x"]), folder)
+    ...     compact(folder)
+    ...     load(folder).classes_.tolist()
+    ['y']
+    """
+    head = folders.head_of(folder)
+    if parts is not None and parts < 1:
+        raise ValueError(f"parts={parts!r}: a model is cut into one part or more.")
+    if not os.path.isdir(folder):
+        raise FileError(f"{os.fspath(folder)} is not a folder: only a model in parts is compacted.")
+    notes = read_notes(folder)  # refuses what is not a model, before a lock file is made beside it
+    with locked(head, wait, tell):
+        model, where = load(folder, trust=trust), os.fspath(folder)
+        write_head(model, folders.cut(model.memory_.parted, where, parts, on_progress), where, notes, model)

@@ -1,0 +1,277 @@
+r"""A model in parts: a folder with a head and files of parts, for tables that are larger than memory.
+
+- ``head.safetensors`` is a model file (:mod:`hammemo.files.models`) with all of the model but its rows of counts:
+  sites, labels and how many examples they have, vote, parameters; and the list of the parts, each with its size and
+  hashes.
+- ``part-….safetensors`` are parts of the table, cut by ranges of keys (:mod:`hammemo.files.part_files`).
+- ``edits-….safetensors`` are what was learnt, and what was taken back, since the table was cut.
+
+The folder changes when its head is replaced, which is atomic; parts that the new head does not name are deleted after
+that. So a process that dies leaves the model before or the model after, and perhaps files that the next change deletes.
+A part never changes: a changed one has another name. The name of a range says from what it is made, so that one which
+was made before, by a process that died, is used if its checksum is right.
+
+The lock of a folder is that of its head.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import replace
+from functools import reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo._arrays.integers import narrow
+from hammemo.files.archive import FileError, stated_checksum
+from hammemo.files.atomic import replacement
+from hammemo.files.part_files import PartFacts, open_part, part_names, right_part, streamed_checksum, write_part
+from hammemo.memories.exact.count_table import CountTable
+from hammemo.memories.exact.part import table_arrays
+from hammemo.memories.exact.parted import Parted, SignedPart
+from hammemo.memories.label_counts import LabelCounts
+from hammemo.tokens.contexts import MAX_EXAMPLES
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.exact import Exact
+
+HEAD: Final = "head.safetensors"
+DEFAULT_PART_BYTES: Final = 2**28
+"""About how large a part is, where nobody says how many there are."""
+
+
+def head_of(path: str | os.PathLike[str]) -> str:
+    """Return the file that holds a model: the path itself or, of a folder, its head."""
+    text = os.fspath(path)
+    return os.path.join(text, HEAD) if os.path.isdir(text) else text
+
+
+def write_parts(parted: Parted, folder: str, parts: int | None = None) -> Parted:
+    """Return the same table with all its parts in a folder: others are copied there, and edits get two of their own.
+
+    With `parts`, or where no part lies in a file yet, the table is cut anew into so many ranges.
+    """
+    if parts is not None or not any(not facts.edits for facts in _facts(parted)):
+        return cut(parted, folder, parts)
+    kept = [signed for signed in parted.files if not signed.about[1].edits]
+    files = [_moved(signed, folder, parted.sites) for signed in kept]
+    edits = [signed for signed in parted.files if signed.about[1].edits]
+    for sign, tables in ((1, parted.added), (-1, parted.removed)):
+        table = _added_up(parted.sites, [signed.part for signed in edits if signed.sign == sign], tables)
+        if table is not None:
+            path = os.path.join(folder, f"edits-{'added' if sign > 0 else 'removed'}-*.safetensors")
+            facts = write_part(path, table_arrays(table), sign=sign, edits=True, by_checksum=True)
+            files.append(opened(folder, facts, parted.sites))
+    return replace(parted, files=tuple(files), added=(), removed=())
+
+
+def cut(
+    parted: Parted, folder: str, parts: int | None = None, on_progress: Callable[[int, int], None] | None = None
+) -> Parted:
+    """Return the same table cut into disjoint ranges in a folder, one at a time; without `parts`, where it was cut.
+
+    A range in which nothing was changed keeps its file.
+    """
+    edges = even_edges(parted, parts) if parts is not None else _present_edges(parted, folder)
+    job = job_name(_facts(parted), [_token(parted.vocabulary, edge) for edge in edges[:-1].tolist()], parted)
+    files, ranges = [], list(pairwise(edges.tolist()))
+    for number, (first, stop) in enumerate(ranges):
+        if on_progress is not None:
+            on_progress(number, len(ranges))
+        same = _unchanged(parted, first, stop)
+        if same is not None and _lies_in(same, folder):
+            files.append(same)
+            continue
+        name = f"part-{job}-{number:06d}.safetensors"
+        facts = right_part(folder, name)
+        if facts is None:
+            facts = write_part(os.path.join(folder, name), parted.range_arrays(first, stop))
+        if facts.rows:
+            files.append(opened(folder, facts, parted.sites))
+    if on_progress is not None:
+        on_progress(len(ranges), len(ranges))
+    return replace(parted, files=tuple(files), added=(), removed=())
+
+
+def _unchanged(parted: Parted, first: int, stop: int) -> SignedPart | None:
+    """Return the part in a file that has exactly the rows of a range, if no other part has a row there."""
+    met = [(signed, view) for signed, view in zip(parted.parts, parted.views, strict=True) if view.meets(first, stop)]
+    n_sites = range(len(parted.sites.positions))
+    held = [
+        (signed, view) for signed, view in met if any(len(view.rows_between(k, first, stop).tuples) for k in n_sites)
+    ]
+    if len(held) != 1 or held[0][0].about is None or held[0][0].sign < 0 or held[0][0].about[1].edits:
+        return None
+    (signed, view) = held[0]
+    ends = view.ends
+    inside = ends is not None and first <= ends[0] and ends[1] < stop
+    return signed if inside and view.lost is None else None
+
+
+def _present_edges(parted: Parted, folder: str) -> NDArray[np.int64]:
+    """Return where the table is cut now; where parts of several tables overlap, new cuts, as many as parts are here."""
+    held = [(view.ends, signed) for view, signed in zip(parted.views, parted.files, strict=False)]
+    ends = sorted(e for e, signed in held if e is not None and not signed.about[1].edits)
+    if any(before[1] >= after[0] for before, after in pairwise(ends)):
+        own = sum(not signed.about[1].edits and _lies_in(signed, folder) for signed in parted.files)
+        return even_edges(parted, own or None)
+    if not ends:
+        return even_edges(parted, None)
+    return np.unique([0, len(parted.vocabulary), *(first for first, _ in ends[1:])])
+
+
+def even_edges(parted: Parted, parts: int | None) -> NDArray[np.int64]:
+    """Return ranks of first tokens that cut the keys into ranges of about as many entries, with the two ends."""
+    n = len(parted.vocabulary)
+    weights = np.zeros(max(n, 1))
+    for view in parted.views:
+        for k in range(len(parted.sites.positions)):
+            ranks, own = view.part.first_tokens(k)
+            np.add.at(weights, view.tokens[ranks], own)
+    if parts is None:
+        parts = max(1, -(-parted.nbytes // DEFAULT_PART_BYTES))
+    before = np.cumsum(weights) - weights
+    goals = weights.sum() * np.arange(1, parts) / parts
+    return np.unique([0, n, *np.minimum(np.searchsorted(before, goals), n).tolist()])
+
+
+def job_name(facts: Sequence[PartFacts], cuts: Sequence[Any], parted: Parted | None = None) -> str:
+    """Return a name for what is made of these parts, cut at these tokens."""
+    tables = [] if parted is None else [[table_digest(t) for t in side] for side in (parted.added, parted.removed)]
+    told = [[[one.checksum, one.sign] for one in facts], list(cuts), tables]
+    return hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
+
+
+def table_digest(table: CountTable) -> str:
+    """Return a hash of a table in memory."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, array in sorted(table_arrays(table).items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def opened(folder: str, facts: PartFacts, sites: Sites, *, verify: bool = True) -> SignedPart:
+    """Return a part of a folder."""
+    return SignedPart(open_part(folder, facts, sites, verify=verify), facts.sign, (folder, facts))
+
+
+def _facts(parted: Parted) -> list[PartFacts]:
+    return [replace(signed.about[1], sign=signed.sign) for signed in parted.files]
+
+
+def _lies_in(signed: SignedPart, folder: str) -> bool:
+    return os.path.realpath(str(signed.about[0])) == os.path.realpath(folder)
+
+
+def _moved(signed: SignedPart, folder: str, sites: Sites) -> SignedPart:
+    """Return a part that lies in this folder: the same, or a copy."""
+    home, facts = signed.about
+    facts = replace(facts, sign=signed.sign)
+    if _lies_in(signed, folder):
+        return SignedPart(signed.part, signed.sign, (folder, facts))
+    source, target = os.path.join(home, facts.name), os.path.join(folder, facts.name)
+    if os.path.exists(target) and streamed_checksum(target) != facts.checksum:  # of another model, with this name
+        facts = replace(facts, name=f"part-{facts.checksum[:32]}.safetensors")
+        target = os.path.join(folder, facts.name)
+    if os.path.exists(target):  # the same part: a table may be added twice, or added and subtracted
+        return opened(folder, facts, sites)
+    with replacement(target) as temporary:
+        shutil.copyfile(source, temporary)
+        if streamed_checksum(temporary) != facts.checksum:
+            raise FileError(f"{source} is damaged: its checksum is not that of its contents. Use another copy of it.")
+    return opened(folder, facts, sites)
+
+
+def _added_up(sites: Sites, parts: list[Any], tables: Sequence[CountTable]) -> CountTable | None:
+    """Return one table with the counts of parts and tables; None where there are none."""
+    if not parts:
+        return reduce(CountTable.plus, reversed(tables)) if tables else None
+    labels = reduce(Vocabulary.union, [part.labels for part in parts])
+    names = LabelCounts(labels, np.ones(len(labels), np.int64))
+    bare = Parted(sites, tuple(SignedPart(part, 1) for part in parts), names, (LabelCounts(),) * len(sites.positions))
+    counts = reduce(LabelCounts.plus, [part.label_counts for part in parts])
+    return reduce(CountTable.plus, reversed(tables), replace(bare.total, label_counts=counts))
+
+
+def _token(vocabulary: Vocabulary, rank: int) -> Any:
+    for tokens in (vocabulary.ints, vocabulary.floats, vocabulary.strings):
+        if rank < len(tokens):
+            return tokens[rank : rank + 1].tolist()[0]
+        rank -= len(tokens)
+    return None
+
+
+def head_arrays(memory: Exact, parted: Parted) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a head: all of a state but its rows, and the examples that hold no token at a site."""
+    labels = memory.labels
+    held = [(k, one) for k, one in enumerate(parted.empties) if one.total]
+    empty = {
+        "sites": np.repeat([k for k, _ in held], [len(one.counts) for _, one in held]),
+        "labels": np.concatenate([np.empty(0, np.int64), *(labels.find(one.labels) for _, one in held)]),
+        "counts": np.concatenate([np.empty(0, np.int64), *(one.counts for _, one in held)]),
+    }
+    arrays = {f"empty.{name}": narrow(array.astype(np.int64)) for name, array in empty.items()}
+    return {**memory.frame().arrays(), **memory.free_arrays(), **arrays}
+
+
+def stored_parts(
+    folder: str, described: Any, sites: Sites, all_labels: LabelCounts, stored: StoredArrays, *, verify: bool
+) -> Parted:
+    """Return the table that a head describes, its parts mapped; each is compared with what the head says of it."""
+    if not isinstance(described, list):
+        raise ValueError("its parts are not a list")
+    facts = [PartFacts.of(one) for one in described]
+    own = stored.part("empty")
+    at = own.whole_numbers("sites", (None,), below=len(sites.positions))
+    names = own.whole_numbers("labels", (len(at),), below=len(all_labels.labels))
+    counts = own.whole_numbers("counts", (len(at),), least=1, below=MAX_EXAMPLES)
+    empties = []
+    for k in range(len(sites.positions)):
+        totals = np.zeros(len(all_labels.labels), np.int64)
+        totals[names[at == k]] = counts[at == k]
+        if (totals > all_labels.counts).any():
+            raise ValueError("a site has more empty examples of a label than the label has")
+        empties.append(LabelCounts(all_labels.labels, totals).positive())
+    files = tuple(opened(folder, one, sites, verify=verify) for one in facts)
+    return Parted(sites, files, all_labels.positive(), tuple(empties))
+
+
+def described_parts(parted: Parted) -> list[dict[str, Any]]:
+    """Return what a head says of its parts."""
+    return [facts.described() for facts in _facts(parted)]
+
+
+def delete_others(folder: str, parted: Parted) -> None:
+    """Delete the parts in a folder that its head no longer names."""
+    named = {facts.name for facts in _facts(parted)}
+    for name in part_names(folder):
+        if name not in named:
+            os.unlink(os.path.join(folder, name))
+
+
+def wrong_parts(folder: str, described: Any) -> list[str]:
+    """Return the names of parts that are missing, or whose checksum is not that of their contents."""
+    wrong = []
+    for one in described:
+        facts = PartFacts.of(one)
+        path = os.path.join(folder, facts.name)
+        try:
+            right = streamed_checksum(path) == facts.checksum == stated_checksum(path)
+        except OSError:
+            right = False
+        if not right:
+            wrong.append(facts.name)
+    return wrong

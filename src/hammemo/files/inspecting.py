@@ -1,0 +1,80 @@
+"""What a model file, or the head of a folder, says about itself, without restoring the model."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._arrays.checked import StoredArrays
+from hammemo.files import descriptions, folders
+from hammemo.files.archive import Archive, refusing
+from hammemo.files.descriptions import field
+from hammemo.files.part_files import PartFacts
+from hammemo.files.registry import PARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what a file says about itself, and whether its checksum is right; the model is not restored.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from hammemo import Exact, MemoryClassifier, save
+    >>> from hammemo.files import inspect
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(MemoryClassifier(memory=Exact()).fit([["a"], ["b"]], ["x", "y"]), Path(folder) / "model.safetensors")
+    ...     facts = inspect(Path(folder) / "model.safetensors")
+    >>> facts["kind"], facts["memory"], facts["labels"], facts["examples"], facts["checksum_ok"]
+    ('classifier', 'Exact()', 2, 2, True)
+    """
+    with refusing(path):
+        head = folders.head_of(path)
+        archive = Archive(head, verify=False)
+        about, stored = archive.about, StoredArrays(archive.arrays, trusted=True)
+        counts = stored.whole_numbers("label_counts", (None,), below=2**53)
+        fitted: dict[str, Any] = {"vote": about.get("vote")}
+        if about.get("kind") == "classifier":
+            fitted = field(about, "fitted", dict)
+        groups: Counter[str] = Counter()
+        for array_name, array in sorted(archive.arrays.items()):
+            groups[array_name.split(".")[0]] += array.nbytes
+        return {
+            **{entry: about.get(entry) for entry in ("format", "version", "kind", "class")},
+            **{part: descriptions.shown(fitted.get(part)) for part in PARTS if part in fitted},
+            "context_length": about.get("n_features_in"),
+            "sites": len(field(field(about, "sites", dict), "positions", list)),
+            "labels": len(counts),
+            "examples": int(counts.sum(dtype=np.uint64)),
+            "label_dtype": about.get("label_dtype"),
+            "seed": about.get("seed"),
+            "columns": field({"feature_names_in": None, **about}, "feature_names_in", list, type(None)),
+            "notes": descriptions.stored_notes(about),
+            "needs_key": descriptions.stored_digest(about) is not None,
+            "fingerprint": about.get("fingerprint"),
+            "bytes": {"file": len(archive.data), **groups},
+            **_inspected_parts(os.path.dirname(head), about),
+            "checksum": archive.checksum,
+            "checksum_ok": archive.checksum == archive.digest(),
+        }
+
+
+def _inspected_parts(folder: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the head of a folder says of its parts, and which of them are damaged or missing."""
+    if "parts" not in about:
+        return {}
+    facts = [PartFacts.of(one) for one in field(about, "parts", list)]
+    return {
+        "parts": len(facts),
+        "edits": sum(one.edits for one in facts),
+        "part_bytes": sum(one.bytes for one in facts),
+        "part_rows": sum(one.rows for one in facts),
+        "part_entries": sum(one.entries for one in facts),
+        "wrong_parts": folders.wrong_parts(folder, about["parts"]),
+    }

@@ -1,0 +1,449 @@
+r"""Rows of counts in the order of their keys, in a form that is read where it lies: one part of a table on disk.
+
+A key is a site and the tokens that it compares. Tokens and labels are named by ranks in vocabularies of the part's own,
+so a part says all that it means by itself. The tokens of a row are packed into W words, as many to a word as fit:
+with n tokens in the vocabulary, :math:`((r_1 n + r_2) n + r_3) \dots`, which keeps their order. For site k there are
+
+- ``rows.k``: a record (words, start) for each row, in the order of the words, and one more that says where the last row
+  ends. A row's entries go from its start to the start of the next record;
+- ``index.k``: the words of the first record of every *block*, so many records that a block and the one record after it
+  have no more bytes than a page of memory;
+- ``entries``: label and count of each entry, side by side, in the narrowest widths: the rows of all sites one after the
+  other, the labels of a row ascending.
+
+Once the index is in memory, a row that is looked for takes one block of records, which lies on two pages at most, and
+its entries, which lie in one range of bytes. `touch` is told of both before they are read: who opened the file checks
+them there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from hammemo._arrays.checked import StoredArrays
+from hammemo._arrays.integers import narrow
+from hammemo._versions import Cached
+from hammemo.memories.label_counts import LabelCounts
+from hammemo.tokens.contexts import MAX_EXAMPLES
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.exact.count_table import CountTable
+
+PAGE: Final = 4096
+_FEW: Final = 32
+"""So many rows are read one by one, which is faster than all at once."""
+
+
+class Touch(Protocol):
+    """Is told which rows of an array are read next: from `first` to before `stop`, for each of them, or for one."""
+
+    def __call__(self, array: NDArray[Any], first: NDArray[np.int64] | int, stop: NDArray[np.int64] | int) -> None:
+        """Take note, or raise an error."""
+
+
+@dataclass(frozen=True, eq=False)
+class SiteRows:
+    """Rows of one site: tuples of ranks in lexicographic order, and their entries, labels ascending.
+
+    Shapes
+    ------
+    tuples : (r, l); lengths : (r,); labels, counts : (n,)
+    """
+
+    tuples: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+class Part(Cached):
+    """Rows of counts, cut out of a table by a range of keys, or a table of its own.
+
+    Parameters
+    ----------
+    sites : Sites
+    arrays : mapping from names to arrays
+        As `part_arrays` returns them, memory-mapped or not.
+    touch : callable, optional
+        See `Touch`.
+    opener : callable, optional
+        Opens the same part again: how it is pickled.
+    name : str
+        What errors call it.
+    """
+
+    def __init__(
+        self,
+        sites: Sites,
+        arrays: Mapping[str, NDArray[Any]],
+        touch: Touch | None = None,
+        opener: Callable[[], Part] | None = None,
+        name: str = "the part",
+    ) -> None:
+        self.sites = sites
+        self.name = name
+        self._touch = touch
+        self._opener = opener
+        self._arrays = arrays
+        stored = self._stored = StoredArrays(arrays)
+        self._rows, self._index, self._plans = [], [], []
+        names = Vocabulary.from_arrays(stored.part("vocabulary"))
+        self.vocabulary = names
+        self.labels = Vocabulary.from_arrays(stored.part("labels"))
+        for k, site in enumerate(sites.positions):
+            plan = Packing(len(names), len(site))
+            rows = stored.take(f"rows.{k}", ("uint32", "uint64"), (None, plan.words + 1))
+            if not len(rows) or (rows.dtype != np.uint64 and not plan.is_narrow):
+                raise ValueError(f"the array rows.{k} has no end, or too narrow a type")
+            n_blocks = -(-(len(rows) - 1) // _block(rows))
+            index = stored.take(f"index.{k}", rows.dtype.name, (n_blocks, plan.words))
+            self._rows.append(rows)
+            self._index.append(index)
+            self._plans.append(plan)
+        entries = stored.take("entries", "uint8", (None, None))
+        widths = stored.take("entry_widths", "uint8", (2,)).tolist()
+        if not set(widths) <= {1, 2, 4, 8} or entries.shape[1] != sum(widths):
+            raise ValueError("the array entries has not the widths that it declares")
+        kind = np.dtype([("label", f"<u{widths[0]}"), ("count", f"<u{widths[1]}")])
+        self._entries = entries.reshape(-1).view(kind)
+
+    def __reduce__(self) -> Any:
+        if self._opener is None:
+            return Part, (self.sites, dict(self._arrays))
+        return self._opener, ()
+
+    def __deepcopy__(self, memo: Any) -> Part:
+        return self  # it never changes
+
+    def n_rows(self, site: int) -> int:
+        """Return how many rows a site has."""
+        return len(self._rows[site]) - 1
+
+    @property
+    def n_entries(self) -> int:
+        """How many entries there are."""
+        return len(self._entries)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of rows and entries."""
+        return self._entries.nbytes + sum(rows.nbytes for rows in self._rows)
+
+    @property
+    def label_counts(self) -> LabelCounts:
+        """How many examples each label has, where that is kept: for a table, not for a range of one."""
+        counts = self._stored.whole_numbers("label_counts", (len(self.labels),), below=MAX_EXAMPLES)
+        return LabelCounts(self.labels, counts.astype(np.int64))
+
+    @property
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """All arrays, those too that are kept beside the rows."""
+        return self._arrays
+
+    @cached_property
+    def _memory_index(self) -> list[NDArray[Any]]:
+        """The index of each site, in memory: its pages are not looked for again."""
+        for index in self._index:
+            self._told(index, np.zeros(1, np.int64), np.full(1, len(index)))
+        return [np.array(index[:, 0] if index.shape[1] == 1 else index) for index in self._index]
+
+    def ends(self) -> tuple[int, int] | None:
+        """Return the least and the greatest rank of a first token of any row; None where there is no row."""
+        held = [k for k in range(len(self._rows)) if self.n_rows(k)]
+        if not held:
+            return None
+        firsts = [int(self._tuples(k, slice(0, 1))[0, 0]) for k in held]
+        lasts = [int(self._tuples(k, slice(self.n_rows(k) - 1, self.n_rows(k)))[0, 0]) for k in held]
+        return min(firsts), max(lasts)
+
+    def first_tokens(self, site: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the rank of the first token of each row of a site, and how many entries the row has."""
+        rows = self._rows[site]
+        self._told(rows, np.zeros(1, np.int64), np.full(1, len(rows)))
+        starts = rows[:, -1].astype(np.int64)
+        self._check_spans(starts[:-1], starts[1:])
+        return self._plans[site].unpacked(rows[:-1, :-1])[:, 0], np.diff(starts)
+
+    def find(self, site: int, tuples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the row of each tuple of ranks, -1 where there is none.
+
+        Shapes
+        ------
+        tuples : (m, l), -1 for a token that the part does not have; returned : (m,)
+        """
+        found = np.full(len(tuples), -1, np.int64)
+        known = np.flatnonzero((tuples >= 0).all(axis=1))
+        rows, plan = self._rows[site], self._plans[site]
+        if not len(known) or len(rows) == 1:
+            return found
+        words = plan.packed(tuples[known], rows.dtype)
+        place = self._place(site, words)
+        held = place < len(rows) - 1
+        held[held] = (rows[place[held], : plan.words] == words[held]).all(axis=1)
+        found[known] = np.where(held, place, -1)
+        return found
+
+    def span(self, site: int, ranks: Sequence[int]) -> tuple[int, int]:
+        """Return where the entries of one tuple start and stop; the same where there is no such row."""
+        rows, plan = self._rows[site], self._plans[site]
+        if plan.words > 1 or min(ranks) < 0 or len(rows) == 1:
+            found = self.find(site, np.array([ranks]))
+            start, stop = (int(edge[0]) for edge in self.spans(site, found))
+            return start, stop
+        word = rows.dtype.type(plan.one_word(ranks))
+        size = _block(rows)
+        low = max(int(self._memory_index[site].searchsorted(word, side="right")) - 1, 0) * size
+        high = min(low + size, len(rows) - 1)
+        self._told_one(rows, low, high + 1)
+        place = low + int(rows[low:high, 0].searchsorted(word))
+        if place == len(rows) - 1 or rows[place, 0] != word:
+            return 0, 0
+        start, stop = int(rows[place, 1]), int(rows[place + 1, 1])
+        if not 0 <= start <= stop <= min(len(self._entries), start + len(self.labels)):
+            raise self._wrong("a row lies outside its entries")
+        return start, stop
+
+    def row(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the labels and counts of one span of entries, in the widths that they are stored in."""
+        self._told_one(self._entries, start, stop)
+        read = self._entries[start:stop]
+        labels, counts = np.ascontiguousarray(read["label"]), np.ascontiguousarray(read["count"])
+        if len(labels) and (int(labels.max()) >= len(self.labels) or not counts.all()):
+            raise self._wrong("an entry names a label that does not exist, or counts nothing")
+        return labels, counts
+
+    def _place(self, site: int, words: NDArray[Any]) -> NDArray[np.int64]:
+        """Return how many rows of a site come before each of these words."""
+        rows, index = self._rows[site], self._memory_index[site]
+        size, n_words = _block(rows), words.shape[1]
+        if n_words == 1:
+            block = np.searchsorted(index, words[:, 0], side="right") - 1
+        else:
+            block = _bisect(index, words, np.zeros(len(words), np.int64), np.full(len(words), len(index)), 1) - 1
+        low = np.maximum(block, 0) * size
+        high = np.minimum(low + size, len(rows) - 1)
+        self._told(rows, low, high + 1)
+        if n_words == 1 and len(words) <= _FEW:
+            blocks = zip(low.tolist(), high.tolist(), words[:, 0], strict=True)
+            return np.array([a + int(np.searchsorted(rows[a:b, 0], word)) for a, b, word in blocks], np.int64)
+        return _bisect(rows, words, low, high, 0)
+
+    def spans(self, site: int, found: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where the entries of rows that were found start and stop, checked; nothing for -1."""
+        rows = self._rows[site]
+        if found.max(initial=-1) < 0:
+            return np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
+        held = np.maximum(found, 0)
+        starts, stops = rows[held, -1].astype(np.int64), rows[held + 1, -1].astype(np.int64)
+        stops[found < 0] = starts[found < 0]
+        self._check_spans(starts, stops)
+        return starts, stops
+
+    def _check_spans(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
+        wrong = (starts < 0) | (stops < starts) | (stops > len(self._entries)) | (stops - starts > len(self.labels))
+        if wrong.any():
+            raise self._wrong("a row lies outside its entries")
+
+    def entries(
+        self, starts: NDArray[np.int64], stops: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the labels and counts of these spans of entries, one after the other."""
+        held = stops > starts
+        starts, stops = starts[held], stops[held]
+        self._told(self._entries, starts, stops)
+        if len(starts) <= _FEW:
+            pieces = [self._entries[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+            read = np.concatenate([self._entries[:0], *pieces])
+        else:
+            lengths = stops - starts
+            shift = starts - (np.cumsum(lengths) - lengths)
+            read = self._entries[np.repeat(shift, lengths) + np.arange(int(lengths.sum()))]
+        return self._checked(read)
+
+    def _checked(self, read: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        labels, counts = read["label"].astype(np.int64), read["count"].astype(np.int64)
+        if len(labels) and (int(labels.max()) >= len(self.labels) or int(counts.min()) < 1):
+            raise self._wrong("an entry names a label that does not exist, or counts nothing")
+        return labels, counts
+
+    def counts_of(
+        self, starts: NDArray[np.int64], stops: NDArray[np.int64], labels: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the count of one label in each span of entries, 0 where it is not there; -1 is no label."""
+        self._told(self._entries, starts[stops > starts], stops[stops > starts])
+        low, high, names = starts.copy(), stops.copy(), self._entries["label"]
+        while (open_ := low < high).any():
+            middle = (low + high) // 2
+            before = np.zeros(len(low), bool)
+            before[open_] = names[middle[open_]].astype(np.int64) < labels[open_]
+            low = np.where(open_ & before, middle + 1, low)
+            high = np.where(open_ & ~before, middle, high)
+        counts = np.zeros(len(labels), np.int64)
+        held = np.flatnonzero(low < stops)
+        read = self._entries[low[held]]
+        same = read["label"].astype(np.int64) == labels[held]
+        counts[held[same]] = read["count"][same].astype(np.int64)
+        return counts
+
+    def rows_between(self, site: int, first: int, stop: int) -> SiteRows:
+        """Return the rows of a site whose first token has a rank from `first` to before `stop`."""
+        rows, plan = self._rows[site], self._plans[site]
+        edges = []
+        for rank in (first, stop):
+            if rank <= 0 or len(rows) == 1:
+                edges.append(0)
+            elif rank >= len(self.vocabulary):
+                edges.append(len(rows) - 1)
+            else:
+                lowest = np.zeros((1, plan.length), np.int64)
+                lowest[0, 0] = rank
+                edges.append(int(self._place(site, plan.packed(lowest, rows.dtype))[0]))
+        begin, end = edges
+        tuples = self._tuples(site, slice(begin, end))
+        self._told(rows, np.array([begin]), np.array([end + 1]))
+        starts = rows[begin : end + 1, -1].astype(np.int64)
+        self._check_spans(starts[:-1], starts[1:])
+        if (np.diff(tuples[:, 0]) < 0).any() or tuples.max(initial=0) >= max(len(self.vocabulary), 1):
+            raise self._wrong("its rows are not in the order of their keys")
+        self._told(self._entries, starts[:1], starts[-1:])
+        labels, counts = self._checked(self._entries[starts[0] : starts[-1]])
+        return SiteRows(tuples, np.diff(starts), labels, counts)
+
+    def _tuples(self, site: int, rows: slice) -> NDArray[np.int64]:
+        self._told(self._rows[site], np.array([rows.start]), np.array([rows.stop]))
+        return self._plans[site].unpacked(self._rows[site][rows, :-1])
+
+    def _told_one(self, array: NDArray[Any], first: int, stop: int) -> None:
+        if self._touch is not None and stop > first:
+            self._touch(array, first, stop)
+
+    def _wrong(self, reason: str) -> ValueError:
+        return ValueError(f"{self.name} is damaged: {reason}. Use another copy of it.")
+
+    def _told(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+        if self._touch is not None and len(first):
+            self._touch(array, first, stop)
+
+
+class Packing:
+    """How tuples of l ranks below n are packed into words.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.memories.exact.part import Packing
+    >>> packing = Packing(1000, 3)
+    >>> words = packing.packed(np.array([[1, 2, 3]]), np.uint32)
+    >>> words.tolist(), packing.unpacked(words).tolist()
+    ([[1002003]], [[1, 2, 3]])
+    """
+
+    def __init__(self, n: int, length: int) -> None:
+        self.n = max(n, 2)
+        self.length = length
+        self.is_narrow = self.n**length <= 2**32
+        fit = length
+        while self.n**fit > 2**63:
+            fit -= 1
+        self.words = -(-length // fit)
+        self._cuts = np.array_split(np.arange(length), self.words)
+
+    def packed(self, tuples: NDArray[np.int64], dtype: Any) -> NDArray[Any]:
+        """Return the words of each tuple: (m, W)."""
+        words = np.empty((len(tuples), self.words), dtype)
+        for w, columns in enumerate(self._cuts):
+            word = tuples[:, columns[0]].astype(np.int64)
+            for column in columns[1:]:
+                word = word * self.n + tuples[:, column]
+            words[:, w] = word
+        return words
+
+    def one_word(self, ranks: Sequence[int]) -> int:
+        """Return the word of one tuple, where that is one."""
+        word = 0
+        for rank in ranks:
+            word = word * self.n + rank
+        return word
+
+    def unpacked(self, words: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the tuples: (m, l)."""
+        tuples = np.empty((len(words), self.length), np.int64)
+        for w, columns in enumerate(self._cuts):
+            word = words[:, w].astype(np.int64)
+            for column in columns[:0:-1]:
+                word, tuples[:, column] = np.divmod(word, self.n)
+            tuples[:, columns[0]] = word
+        return tuples
+
+
+def part_arrays(rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a part with these rows of each site; tokens and labels are named by their ranks here."""
+    arrays = {f"vocabulary.{name}": array for name, array in vocabulary.arrays().items()}
+    arrays |= {f"labels.{name}": array for name, array in labels.arrays().items()}
+    n_entries, first = sum(len(site.counts) for site in rows), 0
+    widths = [
+        np.min_scalar_type(max((int(part.max(initial=0)) for part in parts), default=0)).itemsize
+        for parts in ([site.labels for site in rows], [site.counts for site in rows])
+    ]
+    entries = np.empty(n_entries, np.dtype([("label", f"<u{widths[0]}"), ("count", f"<u{widths[1]}")]))
+    for k, site in enumerate(rows):
+        plan = Packing(len(vocabulary), site.tuples.shape[1])
+        dtype = np.uint32 if plan.is_narrow and n_entries < 2**32 else np.uint64
+        records = np.empty((len(site.tuples) + 1, plan.words + 1), dtype)
+        records[:-1, :-1] = plan.packed(site.tuples, dtype)
+        records[-1, :-1] = np.iinfo(dtype).max
+        records[0, -1] = first
+        records[1:, -1] = first + np.cumsum(site.lengths)
+        arrays[f"rows.{k}"] = records
+        arrays[f"index.{k}"] = np.ascontiguousarray(records[:-1][:: _block(records), :-1])
+        stop = first + len(site.counts)
+        entries["label"][first:stop], entries["count"][first:stop] = site.labels, site.counts
+        first = stop
+    arrays["entries"] = entries.view(np.uint8).reshape(n_entries, sum(widths))
+    arrays["entry_widths"] = np.array(widths, np.uint8)
+    return arrays
+
+
+def table_arrays(table: CountTable) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a part that holds a whole table, with how many examples each label has."""
+    starts, first, rows = table.row_starts(), 0, []
+    for known in table.tuples:
+        here = slice(first, first + len(known))
+        entries = slice(int(starts[here.start]), int(starts[here.stop]))
+        lengths = table.row_lengths[here].astype(np.int64)
+        labels, counts = (array[entries].astype(np.int64) for array in (table.entry_labels, table.entry_counts))
+        rows.append(SiteRows(known.rows(), lengths, labels, counts))
+        first = here.stop
+    arrays = part_arrays(rows, table.vocabulary, table.label_counts.labels)
+    return {**arrays, "label_counts": narrow(table.label_counts.counts)}
+
+
+def _block(rows: NDArray[Any]) -> int:
+    """Return how many records a block has: with the record after it, no more bytes than a page."""
+    return max(PAGE // int(rows.itemsize * rows.shape[1]) - 1, 1)
+
+
+def _bisect(
+    records: NDArray[Any], words: NDArray[Any], low: NDArray[np.int64], high: NDArray[np.int64], right: int
+) -> NDArray[np.int64]:
+    """Return the first place from `low` to `high` whose record is not before the words, or with `right` is after."""
+    low, high = low.copy(), high.copy()
+    while (open_ := np.flatnonzero(low < high)).size:
+        middle = (low[open_] + high[open_]) // 2
+        here, wanted = records[middle], words[open_]
+        before = np.full(len(open_), bool(right))
+        for w in range(words.shape[1] - 1, -1, -1):  # the first word decides last
+            before = (here[:, w] < wanted[:, w]) | ((here[:, w] == wanted[:, w]) & before)
+        low[open_] = np.where(before, middle + 1, low[open_])
+        high[open_] = np.where(before, high[open_], middle)
+    return low

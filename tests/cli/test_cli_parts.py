@@ -1,0 +1,76 @@
+"""Commands on a model in parts: fit --parts, then all that takes a model file takes the folder."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("pyarrow")
+
+from hammemo import Exact, MemoryClassifier, load
+from hammemo.cli.app import app
+from hammemo.sources.documents import open_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+runner = CliRunner()
+
+
+def run(*arguments: Any) -> Any:
+    result = runner.invoke(app, [*map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "a.txt"
+    path.write_text("the cat sat on the mat and the cat ate the rat\n" * 5 + "and the dog sat on the cat\n" * 3)
+    return path
+
+
+@pytest.fixture
+def model(text: Path, tmp_path: Path) -> Path:
+    options = ["--h", 2, "--tokens", "words", "--memory", "exact", "--vote", "sum", "--engine", "threads"]
+    run("fit", text, *options, "--parts", 3, "--out", tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_folder_is_learnt_changed_compacted_and_looked_into(model: Path, text: Path, tmp_path: Path) -> None:
+    plain = MemoryClassifier(memory=Exact(), vote="sum").fit_stream(open_source(text, tokens="words").documents(), 2)
+    assert load(model).memory_.state_digest() == plain.memory_.state_digest()
+    facts = json.loads(run("inspect", model, "--json").stdout)
+    assert (facts["parts"], facts["edits"], facts["wrong_parts"], facts["checksum_ok"]) == (3, 0, [], True)
+    (tmp_path / "b.txt").write_text("the bird sat on the cat\n")
+    run("add", model, tmp_path / "b.txt")
+    run("forget", model, tmp_path / "b.txt")
+    run("add", model, tmp_path / "b.txt")
+    assert json.loads(run("inspect", model, "--json").stdout)["edits"] == 2
+    assert "3 parts" in run("compact", model).stdout
+    plain.partial_fit_stream(open_source(tmp_path / "b.txt", tokens="words").documents(), 2)
+    assert load(model).memory_.state_digest() == plain.memory_.state_digest()
+    run("merge", model, model, "--out", tmp_path / "twice")
+    assert int(load(tmp_path / "twice").memory_.label_counts.sum()) == 2 * int(plain.memory_.label_counts.sum())
+    run("merge", tmp_path / "twice", "--minus", model, "--out", tmp_path / "twice")
+    assert load(tmp_path / "twice").memory_.state_digest() == plain.memory_.state_digest()
+    (tmp_path / "q.txt").write_text("on the\n")
+    assert run("predict", model, tmp_path / "q.txt").stdout
+
+
+def test_mistakes_are_said_in_one_line(model: Path, text: Path, tmp_path: Path) -> None:
+    sorted(model.glob("part-*"))[0].unlink()
+    result = runner.invoke(app, ["inspect", str(model)])
+    assert result.exit_code == 1
+    assert "damaged or missing: part-" in result.output.replace("\n", " ")
+    (tmp_path / "empty").mkdir()
+    assert runner.invoke(app, ["inspect", str(tmp_path / "empty")]).exit_code == 1
+    table = ["fit", str(text), "--label", "x", "--parts", "2", "--out", str(tmp_path / "t")]
+    assert runner.invoke(app, table).exit_code == 2
+    file = ["fit", str(text), "--h", "2", "--parts", "2", "--out", str(text)]
+    result = runner.invoke(app, file)
+    assert result.exit_code == 1
+    assert "is a file: with --parts" in result.output.replace("\n", " ")

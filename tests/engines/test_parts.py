@@ -1,0 +1,153 @@
+"""Fits in parts: the same bytes whoever learns and whatever dies, and the state of a fit in memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hammemo import Bag, Exact, Hashed, LogLinear, MemoryClassifier, PositionalHamming, Suffixes, load
+from hammemo.engines import fit, parts
+from hammemo.experiments.speed import zipf_stream
+from hammemo.files import part_files
+from hammemo.sources.documents import open_source
+
+H = 3
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return 24,000 Zipf tokens as words in documents of 20, in three files; some documents are too short."""
+    folder = tmp_path_factory.mktemp("words")
+    for number in range(3):
+        tokens = zipf_stream(8000, 300, seed=number).reshape(-1, 20)
+        lines = [" ".join(f"t{token}" for token in row) for row in tokens]
+        (folder / f"{number}.txt").write_text("\n".join([*lines, "t1", "t2 t3"]) + "\n")
+    return folder
+
+
+def learnt(words: Path, kernel: Any = None, vote: Any = "sum", **options: Any) -> MemoryClassifier:
+    estimator = MemoryClassifier(kernel or PositionalHamming(), Exact(), vote)
+    options = {"engine": "threads", "workers": 1, "short": "pad", "shard_bytes": 9000, **options}
+    return fit(estimator, open_source(words, tokens="words"), H, **options)
+
+
+def recorded_writes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list to which the names of runs and parts are added as they are written."""
+    names: list[str] = []
+
+    def write(path: str, arrays: Any) -> Any:
+        names.append(Path(path).name)
+        return part_files.write_part(path, arrays)
+
+    monkeypatch.setattr(parts, "write_part", write)
+    return names
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
+
+
+@pytest.mark.parametrize("kernel", [PositionalHamming(), Suffixes(3)], ids=str)
+@pytest.mark.parametrize("vote", ["sum", LogLinear(sample=200)], ids=str)
+def test_the_state_and_the_weights_are_those_of_a_fit_in_memory(
+    kernel: Any, vote: Any, words: Path, tmp_path: Path
+) -> None:
+    plain = learnt(words, kernel, vote, classes=8)
+    parted = learnt(words, kernel, vote, classes=8, parts=5, out=tmp_path)
+    assert parted.memory_.parted is not None
+    asked = [["t1", "t2", "t3"], ["t7", "t1", "t1"]]
+    for model in (parted, load(tmp_path)):
+        assert model.memory_.state_digest() == plain.memory_.state_digest()
+        np.testing.assert_array_equal(model.class_scores(asked), plain.class_scores(asked))
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"group_size": 1}, {"shard_bytes": 4000, "group_size": 7}, {"workers": 2}, {"engine": "processes", "workers": 2}],
+    ids=str,
+)
+def test_the_files_do_not_depend_on_who_learns(options: Any, words: Path, tmp_path: Path) -> None:
+    learnt(words, parts=4, out=tmp_path / "a")
+    learnt(words, parts=4, out=tmp_path / "b", **options)
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+
+
+def test_the_limit_decides_how_large_a_run_is_and_changes_no_byte(
+    words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learnt(words, parts=4, out=tmp_path / "a", group_size=100)
+    written = recorded_writes(monkeypatch)
+    monkeypatch.setattr(parts.PartsJob, "most_entries", lambda self: 2000)
+    learnt(words, parts=4, out=tmp_path / "b", group_size=100)
+    assert sum("run-" in path for path in written) > 3
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+
+
+def test_what_is_there_is_not_made_again_and_what_is_damaged_is(
+    words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learnt(words, parts=4, out=tmp_path / "a", group_size=1)
+    monkeypatch.setattr(parts.PartsJob, "delete_runs", lambda self: None)
+    learnt(words, parts=4, out=tmp_path / "b", group_size=1)
+    damaged = sorted((tmp_path / "b" / "runs").glob("*.safetensors"))[1]
+    data = bytearray(damaged.read_bytes())
+    data[-9] ^= 4
+    damaged.write_bytes(data)
+    sorted((tmp_path / "b").glob("part-*"))[2].unlink()
+    made = recorded_writes(monkeypatch)
+    reports: list[Any] = []
+    learnt(words, parts=4, out=tmp_path / "b", group_size=1, on_report=reports.append)
+    assert [report.resumed for report in reports].count(False) == 1
+    assert sorted(name.split("-")[0] for name in made) == ["part", "run"]
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+
+
+DRIVER = """
+import os, sys
+from hammemo.engines import parts
+left, write = int(sys.argv[3]), parts.write_part
+def counted(*given):
+    global left
+    if left == 0:
+        os.kill(os.getpid(), 9)
+    left -= 1
+    return write(*given)
+parts.write_part = counted
+sys.path.insert(0, sys.argv[4])
+from pathlib import Path
+from test_parts import learnt
+learnt(Path(sys.argv[1]), parts=4, out=Path(sys.argv[2]), group_size=1)
+"""
+
+
+@pytest.mark.parametrize("made", [0, 2, 5])
+def test_a_driver_that_was_killed_is_gone_on_with(made: int, words: Path, tmp_path: Path) -> None:
+    learnt(words, parts=4, out=tmp_path / "a", group_size=1)
+    command = [sys.executable, "-c", DRIVER, str(words), str(tmp_path / "b"), str(made), str(Path(__file__).parent)]
+    ended = subprocess.run(command, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert ended.returncode == -signal.SIGKILL
+    assert not (tmp_path / "b" / "head.safetensors").exists()
+    reports: list[Any] = []
+    learnt(words, parts=4, out=tmp_path / "b", group_size=1, on_report=reports.append)
+    assert sum(report.resumed for report in reports) == min(made, len(reports))
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+
+
+def test_what_cannot_be_learnt_in_parts_is_refused(words: Path, tmp_path: Path) -> None:
+    source = open_source(words, tokens="words")
+    with pytest.raises(ValueError, match="parts= cuts an exact table"):
+        fit(MemoryClassifier(memory=Hashed(8), vote="sum"), source, H, parts=2, out=tmp_path)
+    with pytest.raises(ValueError, match="without Bag"):
+        fit(MemoryClassifier(Suffixes(2) + Bag(2), Exact()), source, H, parts=2, out=tmp_path)
+    with pytest.raises(ValueError, match="out= names the folder"):
+        learnt(words, parts=2)
+    with pytest.raises(ValueError, match="resume= is not used"):
+        learnt(words, parts=2, out=tmp_path / "x", resume=str(tmp_path / "y"))

@@ -1,0 +1,409 @@
+"""Models in parts: whatever is done to a folder, it answers as the table in memory does, and damage is named."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hammemo
+from hammemo import (
+    NO_TOKEN,
+    Bag,
+    Exact,
+    FileError,
+    Hashed,
+    LogLinear,
+    MemoryClassifier,
+    Mixture,
+    NotStoredError,
+    PositionalHamming,
+    SiteKernel,
+    Suffixes,
+    compact,
+    editing,
+    load,
+    save,
+)
+from hammemo.files import inspect, read_notes
+from hammemo.files.folders import HEAD
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KERNELS = {
+    "positions": PositionalHamming(),
+    "suffixes": Suffixes(3),
+    "wide": SiteKernel([(0, 1, 2), (0,), (1, 2)]),
+}
+VOTES: dict[str, Any] = {
+    "sum": "sum",
+    "mean": "mean",
+    "log-linear": LogLinear(sample=60),
+    "mixture": Mixture(sample=60, steps=3),
+}
+STEPS = ["learn", "forget", "one", "save", "compact", "recut", "merge", "unmerge"]
+TOKENS = [1, 2, 5, 2.5, "a", "b", "é", NO_TOKEN]
+
+
+def rows(n: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(seed)
+    X = np.empty((n, 3), object)
+    X[:] = [[TOKENS[j] for j in row] for row in rng.integers(0, len(TOKENS), (n, 3))]
+    return X, np.array([["x", "y", "z", "w"][j] for j in rng.integers(0, 4, n)], object)
+
+
+def fitted(kernel: str, vote: str, n: int = 60, seed: int = 0) -> MemoryClassifier:
+    return MemoryClassifier(KERNELS[kernel], Exact(), VOTES[vote]).fit(*rows(n, seed))
+
+
+def assert_same(parted: MemoryClassifier, plain: MemoryClassifier, seed: int = 99) -> None:
+    """All that can be asked of the two is the same."""
+    assert parted.memory_.parted is not None
+    assert parted.memory_.state_digest() == plain.memory_.state_digest()
+    assert parted.memory_.state_bytes() == plain.memory_.state_bytes()
+    few, many = rows(5, seed)[0], rows(40, seed)[0]
+    for asked in (few, many):
+        np.testing.assert_array_equal(parted.class_scores(asked), plain.class_scores(asked))
+        assert parted.predict(asked).tolist() == plain.predict(asked).tolist()
+        assert np.array_equal(parted.top_k(asked, 3), plain.top_k(asked, 3))
+        assert parted.certify(asked).all()
+    assert str(parted.explain(few[0])) == str(plain.explain(few[0]))
+
+
+@pytest.mark.filterwarnings("ignore:The two models have different fitted weights")
+@pytest.mark.parametrize("vote", list(VOTES))
+@pytest.mark.parametrize("kernel", list(KERNELS))
+@settings(max_examples=5, deadline=None)
+@given(steps=st.lists(st.sampled_from(STEPS), max_size=6), n=st.integers(1, 5))
+def test_any_sequence_of_edits_gives_the_plain_model(
+    kernel: str, vote: str, steps: list[str], n: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("model")
+    plain = fitted(kernel, vote)
+    save(plain, folder, parts=n)
+    parted = load(folder)
+    held = [rows(60, 0)]
+    others: list[int] = []
+    for number, step in enumerate(steps):
+        if step == "learn":
+            held.append(rows(12, 100 + number))
+            for model in (plain, parted):
+                model.partial_fit(*held[-1])
+        elif step == "one":
+            X, y = rows(1, 200 + number)
+            for model in (plain, parted):
+                model.learn_one(X[0].tolist(), y[0]).learn_one(X[0].tolist(), y[0]).forget_one(X[0].tolist(), y[0])
+            held.append((X, y))
+        elif step == "forget" and held:
+            X, y = held.pop()
+            cut = len(X) // 2
+            for model in (plain, parted):
+                model.forget(X[cut:], y[cut:])
+            held.insert(0, (X[:cut], y[:cut]))
+        elif step == "merge":
+            others.append(number)
+            second = tmp_path_factory.mktemp("other")
+            save(fitted(kernel, vote, 20, number), second, parts=2)
+            plain.merge(fitted(kernel, vote, 20, number))
+            parted.merge(load(second))
+        elif step == "unmerge" and others:
+            other = fitted(kernel, vote, 20, others.pop())
+            plain.unmerge(other)
+            parted.unmerge(other)
+        elif step == "save":
+            save(parted, folder)
+            parted = load(folder)
+        elif step in ("compact", "recut"):
+            save(parted, folder)
+            compact(folder, parts=3 if step == "recut" else None)
+            parted = load(folder)
+            assert not list(folder.glob("edits-*"))
+        assert parted.memory_.state_digest() == plain.memory_.state_digest()
+    assert_same(parted, plain)
+
+
+def test_edits_and_compaction_equal_a_fresh_fit_to_the_byte(tmp_path: Path) -> None:
+    X, y = rows(300, 1)
+    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X[:200], y[:200]), tmp_path / "a", parts=3)
+    with editing(tmp_path / "a") as model:
+        model.partial_fit(X[200:], y[200:]).forget(X[:50], y[:50])
+    compact(tmp_path / "a")
+    fresh = MemoryClassifier(memory=Exact(), vote="sum").fit(X[50:], y[50:])
+    assert_same(load(tmp_path / "a"), fresh)
+    compact(tmp_path / "a", parts=2)
+    save(fresh, tmp_path / "b", parts=2)
+    one, two = (sorted(p.read_bytes() for p in (tmp_path / name).glob("part-*")) for name in "ab")
+    assert one == two
+
+
+def test_after_compaction_no_file_holds_what_was_forgotten(tmp_path: Path) -> None:
+    X, y = rows(80, 1)
+    secret = [["Mallory", "Mallory", "Mallory"]]
+    model = MemoryClassifier(memory=Exact(), vote="sum").fit([*X.tolist(), *secret], [*y.tolist(), "guilty"])
+    save(model, tmp_path, parts=3)
+    save(load(tmp_path).forget(secret, ["guilty"]), tmp_path)
+    assert any(b"Mallory" in path.read_bytes() for path in tmp_path.iterdir())
+    compact(tmp_path)
+    assert not any(word in path.read_bytes() for path in tmp_path.iterdir() for word in (b"Mallory", b"guilty"))
+
+
+def test_a_part_in_which_nothing_changed_keeps_its_file(tmp_path: Path) -> None:
+    X = np.arange(300).reshape(100, 3)
+    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, np.arange(100) % 3), tmp_path, parts=4)
+    before = {path.name for path in tmp_path.glob("part-*")}
+    with editing(tmp_path) as model:
+        model.learn_one([0, 1, 2], 1)
+    compact(tmp_path)
+    assert len(before & {path.name for path in tmp_path.glob("part-*")}) == 3
+
+
+def test_what_was_not_stored_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    plain = fitted("positions", "sum")
+    save(plain, tmp_path, parts=3)
+    parted = load(tmp_path)
+    X, y = rows(60, 0)
+    for wrong in (([[1, "nobody", 2]], ["x"]), (X[:1], ["unknown"]), (np.repeat(X, 9, 0), np.repeat(y, 9))):
+        with pytest.raises(NotStoredError):
+            parted.forget(*wrong)
+    empty = [[NO_TOKEN] * 3] * 30
+    with pytest.raises(NotStoredError):
+        parted.forget(empty, ["x"] * 30)
+    with pytest.raises(NotStoredError):
+        parted.unmerge(fitted("positions", "sum", 200, 5))
+    assert_same(parted, plain)
+
+
+def test_one_label_no_rows_and_one_part(tmp_path: Path) -> None:
+    model = MemoryClassifier(memory=Exact(), vote="sum").fit([[NO_TOKEN, NO_TOKEN]], ["only"])
+    save(model, tmp_path, parts=7)
+    again = load(tmp_path)
+    assert again.predict([[1, 2]]).tolist() == ["only"]
+    assert again.memory_.state_digest() == model.memory_.state_digest()
+    again.forget([[NO_TOKEN, NO_TOKEN]], ["only"]).learn_one([1, 2], "other")
+    save(again, tmp_path)
+    compact(tmp_path)
+    assert load(tmp_path).predict([[1, 2]]).tolist() == ["other"]
+
+
+def test_declared_labels_notes_and_free_sites_are_kept(tmp_path: Path) -> None:
+    X, y = rows(50, 3)
+    plain = MemoryClassifier(Suffixes(2) + Bag(2), Exact(), Mixture(sample=30, steps=3))
+    plain.partial_fit(X, y, classes=["x", "y", "z", "w", "never"])
+    save(plain, tmp_path, parts=2, notes={"source": "here"})
+    with editing(tmp_path) as model:
+        model.partial_fit(*rows(9, 4))
+    plain.partial_fit(*rows(9, 4))
+    compact(tmp_path)
+    assert read_notes(tmp_path) == {"source": "here"}
+    assert_same(load(tmp_path), plain)
+
+
+def test_copies_pickles_predictors_and_plain_files(tmp_path: Path) -> None:
+    plain = fitted("suffixes", "sum")
+    save(plain, tmp_path / "parts", parts=3)
+    parted = load(tmp_path / "parts").learn_one([1, 2, 5], "x")
+    plain.learn_one([1, 2, 5], "x")
+    for twin in (pickle.loads(pickle.dumps(parted)), copy.deepcopy(parted)):  # noqa: S301
+        assert_same(twin, plain)
+    asked = rows(20, 9)[0]
+    assert parted.compile().predict(asked).tolist() == plain.predict(asked).tolist()
+    save(parted, tmp_path / "one.safetensors", parts=0)
+    assert load(tmp_path / "one.safetensors").memory_.state_bytes() == plain.memory_.state_bytes()
+    save(parted, tmp_path / "elsewhere")
+    shutil.rmtree(tmp_path / "parts")
+    assert_same(load(tmp_path / "elsewhere"), plain)
+
+
+def test_answers_go_on_while_the_folder_is_compacted(tmp_path: Path) -> None:
+    plain = fitted("positions", "sum")
+    save(plain, tmp_path, parts=4)
+    save(load(tmp_path).partial_fit(*rows(20, 8)), tmp_path)
+    plain.partial_fit(*rows(20, 8))
+    reader, asked = load(tmp_path), rows(20, 9)[0]
+    wrong: list[Any] = []
+    stop = threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            if not np.array_equal(reader.class_scores(asked), plain.class_scores(asked)):
+                wrong.append(1)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    compact(tmp_path, parts=2)
+    stop.set()
+    thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("kind", ["flipped", "shorter", "missing", "swapped", "empty"])
+def test_a_damaged_part_is_named_and_never_answered_from(kind: str, tmp_path: Path) -> None:
+    plain = fitted("positions", "sum", 400)
+    save(plain, tmp_path, parts=3)
+    parts = sorted(tmp_path.glob("part-*"))
+    victim, size = parts[1], parts[1].stat().st_size
+    asked = rows(60, 5)[0]
+    data = bytearray(victim.read_bytes())
+    places = range(0, size, 37) if kind == "flipped" else [0]
+    answered, named = 0, [True]
+    for place in places:
+        if kind == "flipped":
+            damaged = bytearray(data)
+            damaged[place] ^= 1
+            victim.write_bytes(damaged)
+        elif kind == "shorter":
+            victim.write_bytes(data[:-1])
+        elif kind == "missing":
+            victim.unlink()
+        elif kind == "swapped":
+            shutil.copy(parts[2], victim)
+        else:
+            victim.write_bytes(b"")
+        try:
+            found = load(tmp_path).class_scores(asked)
+        except FileError as error:
+            named.append(victim.name in str(error))
+        else:
+            answered += 1
+            np.testing.assert_array_equal(found, plain.class_scores(asked))  # the damage is where nothing was read
+        facts = inspect(tmp_path)
+        assert facts["wrong_parts"] == [victim.name]
+    assert all(named)
+    assert answered <= len(places) // 10  # the digits of the checksum itself, which only `inspect` compares
+
+
+def test_a_head_cannot_reach_out_of_its_folder(tmp_path: Path) -> None:
+    save(fitted("positions", "sum"), tmp_path / "a", parts=2)
+    head = tmp_path / "a" / HEAD
+    archive = hammemo.files.archive.Archive(head, verify=True)
+    arrays = {name: np.array(array) for name, array in archive.arrays.items()}
+    for field, value in (("name", "../b"), ("name", "/etc/passwd"), ("sign", 2), ("bytes", -1), ("edits", 1)):
+        about = json.loads(json.dumps(archive.about))
+        about["parts"][0][field] = value
+        text = json.dumps({**about, "checksum": "0" * 64}, separators=(",", ":"))
+        head.write_bytes(b"".join(hammemo.files.archive.sealed(arrays, text)))
+        with pytest.raises(FileError, match="part"):
+            load(tmp_path / "a")
+
+
+def test_only_an_exact_memory_is_written_in_parts(tmp_path: Path) -> None:
+    hashed = MemoryClassifier(memory=Hashed(8), vote="sum").fit(*rows(20, 0))
+    with pytest.raises(FileError, match="only memory=Exact"):
+        save(hashed, tmp_path, parts=2)
+    with pytest.raises(ValueError, match="parts=-1"):
+        save(fitted("positions", "sum"), tmp_path / "a", parts=-1)
+    save(hashed, tmp_path / "file")
+    with pytest.raises(FileError, match="is a file"):
+        save(fitted("positions", "sum"), tmp_path / "file", parts=2)
+    with pytest.raises(FileError, match="not a folder"):
+        compact(tmp_path / "file")
+
+
+def test_a_model_that_somebody_else_saved_meanwhile_is_not_undone(tmp_path: Path) -> None:
+    save(fitted("positions", "sum"), tmp_path, parts=2)
+    mine = load(tmp_path)
+    with editing(tmp_path) as theirs:
+        theirs.learn_one([1, 2, 5], "x")
+    with pytest.raises(FileError, match="somebody else"):
+        save(mine, tmp_path)
+
+
+KILLED = """
+import os, sys
+import hammemo.files.part_files as files
+from hammemo import compact, load
+left = int(sys.argv[2])
+write = files.write_part
+def counted(*given, **options):
+    global left
+    if left == 0:
+        os._exit(9)
+    left -= 1
+    return write(*given, **options)
+import hammemo.files.folders as folders
+folders.write_part = counted
+compact(sys.argv[1])
+"""
+
+
+def test_a_killed_compaction_leaves_the_model_and_is_gone_on_with(tmp_path: Path) -> None:
+    plain = fitted("positions", "sum", 200)
+    save(plain, tmp_path / "a", parts=4)
+    save(load(tmp_path / "a").partial_fit(*rows(200, 8)), tmp_path / "a")
+    plain.partial_fit(*rows(200, 8))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    compact(tmp_path / "b")
+    before = (tmp_path / "a" / HEAD).read_bytes()
+    for made in range(3):
+        ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "a"), "1"], check=False)
+        assert ended.returncode == 9
+        assert (tmp_path / "a" / HEAD).read_bytes() == before
+        assert len(list((tmp_path / "a").glob("part-*"))) == 5 + made  # each call adds one to those of the calls before
+        assert_same(load(tmp_path / "a"), plain)
+    compact(tmp_path / "a")
+    files = [{path.name: path.read_bytes() for path in (tmp_path / name).glob("*.safetensors")} for name in "ab"]
+    assert files[0] == files[1]
+
+
+def test_a_query_touches_two_pages_of_records_and_one_range_a_site(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 3000, (60_000, 2)), rng.integers(0, 50, 60_000)
+    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), tmp_path, parts=3)
+    parted = load(tmp_path).memory_.parted
+    for query in X[:50]:
+        for k in range(2):
+            for view in parted.views:
+                touch = view.part._touch
+                view.part._memory_index  # noqa: B018
+                touch.touched = set()
+                start, stop = view.part.span(k, [int(view.own_ranks[parted.vocabulary.ints.searchsorted(query[k])])])
+                assert len(touch.touched) <= 2
+                touch.touched = set()
+                view.part.row(start, stop)
+                size = (stop - start) * view.part._entries.itemsize
+                assert len(touch.touched) <= -(-size // 4096) + 1
+                assert stop == start or max(touch.touched) - min(touch.touched) + 1 == len(touch.touched)
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+from hammemo import load
+resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[2]),) * 2)
+model = load(sys.argv[1])
+assert model.predict(np.array([[1, 2], [3, 4]])).tolist() == [1, 3]
+try:
+    np.ones(int(sys.argv[2]) // 8)
+except MemoryError:
+    print("bites")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="RLIMIT_DATA counts mapped memory on Linux only")
+def test_a_folder_larger_than_the_limit_is_answered_from(tmp_path: Path) -> None:
+    n = 4_000_000
+    X = np.stack([np.arange(n), np.arange(n) + 1], axis=1)
+    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, np.arange(n)), tmp_path, parts=6)
+    size = sum(path.stat().st_size for path in tmp_path.glob("part-*"))
+    limit = 600 * 2**20
+    assert size > 64 * 2**20
+    ended = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path), str(limit)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert ended.stdout.split() == ["bites"], ended.stderr
