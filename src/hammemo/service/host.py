@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.files.archive import FileError
-from hammemo.files.models import inspect, load, save
+from hammemo.files.inspecting import inspect
+from hammemo.files.models import load, save
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.service.following import FollowedModel
 from hammemo.service.log import LogError
