@@ -214,11 +214,23 @@ class PartedCounts(RowsReader):
     def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position: 1 or 0.
 
-        Where nothing was taken back, the vocabularies of the parts say it; else the rows are added up.
+        Where nothing was taken back, the vocabularies of the parts say it. Else rows of one token are looked up; only a
+        token that has none left there, but may have one in a longer tuple, needs the whole table.
         """
-        if all(sign > 0 for _, sign, _ in self._stored.parts):
-            return (self._stored.vocabulary.find(tokens) >= 0).astype(np.int8)
-        return (self.table.vocabulary.find(tokens) >= 0).astype(np.int8)
+        stored = self._stored
+        ranks = stored.vocabulary.find(tokens)
+        seen = ranks >= 0
+        if all(sign > 0 for _, sign, _ in stored.parts):
+            return seen.astype(np.int8)
+        unsure = np.flatnonzero(seen)
+        seen[unsure] = False
+        for k, site in enumerate(stored.sites.positions):
+            if len(site) == 1 and len(unsure):
+                seen[unsure] = self._rows._site(k, ranks[unsure, None])[0] > 0
+                unsure = unsure[~seen[unsure]]
+        if len(unsure) and any(len(site) > 1 for site in stored.sites.positions):
+            seen[unsure] = (self.table.vocabulary.find(tokens) >= 0)[unsure]
+        return seen.astype(np.int8)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_ranker": None, "_static_tables": None}  # made again when needed
