@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from hammemo.memories.exact.free_rows import with_free_rows
+from hammemo.memories.exact.sparse_rows import RowsReader
 from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.vocabulary import Vocabulary, as_token
 from hammemo.votes.base import Vote
 from hammemo.votes.fitting import MOST_NUMBERS, SHARED_STEPS, FittedWeights, features, fit_weights
+from hammemo.votes.sparse_fitting import fit_shared_weights, touched_gains
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
+    from hammemo.votes.sparse_fitting import TouchedGains
 
 Self = TypeVar("Self", bound="LogLinear")
 
@@ -188,16 +191,37 @@ class LogLinear(Vote):
         self._check_numbers()
         self._shared(sites.n)  # refuses weights that do not fit
         columns = reader.labels.find(examples.labels)[examples.label_ranks]
-        chosen, multiplicity = self._chosen(examples, columns, sites.n * len(reader.labels), seed)
+        numbers = sites.n * len(reader.labels) * len(smoothing)  # of one example
+        most = max(1, MOST_NUMBERS // max(numbers, 1))
+        is_sparse = not self.per_label and most < int(self.sample) and isinstance(reader, RowsReader)
+        chosen, multiplicity = self._chosen(examples, columns, int(self.sample) if is_sparse else most, seed)
         if self.weights is not None or not len(chosen) or len(reader.labels) < 2:
             reader.site_counts(examples.contexts[:0])  # refuses a reader without rows
             return  # there is nothing to fit, or nothing to fit it to
-        prior, labels = shares(reader.label_counts), columns[chosen]
-        ratios = features(reader, examples.contexts[chosen], labels, prior, smoothing, leave_one_out=leave_one_out)
-        fitted = self._fitted(ratios, labels, multiplicity, prior)
+        prior, labels, contexts = shares(reader.label_counts), columns[chosen], examples.contexts[chosen]
+        if is_sparse and isinstance(reader, RowsReader):
+            touched = touched_gains(
+                reader, contexts, labels, prior, smoothing, leave_one_out=leave_one_out, most=MOST_NUMBERS
+            )
+            fitted = self._fitted_sparse(touched, multiplicity[: len(touched)], prior)
+        else:
+            ratios = features(reader, contexts, labels, prior, smoothing, leave_one_out=leave_one_out)
+            fitted = self._fitted(ratios, labels, multiplicity, prior)
         self.site_weights_ = fitted.shared.reshape(sites.n, len(smoothing))
         self.label_weights_, self.offsets_ = fitted.differences, fitted.offsets
         self.labels_ = reader.labels
+
+    def _fitted_sparse(
+        self, touched: TouchedGains, multiplicity: NDArray[np.int64], prior: NDArray[np.float64]
+    ) -> FittedWeights:
+        """Return weights that all labels share, from the labels that rows hold."""
+        n_features = touched.gains.shape[1]
+        start = np.full(n_features, 1.0 / n_features)
+        two_stages = self.shared_ridge is not None
+        ridge, steps = (self.shared_ridge, SHARED_STEPS) if two_stages else (self.ridge, int(self.steps))
+        shared = fit_shared_weights(touched, multiplicity, prior, start=start, ridge=float(ridge or 0), steps=steps)
+        nothing = np.zeros((n_features, len(prior)))
+        return FittedWeights(shared, nothing, np.zeros(len(prior)))
 
     def _fitted(
         self,
@@ -242,7 +266,7 @@ class LogLinear(Vote):
         self.labels_ = labels
 
     def _chosen(
-        self, examples: Examples, columns: NDArray[np.int64], n_rows: int, seed: int
+        self, examples: Examples, columns: NDArray[np.int64], most: int, seed: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return which examples to fit to, and how often each occurs.
 
@@ -251,7 +275,7 @@ class LogLinear(Vote):
         """
         rows, _, counts = distinct_examples(examples, seed)
         known = columns[rows] >= 0
-        most = min(int(self.sample), max(1, MOST_NUMBERS // max(n_rows * len(self._smoothing()), 1)))
+        most = min(int(self.sample), most)
         return rows[known][:most], counts[known][:most]
 
     def _smoothing(self) -> tuple[float, ...]:
