@@ -35,7 +35,7 @@ class TouchedGains:
 
     Shapes
     ------
-    gains : (n, F); columns : (n,), the labels; starts : (m,), where an example begins; own : (m,), where its own label is
+    gains : (n, F); columns : (n,), labels; starts : (m,), where examples begin; own : (m,), where their own label is
     """
 
     gains: NDArray[np.float32]
