@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 import service_history
 from hammemo.service.host import Host
 from hammemo.service.operations import Edit, NotStored, Receipt, Unavailable
+from pace import patience
 from places import TESTS
 from postgres_server import Server, needs_postgres, server, why_not
 
@@ -28,6 +30,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 LOGS = ["sqlite", pytest.param("postgres", marks=needs_postgres)]
 
 
+@functools.cache
 def may_mount() -> bool:
     """Return whether this process may mount a disk image."""
     if sys.platform != "linux" or os.getuid() != 0 or shutil.which("mkfs.ext4") is None:
@@ -170,7 +173,7 @@ def test_with_a_synchronous_standby_an_edit_is_acknowledged_when_both_servers_ha
                 waits = model.edit(service_history.edit_of(0, 400))
                 assert not _is_done(waits, 1.0)
                 standby.start()
-                assert waits.result(60) == Receipt(service_history.acknowledged([401]), "applied")
+                assert waits.result(patience(60)) == Receipt(service_history.acknowledged([401]), "applied")
                 primary.kill()
             standby.run("pg_ctl", "promote", "-D", str(standby.data), "-w")
             with Host(folder / "two", standby.address) as host:

@@ -35,7 +35,8 @@ from hammemo.service.operations import (
 )
 from hammemo.service.sqlite_log import SqliteLog
 from hammemo.service.writing import Upkeep, WrittenModel
-from postgres_server import Server, needs_postgres, postgres
+from pace import patience
+from postgres_server import Server, needs_postgres, one_server, postgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["postgres"]
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=needs_postgres)])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[needs_postgres, one_server])])
 def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Host]]:
     """Return a function that opens the same models again and again; all are closed in the end."""
     log = None
@@ -78,7 +79,7 @@ def forget(op: str, *rows: list[Any], label: Any = "x") -> Edit:
 
 
 def done(model: HostedModel, edit: Edit) -> Receipt:
-    return model.edit(edit).result(60)
+    return model.edit(edit).result()
 
 
 def state_bytes(model: HostedModel) -> bytes:
@@ -127,7 +128,7 @@ def test_a_refused_edit_is_not_remembered_and_the_others_go_on(hosts: Callable[.
             learn("6", ["c", "d"]),
         )
     ]
-    results = [future.exception(60) or future.result() for future in futures]
+    results = [future.exception() or future.result() for future in futures]
     assert list(map(type, results)) == [Receipt, NotStored, Malformed, Receipt, NotStored, Receipt]
     assert model.version == 3
     done(model, learn("2", ["e", "f"]))  # the id of a refused edit is free
@@ -138,7 +139,7 @@ def test_what_is_applied_is_what_was_handed_over(hosts: Callable[..., Host]) -> 
     row: list[Any] = ["a"]
     future = model.edit(learn("1", row))
     row[0] = "b"
-    future.result(60)
+    future.result()
     done(model, forget("2", ["a"]))
 
 
@@ -150,7 +151,7 @@ def test_versions_are_waited_for(hosts: Callable[..., Host]) -> None:
         model.answering(2)
     timer = threading.Timer(0.05, lambda: done(model, learn("2", ["a"])))
     timer.start()
-    assert model.answering(2, wait=60)[1] == 2
+    assert model.answering(2, wait=patience(60))[1] == 2
     timer.join()
 
 
@@ -171,7 +172,7 @@ def test_many_clients_with_repetitions_are_exactly_once(hosts: Callable[..., Hos
         for n in range(20):
             edit = learn(f"{k}-{n}", [f"c{k}", n % 5])
             futures = [model.edit(edit) for _ in range(1 + n % 3)]
-            receipts[edit.op] = [future.result(60) for future in futures]
+            receipts[edit.op] = [future.result() for future in futures]
             if n % 4 == 3:
                 done(model, forget(f"{k}-{n}-", [f"c{k}", n % 5]))
 
@@ -238,7 +239,7 @@ def test_a_follower_answers_like_the_writer_and_refuses_edits(hosts: Callable[..
     followed = follower.get("t", "m")
     for n in range(5):
         version = done(model, learn(str(n), ["a", n])).version
-        clf, met = followed.answering(version, wait=60)
+        clf, met = followed.answering(version, wait=patience(60))
         assert (met, clf.memory_.state_bytes()) == (version, state_bytes(model))
     with pytest.raises(Unavailable):
         followed.edit(learn("9", ["a", 9]))
@@ -260,7 +261,7 @@ def test_a_follower_that_was_overtaken_loads_the_snapshot(
     done(model, learn("3", ["a", 3]))
     assert followed.version == 1
     monkeypatch.undo()
-    assert followed.answering(3, wait=60)[0].memory_.state_bytes() == state_bytes(model)
+    assert followed.answering(3, wait=patience(60))[0].memory_.state_bytes() == state_bytes(model)
     assert followed.describe()["snapshot_version"] == 2
 
 
@@ -278,7 +279,7 @@ def test_a_follower_meets_a_model_of_the_same_name_that_is_another(hosts: Callab
     model = writer.create("t", "m", {})
     for op in "12":
         done(model, learn(op, ["b"]))
-    assert follower.get("t", "m").answering(2, wait=60)[0].n_features_in_ == 1
+    assert follower.get("t", "m").answering(2, wait=patience(60))[0].n_features_in_ == 1
 
 
 def test_a_second_writer_is_refused(hosts: Callable[..., Host]) -> None:
@@ -402,7 +403,7 @@ def test_a_commit_that_fails_is_in_doubt_until_the_log_is_read(
         done(model, learn("1", ["secret-a"]))
         monkeypatch.setattr(SqliteLog, "append", failing)
         futures = [model.edit(learn("2", ["secret-b"])), model.edit(forget("3", ["secret-never"]))]
-        results = [future.exception(60) for future in futures]
+        results = [future.exception() for future in futures]
         assert isinstance(results[0], Unavailable)
         assert isinstance(results[1], (Unavailable, NotStored))
         assert done(model, learn("2", ["secret-b"])) == Receipt(2, "repeated" if written else "applied")
@@ -569,7 +570,7 @@ def test_an_address_that_is_no_log_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_that_fails_is_made_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failed, save_it = threading.Event(), sqlite_log.save
+    failed, save_it = threading.Event(), save
 
     def failing(*_: Any, **__: Any) -> None:
         monkeypatch.setattr(sqlite_log, "save", save_it)
@@ -582,7 +583,7 @@ def test_a_snapshot_that_fails_is_made_later(tmp_path: Path, monkeypatch: pytest
         model = host.create("t", "m", {})
         for n in range(4):
             done(model, learn(str(n), ["a", n]))
-        assert failed.wait(60)
+        assert failed.wait(patience(60))
         while model.describe()["snapshot_version"] < 2:
             threading.Event().wait(0.01)
 
@@ -637,6 +638,7 @@ def test_errors_have_the_statuses_of_http() -> None:
     }
 
 
+@one_server
 @needs_postgres
 def test_a_writer_that_lost_its_lease_follows_and_takes_over_again(postgres: Server, tmp_path: Path) -> None:
     from hammemo.service.postgres_log import PostgresStore
@@ -653,7 +655,7 @@ def test_a_writer_that_lost_its_lease_follows_and_takes_over_again(postgres: Ser
         done(first, forget("4", ["b"]))
     with pytest.raises(InUse):
         done(first, learn("3", ["a"]))
-    assert first.answering(2, wait=60)[1] == 2  # it has read what the other wrote
+    assert first.answering(2, wait=patience(60))[1] == 2  # it has read what the other wrote
     second.close()
     while True:
         try:

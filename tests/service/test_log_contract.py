@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -11,7 +12,8 @@ from hammemo import Exact, Ledgered, MemoryClassifier
 from hammemo.service.log import Entry, LogDamaged, LogError, Overtaken, Seen
 from hammemo.service.operations import InUse, NoSuchModel
 from hammemo.service.sqlite_log import FolderStore
-from postgres_server import Server, needs_postgres, postgres
+from pace import wait_until
+from postgres_server import Server, needs_postgres, one_server, postgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +26,7 @@ __all__ = ["postgres"]
 SETTINGS = '{"given": {}, "seed": 1, "uploaded": false}'
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=needs_postgres)])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[needs_postgres, one_server])])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     made: Store
     if request.param == "sqlite":
@@ -220,6 +222,7 @@ def test_a_model_of_a_deleted_name_begins_anew(opened: Callable[..., Log], store
     assert log.key != key
 
 
+@one_server
 @needs_postgres
 def test_a_writer_that_lost_its_lease_cannot_write(postgres: Server, tmp_path: Path) -> None:
     from hammemo.service.log import LeaseLost
@@ -229,14 +232,7 @@ def test_a_writer_that_lost_its_lease_cannot_write(postgres: Server, tmp_path: P
     store.create("lease", "m", "{}", None)
     first = store.open("lease", "m", follower=False)
     first.append(0, entries(1))
-    second: Any = None
-    for _ in range(1000):  # the lease runs out, because nobody prolongs it
-        try:
-            second = store.open("lease", "m", follower=False)
-            break
-        except InUse:
-            threading.Event().wait(0.01)
-    assert second is not None
+    second = _taken_over(store, "lease")  # the lease runs out, because nobody prolongs it
     assert second.epoch == first.epoch + 1
     for attempt in (
         lambda: first.append(1, entries(2)),
@@ -252,6 +248,7 @@ def test_a_writer_that_lost_its_lease_cannot_write(postgres: Server, tmp_path: P
         log.close()
 
 
+@one_server
 @needs_postgres
 def test_a_lease_is_free_when_the_session_that_took_it_has_ended(postgres: Server, tmp_path: Path) -> None:
     from hammemo.service.postgres_log import PostgresStore
@@ -260,11 +257,19 @@ def test_a_lease_is_free_when_the_session_that_took_it_has_ended(postgres: Serve
     store.create("ended", "m", "{}", None)
     first = store.open("ended", "m", follower=False)
     first._db.close()  # as when the process is killed
-    for _ in range(1000):  # the server needs a moment to see it
-        try:
-            second = store.open("ended", "m", follower=False)
-            break
-        except InUse:
-            threading.Event().wait(0.01)
+    second = _taken_over(store, "ended")  # the server needs a moment to see it
     assert second.epoch == first.epoch + 1
     second.close()
+
+
+def _taken_over(store: Any, tenant: str) -> Any:
+    """Return the log m of a tenant, opened as soon as its lease is free."""
+    logs: list[Any] = []
+
+    def is_free() -> bool:
+        with suppress(InUse):
+            logs.append(store.open(tenant, "m", follower=False))
+        return bool(logs)
+
+    assert wait_until(is_free, 30)
+    return logs[0]

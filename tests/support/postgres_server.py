@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pace import wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -46,6 +48,8 @@ def why_not() -> str | None:
 
 
 needs_postgres = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+one_server = pytest.mark.xdist_group("postgres")
+"""Tests that share a server share a process."""
 
 
 class Server:
@@ -77,7 +81,7 @@ class Server:
         """Make an empty database."""
         self.run("initdb", "--pgdata", str(self.data), "--auth=trust", f"--username={USER}", "--no-sync")
 
-    def start(self, wait: float = 60.0) -> None:
+    def start(self) -> None:
         """Start the server and wait until it answers."""
         self.process = subprocess.Popen(
             [str(self.program("postgres")), "-D", str(self.data), f"-k{self.sockets}", *self.options],
@@ -87,11 +91,12 @@ class Server:
             start_new_session=True,
             **self._as_user(),
         )
-        until = time.monotonic() + wait
-        while subprocess.run([self.program("pg_isready"), "-q", "-h", self.sockets], check=False).returncode != 0:
-            assert time.monotonic() < until, "PostgreSQL does not start"
-            assert self.process.poll() is None, "PostgreSQL ended at once"
-            time.sleep(0.05)
+        assert wait_until(self._is_ready, 60), "PostgreSQL does not start"
+
+    def _is_ready(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, "PostgreSQL ended at once"
+        return subprocess.run([self.program("pg_isready"), "-q", "-h", self.sockets], check=False).returncode == 0
 
     def stop(self) -> None:
         """Stop the server in good order."""
