@@ -7,12 +7,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from file_catalogue import KERNELS, QUERIES, X, Y
-from hammemo import Exact, Gaussian, Hashed, Ledgered, LogLinear, MemoryClassifier, Predictor, Suffixes, Tiered, save
+from hammemo import (
+    Exact,
+    Gaussian,
+    Hashed,
+    Ledgered,
+    LogLinear,
+    MemoryClassifier,
+    Predictor,
+    Suffixes,
+    Tiered,
+    editing,
+    load,
+    save,
+)
 from hammemo.files.models import _format_of
 from places import TESTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FOLDER = TESTS / "files" / "golden"
 EXPECTED = FOLDER / "expected.json"
@@ -52,6 +68,15 @@ def facts(model: Any) -> dict[str, Any]:
     return {**answers, "state": hashlib.sha256(model.memory_.state_bytes()).hexdigest()}
 
 
+def write_folder(path: Path) -> dict[str, Any]:
+    """Write a model in parts, with edits of both signs on top, and return its facts."""
+    save(MemoryClassifier(KERNELS["tuples"], Exact(), vote="sum").fit(X, Y), path, parts=2)
+    with editing(path) as model:
+        model.partial_fit(X[:1], ["no"], classes=["maybe"]).forget(X[1:2], Y[1:2])
+    (path / "head.safetensors.lock").unlink()
+    return facts(load(path))
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     expected = json.loads(EXPECTED.read_text("utf-8")) if EXPECTED.exists() else {}
@@ -60,4 +85,6 @@ if __name__ == "__main__":
         if name not in expected:
             save(model, FOLDER / name)
             expected[name] = facts(model)
+    if "format-4-parts" not in expected:
+        expected["format-4-parts"] = write_folder(FOLDER / "format-4-parts")
     EXPECTED.write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n", "utf-8")

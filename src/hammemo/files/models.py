@@ -81,7 +81,7 @@ def save(
     """Write a model to a file, so that at every moment the path holds the old file or the new one, whole.
 
     A model that is larger than memory is written to a folder, in parts (:mod:`hammemo.files.folders`): with `parts`,
-    where the path is a folder, or where the model was loaded from one. The folder changes as a whole, too.
+    where the path is such a folder, or where the model was loaded from one. The folder changes as a whole, too.
 
     A model that was loaded from this file or saved to it is refused if somebody else has written the file since: saving
     would undo that. Between processes use `editing`. While another process edits the file, `save` waits for it.
@@ -140,7 +140,7 @@ def _is_for_folder(model: Any, path: str | os.PathLike[str], parts: int | None) 
         raise ValueError(f"parts={parts!r}: a model is cut into one part or more; 0 writes one file.")
     memory = getattr(model, "memory_", None)
     in_parts = isinstance(memory, Exact) and memory.parted is not None
-    wanted = bool(parts) or (parts is None and (in_parts or os.path.isdir(path)))
+    wanted = bool(parts) or (parts is None and (in_parts or os.path.exists(os.path.join(path, folders.HEAD))))
     if wanted and not isinstance(memory, Exact):
         what = type(model if memory is None else memory).__name__
         raise FileError(f"A {what} cannot be written in parts to a folder, only memory=Exact() can: name a file.")
