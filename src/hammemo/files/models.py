@@ -80,7 +80,7 @@ def save(
 ) -> None:
     """Write a model to a file, so that at every moment the path holds the old file or the new one, whole.
 
-    A model that is larger than memory is written to a folder, in parts (`hammemo.files.folders`): with `parts`,
+    A model that is larger than memory is written to a folder, in parts (see Files in the guide): with `parts`,
     where the path is such a folder, or where the model was loaded from one. The folder changes as a whole, too.
 
     A model that was loaded from this file or saved to it is refused if somebody else has written the file since: saving
