@@ -391,7 +391,7 @@ def _connected(path: Path) -> apsw.Connection:
     if version < _OLDEST:
         raise LogError(
             f"apsw uses SQLite {apsw.sqlite_lib_version()}, which can damage a write-ahead log: "
-            "pip install --upgrade apsw, whose packages bring a newer one."
+            "pip install -U apsw, whose packages bring a newer one."
         )
     try:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)

@@ -2,7 +2,7 @@
 
 **One writer.** The first process owns the folder: all edits go through it. It also answers.
 
-**Workers** (``--workers N``) are processes that load the newest snapshot, follow the log and answer. They listen on the
+**Workers** (``workers=N``) are processes that load the newest snapshot, follow the log and answer. They listen on the
 same port (``SO_REUSEPORT``: the system spreads connections), so a client needs to know one address only. An edit that
 reaches a worker is passed on to the writer over a Unix socket in a folder that only this user may enter, with its token
 and host as they came: the writer checks them as if the client had come by itself, so the socket gives no rights. A
@@ -56,7 +56,7 @@ log = logging.getLogger(logs.LOGGER)
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How a server runs; ``hammemo serve --help`` explains each.
+    """How a server runs; the help of ``hammemo serve`` explains each.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True):
     >>> Settings("models", host="0.0.0.0").check()
     Traceback (most recent call last):
     ...
-    ValueError: --host 0.0.0.0 can be reached from elsewhere: give --token-file, and --tls-cert or --behind-proxy.
+    ValueError: host='0.0.0.0' can be reached from elsewhere: give token_file=, and tls_cert= or behind_proxy=.
     """
 
     folder: str
@@ -96,15 +96,14 @@ class Settings(msgspec.Struct, frozen=True):
         """Refuse settings that would let strangers in."""
         if not self.is_loopback and (self.token_file is None or not (self.tls_cert or self.behind_proxy)):
             raise ValueError(
-                f"--host {self.host} can be reached from elsewhere: give --token-file, and --tls-cert or "
-                "--behind-proxy."
+                f"host={self.host!r} can be reached from elsewhere: give token_file=, and tls_cert= or behind_proxy=."
             )
         if self.behind_proxy and self.token_file is None:
-            raise ValueError("--behind-proxy lets others in through the proxy: give --token-file.")
+            raise ValueError("behind_proxy= lets others in through the proxy: give token_file=.")
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ValueError("--tls-cert and --tls-key belong together: give both, or neither.")
+            raise ValueError("tls_cert= and tls_key= belong together: give both, or neither.")
         if self.workers and not hasattr(socket, "SO_REUSEPORT"):
-            raise ValueError("--workers needs SO_REUSEPORT, which this system has not: leave it out.")
+            raise ValueError("workers= needs SO_REUSEPORT, which this system has not: leave it out.")
 
     @property
     def names(self) -> frozenset[str]:
@@ -152,7 +151,7 @@ def listen(address: str, port: int, *, shared: bool) -> socket.socket:
         listening.bind((address, port))
     except OSError as error:
         listening.close()
-        raise OSError(f"--host {address} --port {port} cannot be used: {error.strerror}.") from error
+        raise OSError(f"host={address!r} with port={port} cannot be used: {error.strerror}.") from error
     listening.setblocking(False)
     return listening
 

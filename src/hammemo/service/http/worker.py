@@ -1,4 +1,4 @@
-"""A process that answers and follows the log; ``hammemo serve --workers`` starts it, settings on standard input."""
+"""A process that answers and follows the log; a server with ``workers=N`` starts it, settings on standard input."""
 
 from __future__ import annotations
 
