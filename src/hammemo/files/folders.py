@@ -53,9 +53,10 @@ DEFAULT_PART_BYTES: Final = 2**28
 
 
 def head_of(path: str | os.PathLike[str]) -> str:
-    """Return the file that holds a model: the path itself or, of a folder, its head."""
+    """Return the file that holds a model: the path itself or, of a folder that has one, its head."""
     text = os.fspath(path)
-    return os.path.join(text, HEAD) if os.path.isdir(text) else text
+    head = os.path.join(text, HEAD)
+    return head if os.path.isfile(head) else text
 
 
 def write_parts(parted: Parted, folder: str, parts: int | None = None) -> Parted:
