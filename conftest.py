@@ -14,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 collect_ignore = ["docs/conf.py", "docs/gallery", "docs/generated"]  # the build of the site runs them
+if importlib.util.find_spec("schemathesis") is None:  # .ci/nightly installs it
+    collect_ignore.append("tests/stress/service_schema.py")
 
 BUILD = os.environ.get("HAMMEMO_TEST_BUILD")
 """A file to be tested in place of the installed ``hammemo._native``, for example one with sanitizers."""
