@@ -246,8 +246,7 @@ class HashedRows:
         assert self.places is not None
         first, second = self.key
         hashed = ops.xor(mixed(ops, ops.xor(number, ops.word(first))), ops.word(second))
-        is_none = ops.equal(number, ops.word(NO_TOKEN))
-        held = ops.equal(ops.where(is_none, ops.word(1), ops.word(0)), ops.word(0))
+        held = ops.less(ops.word(NO_TOKEN), number)  # it is the least word
         return hashed, self.places.find(ops, ops.xor(hashed, ops.word(SIGN))), held
 
     def _row(self, ops: Operations, site: HashedSite, tokens: list[tuple[Any, Any, Any]]) -> Any:

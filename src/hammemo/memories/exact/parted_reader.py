@@ -10,10 +10,9 @@ from scipy import sparse
 
 from hammemo._arrays.integers import narrow, sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
-from hammemo._versions import Cached
 from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.readers import SparseCounts
-from hammemo.memories.exact.sparse_rows import Entries, RowsReader, SparseRanker
+from hammemo.memories.exact.sparse_rows import MatrixRows, RowsReader, SparseRanker
 from hammemo.memories.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from hammemo.tokens.vocabulary import Vocabulary
 
 
-class PartedRows(Cached):
+class PartedRows(MatrixRows):
     """The rows that contexts read, as a small sparse matrix; nothing is kept between batches."""
 
     on_disk = True
@@ -130,21 +129,6 @@ class PartedRows(Cached):
             held = counts > 0
             rows, columns, counts = rows[held], columns[held], counts[held]
         return np.bincount(rows, minlength=len(tuples)), columns, counts
-
-    def entries(self, contexts: Contexts) -> Entries:
-        """Return the entries of the rows that each site of each context reads."""
-        rows, matrix, _ = self.read(contexts)
-        flat = rows.ravel()
-        lengths = np.append(np.diff(matrix.indptr), 0)[flat]  # -1 reads the last entry
-        read = matrix[flat[flat >= 0]]
-        return Entries(lengths.astype(np.int64), read.indices.astype(np.int64), read.data.astype(np.int64))
-
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
-        rows, counts, _ = self.read(contexts)
-        read = np.zeros((*rows.shape, len(self.labels)))
-        read[rows >= 0] = counts[rows[rows >= 0]].toarray()
-        return read
 
 
 _FEW: Final = 16

@@ -153,7 +153,32 @@ class RowsReader(ExactReader):
         return made[1]
 
 
-class SparseRows(Cached):
+class MatrixRows(Cached):
+    """Rows that are read as a sparse matrix: their entries, and all their counts."""
+
+    labels: Vocabulary
+
+    @abstractmethod
+    def read(self, contexts: Contexts) -> tuple[NDArray[np.int64], sparse.csr_array, NDArray[np.int64]]:
+        """Return the row of a matrix that each site of each context reads, -1 for none; the matrix; sites' starts."""
+
+    def entries(self, contexts: Contexts) -> Entries:
+        """Return the entries of the rows that each site of each context reads."""
+        rows, matrix, _ = self.read(contexts)
+        flat = rows.ravel()
+        lengths = np.append(np.diff(matrix.indptr), 0)[flat]  # -1 reads the last entry
+        read = matrix[flat[flat >= 0]]
+        return Entries(lengths.astype(np.int64), read.indices.astype(np.int64), read.data.astype(np.int64))
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        rows, counts, _ = self.read(contexts)
+        read = np.zeros((*rows.shape, len(self.labels)))
+        read[rows >= 0] = counts[rows[rows >= 0]].toarray()
+        return read
+
+
+class SparseRows(MatrixRows):
     """The rows of a count table as a compressed sparse matrix, one for each tuple of tokens at each site.
 
     A table in memory becomes one float64 matrix, made once. A table `on_disk` (memory-mapped arrays) stays there: the
@@ -193,21 +218,6 @@ class SparseRows(Cached):
         touched, ranks = np.unique(np.append(rows, -1), return_inverse=True)  # -1 comes first, so its rank is 0
         counts = self.table.rows_matrix(touched[1:], self._columns, len(self.labels))
         return ranks[:-1].reshape(rows.shape) - 1, counts, np.searchsorted(touched[1:], starts)
-
-    def entries(self, contexts: Contexts) -> Entries:
-        """Return the entries of the rows that each site of each context reads."""
-        rows, matrix, _ = self.read(contexts)
-        flat = rows.ravel()
-        lengths = np.append(np.diff(matrix.indptr), 0)[flat]  # -1 reads the last entry
-        read = matrix[flat[flat >= 0]]
-        return Entries(lengths.astype(np.int64), read.indices.astype(np.int64), read.data.astype(np.int64))
-
-    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
-        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
-        rows, counts, _ = self.read(contexts)
-        read = np.zeros((*rows.shape, len(self.labels)))
-        read[rows >= 0] = counts[rows[rows >= 0]].toarray()
-        return read
 
 
 class SparseRanker(RowRanker):
