@@ -56,6 +56,8 @@ def with_weights(clf: Any, seed: int) -> Any:
     components = clf.vote_.components(clf.sites_)
     rng = np.random.default_rng(seed)
     clf.vote_.weights_ = rng.normal(size=(components.n, BUCKETS)) * rng.integers(0, 3)
+    groups = np.unique(components.groups)[1:]
+    clf.vote_.weights_[np.isin(components.groups, groups[rng.random(len(groups)) < 0.3])] = -np.inf  # left out
     clf.vote_.discounts_ = static_tables(clf.memory_.static_reader(), components).discounts() * rng.integers(0, 2)
     return clf
 

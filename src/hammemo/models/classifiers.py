@@ -648,6 +648,7 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
             choices=getattr(model, "choices_", Choices()),
             free=tuple(f"{site.kind} of {site.reach}" for site in model.sites_.free),
             keeps_cases=isinstance(sample, KeptCases),
+            unread=model.vote_.unread(model.sites_),
             model=model,
         )
 

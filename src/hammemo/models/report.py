@@ -52,6 +52,8 @@ class Report:
     free: tuple[str, ...] = ()
     """The sites without a position, such as ``"bag of 10"``."""
     keeps_cases: bool = False
+    unread: tuple[str, ...] = ()
+    """The sites that the vote leaves out, because they say little."""
     model: Any = field(default=None, repr=False, compare=False)
     """The version of the model that this is about; `bits` asks it."""
 
@@ -63,6 +65,7 @@ class Report:
             f"memory: {self.memory}, {self.nbytes / 2**20:.2f} MiB; {self.choices.memory}",
             f"vote: {self.vote}; {self.choices.vote}",
             *self._trials(),
+            *([f"  left out, because it says little: {', '.join(self.unread)}"] if self.unread else []),
             *self._kept(),
         ]
         return "\n".join(lines)

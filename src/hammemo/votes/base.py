@@ -111,6 +111,10 @@ class Vote(BaseEstimator, ABC):
         """Return the most examples that a first `fit_to` makes use of; 0 for a vote that has nothing to fit."""
         return 0
 
+    def unread(self, sites: Sites) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the names of the sites that it leaves out, because they say little."""
+        return ()
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what was fitted, as named arrays; empty where nothing was fitted."""
         return {}

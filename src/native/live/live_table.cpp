@@ -224,10 +224,10 @@ public:
         each_context(version, tokens, m, [&](size_t i, const R* const* rows) { sure[i] = leaders.find(rows, out + i * k); });
     }
 
-    RowList read(const Version* version, const int64_t* tokens, size_t m) const override {
+    RowList read(const Version* version, const int64_t* tokens, size_t m, const bool* wanted) const override {
         RowList list;
         each_context(version, tokens, m, [&](size_t, const R* const* rows) {
-            for (size_t s = 0; s < shape_.site_steps.size(); ++s) append(list, rows[s] ? *rows[s] : R());
+            for (size_t s = 0; s < shape_.site_steps.size(); ++s) append(list, rows[s] && (!wanted || wanted[s]) ? *rows[s] : R());
         });
         return list;
     }

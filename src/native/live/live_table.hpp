@@ -91,8 +91,9 @@ public:
     // one of NumPy's arithmetic. The mean vote gives -1 as above, the log-linear vote only where it is not sure.
     virtual void ratio_leaders(const Version* version, const Rule& rule, size_t n_labels, const int64_t* tokens, size_t m,
                                size_t k, int64_t* out, bool* sure) = 0;
-    // The rows that the sites of contexts read, one after the other: lengths, labels, counts.
-    virtual RowList read(const Version* version, const int64_t* tokens, size_t m) const = 0;
+    // The rows that the sites of contexts read, one after the other: lengths, labels, counts. `wanted`, where given, says for
+    // each site whether to read it; the others have rows of no entry.
+    virtual RowList read(const Version* version, const int64_t* tokens, size_t m, const bool* wanted = nullptr) const = 0;
     virtual RowList rows(const Version* version, uint32_t step) const = 0;
     virtual RowList label_row(const Version* version) const = 0;
     // Labels with their examples, the most frequent first and equals in the order of the labels, until `use` returns false.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 namespace hammemo::live {
 
@@ -105,6 +106,8 @@ public:
         tokens_.resize(h_);
         ranks_.resize(h_);
         nearest_.resize(n_ranks);
+        wanted_ = std::make_unique<bool[]>(n_sites_);
+        for (size_t s = 0; s < n_sites_; ++s) wanted_[s] = is_used(1 + s);
     }
 
     void answer(const int64_t* ranks, size_t k, int64_t* out) {
@@ -123,13 +126,17 @@ public:
 
 private:
     double trust_of(size_t component, size_t bucket) const { return mixture_.trust[component * Mixture::BUCKETS + bucket]; }
+    bool is_used(size_t component) const {  // a component without trust adds zeros to whatever its row holds
+        const double* trust = mixture_.trust.data() + component * Mixture::BUCKETS;
+        return std::any_of(trust, trust + Mixture::BUCKETS, [](double value) { return value > 0; });
+    }
     // By which number a token is known: 0 in the table of the sites, then in the other tables, last as a label.
     int64_t number(size_t table, int64_t rank) const { return rank < 0 ? -1 : numbers_[table * n_ranks_ + size_t(rank)]; }
 
     void read_sites() {
         for (size_t i = 0; i < h_; ++i) tokens_[i] = number(0, ranks_[i]);
         const auto& handle = *mixture_.sites;
-        const RowList rows = handle.table->read(handle.version, tokens_.data(), 1);
+        const RowList rows = handle.table->read(handle.version, tokens_.data(), 1, wanted_.get());
         size_t first = 0;
         for (size_t s = 0; s < n_sites_; ++s) {
             hear(0, 1 + s, s, rows, first, rows.lengths[s], nullptr);
@@ -155,7 +162,7 @@ private:
 
     void read_row(uint32_t part, size_t component, size_t table, int64_t rank) {
         const int64_t token = number(1 + table, rank);
-        if (token < 0) return;
+        if (token < 0 || !is_used(component)) return;
         const MixtureTable& from = mixture_.tables[table];
         const RowList rows = from.handle->table->read(from.handle->version, &token, 1);
         hear(part, component, n_sites_ + table, rows, 0, rows.lengths[0], &from.labels);
@@ -299,6 +306,7 @@ private:
     double all_ = 1, prior_ = 0;
     LabelSums& sums_;
     std::vector<int64_t> tokens_, ranks_;
+    std::unique_ptr<bool[]> wanted_;  // by site
     std::vector<size_t> nearest_;  // by rank: how far from the end its token stands in this context
     std::vector<Heard> heard_;
     std::vector<Said> said_;

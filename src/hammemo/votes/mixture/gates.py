@@ -8,6 +8,10 @@ the number of tokens in the context, and there is no share.
 *Modified discounts* are those of Chen and Goodman: with :math:`t_j` the entries of a table whose count is j, and
 :math:`Y = t_1 / (t_1 + 2 t_2)`, an entry of count j loses :math:`D_j = j - (j + 1) Y t_{j+1} / t_j`, the last one for
 all counts of 3 and more.
+
+*Pruning*: what a site says may be said by others already. Sites are left out one by one, always the one whose absence
+costs least likelihood, as long as all of it costs no more than is allowed. The weight of what is left out is
+:math:`-\\infty`, and its rows are not read.
 """
 
 from __future__ import annotations
@@ -87,6 +91,28 @@ class Components(Cached):
         """How many there are."""
         return self._firsts[-1]
 
+    @cached_property
+    def groups(self) -> NDArray[np.int64]:
+        """What is kept or left out together, by component: a site at all of its distances; -1 for the prior."""
+        first = self._firsts[0]
+        free = np.repeat(np.arange(len(self.sites.free)), np.diff(self._firsts))
+        return np.concatenate([np.arange(-1, first - 1), first - 1 + free])
+
+    @property
+    def group_names(self) -> list[str]:
+        """What these groups are called: sites by their distances from the end, free ones by kind and reach."""
+        h = self.sites.h
+
+        def placed(site: Site) -> str:
+            return "(" + ", ".join(str(position - h) for position in site) + ")"
+
+        longer = [f"continuations of {placed(self.sites.positions[k])}" for k, _ in self.continued]
+        return [
+            *map(placed, self.sites.positions),
+            *longer,
+            *(f"{site.kind} of {site.reach}" for site in self.sites.free),
+        ]
+
     def continuation_table(self, number: int) -> int:
         """Return the number of the table of one of `continued`; those of the sites come before."""
         return len(self.sites.positions) + number
@@ -156,6 +182,11 @@ class Terms:
         names = ("examples", "components", "buckets", "shares", "odds")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
+    def only(self, chosen: NDArray[np.bool_]) -> Terms:
+        """Return these terms of all."""
+        names = ("examples", "components", "buckets", "shares", "odds")
+        return Terms(*(getattr(self, name)[chosen] for name in names))
+
     @property
     def gates(self) -> NDArray[np.int64]:
         """The place of each term's weight."""
@@ -170,13 +201,18 @@ def probabilities(terms: Terms, weights: NDArray[np.float64], m: int) -> NDArray
 
 
 def fit_gates(
-    terms: Terms, multiplicity: NDArray[np.int64], n_components: int, ridge: float, steps: int
+    terms: Terms,
+    multiplicity: NDArray[np.int64],
+    n_components: int,
+    ridge: float,
+    steps: int,
+    start: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Return the weights with the highest likelihood, less `ridge` times the sum of their squares.
 
     Shapes
     ------
-    returned : (n_components, BUCKETS)
+    start, returned : (n_components, BUCKETS)
     """
     m, gates = len(multiplicity), terms.gates
     used, places = np.unique(gates, return_inverse=True)
@@ -191,7 +227,44 @@ def fit_gates(
         gradient = np.bincount(places, slope, minlength=len(used)) + 2 * ridge * values
         return missed / times.sum(), gradient / times.sum()
 
-    found = minimize(loss, np.zeros(len(used)), jac=True, method="L-BFGS-B", options={"maxiter": steps})
+    first = np.zeros(len(used)) if start is None else start.ravel()[used]
+    found = minimize(loss, first, jac=True, method="L-BFGS-B", options={"maxiter": steps})
     weights = np.zeros(n_components * BUCKETS)
     weights[used] = found.x
     return weights.reshape(n_components, BUCKETS)
+
+
+def left_out(
+    terms: Terms,
+    multiplicity: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    groups: NDArray[np.int64],
+    most: float,
+) -> NDArray[np.bool_]:
+    """Return which components can be left out for `most` nats an example or less, by component.
+
+    The weights of the others are not fitted again in between, so what it costs afterwards is less.
+    """
+    m, n_groups = len(multiplicity), int(groups.max(initial=-1)) + 1
+    times = multiplicity / multiplicity.sum()
+    trust = np.exp(weights.ravel()[terms.gates]) * terms.odds
+    cells = (groups[terms.components] + 1) * m + terms.examples  # the prior first
+    totals, said = (
+        np.bincount(cells, values, (n_groups + 1) * m).reshape(n_groups + 1, m)
+        for values in (trust, trust * terms.shares)
+    )
+
+    def loss(total: NDArray[np.float64], right: NDArray[np.float64]) -> float:
+        # No less than the prior: subtraction rounds.
+        return float(times @ (np.log(np.maximum(total, totals[0])) - np.log(np.maximum(right, said[0]))))
+
+    total, right = totals.sum(axis=0), said.sum(axis=0)
+    allowed, kept = loss(total, right) + most, set(range(n_groups))
+    while kept:
+        losses = {g: loss(total - totals[g + 1], right - said[g + 1]) for g in kept}
+        least = min(kept, key=losses.__getitem__)
+        if losses[least] > allowed:
+            break
+        kept.remove(least)
+        total, right = total - totals[least + 1], right - said[least + 1]
+    return ~np.isin(groups, [-1, *kept])

@@ -24,7 +24,16 @@ from hammemo.memories.ranker import Ranker
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes.base import Vote
 from hammemo.votes.log_linear import shares
-from hammemo.votes.mixture.gates import BUCKETS, PRIOR, Components, fit_gates, probabilities, row_buckets, row_odds
+from hammemo.votes.mixture.gates import (
+    BUCKETS,
+    PRIOR,
+    Components,
+    fit_gates,
+    left_out,
+    probabilities,
+    row_buckets,
+    row_odds,
+)
 from hammemo.votes.mixture.leading import LiveLeaders, live_leaders
 from hammemo.votes.mixture.reading import (
     LEAST_KEPT,
@@ -44,6 +53,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import FreeSite, Site, Sites
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
+    from hammemo.votes.mixture.gates import Terms
 
 
 class Mixture(Vote):
@@ -67,10 +77,14 @@ class Mixture(Vote):
     keep : bool
         Whether the model keeps that sample, so that `refit` can fit the weights again without data. It holds the
         cases themselves.
+    prune : float
+        How much likelihood, in nats an example of that sample, may be given up by leaving out sites that say little;
+        answers come sooner then. The counts of these sites are kept: `refit` decides anew.
 
     Attributes
     ----------
     weights_ : ndarray of shape (components, 16)
+        Minus infinity for what is left out.
     discounts_ : ndarray of shape (tables, 4)
 
     Examples
@@ -94,12 +108,14 @@ class Mixture(Vote):
         sample: int = 50_000,
         steps: int = 100,
         keep: bool = True,
+        prune: float = 0.0,
     ) -> None:
         self.continuation = continuation
         self.ridge = ridge
         self.sample = sample
         self.steps = steps
         self.keep = keep
+        self.prune = prune
 
     @property
     def keeps_sample(self) -> bool:
@@ -145,7 +161,17 @@ class Mixture(Vote):
             return
         self.discounts_ = tables.discounts()
         terms = LabelTerms(tables, self.discounts_, chosen, leave_out=leave_one_out).all()
-        self.weights_ = fit_gates(terms, multiplicity, tables.components.n, float(self.ridge), int(self.steps))
+        self.weights_ = self._pruned(terms, multiplicity, tables.components)
+
+    def _pruned(self, terms: Terms, multiplicity: NDArray[np.int64], components: Components) -> NDArray[np.float64]:
+        """Return the fitted weights; those of sites that say little are minus infinity."""
+        numbers = components.n, float(self.ridge), int(self.steps)
+        weights = fit_gates(terms, multiplicity, *numbers)
+        gone = left_out(terms, multiplicity, weights, components.groups, float(self.prune)) if self.prune else None
+        if gone is not None and gone.any():
+            weights = fit_gates(terms.only(~gone[terms.components]), multiplicity, *numbers, start=weights)
+            weights[gone] = -np.inf
+        return weights
 
     def _chosen(self, reader: Reader, examples: Examples, seed: int) -> tuple[Examples, NDArray[np.int64]]:
         """Return the examples to fit to, and how often each counts: all of a kept sample, else distinct ones."""
@@ -163,9 +189,23 @@ class Mixture(Vote):
         self._check_numbers()
         return 0 if hasattr(self, "weights_") else int(self.sample)
 
+    def unread(self, sites: Sites) -> tuple[str, ...]:
+        """Return the names of the sites that it leaves out, because they say little."""
+        if not hasattr(self, "weights_"):
+            return ()
+        components = self.components(sites)
+        gone = np.unique(components.groups[np.isneginf(self.weights_).all(axis=1)])
+        return tuple(components.group_names[group] for group in gone)
+
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the fitted weights; empty where nothing was fitted."""
-        return {"weights": self.weights_, "discounts": self.discounts_} if hasattr(self, "weights_") else {}
+        if not hasattr(self, "weights_"):
+            return {}
+        state: dict[str, NDArray[Any]] = {"weights": self.weights_, "discounts": self.discounts_}
+        used = np.asarray(np.isfinite(self.weights_).all(axis=1))
+        if not used.all():
+            state |= {"weights": np.where(used[:, None], self.weights_, 0.0), "used": used.astype(np.uint8)}
+        return state
 
     def restore(self, stored: StoredArrays, sites: Sites) -> None:
         """Take the fitted weights from a file, checked: undo `state`."""
@@ -177,6 +217,11 @@ class Mixture(Vote):
         discounts = stored.finite("discounts", "float64", (components.n_tables, 4))
         if np.abs(weights).max(initial=0) > _LARGEST_WEIGHT or not ((discounts >= 0) & (discounts < _LOST)).all():
             raise ValueError("weights or discounts of its mixture cannot be")
+        if "used" in stored:
+            used = stored.whole_numbers("used", (components.n,), below=2)
+            if not used[PRIOR]:
+                raise ValueError("its mixture has no prior")
+            weights = np.where(used[:, None] > 0, weights, -np.inf)
         self.weights_, self.discounts_ = weights, discounts
 
     def _fitted(self, sites: Sites) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -190,6 +235,8 @@ class Mixture(Vote):
         number = isinstance(self.ridge, (int, float, np.integer, np.floating)) and not isinstance(self.ridge, bool)
         if not number or not 0 < self.ridge < np.inf:
             raise ValueError(f"ridge={self.ridge!r} is a number above zero, for example 1.")
+        if not isinstance(self.prune, (int, float, np.integer, np.floating)) or not 0 <= self.prune < np.inf:
+            raise ValueError(f"prune={self.prune!r} is a number of nats, zero or above, for example 0.003.")
         for name in ("sample", "steps"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
