@@ -125,6 +125,9 @@ class _OnnxOperations:
     def add(self, a: str, b: str) -> str:
         return self.node("Add", [a, b])
 
+    def subtract(self, a: str, b: str) -> str:
+        return self.node("Sub", [a, b])
+
     def multiply(self, a: str, b: str) -> str:
         return self.node("Mul", [a, b])
 
