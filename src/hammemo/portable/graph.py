@@ -84,7 +84,7 @@ class Operations(Protocol):
         """Return one or the other."""
 
     def search(self, ascending: Any, n: int, words: Any) -> Any:
-        """Return for each word how many of n ascending ones are less, at most n - 1."""
+        """Return for each word, or float, how many of n ascending ones are less, at most n - 1."""
 
     def floats(self, array: Any) -> Any:
         """Return numbers as float64."""
@@ -158,24 +158,24 @@ class Head(Protocol):
 
 @dataclass(frozen=True)
 class Search:
-    """A map from words to numbers, as two constants: ascending keys, and the number of each."""
+    """A map from words, or from floats, to numbers, as two constants: ascending keys, and the number of each."""
 
     name: str
     size: int
 
     @classmethod
     def of(
-        cls, name: str, keys: NDArray[np.int64], values: NDArray[np.int64], constants: dict[str, NDArray[Any]]
+        cls, name: str, keys: NDArray[Any], values: NDArray[np.int64], constants: dict[str, NDArray[Any]]
     ) -> Search:
         """Return a map whose keys are all different, its constants added to the others."""
+        if not len(keys):  # one key for no number, so that a search always has something to look at
+            keys, values = np.zeros(1, keys.dtype), np.full(1, -1)
         order = np.argsort(keys, kind="stable")
         constants[f"{name}.keys"], constants[f"{name}.values"] = keys[order], values[order].astype(np.int64)
         return cls(name, len(keys))
 
     def find(self, ops: Operations, words: Any) -> Any:
         """Return the number of each word, -1 where it is no key."""
-        if not self.size:
-            return ops.multiply(ops.add(ops.multiply(words, ops.word(0)), ops.word(1)), ops.word(-1))
         keys = ops.constant(f"{self.name}.keys")
         place = ops.search(keys, self.size, words)
         found = ops.take(ops.constant(f"{self.name}.values"), place)

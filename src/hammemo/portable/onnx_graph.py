@@ -148,7 +148,7 @@ class _OnnxOperations:
 
     def search(self, ascending: str, n: int, words: str) -> str:
         """Return the places by halving steps: the answer is at least `place`, and less than it plus the step."""
-        place = self.multiply(words, self.word(0))
+        place = self.node("Cast", [self.less(words, words)], to=TensorProto.INT64)  # zeros, one for each
         step = 1 << max(n - 1, 0).bit_length()
         while step > 1:
             step //= 2
