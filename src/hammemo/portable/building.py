@@ -82,6 +82,17 @@ def graph_of(
     raise TypeError(f"{type(compiled).__name__} has no graph: use memory=Exact(), Hashed() or Gaussian().")
 
 
+def carried_tokens(compiled: Compiled) -> Vocabulary | None:
+    """Return the tokens that a compiled memory has data for; None for a hashed one, which keeps no list."""
+    if isinstance(compiled, DenseCounts):
+        return compiled.vocabulary
+    if isinstance(compiled, RowsReader):
+        return compiled.table.vocabulary
+    if isinstance(compiled, (FusedGaussian, TwoStageGaussian)):
+        return Vocabulary.of(compiled.input_codes.features())
+    return None
+
+
 def _head(
     rows: list[NDArray[Any]], weights: NDArray[np.float64], step: float, base: Any, divisor: Any, constants: Constants
 ) -> RowSums:

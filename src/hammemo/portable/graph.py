@@ -164,9 +164,7 @@ class Search:
     size: int
 
     @classmethod
-    def of(
-        cls, name: str, keys: NDArray[Any], values: NDArray[np.int64], constants: dict[str, NDArray[Any]]
-    ) -> Search:
+    def of(cls, name: str, keys: NDArray[Any], values: NDArray[np.int64], constants: dict[str, NDArray[Any]]) -> Search:
         """Return a map whose keys are all different, its constants added to the others."""
         if not len(keys):  # one key for no number, so that a search always has something to look at
             keys, values = np.zeros(1, keys.dtype), np.full(1, -1)
