@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, settings
 collect_ignore = ["docs/conf.py", "docs/gallery", "docs/generated"]  # the build of the site runs them
 if importlib.util.find_spec("schemathesis") is None:  # .ci/nightly installs it
     collect_ignore.append("tests/stress/service_schema.py")
+if importlib.util.find_spec("mlflow") is None:  # .ci/nightly installs it, too
+    collect_ignore.append("src/hammemo/mlflow.py")
 
 BUILD = os.environ.get("HAMMEMO_TEST_BUILD")
 """A file to be tested in place of the installed ``hammemo._native``, for example one with sanitizers."""

@@ -18,7 +18,7 @@ from hammemo._arrays.native import native
 from hammemo.cli.app import app
 from hammemo.cli.commands import Commands
 from hammemo.cli.console import progress_bar
-from hammemo.experiments import bounds, figures, speed, synthetic
+from hammemo.experiments import bounds, figures, speed, synthetic, throughput
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,6 +147,18 @@ def test_bench_predict_races_every_contender() -> None:
     assert names[:3] == ["hammemo: compiled loop", "hammemo: Predictor.predict", "paper: fused product, d = 1024"]
     assert results["rates"][0]["ratio"] == 1
     assert results["one_query"]["call"] < results["one_query"]["predict"]
+
+
+def test_on_a_gpu_the_papers_figures_stand_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = {"mebibytes": 2.06, "microseconds_1": 21.5, "mega_queries_256": 13.0, "mega_queries_1024": 50.0}
+    rows = [{"method": name, **measured} for name in ("MeMo fused, d = 128", "sparse table")]
+    monkeypatch.setattr(throughput, "inference_table", lambda *_: rows)  # there is no GPU here
+    shown = runner.invoke(app, ["bench", "inference", "--device", "cuda"], env={"COLUMNS": "120"}).output
+    assert "21.50 (20.22)" in shown
+    assert "50.00 (48.41)" in shown
+    assert "RTX 4060" in shown
+    assert shown.count("(") == shown.count("(Mq/s)") + 2 + 4  # the sparse table is not in the paper
+    assert "RTX" not in runner.invoke(app, ["bench", "inference"], env={"COLUMNS": "120"}).output
 
 
 def test_bench_edits_times_every_vote() -> None:

@@ -30,9 +30,9 @@ from hammemo import (
     save,
 )
 from hammemo.files import archive
-from hammemo.files import models as files_module
+from hammemo.files import contents as files_module
+from hammemo.files.contents import FORMATS
 from hammemo.files.inspecting import inspect
-from hammemo.files.models import FORMATS
 from hammemo.votes import Mean
 from mutated_files import joined, sealed, split
 from pace import patience

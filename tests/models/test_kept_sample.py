@@ -223,11 +223,11 @@ def test_files_hold_it(tmp_path: Path) -> None:
     "change", [{"threshold": 2**40}, {"threshold": 2**64 + 1}, {"most": 0}, {"seed": 2**70}, {"seed": "x"}]
 )
 def test_a_file_with_a_sample_that_cannot_be_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
-    from hammemo.files import models
+    from hammemo.files import contents as file_contents
     from hammemo.files.archive import sealed
 
     X, y = table()
-    arrays, about = models._classifier_parts(MemoryClassifier().fit(X, y))
+    arrays, about = file_contents._classifier_parts(MemoryClassifier().fit(X, y))
     about["sample"] |= change
     text = json.dumps({"checksum": "0" * 64, "format": 3, "version": "0.1.0", **about}, separators=(",", ":"))
     parts = sealed({name: np.require(array, requirements="C") for name, array in arrays.items()}, text)

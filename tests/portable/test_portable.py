@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crafted_tokens import tuples_like
-from hammemo import Exact, Gaussian, Hashed, LogLinear, MemoryClassifier, PositionalHamming, SiteKernel, Suffixes
+from hammemo import Bag, Exact, Gaussian, Hashed, LogLinear, MemoryClassifier, PositionalHamming, SiteKernel, Suffixes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,6 +92,31 @@ def test_dense_exact_counts(data: Any, kernel: Any, vote: Any, strings: bool, fo
         expect_same(predictor, np.array(data.draw(rows), kind), folder, tokens="abcdefgh")
 
 
+@settings(max_examples=40)
+@given(data=st.data(), kernel=st.sampled_from(KERNELS), vote=st.sampled_from(VOTES), strings=st.booleans())
+def test_sparse_exact_counts(data: Any, kernel: Any, vote: Any, strings: bool, folder: Path) -> None:
+    rows = st.lists(
+        st.lists(st.sampled_from("abcdefgh") if strings else WORDS, min_size=3, max_size=3), min_size=3, max_size=12
+    )
+    kind: Any = object if strings else np.int64
+    X = np.array(data.draw(rows), kind)
+    y = data.draw(st.lists(st.sampled_from(["a", "b", "c", "d", "e"]), min_size=len(X), max_size=len(X)))
+    model = MemoryClassifier(kernel, Exact(), vote).fit(X, y)
+    asked = np.concatenate([X, np.array(data.draw(rows), kind)])
+    expect_same(model.compile(), asked, folder)
+    assert model.predict(asked).tolist() == model.compile().to_torch().predict(asked).tolist()
+    if strings:
+        expect_same(model.compile(), asked, folder, tokens="abcdefgh")
+
+
+def test_weights_that_were_not_fitted_tie_labels_as_the_model_does(folder: Path) -> None:
+    """With equal weights, labels whose tokens are swapped between positions have sums of the same numbers."""
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 3, (40, 6)), rng.integers(0, 7, 40)
+    model = MemoryClassifier(SiteKernel(list(range(6))), Exact(), "log-linear").partial_fit(X, y)
+    expect_same(model.compile(), rng.integers(0, 3, (729, 6)), folder)
+
+
 @pytest.mark.parametrize("form", ["fused", "two-stage"])
 @pytest.mark.parametrize("vote", ["sum", "mean"])
 def test_gaussian_codes_give_the_same_labels(form: str, vote: str, folder: Path) -> None:
@@ -134,8 +159,10 @@ def test_the_module_is_exported_and_compiled() -> None:
 
 def test_what_has_no_graph_says_what_to_do(folder: Path) -> None:
     X, y = [["a", "b"], ["c", "d"]], ["x", "y"]
-    with pytest.raises(TypeError, match="compile\\('dense'\\)"):
-        MemoryClassifier(memory=Exact(), vote="sum").fit(X, y).compile().to_torch()
+    with pytest.raises(TypeError, match="sum, mean and log-linear"):
+        MemoryClassifier(memory=Exact(), vote="mixture").fit(X, y).compile().to_torch()
+    with pytest.raises(ValueError, match="positions only"):
+        MemoryClassifier(PositionalHamming() + Bag(2), Exact(), "sum").fit(X, y).compile().to_torch()
     with pytest.raises(ValueError, match="secret key"):
         MemoryClassifier(memory=Hashed(4, 2, key=b"k" * 16), vote="sum").fit(X, y).compile().to_torch()
     module = MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, y).compile().to_torch()

@@ -24,7 +24,7 @@ from hammemo import (
     load,
     save,
 )
-from hammemo.files.models import _format_of
+from hammemo.files.contents import format_of
 from places import TESTS
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     expected = json.loads(EXPECTED.read_text("utf-8")) if EXPECTED.exists() else {}
     for kind, model in models().items():
-        name = f"format-{_format_of(model)}-{kind}.safetensors"
+        name = f"format-{format_of(model)}-{kind}.safetensors"
         if name not in expected:
             save(model, FOLDER / name)
             expected[name] = facts(model)

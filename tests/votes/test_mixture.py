@@ -23,8 +23,6 @@ from hammemo import (
     MemoryClassifier,
     Mixture,
     NotStoredError,
-    Recent,
-    SiteKernel,
     Suffixes,
     Together,
     load,
@@ -33,21 +31,13 @@ from hammemo import (
 from hammemo._arrays import native as native_module
 from hammemo.votes.mixture.gates import BUCKETS, LEAST_SHARE, NEAREST, modified_discounts, probabilities
 from hammemo.votes.mixture.reading import LEAST_KEPT, LabelTerms, static_tables
+from mixture_kernels import KERNELS, H
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hammemo.kernels.sites import Sites
 
-H = 5
-KERNELS = {
-    "suffixes": Suffixes(3),
-    "skips": Suffixes(1) + SiteKernel([(-3, -1), -2]),
-    "bag": Suffixes(2) + Bag(4),
-    "together": Suffixes(1) + Together(3),
-    "copies": Suffixes(1) + Copy(4) + Recent(5),
-    "all": Suffixes(3) + Bag(3) + Together(5) + Copy(5) + Recent(2) + Recent(4),
-}
 DOCUMENTS = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=9), min_size=2, max_size=8)
 WEIGHTS = st.integers(0, 2**32 - 1)
 

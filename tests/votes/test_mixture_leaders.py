@@ -18,8 +18,6 @@ from hammemo import (
     Ledgered,
     MemoryClassifier,
     Mixture,
-    Recent,
-    SiteKernel,
     Suffixes,
     Together,
 )
@@ -29,18 +27,10 @@ from hammemo.tokens.labels import top_columns
 from hammemo.votes.mixture.gates import BUCKETS
 from hammemo.votes.mixture.reading import static_tables
 from hammemo.votes.mixture.vote import MixtureRanker
+from mixture_kernels import KERNELS, H
 
 pytestmark = pytest.mark.skipif(native() is None, reason="needs the compiled loops")
 
-H = 5
-KERNELS = {
-    "suffixes": Suffixes(3),
-    "skips": Suffixes(1) + SiteKernel([(-3, -1), -2]),
-    "bag": Suffixes(2) + Bag(4),
-    "together": Suffixes(1) + Together(3),
-    "copies": Suffixes(1) + Copy(4) + Recent(5),
-    "all": Suffixes(3) + Bag(3) + Recent(2) + Together(5) + Copy(5) + Recent(4),
-}
 DOCUMENTS = st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=9), min_size=2, max_size=12)
 QUERIES = st.lists(st.lists(st.integers(-1, 14), min_size=H, max_size=H), min_size=1, max_size=6)
 SEEDS = st.integers(0, 2**32 - 1)

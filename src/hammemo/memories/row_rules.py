@@ -62,8 +62,13 @@ class RowRule:
     @property
     def signature(self) -> bytes:
         """Equal for equal rules."""
-        weights = self.weights if self.weights.strides[-1] else self.weights[:, :, :1]  # the same for all labels
-        return b"".join(part.tobytes() for part in (np.array(self.smoothing), weights, self.prior, self.base))
+        parts = (np.array(self.smoothing), self.distinct_weights, self.prior, self.base)
+        return b"".join(part.tobytes() for part in parts)
+
+    @property
+    def distinct_weights(self) -> NDArray[np.float64]:
+        """The weights, with one column where all labels share them: (S, J, L) or (S, J, 1)."""
+        return self.weights if self.weights.strides[-1] else self.weights[:, :, :1]
 
     def gains(self, site: int, counts: NDArray[Any], labels: Any = slice(None)) -> NDArray[np.float64]:
         """Return the term of each count of a site; `labels` are their columns. Zero where the count is zero."""

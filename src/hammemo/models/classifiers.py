@@ -1,6 +1,7 @@
 r"""The classifier: one estimator with three axes, kernel, memory and vote.
 
-Here is how it learns and forgets; what can be asked of it is in `answering`, how two of them are added in `additive`.
+Here is what its user calls to learn, forget, compile and report. Methods for streams are in `streaming`, the steps of
+an edit in `learning`; what can be asked of it is in `answering`, how two of them are added in `additive`.
 
 A query's label is :math:`\arg\max_c S_c(q)`. Ties go to the label that comes first in `classes_`; a query that shares
 nothing with what is stored ties all labels at zero, so it too gets the first one.
@@ -8,56 +9,39 @@ nothing with what is stored ties all labels at zero, so it too gets the first on
 
 from __future__ import annotations
 
-import copy
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import check_random_state
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.memories.errors import LayoutError
 from hammemo.models import settling
-from hammemo.models.additive import Additive
-from hammemo.models.answering import Answering
-from hammemo.models.axes import StreamFacts, is_auto, part_for, resolved_memory, resolved_vote
-from hammemo.models.explanations import one_context
-from hammemo.models.growing import watched
-from hammemo.models.kept_cases import CaseCutter, Keeper, KeptCases
-from hammemo.models.kept_sample import KEPT, KeptSample
+from hammemo.models.axes import is_auto, part_for, resolved_vote
+from hammemo.models.kept_cases import KeptCases
 from hammemo.models.predictor import Predictor
 from hammemo.models.report import Report, site_names
-from hammemo.models.scorer import Scorer, check_probabilities
-from hammemo.models.settling import Axes, Choices
-from hammemo.tokens.contexts import Contexts, Examples, check_column_names, validated_array, validated_contexts
-from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array, widened_label_dtype
-from hammemo.tokens.missing import check_way, filled_tokens
-from hammemo.tokens.streams import WindowSample, stream_blocks
-from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
-from hammemo.votes import LogLinear
+from hammemo.models.scorer import Scorer
+from hammemo.models.settling import Choices
+from hammemo.models.streaming import Streaming
+from hammemo.tokens.contexts import Contexts, validated_contexts
+from hammemo.tokens.labels import classes_array
+from hammemo.tokens.missing import check_way
+from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.kernels import SiteKernel
-    from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
-    from hammemo.models.settling import Settled
-    from hammemo.tokens.streams import Block
     from hammemo.votes import Vote
 
-_ASKED_AT_ONCE: Final = 2**22
-"""`log_loss_stream` asks for contexts of about so many tokens at a time."""
-
 Self = TypeVar("Self", bound="MemoryClassifier")
-Result = TypeVar("Result")
 
 
-class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
+class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
     """One-pass classifier of categorical sequences.
 
     Parameters
@@ -109,12 +93,6 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     >>> clf.partial_fit([["and", "the"]], ["dog"], sample_weight=[5]).predict([["and", "the"]]).tolist()
     ['dog']
     """
-
-    kernel_: SiteKernel
-    vote_: Vote
-    sites_: Sites
-    choices_: Choices
-    version_: int
 
     def __init__(
         self,
@@ -231,31 +209,6 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         self._edited(lambda model: model._refit())
         return self
 
-    def _refit(self) -> None:
-        sample = self.sample_
-        if sample is None:
-            why = "its vote has nothing to fit" if not self.vote_.has_weights else "none was kept"
-            raise ValueError(
-                f"There is no sample of the examples to fit the vote to: {why}. A log-linear vote keeps one unless "
-                "keep=False, or a model without one was merged. fit_vote(X, y) fits it to examples of your choice."
-            )
-        self.vote_, examples = clone(self.vote_), sample.examples()  # without what was fitted
-        if self._is_enough(examples):
-            self._fit_vote_to(examples)
-
-    def _is_enough(self, examples: Examples) -> bool:
-        """Return whether there are enough examples to fit an automatic vote to; any other is fitted to any number."""
-        return not is_auto(self.vote) or int(examples.multiplicity.sum()) >= settling.FEWEST
-
-    def _examples(self, X: Any, y: Any, sample_weight: Any) -> Examples:
-        return Examples.of(validated_array(self, X, reset=False, y=y), label_array(y), sample_weight)
-
-    def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
-        if self.vote_.has_weights:  # else no reader is made
-            memory, self.vote_ = self.memory_, copy.copy(self.vote_)
-            reader = memory.static_reader() if self.vote_.keeps_cases else memory.reader()
-            self.vote_.fit_to(reader, examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
-
     def open(self: Self, h: int) -> Self:
         """Forget everything and settle the layout, as the first `partial_fit` would, with nothing learnt.
 
@@ -327,117 +280,6 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         self._edited(learn)
         return self
 
-    def fit_stream(
-        self: Self,
-        tokens: Any,
-        h: int,
-        *,
-        starts: ArrayLike | None = None,
-        classes: ArrayLike | None = None,
-        short: Literal["drop", "pad"] = "drop",
-        pad: Any = None,
-        layout: MemoryClassifier | None = None,
-    ) -> Self:
-        """Forget everything and learn to predict every token of a stream from the h tokens before it.
-
-        The same examples as ``fit(*windows(docs, h))``, but the windows are never held all at once: the extra memory
-        does not depend on the length of the stream. A hashed memory takes its layout from the first block of tokens. A
-        log-linear vote fits its weights to a uniform sample of the windows (``LogLinear(sample=…)`` many).
-
-        Parameters
-        ----------
-        tokens : ndarray of shape (n,), or iterable of documents
-            A flat array of tokens, which may be memory-mapped, or documents as `windows` takes them, which may come
-            from a generator.
-        h : int
-            Tokens per context.
-        starts : array-like of int, optional
-            With a flat array: where documents start. No window crosses from one to the next.
-        classes : array-like, optional
-            Learn only the windows whose next token is one of these, and keep them all as candidates.
-        short, pad
-            As in `windows`.
-        layout : MemoryClassifier, optional
-            As in `partial_fit`; its fitted vote, if it has one, is not fitted again.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from hammemo import MemoryClassifier
-        >>> stream = np.array([1, 2, 3, 1, 2, 3, 1, 2, 4])
-        >>> clf = MemoryClassifier().fit_stream(stream, h=2, starts=[0, 6])
-        >>> clf.predict([[1, 2]]).tolist(), clf.memory_.label_counts.tolist()
-        ([3], [1, 1, 2, 1])
-        """
-        blocks = stream_blocks(tokens, h, starts, short, pad)
-
-        def learn(model: MemoryClassifier) -> None:
-            model.__dict__.pop("memory_", None)
-            sample = model._learn_blocks(blocks, h, classes, layout, sampled=True)
-            if sample is not None and model._is_enough(sample):
-                model._fit_vote_to(sample)
-
-        self._edited(learn)
-        return self
-
-    def partial_fit_stream(
-        self: Self,
-        tokens: Any,
-        h: int,
-        *,
-        starts: ArrayLike | None = None,
-        classes: ArrayLike | None = None,
-        short: Literal["drop", "pad"] = "drop",
-        pad: Any = None,
-        layout: MemoryClassifier | None = None,
-    ) -> Self:
-        """Learn the windows of one more stream; the parameters are those of `fit_stream`. No vote is fitted."""
-        blocks = stream_blocks(tokens, h, starts, short, pad)
-        self._edited(lambda model: model._learn_blocks(blocks, h, classes, layout))
-        return self
-
-    def _learn_blocks(
-        self, blocks: Iterator[Block], h: int, classes: Any, layout: MemoryClassifier | None, *, sampled: bool = False
-    ) -> Examples | None:
-        """Learn the windows of blocks; return a sample of them if one is wanted and the vote has weights to fit."""
-        first = next(blocks, None)
-        if first is None or not len(first.targets()):
-            raise ValueError(f"There is nothing to learn: no document at the start has more than h={h} tokens.")
-        chosen = None if classes is None else label_array(classes)
-        kinds = [first.tokens[first.targets()[:1]] if chosen is None else chosen]
-        if hasattr(self, "memory_"):
-            if h != self.sites_.h:
-                raise ValueError(f"The model was fitted on contexts of {self.sites_.h} tokens; h={h}.")
-            kinds.append(self._label_ends())
-        else:
-            facts = _stream_facts(first, chosen)
-            settled = (
-                self._settled_like(layout, facts.n_labels) if layout else settling.for_stream(self._axes(), h, facts)
-            )
-            self._start(h, settled, layout)
-            self.n_features_in_ = h
-        self.label_dtype_ = common_label_dtype(*kinds)
-        labels = None if chosen is None else Vocabulary.of(chosen)
-        memory = self.memory_.snapshot()
-        if labels is not None:
-            memory.declare_labels(labels)
-        keeper = Keeper(self.sample_, h, labels)
-        stream: Iterable[Block] = keeper.through(chain([first], blocks))
-        if is_auto(getattr(self, "memory", None)):
-            stream = watched(stream, memory)
-        wanted, sample = self.vote_.wanted() if sampled else 0, None  # a layout may bring fitted weights
-        if wanted and self.sample_ is None:
-            sample = WindowSample(wanted, memory.seed, labels)
-            stream = sample.through(stream)
-        memory.update_from_blocks(_labelled(stream) if labels is None else stream, labels)
-        self.memory_, self.sample_ = memory, keeper.sample
-        self.label_dtype_ = widened_label_dtype(self.label_dtype_, memory.labels)
-        if wanted and isinstance(self.vote_, LogLinear) and is_auto(self.vote):  # now it is known how many labels
-            self.vote_ = resolved_vote(self.vote, memory, len(memory.labels))
-        if self.sample_ is not None and wanted:
-            return self.sample_.examples()
-        return sample.examples() if sample else None
-
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take examples back: the exact inverse of `partial_fit`. A label whose last example goes is no longer a class.
 
@@ -456,106 +298,6 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         self._edited(lambda model: model._forget(X, y, sample_weight))
         return self
-
-    def forget_stream(
-        self: Self,
-        tokens: Any,
-        *,
-        starts: ArrayLike | None = None,
-        classes: ArrayLike | None = None,
-        short: Literal["drop", "pad"] = "drop",
-        pad: Any = None,
-    ) -> Self:
-        """Take the windows of whole documents back: the exact inverse of `partial_fit_stream`.
-
-        All of them are taken back, or `NotStoredError` is raised and nothing is changed.
-
-        Parameters
-        ----------
-        tokens, starts, classes, short, pad
-            As in `fit_stream`, and as the documents were learnt.
-
-        Examples
-        --------
-        >>> from hammemo import Bag, MemoryClassifier, Mixture, Suffixes
-        >>> sessions = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]] * 9
-        >>> clf = MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture()).fit_stream(sessions, h=3, short="pad")
-        >>> rest = clf.empty_like().partial_fit_stream(sessions[1:], h=3, short="pad").refit()
-        >>> clf.forget_stream(sessions[:1], short="pad").refit().memory_.state_bytes() == rest.memory_.state_bytes()
-        True
-        """
-        check_is_fitted(self)
-        blocks = stream_blocks(tokens, self.sites_.h, starts, short, pad)
-        labels = None if classes is None else Vocabulary.of(label_array(classes))
-        self._edited(lambda model: model._forget_blocks(blocks, labels))
-        return self
-
-    def log_loss_stream(
-        self,
-        tokens: Any,
-        *,
-        starts: ArrayLike | None = None,
-        short: Literal["drop", "pad"] = "drop",
-        pad: Any = None,
-    ) -> NDArray[np.float64]:
-        """Return minus the natural logarithm of the probability of every token of a stream that has a context.
-
-        Its mean is the log-loss, the exponential of that the perplexity. A token that is no label costs infinity:
-        declare all that may come as ``classes``. With a mixture only the probability of the token that came is made.
-
-        Parameters
-        ----------
-        tokens, starts, short, pad
-            As in `fit_stream`; nothing is learnt.
-
-        Shapes
-        ------
-        returned : one number for each token with a context, in the order of the stream
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from hammemo import MemoryClassifier, Mixture, Suffixes
-        >>> stream = np.array([1, 2, 3, 1, 2, 3, 1, 2, 4] * 30)
-        >>> clf = MemoryClassifier(Suffixes(2), vote=Mixture()).fit_stream(stream, h=2)
-        >>> bool(np.exp(clf.log_loss_stream(stream).mean()) < 2)
-        True
-        """
-        model = self._now()
-        scorer = model._scorer()
-        check_probabilities(scorer.vote)
-        losses = [np.empty(0)]
-        for block in stream_blocks(tokens, scorer.sites.h, starts, short, pad):
-            losses += [scorer.losses(examples) for examples in block.parts(_ASKED_AT_ONCE)]
-        return np.concatenate(losses)
-
-    def _forget_blocks(self, blocks: Iterator[Block], labels: Vocabulary | None) -> None:
-        memory, cutter = self.memory_.snapshot(), CaseCutter(self.sites_.h)
-        sample = self.sample_
-        for block in blocks:
-            examples = block.examples() if labels is None else block.examples().only(labels)
-            memory.update(examples, -1)
-            if isinstance(sample, KeptCases):
-                sample = sample.with_some(cutter.cut(block), -1)
-            elif sample is not None:
-                sample = sample.changed(examples, -1)
-        if isinstance(sample, KeptCases):
-            sample = sample.with_some(cutter.finish(), -1)
-        self.memory_, self.sample_ = memory, sample
-
-    def _forget(self, X: Any, y: Any, sample_weight: Any) -> None:
-        self._take_back(self._examples(X, y, sample_weight))
-
-    def _take_back(self, examples: Examples) -> None:
-        memory = self.memory_.snapshot()
-        memory.update(examples, -1)
-        self.memory_ = memory
-        self._change_sample(examples, -1)
-
-    def _change_sample(self, examples: Examples, sign: int) -> None:
-        sample = self.sample_
-        if sample is not None:
-            self.sample_ = sample.changed(examples, sign)
 
     def learn_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
         """Learn one example, the short way: no table of contexts is checked, and an exact memory takes microseconds.
@@ -579,26 +321,6 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "memory_")
         self._edited(lambda model: model._change_one(tokens, label, -1))
         return self
-
-    def _change_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
-        context = one_context(tokens, getattr(self, "feature_names_in_", None), "learn_one" if by > 0 else "forget_one")
-        context = filled_tokens(context, self._missing())
-        if len(context) != self.n_features_in_:
-            raise ValueError(
-                f"The model was fitted on contexts of {self.n_features_in_} tokens; this has {len(context)}."
-            )
-        dtype = self.label_dtype_
-        if by > 0 and not holds_label(dtype, label):
-            dtype = common_label_dtype(label_array([label]), self._label_ends())
-        memory = self.memory_.snapshot()
-        memory.update_one(context, label, by)
-        self.memory_, self.label_dtype_ = memory, dtype
-        if getattr(self, "sample_", None) is not None:
-            self._change_sample(Examples.of([context], [label]), by)
-
-    def _label_ends(self) -> NDArray[Any]:
-        """Return a few labels that have the type of all, and their largest and smallest number."""
-        return classes_array(self.memory_.labels.ends(), self.label_dtype_)
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -664,89 +386,6 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
     def _report_html(self) -> str:
         return self.report()._repr_html_() if hasattr(self, "memory_") else ""
 
-    def _make_memory(self) -> Memory:
-        return resolved_memory(self.memory)
-
-    def _axes(self) -> Axes:
-        return Axes(self.kernel, self._make_memory(), self.vote, is_auto(getattr(self, "memory", None)))
-
-    def _settled_like(self, layout: MemoryClassifier, n_labels: int) -> Settled:
-        _check_is_model(layout)
-        return settling.like(self._axes(), layout, n_labels)
-
-    def _start(self, h: int, settled: Settled, layout: MemoryClassifier | None = None) -> None:
-        """Take the parts that were settled, with nothing stored."""
-        self.kernel_ = settled.kernel.named(getattr(self, "feature_names_in_", None))
-        self.vote_, self.choices_ = settled.vote, settled.choices
-        self.sites_ = self.kernel_.resolve(h)
-        self.sites_.check_size()
-        if self.sites_.free and not self.vote_.reads_free_sites:
-            raise ValueError(
-                f"vote={self.vote_!r} reads positions only, and the kernel has a {self.sites_.free[0].kind!r}: "
-                "use vote='mixture', or 'log-linear'."
-            )
-        memory = settled.memory.open(self.sites_, _seed(self.random_state))
-        self.memory_ = memory if layout is None else _shard_of(layout, memory)
-        self.sample_ = None
-        if self.vote_.keeps_sample:
-            theirs = getattr(layout, "sample_", None)
-            most = int(getattr(self.vote_, "sample", KEPT))
-            kind = KeptCases if self.vote_.keeps_cases else KeptSample
-            fresh = kind(h, self.memory_.seed, most)
-            self.sample_ = theirs.emptied() if isinstance(theirs, kind) else fresh
-
-    def _learn(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        classes: Any,
-        *,
-        reset: bool | None = None,
-        whole: bool = False,
-        layout: MemoryClassifier | None = None,
-    ) -> Examples:
-        """Learn examples, and return them; from nothing with `reset`, or where nothing was learnt before.
-
-        With `whole` they are all that there is, so sites and vote may be chosen by them.
-        """
-        reset = not hasattr(self, "memory_") if reset is None else reset
-        check_way(self._missing())
-        array = validated_array(self, X, reset=reset, y=y)
-        targets = label_array(y)
-        declared = targets[:0] if classes is None else label_array(classes)
-        dtype = common_label_dtype(targets, declared, *([] if reset else [self._label_ends()]))
-        examples = Examples.of(array, targets, sample_weight)
-        if reset and not len(examples) and not len(declared):
-            raise ValueError("There is nothing to learn: every sample_weight is zero and no class was declared.")
-        if layout is not None and not reset:
-            raise ValueError("layout= is settled at the first call; this model has learnt already.")
-        if reset:
-            check_column_names(getattr(self, "feature_names_in_", ()))
-            h, n_labels = array.shape[1], len(examples.labels.union(Vocabulary.of(declared)))
-            if whole:
-                settled = settling.for_table(self._axes(), examples, _seed(self.random_state))
-            elif layout is None:
-                settled = settling.for_pieces(self._axes(), n_labels)
-            else:
-                settled = self._settled_like(layout, n_labels)
-            self._start(h, settled, layout)
-        memory = self.memory_.snapshot()
-        if len(declared):
-            memory.declare_labels(Vocabulary.of(declared))
-        memory.update(examples, 1)
-        self.memory_, self.label_dtype_ = memory, dtype
-        self._change_sample(examples, 1)
-        return examples
-
-    def _edited(self: Self, change: Callable[[Self], Result]) -> Result:
-        def counted(model: Self) -> Result:
-            result = change(model)
-            model.version_ = getattr(model, "version_", 0) + 1
-            return result
-
-        return super()._edited(counted)
-
     def _scorer(self) -> Scorer:
         check_is_fitted(self)
         return Scorer(self.memory_.reader(), self.sites_, self.vote_)
@@ -765,46 +404,3 @@ class MemoryClassifier(Additive, Answering, ClassifierMixin, BaseEstimator):
         tags.input_tags.categorical = True
         tags.input_tags.allow_nan = self._missing() != "refuse"
         return tags
-
-
-def _stream_facts(first: Block, chosen: NDArray[Any] | None) -> StreamFacts:
-    """Return what the first block of a stream, and the labels chosen, tell of it."""
-    lengths = np.diff(np.append(first.starts, len(first.tokens)))
-    padding = int((first.tokens == NO_TOKEN).sum())
-    n_labels = len(factorize(first.tokens[first.targets()])[0]) if chosen is None else len(chosen)
-    return StreamFacts(n_labels, (int(lengths.sum()) - padding) / max(len(lengths), 1))
-
-
-def _labelled(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield blocks after the checks that `fit` makes of labels: no measurements, no mixture of numbers and strings."""
-    for block in blocks:
-        if block.tokens.dtype.kind not in "iub":
-            label_array(block.tokens[block.targets()])
-        yield block
-
-
-def _check_is_model(layout: Any) -> None:
-    if not isinstance(layout, MemoryClassifier):
-        raise TypeError(
-            f"layout={layout!r} is not a fitted model: pass the MemoryClassifier whose layout is to be used."
-        )
-
-
-def _shard_of(model: MemoryClassifier, memory: Memory) -> Memory:
-    """Return an empty memory of the fitted model's layout, if it is of the same kind as `memory`."""
-    shard = model.memory_.empty_like()
-    mine, theirs = memory.layout(), shard.layout()
-    for name in ("memory", "h", "sites"):
-        if mine[name] != theirs[name]:
-            raise LayoutError(f"layout= is of another kind: {name} is {mine[name]!r} here and {theirs[name]!r} there.")
-    return shard
-
-
-def _seed(random_state: Any) -> int:
-    if isinstance(random_state, (int, np.integer)):
-        if abs(int(random_state)) >= 2**64:  # the limit of parameters in files
-            raise ValueError(f"random_state={random_state} does not fit in 64 bits: use a smaller seed.")
-        return int(random_state)
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    return int(check_random_state(random_state).randint(2**31))

@@ -1,16 +1,19 @@
 """From a compiled predictor to its graph: which constants it has, and how rows are found and added.
 
 Which memories have one: `Hashed` (integers are hashed in the graph; strings, and integers under a secret key, by a
-list of tokens), dense exact counts, and both compiled forms of `Gaussian`. Votes: sum, mean and log-linear.
+list of tokens), exact counts, sparse or dense, and both compiled forms of `Gaussian`. Votes: sum, mean and log-linear.
+A graph has a cell for every row and label: exact counts of many labels do not fit.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo.memories.exact.readers import DenseCounts
+from hammemo.memories.exact.sparse_rows import RowsReader, applied
 from hammemo.memories.gaussian.readers import FusedGaussian, TwoStageGaussian
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.portable.graph import (
@@ -20,8 +23,10 @@ from hammemo.portable.graph import (
     HashedRows,
     HashedSite,
     ListedRows,
+    RatioSums,
     RowSums,
     Search,
+    TupleRows,
     signed,
 )
 from hammemo.tokens.hashing import number_key
@@ -35,13 +40,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
+    from hammemo.memories.exact.count_table import CountTable
     from hammemo.memories.hashed.layout import RowLayout
     from hammemo.memories.reader import Compiled
     from hammemo.memories.row_rules import RowRule
-    from hammemo.portable.graph import Finder
+    from hammemo.portable.graph import Finder, Head
     from hammemo.votes import Vote
 
 Constants = dict[str, "NDArray[Any]"]
+
+_MOST_BYTES = 2**31 - 1  # of the rows of exact counts; an ONNX file holds no more
 
 
 def graph_of(
@@ -67,12 +75,22 @@ def graph_of(
         return _hashed(compiled, sites, vote, classes, listed)
     if isinstance(compiled, DenseCounts):
         return _dense(compiled, sites, vote, classes, listed)
+    if isinstance(compiled, RowsReader):
+        return _sparse(compiled, sites, vote, classes, listed)
     if isinstance(compiled, (FusedGaussian, TwoStageGaussian)):
         return _gaussian(compiled, sites, vote, classes, listed)
-    raise TypeError(
-        f"{type(compiled).__name__} has no graph: use compile('dense') of exact counts at single positions, "
-        "or memory=Hashed() or Gaussian()."
-    )
+    raise TypeError(f"{type(compiled).__name__} has no graph: use memory=Exact(), Hashed() or Gaussian().")
+
+
+def carried_tokens(compiled: Compiled) -> Vocabulary | None:
+    """Return the tokens that a compiled memory has data for; None for a hashed one, which keeps no list."""
+    if isinstance(compiled, DenseCounts):
+        return compiled.vocabulary
+    if isinstance(compiled, RowsReader):
+        return compiled.table.vocabulary
+    if isinstance(compiled, (FusedGaussian, TwoStageGaussian)):
+        return Vocabulary.of(compiled.input_codes.features())
+    return None
 
 
 def _head(
@@ -180,6 +198,71 @@ def _listed_rows(
         return None, ListedRows(positions, len(vocabulary), search)
     known = vocabulary if listed is None else listed
     return known, ListedRows(positions, len(known))
+
+
+def _sparse(reader: RowsReader, sites: Sites, vote: Vote, classes: NDArray[Any], listed: Vocabulary | None) -> Graph:
+    if sites.free:
+        raise ValueError(f"A graph reads positions only, and the kernel has a {sites.free[0].kind!r}.")
+    table, constants = reader.table, Constants()
+    starts = np.cumsum([0, *map(len, table.tuples)])
+    if 8 * int(starts[-1]) * len(classes) > _MOST_BYTES:
+        raise ValueError(
+            f"A graph of {starts[-1]:,} rows and {len(classes):,} labels is larger than 2 GiB: use memory=Hashed(), "
+            "which has fewer rows."
+        )
+    known, finder = _tuple_rows(table, listed, constants)
+    rule, counts = _rule(vote, reader, sites), table.matrix(reader.labels)
+    head: Head
+    if rule is None:
+        rows = [counts[first:last].toarray().astype(np.int64) for first, last in pairwise(starts.tolist())]
+        divisor = vote.divisor(reader, sites) if isinstance(vote, WeightedSum) else None
+        head = _head(rows, sites.weights, 1.0, None, divisor, constants)
+    else:
+        gains, losses = applied(rule, counts, starts)
+        head = _ratio_sums(rule, [gains[a:b].toarray() for a, b in pairwise(starts)], losses, starts, constants)
+    return Graph(sites.h, known, constants, finder, head, classes)
+
+
+def _ratio_sums(
+    rule: RowRule,
+    gains: list[NDArray[np.float64]],
+    losses: NDArray[np.float64],
+    starts: NDArray[np.int64],
+    constants: Constants,
+) -> RatioSums:
+    weights = rule.distinct_weights
+    for k, (gain, first, last) in enumerate(zip(gains, starts, starts[1:], strict=False)):
+        constants[f"gains.{k}"] = np.concatenate([gain, np.zeros((1, gain.shape[1]))])
+        for j in range(len(rule.smoothing)):
+            constants[f"losses.{k}.{j}"] = np.append(losses[first:last, j], 0.0)[:, None]
+            constants[f"weights.{k}.{j}"] = weights[k, j][None, :].copy()
+    constants["base"] = rule.base[None, :]
+    return RatioSums(len(gains), len(rule.smoothing))
+
+
+def _tuple_rows(
+    table: CountTable, listed: Vocabulary | None, constants: Constants
+) -> tuple[Vocabulary | None, TupleRows]:
+    """Return what the graph's numbers stand for, and what finds the rows of tuples of tokens."""
+    vocabulary, n = table.vocabulary, len(table.vocabulary)
+    search, known = None, vocabulary if listed is None else listed
+    if listed is None and len(vocabulary.ints) == n:
+        search = Search.of("tokens", vocabulary.ints, np.arange(n), constants)
+    constants["ranks"] = np.append(vocabulary.find(known), -1)
+    levels = []
+    for k, tuples in enumerate(table.tuples):
+        first = np.full(n + 1, -1, np.int64)
+        first[tuples.levels[0].astype(np.int64)] = np.arange(len(tuples.levels[0]))
+        constants[f"first.{k}"] = first
+        levels.append(
+            tuple(
+                Search.of(f"level.{k}.{j}", level.astype(np.int64), np.arange(len(level)), constants)
+                for j, level in enumerate(tuples.levels[1:], 1)
+            )
+        )
+    sizes = tuple(map(len, table.tuples))
+    rows = TupleRows(table.sites.positions, sizes, n, len(known), tuple(levels), search)
+    return (known if search is None else None), rows
 
 
 def _gaussian(

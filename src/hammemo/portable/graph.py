@@ -6,7 +6,8 @@ A score is a sum of rows. With the row :math:`r_k(q)` that site k of a query rea
 .. math:: S_c(q) = \frac{s}{v_c} \Bigl( b_c + \sum_k w_k \, T_{k,c}[r_k(q)] \Bigr),
 
 added site by site in that order, in float64: the numbers, and so the labels, are those of the library to the bit.
-Gaussian memories have products of matrices in float32 instead, whose last bit depends on who multiplies.
+A log-linear vote on a sparse table adds all gains first, then subtracts all losses, as the table itself does. Gaussian
+memories have products of matrices in float32 instead, whose last bit depends on who multiplies.
 
 The graph is written once, for any `Operations`. Tokens come as 64-bit integers: the tokens themselves, or their places
 in a list (`Graph.tokens`). Hashing integers needs unsigned 64-bit arithmetic: sums and products modulo 2^64 are those
@@ -61,6 +62,9 @@ class Operations(Protocol):
     def add(self, a: Any, b: Any) -> Any:
         """Return sums, of words modulo 2^64."""
 
+    def subtract(self, a: Any, b: Any) -> Any:
+        """Return differences of floats."""
+
     def multiply(self, a: Any, b: Any) -> Any:
         """Return products, of words modulo 2^64."""
 
@@ -80,7 +84,7 @@ class Operations(Protocol):
         """Return one or the other."""
 
     def search(self, ascending: Any, n: int, words: Any) -> Any:
-        """Return for each word how many of n ascending ones are less, at most n - 1."""
+        """Return for each word, or float, how many of n ascending ones are less, at most n - 1."""
 
     def floats(self, array: Any) -> Any:
         """Return numbers as float64."""
@@ -154,24 +158,22 @@ class Head(Protocol):
 
 @dataclass(frozen=True)
 class Search:
-    """A map from words to numbers, as two constants: ascending keys, and the number of each."""
+    """A map from words, or from floats, to numbers, as two constants: ascending keys, and the number of each."""
 
     name: str
     size: int
 
     @classmethod
-    def of(
-        cls, name: str, keys: NDArray[np.int64], values: NDArray[np.int64], constants: dict[str, NDArray[Any]]
-    ) -> Search:
+    def of(cls, name: str, keys: NDArray[Any], values: NDArray[np.int64], constants: dict[str, NDArray[Any]]) -> Search:
         """Return a map whose keys are all different, its constants added to the others."""
+        if not len(keys):  # one key for no number, so that a search always has something to look at
+            keys, values = np.zeros(1, keys.dtype), np.full(1, -1)
         order = np.argsort(keys, kind="stable")
         constants[f"{name}.keys"], constants[f"{name}.values"] = keys[order], values[order].astype(np.int64)
         return cls(name, len(keys))
 
     def find(self, ops: Operations, words: Any) -> Any:
         """Return the number of each word, -1 where it is no key."""
-        if not self.size:
-            return ops.multiply(ops.add(ops.multiply(words, ops.word(0)), ops.word(1)), ops.word(-1))
         keys = ops.constant(f"{self.name}.keys")
         place = ops.search(keys, self.size, words)
         found = ops.take(ops.constant(f"{self.name}.values"), place)
@@ -195,6 +197,53 @@ class ListedRows:
             known = ops.both(ops.less(ops.word(-1), place), ops.less(place, ops.word(self.size)))
             found[position] = ops.where(known, place, ops.word(self.size))
         return [found[position] for position in self.positions]
+
+
+@dataclass(frozen=True)
+class TupleRows:
+    """Sites whose rows are tuples of tokens, as a trie of each site (:mod:`hammemo._arrays.tuple_sets`).
+
+    Parameters
+    ----------
+    sites : tuple of tuples of int
+        The positions of each site.
+    sizes : tuple of int
+        How many rows each site has.
+    n : int
+        How many tokens the tries number.
+    listed : int
+        How many tokens the graph knows. The constant "ranks" has the tries' number of each, and -1 after the last.
+    levels : tuple of tuples of Search
+        The levels of each trie below the first one, which is the constant "first.K": the row, or -1, of each token.
+    search : Search or None
+        Where the numbers are the tokens themselves: their places in the list.
+    """
+
+    sites: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
+    n: int
+    listed: int
+    levels: tuple[tuple[Search, ...], ...]
+    search: Search | None = None
+
+    def rows(self, ops: Operations, numbers: Any) -> list[Any]:
+        """Return the row that each site reads."""
+        positions = sorted({position for site in self.sites for position in site})
+        ranks = {position: self._rank(ops, ops.column(numbers, position)) for position in positions}
+        return [self._row(ops, k, [ranks[position] for position in site]) for k, site in enumerate(self.sites)]
+
+    def _rank(self, ops: Operations, number: Any) -> Any:
+        place = number if self.search is None else self.search.find(ops, number)
+        known = ops.both(ops.less(ops.word(-1), place), ops.less(place, ops.word(self.listed)))
+        return ops.take(ops.constant("ranks"), ops.where(known, place, ops.word(self.listed)))
+
+    def _row(self, ops: Operations, k: int, ranks: list[Any]) -> Any:
+        row = ops.take(ops.constant(f"first.{k}"), ranks[0])  # the last entry is that of rank -1
+        for search, rank in zip(self.levels[k], ranks[1:], strict=True):
+            found = search.find(ops, ops.add(ops.multiply(row, ops.word(self.n)), rank))
+            held = ops.both(ops.less(ops.word(-1), row), ops.less(ops.word(-1), rank))
+            row = ops.where(held, found, ops.word(-1))
+        return ops.where(ops.less(ops.word(-1), row), row, ops.word(self.sizes[k]))
 
 
 @dataclass(frozen=True)
@@ -288,6 +337,30 @@ class RowSums:
         if self.step != 1:
             total = ops.multiply(total, ops.constant("step"))
         return ops.divide(total, ops.constant("divisor")) if self.has_divisor else total
+
+
+@dataclass(frozen=True)
+class RatioSums:
+    """Sums of log-ratios in the order of a sparse table: all gains, minus all losses, plus the base.
+
+    The constants are "gains.K" with a column for each label, "losses.K.J" and "weights.K.J", and "base".
+    """
+
+    n_sites: int
+    n_amounts: int
+
+    def scores(self, ops: Operations, rows: list[Any]) -> Any:
+        """Return the scores."""
+        gained: Any = None
+        lost: Any = None
+        for k, row in enumerate(rows):
+            gain = ops.take(ops.constant(f"gains.{k}"), row)
+            gained = gain if gained is None else ops.add(gained, gain)
+            for j in range(self.n_amounts):
+                loss = ops.take(ops.constant(f"losses.{k}.{j}"), row)
+                term = ops.multiply(loss, ops.constant(f"weights.{k}.{j}"))
+                lost = term if lost is None else ops.add(lost, term)
+        return ops.add(ops.subtract(gained, lost), ops.constant("base"))
 
 
 @dataclass(frozen=True)

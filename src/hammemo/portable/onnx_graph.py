@@ -5,6 +5,8 @@ sorted list is unrolled: ONNX has no operator for it. A list of tokens is looked
 the graph of strings takes strings. The outputs are ``label`` and ``scores``.
 """
 
+# ruff: noqa: D102  (`Operations` says what the operations are)
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.portable.graph import Graph
+    from hammemo.tokens.vocabulary import Vocabulary
 
 _OPSET, _ML_OPSET = 18, 4  # the first with operators on bits, and with look-ups by tensors
 _MOST_BYTES = 2**31 - 1  # what one file of protocol buffers can hold
@@ -26,20 +29,16 @@ _MOST_BYTES = 2**31 - 1  # what one file of protocol buffers can hold
 
 def onnx_model(graph: Graph) -> onnx.ModelProto:
     """Return the model, checked."""
-    ops = _OnnxOperations(graph.constants)
-    strings = graph.tokens is not None and len(graph.tokens.strings) > 0
-    given = (
-        ops.node("LabelEncoder", ["tokens"], domain="ai.onnx.ml", **_places(graph))
-        if graph.tokens is not None
-        else "tokens"
-    )
-    scores = graph.scores(ops, given)
-    ops.nodes.append(helper.make_node("Identity", [scores], ["scores"]))
-    winner = ops.node("ArgMax", [scores], axis=1, keepdims=0, select_last_index=0)
-    classes = _classes(graph.classes)
-    ops.nodes.append(helper.make_node("Gather", [ops.initializer(classes), winner], ["label"], axis=0))
+    ops, tokens = OnnxOperations(graph.constants), graph.tokens
+    strings = tokens is not None and len(tokens.strings) > 0
+    if tokens is not None and (len(tokens.floats) or (strings and len(tokens.ints))):
+        raise ValueError("An ONNX graph takes tokens of one kind, strings or integers: convert the others before fit.")
+    scores = graph.scores(ops, "tokens" if tokens is None else ops.listed("tokens", tokens, strings=strings))
+    winner = ops.winner(scores, graph.classes)
+    for made, name in ((scores, "scores"), (winner, "label")):
+        ops.nodes.append(helper.make_node("Identity", [made], [name]))
     kind = TensorProto.STRING if strings else TensorProto.INT64
-    label = TensorProto.STRING if classes.dtype == object else TensorProto.INT64
+    label = TensorProto.STRING if label_values(graph.classes).dtype == object else TensorProto.INT64
     made = helper.make_graph(
         ops.nodes,
         "hammemo",
@@ -60,47 +59,60 @@ def onnx_model(graph: Graph) -> onnx.ModelProto:
     return model
 
 
-def _places(graph: Graph) -> dict[str, Any]:
-    """Return the look-up of a list of tokens: strings, or whole numbers."""
-    tokens = graph.tokens
-    assert tokens is not None
-    if len(tokens.floats) or (len(tokens.strings) and len(tokens.ints)):
-        raise ValueError("An ONNX graph takes tokens of one kind, strings or integers: convert the others before fit.")
-    keys = {"keys_strings": tokens.tolist()} if len(tokens.strings) else {"keys_int64s": tokens.tolist()}
-    return {**keys, "values_int64s": list(range(len(tokens))), "default_int64": -1}
-
-
-def _classes(classes: NDArray[Any]) -> NDArray[Any]:
+def label_values(classes: NDArray[Any]) -> NDArray[Any]:
+    """Return labels as ONNX has them: 64-bit integers, or strings."""
     if classes.dtype.kind in "iub":
         return classes.astype(np.int64)
     return np.array([str(label) for label in classes.tolist()], object)
 
 
-class _OnnxOperations:
+class OnnxOperations:
     """What :class:`hammemo.portable.graph.Operations` asks for: each operation adds nodes and returns a name."""
 
     def __init__(self, constants: dict[str, NDArray[Any]]) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[onnx.TensorProto] = []
-        self._constants = constants
+        self.constants = constants
         self._named: dict[Any, str] = {}
 
     def node(self, operator: str, inputs: Sequence[str], domain: str = "", **attributes: Any) -> str:
+        """Add a node, and return the name of what it makes."""
         name = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, list(inputs), [name], domain=domain or None, **attributes))
         return name
 
     def initializer(self, array: NDArray[Any], key: Any = None) -> str:
-        if key is not None and key in self._named:
-            return self._named[key]
-        name = f"c{len(self.initializers)}"
-        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array) if array.ndim else array, name))
+        """Return the name of an array; one with a key is added once."""
+        name = self._named.get(key)
+        if name is None:
+            name = self.add_tensor(numpy_helper.from_array(np.ascontiguousarray(array) if array.ndim else array))
         if key is not None:
             self._named[key] = name
         return name
 
+    def add_tensor(self, tensor: onnx.TensorProto) -> str:
+        """Add a tensor, and return its name."""
+        tensor.name = f"c{len(self.initializers)}"
+        self.initializers.append(tensor)
+        return str(tensor.name)
+
+    def listed(self, given: str, tokens: Vocabulary, *, strings: bool) -> str:
+        """Return the places in a list of given tokens, all of them strings or all integers; -1 where it has none."""
+        first = len(tokens) - len(tokens.strings) if strings else 0
+        keys = tokens.strings.tolist() if strings else tokens.ints.tolist()
+        if not keys:  # the operator needs one
+            keys, first = ([""] if strings else [0]), -1
+        named = {"keys_strings" if strings else "keys_int64s": keys}
+        places = list(range(first, first + len(keys)))
+        return self.node("LabelEncoder", [given], "ai.onnx.ml", **named, values_int64s=places, default_int64=-1)
+
+    def winner(self, scores: str, classes: NDArray[Any]) -> str:
+        """Return the label with the highest score, the first one among equals."""
+        column = self.node("ArgMax", [scores], axis=1, keepdims=0, select_last_index=0)
+        return self.node("Gather", [self.initializer(label_values(classes)), column], axis=0)
+
     def constant(self, name: str) -> str:
-        return self.initializer(self._constants[name], name)
+        return self.initializer(self.constants[name], name)
 
     def word(self, value: int) -> str:
         return self.initializer(np.array(value, np.int64), ("word", value))
@@ -125,6 +137,9 @@ class _OnnxOperations:
     def add(self, a: str, b: str) -> str:
         return self.node("Add", [a, b])
 
+    def subtract(self, a: str, b: str) -> str:
+        return self.node("Sub", [a, b])
+
     def multiply(self, a: str, b: str) -> str:
         return self.node("Mul", [a, b])
 
@@ -145,7 +160,7 @@ class _OnnxOperations:
 
     def search(self, ascending: str, n: int, words: str) -> str:
         """Return the places by halving steps: the answer is at least `place`, and less than it plus the step."""
-        place = self.multiply(words, self.word(0))
+        place = self.node("Cast", [self.less(words, words)], to=TensorProto.INT64)  # zeros, one for each
         step = 1 << max(n - 1, 0).bit_length()
         while step > 1:
             step //= 2

@@ -81,6 +81,9 @@ class _TorchOperations:
     def add(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return a + b
 
+    def subtract(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a - b
+
     def multiply(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return a * b
 

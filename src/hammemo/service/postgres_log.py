@@ -26,13 +26,13 @@ import socket
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.files.archive import FileError
 from hammemo.files.models import load, save
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.service.log import LeaseLost, LogDamaged, LogError, Overtaken, Seen
+from hammemo.service.base_log import BaseLog
+from hammemo.service.log import LeaseLost, LogDamaged, LogError, Seen
 from hammemo.service.operations import KEY_BYTES, InUse, NoSuchModel
 
 try:
@@ -44,6 +44,7 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from hammemo.service.log import Entry
 
@@ -106,7 +107,7 @@ _IS_FREE: Final = """(m.lease_until is null or m.lease_until < clock_timestamp()
 """Whether nobody has the lease: it has run out, or the session that took it has ended."""
 
 
-class PostgresLog:
+class PostgresLog(BaseLog):
     """The log of one model; see :class:`hammemo.service.log.Log`.
 
     Parameters
@@ -125,9 +126,8 @@ class PostgresLog:
     def __init__(
         self, address: str, tenant: str, name: str, scratch: Path, *, follower: bool = False, lease: float = LEASE
     ) -> None:
-        self._address, self._tenant, self._name, self._scratch = address, tenant, name, scratch
-        self._follower, self._lease = follower, lease
-        self._lock = RLock()
+        super().__init__(f"The log of {name!r}", follower=follower)
+        self._address, self._name, self._scratch, self._lease = address, name, scratch, lease
         self._epoch = -1
         self._met: tuple[int, int] | None = None
         self._db = connected(address)
@@ -144,16 +144,6 @@ class PostgresLog:
         except BaseException:
             self._db.close()
             raise
-
-    @property
-    def settings(self) -> str:
-        """The settings that the model was made with, as JSON."""
-        return self._settings
-
-    @property
-    def key(self) -> bytes:
-        """The secret of the digests of ids."""
-        return self._key
 
     @property
     def epoch(self) -> int:
@@ -208,12 +198,8 @@ class PostgresLog:
             ).fetchall()
         if not rows:
             raise LogError("The model was deleted.")
-        if after < rows[0][0]:
-            raise Overtaken
         found = [(position, bytes(body)) for _, position, body in rows if position is not None]
-        if [position for position, _ in found] != list(range(after + 1, after + 1 + len(found))):
-            raise LogDamaged(f"The log of {self._name!r} has a gap after position {after}.")
-        return [body for _, body in found]
+        return self._in_order(after, rows[0][0], found)
 
     def snapshot(self) -> tuple[MemoryClassifier, int] | None:
         """Return the newest snapshot and its position, or None if there is none yet."""
@@ -335,7 +321,7 @@ class PostgresLog:
         if row is None:
             raise LeaseLost("Another process writes this model now: nothing was written.")
         if after is not None and row[0] != after + by:
-            raise LogDamaged(f"The log of {self._name!r} does not end at position {after}.")
+            raise LogDamaged(f"{self._called} does not end at position {after}.")
 
     def _ends(self) -> tuple[int, int]:
         with self._failing():
@@ -348,11 +334,8 @@ class PostgresLog:
             raise LogError("The model was deleted.")
         return row
 
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Turn what the driver raises into `LogError`; one thread at a time."""
-        with self._lock, _failures():
-            yield
+    def _failures(self) -> AbstractContextManager[None]:
+        return _failures()
 
     @contextmanager
     def _temporary(self) -> Iterator[Path]:

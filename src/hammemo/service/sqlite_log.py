@@ -21,14 +21,14 @@ import shutil
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.files.archive import FileError
 from hammemo.files.locks import Held, LockedError, take
 from hammemo.files.models import load, read_notes, save
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.service.log import LogDamaged, LogError, Overtaken, Seen
+from hammemo.service.base_log import BaseLog
+from hammemo.service.log import LogDamaged, LogError, Seen
 from hammemo.service.operations import KEY_BYTES, NAME, InUse, NoSuchModel
 
 try:
@@ -64,7 +64,7 @@ create index ids_by_time on ids(at);
 """
 
 
-class SqliteLog:
+class SqliteLog(BaseLog):
     """The log in one folder; see :class:`hammemo.service.log.Log`.
 
     Parameters
@@ -75,9 +75,8 @@ class SqliteLog:
     """
 
     def __init__(self, folder: Path, *, follower: bool = False) -> None:
+        super().__init__(f"The log in {folder}", follower=follower)
         self.folder = folder
-        self._follower = follower
-        self._lock = RLock()
         self._held: Held | None = None
         self._version = -1
         if not follower:
@@ -97,16 +96,6 @@ class SqliteLog:
         position = self._snapshot_position()
         if position is not None and position > self.base():
             self.trim(position)
-
-    @property
-    def settings(self) -> str:
-        """The settings that the model was made with, as JSON."""
-        return self._settings
-
-    @property
-    def key(self) -> bytes:
-        """The secret of the digests of ids."""
-        return self._key
 
     def head(self) -> int:
         """Return the position of the last edit, 0 if there was none."""
@@ -137,7 +126,7 @@ class SqliteLog:
         positions, now = range(after + 1, after + 1 + len(entries)), time.time()
         with self._writing():
             if max(self._base(), self._one("select max(position) from edits") or 0) != after:
-                raise LogDamaged(f"The log in {self.folder} does not end at position {after}: somebody else wrote it.")
+                raise LogDamaged(f"{self._called} does not end at position {after}: somebody else wrote it.")
             self._db.executemany(
                 "insert into edits values(?, ?)",
                 ((position, entry.body) for position, entry in zip(positions, entries, strict=True)),
@@ -154,11 +143,7 @@ class SqliteLog:
             rows: list[Any] = self._db.execute(
                 "select position, body from edits where position > ? order by position limit ?", (after, most)
             ).fetchall()
-        if after < base:
-            raise Overtaken
-        if [position for position, _ in rows] != list(range(after + 1, after + 1 + len(rows))):
-            raise LogDamaged(f"The log in {self.folder} has a gap after position {after}.")
-        return [body for _, body in rows]
+        return self._in_order(after, base, rows)
 
     def snapshot(self) -> tuple[MemoryClassifier, int] | None:
         """Return the newest snapshot and its position, or None if there is none yet."""
@@ -268,7 +253,7 @@ class SqliteLog:
         if about.get("format") != FORMAT or not isinstance(about.get("key"), bytes):
             raise LogDamaged(f"{self.folder / LOG} is not a log of this version of the service.")
         self._settings = str(about["settings"])
-        self._key: bytes = about["key"]
+        self._key = about["key"]
         self._file = (self.folder / LOG).stat().st_ino
 
     def _base(self) -> int:
@@ -279,13 +264,11 @@ class SqliteLog:
         return None if row is None else row[0]
 
     @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Turn what SQLite raises into `LogError`; one thread at a time."""
-        with self._lock:
-            try:
-                yield
-            except apsw.Error as error:
-                raise LogError(_said(error)) from None
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise LogError(_said(error)) from None
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

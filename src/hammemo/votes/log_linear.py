@@ -193,15 +193,15 @@ class LogLinear(Vote):
         columns = reader.labels.find(examples.labels)[examples.label_ranks]
         numbers = sites.n * len(reader.labels) * len(smoothing)  # of one example
         most = max(1, MOST_NUMBERS // max(numbers, 1))
-        is_sparse = not self.per_label and most < int(self.sample) and isinstance(reader, RowsReader)
-        chosen, multiplicity = self._chosen(examples, columns, int(self.sample) if is_sparse else most, seed)
+        sparse = reader if not self.per_label and most < int(self.sample) and isinstance(reader, RowsReader) else None
+        chosen, multiplicity = self._chosen(examples, columns, most if sparse is None else int(self.sample), seed)
         if self.weights is not None or not len(chosen) or len(reader.labels) < 2:
             reader.site_counts(examples.contexts[:0])  # refuses a reader without rows
             return  # there is nothing to fit, or nothing to fit it to
         prior, labels, contexts = shares(reader.label_counts), columns[chosen], examples.contexts[chosen]
-        if is_sparse and isinstance(reader, RowsReader):
+        if sparse is not None:
             touched = touched_gains(
-                reader, contexts, labels, prior, smoothing, leave_one_out=leave_one_out, most=MOST_NUMBERS
+                sparse, contexts, labels, prior, smoothing, leave_one_out=leave_one_out, most=MOST_NUMBERS
             )
             fitted = self._fitted_sparse(touched, multiplicity[: len(touched)], prior)
         else:

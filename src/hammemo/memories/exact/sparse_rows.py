@@ -235,24 +235,47 @@ class SparseRanker(RowRanker):
     def scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the rule's score of each context and label."""
         rows, counts, starts = self._rows.read(contexts)
-        applied = self._kept or self._applied(counts, starts)
+        made = self._kept or applied(self._rule, counts, starts)
         if not self._rows.on_disk:
-            self._kept = applied  # one assignment: whoever makes it, it is the same
-        gains, losses = applied
+            self._kept = made  # one assignment: whoever makes it, it is the same
+        gains, losses = made
         scores = (rows_of_columns(rows, np.ones(rows.shape[1]), gains.shape[0]) @ gains).toarray()
         if len(losses):
-            lost = np.where((rows >= 0)[:, :, None], losses[rows], 0.0).reshape(len(rows), -1)
-            scores -= lost @ self._rule.weights.reshape(lost.shape[1], -1)
+            scores -= self._lost(rows, losses)
         return np.asarray(scores + self._rule.base)
 
-    def _applied(
-        self, counts: sparse.csr_array, starts: NDArray[np.int64]
-    ) -> tuple[sparse.csr_array, NDArray[np.float64]]:
-        """Return the gains, as sparse as the counts, and the losses of each row."""
-        gains = counts.copy()
-        for site, (first, last) in enumerate(pairwise(counts.indptr[starts])):
-            gains.data[first:last] = self._rule.gains(site, counts.data[first:last], counts.indices[first:last])
-        return gains, self._rule.losses(np.asarray(counts.sum(axis=1)))
+    def _lost(self, rows: NDArray[np.int64], losses: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted losses of each context, one number where all labels have the same weights.
+
+        They are added one by one, in the order of the sites, for every label alike. A product of dense matrices would
+        add in an order of its own, other for some columns and sizes: it would break ties, and no other runtime could
+        repeat it.
+
+        Shapes
+        ------
+        rows : (m, S); losses : (r, J); returned : (m, L) or (m, 1)
+        """
+        lost = np.where((rows >= 0)[:, :, None], losses[rows], 0.0)
+        terms = lost.shape[1] * lost.shape[2]
+        places = np.broadcast_to(np.arange(terms), (len(rows), terms))
+        ordered = rows_of_columns(places, np.ones(terms), terms)
+        ordered.data = lost.ravel()
+        return np.asarray(ordered @ self._rule.distinct_weights.reshape(terms, -1))
+
+
+def applied(
+    rule: RowRule, counts: sparse.csr_array, starts: NDArray[np.int64]
+) -> tuple[sparse.csr_array, NDArray[np.float64]]:
+    """Return the gains of a rule, as sparse as the counts, and the losses of each row; a site's rows follow its start.
+
+    Shapes
+    ------
+    counts : (r, L); starts : (S + 1,); returned : (r, L), (r, J)
+    """
+    gains = counts.copy()
+    for site, (first, last) in enumerate(pairwise(counts.indptr[starts])):
+        gains.data[first:last] = rule.gains(site, counts.data[first:last], counts.indices[first:last])
+    return gains, rule.losses(np.asarray(counts.sum(axis=1)))
 
 
 def restored_table(frame: Frame, stored: StoredArrays, description: dict[str, Any]) -> CountTable:

@@ -1,0 +1,280 @@
+r"""What a file holds of a model, and how a model is made of it again.
+
+A model becomes arrays and a description (:mod:`hammemo.files.descriptions`), and a file's number of format says which
+versions can read them. On the way back nothing that the file declares is believed: every array has its type, shape,
+order and range checked against the parameters and the other arrays before anything is allocated that a declared
+number could make large.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from hammemo._arrays.checked import StoredArrays
+from hammemo._arrays.integers import narrow
+from hammemo.files import descriptions, folders
+from hammemo.files.archive import Archive, FileError, sealed
+from hammemo.files.descriptions import Restorer, exactly, field
+from hammemo.files.part_files import PART_FORMAT
+from hammemo.files.registry import BUILT_IN, LATER, PARTS, has_later_parts, is_built_in, name_in_file
+from hammemo.memories.exact import Exact
+from hammemo.memories.label_counts import Frame
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.kept_cases import KeptCases
+from hammemo.models.kept_sample import EVERYTHING, KeptSample
+from hammemo.models.predictor import Predictor
+from hammemo.models.settling import Choices
+from hammemo.tokens.missing import check_way
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.exact.parted import Parted
+    from hammemo.votes import Vote
+
+FORMATS: Final = (1, 2, 3, 4)
+"""The numbers of the formats that are read. A change of what a file means gets a new number.
+
+A file has the lowest number that says all of it: 4 where it is the head of a folder or a part in it; else 3 where a
+part is "auto" or has a name that only votes had, where a part has a parameter that it did not have, or where missing
+values are not tokens of their own; else 2 where it holds a hashed memory whose reserved features are known by
+identities, and else 1.
+"""
+
+_NAMES_OF_FORMAT_1: Final = ("sum", "mean", "log-linear")
+
+_MISSING: Final = LATER[MemoryClassifier]["missing"]
+"""What a predictor does with missing values where its file does not say it."""
+
+_AS_LOADED: Final = "as loaded: a file does not say why"
+
+_START: Final = ("checksum", "format", "version", "kind", "class", "n_features_in", "sites", "label_dtype")
+"""What the descriptions of classifiers and of predictors both have."""
+
+
+def file_pieces(
+    model: MemoryClassifier | Predictor, notes: Mapping[str, str] | None, parted: Parted | None = None
+) -> list[bytes | memoryview]:
+    """Return the pieces of the file of one version of a model; the second one is its checksum.
+
+    With `parted` it is the file of a head, whose rows lie in these parts.
+    """
+    if isinstance(model, Predictor):
+        arrays, about = _predictor_parts(model)
+    else:
+        check_is_fitted(model)
+        arrays, about = _classifier_parts(model, parted)
+    if notes:
+        about["notes"] = descriptions.checked_notes(dict(notes))
+    number = format_of(model) if parted is None else PART_FORMAT
+    start = {"checksum": "0" * 64, "format": number, "version": version("hammemo")}
+    text = json.dumps({**start, **about}, separators=(",", ":"), allow_nan=False)
+    return sealed({name: np.require(array, requirements="C") for name, array in arrays.items()}, text)
+
+
+def _classifier_parts(
+    model: MemoryClassifier, parted: Parted | None = None
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    memory: Any = model.memory_._now()
+    if len(set(descriptions.key_digests(memory.layout()))) > 1:
+        raise FileError("The model has two different secret keys, and load() takes one: use the same key for both.")
+    if not is_built_in("classifier", type(model)):
+        raise FileError(
+            f"A {type(model).__name__} cannot be saved: only {' and '.join(BUILT_IN['classifier'])} have a format."
+        )
+    params: dict[str, Any] = {}
+    for name, value in model.get_params(deep=False).items():
+        if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
+            params[name] = memory.seed
+        elif value == LATER.get(type(model), {}).get(name, NotImplemented):
+            continue  # older versions can read the file
+        elif name in PARTS and not isinstance(value, (str, type(None))):
+            params[name] = descriptions.part_description(name, value, memory)
+        else:
+            params[name] = descriptions.plain(name, value)
+    names = getattr(model, "feature_names_in_", None)
+    about = {
+        "kind": "classifier",
+        "class": type(model).__name__,
+        "params": params,
+        "fitted": {name: descriptions.part_description(name, getattr(model, f"{name}_"), memory) for name in PARTS},
+        **descriptions.common_entries(model.sites_, model.label_dtype_),
+        "feature_names_in": None if names is None else [str(name) for name in names],
+        "seed": memory.seed,
+        "layout": memory.layout(),
+        "fingerprint": memory.fingerprint(),
+    }
+    sample, kept = model.sample_, {}
+    if sample is not None:
+        about["sample"] = {"seed": sample.seed, "most": sample.most, "threshold": sample.threshold}
+        if isinstance(sample, KeptCases):
+            about["sample"]["of"] = "cases"
+        kept = {f"sample.{name}": array for name, array in sample.state().items()}
+    declared = narrow(memory.labels.find(memory.declared))
+    if parted is not None:
+        about["parts"] = folders.described_parts(parted)
+    state = memory.state() if parted is None else folders.head_arrays(memory, parted)
+    return {**state, "declared": declared, **_vote_arrays(model.vote_), **kept}, about
+
+
+def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    compiled = model.compiled
+    try:
+        name = getattr(compiled, "name_in_files", None) or name_in_file("compiled", type(compiled))
+    except TypeError:
+        raise FileError(
+            f"A predictor of {type(compiled).__name__} cannot be saved: a compiled form needs the methods stored and "
+            "restored."
+        ) from None
+    arrays, description = compiled.stored()
+    about = {
+        "kind": "predictor",
+        "class": name,
+        "description": description,
+        "vote": descriptions.part_description("vote", model.vote),
+        **descriptions.common_entries(model.sites, model.label_dtype_),
+        **({} if model._missing() == _MISSING else {"missing": model._missing()}),
+    }
+    frame = Frame(model.sites, compiled.labels, compiled.label_counts)
+    return {**frame.arrays(), **arrays, **_vote_arrays(model.vote)}, about
+
+
+def _vote_arrays(vote: Vote) -> dict[str, NDArray[Any]]:
+    return {f"vote.{name}": array for name, array in vote.state().items()}
+
+
+def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier | Predictor:
+    """Return the model in a file, checked; `folder` is where the parts lie that it may name."""
+    about = archive.about
+    number = field(about, "format", int)
+    if number not in FORMATS:
+        raise FileError(
+            f"The file has format {number}; this version of hammemo reads formats {FORMATS[0]} to {FORMATS[-1]}. "
+            "Install a newer version."
+        )
+    kind = field(about, "kind", str)
+    field(about, "version", str)
+    descriptions.stored_notes(about)
+    descriptions.check_key(descriptions.stored_digest(about), restorer.key)
+    if kind not in ("classifier", "predictor"):
+        raise ValueError(f"it holds a {kind!r}, which is not known")
+    if kind == "classifier" and "parts" in about:
+        model: MemoryClassifier | Predictor = _classifier(archive, restorer, verify=verify, folder=folder)
+        found = PART_FORMAT
+    else:
+        model = (_classifier if kind == "classifier" else _predictor)(archive, restorer, verify=verify)
+        found = format_of(model)
+    if found != number:
+        raise ValueError(f"it declares format {number}, but what it holds has format {found}")
+    return model
+
+
+def format_of(model: MemoryClassifier | Predictor) -> int:
+    """Return the lowest number of a format that says all of a model."""
+    if isinstance(model, Predictor):
+        state = getattr(model.compiled, "file_format", 1)
+        newer = has_later_parts(model.vote) or model._missing() != _MISSING
+    else:
+        params = {name: getattr(model, name) for name in PARTS if hasattr(model, name)}
+        named = any(isinstance(value, str) and value not in _NAMES_OF_FORMAT_1 for value in params.values())
+        later = any(getattr(model, name) != value for name, value in LATER.get(type(model), {}).items())
+        parts = [*params.values(), model.kernel_, model.vote_]
+        newer = named or later or has_later_parts(parts) or model.sample_ is not None
+        state = getattr(model.memory_, "file_format", 1)
+    return 3 if newer else int(state)
+
+
+def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str | None = None) -> MemoryClassifier:
+    """Return the classifier in a file; with a folder, the file is its head."""
+    about, arrays = archive.about, dict(archive.arrays)
+    entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
+    entries = (*entries, *(("sample",) if "sample" in about else ()), *(("parts",) if folder is not None else ()))
+    exactly(descriptions.without_notes(about), entries)
+    cls = restorer.registry.find("classifier", field(about, "class", str))
+    params = {**LATER.get(cls, {}), **field(about, "params", dict)}
+    exactly(params, descriptions.parameter_names(cls))
+    field(params, "random_state", int, type(None))
+    model: MemoryClassifier = cls(**{name: restorer.parameter(name, value) for name, value in params.items()})
+    check_way(model._missing())
+    fitted = field(about, "fitted", dict)
+    exactly(fitted, PARTS)
+    kernel, memory, vote = (restorer.part(kind, fitted[kind]) for kind in PARTS)
+    sites = descriptions.stored_sites(about)
+    descriptions.check_kernel(kernel, sites)
+    declared = StoredArrays({"declared": arrays.pop("declared", np.empty(0))}).ascending("declared")
+    if len(declared) and int(declared[-1]) >= len(arrays.get("label_counts", ())):
+        raise ValueError("it declares a label that it does not hold")
+    _restore_vote(vote, arrays, sites, verify=verify)
+    sample = _stored_sample(about, arrays, sites.h)
+    seed = field(about, "seed", int)
+    if folder is None:
+        memory.restore(arrays, sites, seed, declared, trusted=not verify)
+    elif isinstance(memory, Exact):
+        opened = partial(folders.stored_parts, folder, about["parts"], sites, verify=verify)
+        memory.restore_parts(arrays, sites, seed, declared, opened)
+    else:
+        raise ValueError("its memory is not one that lies in parts")
+    if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
+        raise ValueError("its layout is not the one it declares")
+    model.kernel_, model.memory_, model.vote_, model.sites_ = kernel, memory, vote, sites
+    model.sample_ = sample
+    model.choices_ = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED)
+    model.n_features_in_ = sites.h
+    model.label_dtype_ = descriptions.stored_label_dtype(about, memory.labels)
+    if field(about, "feature_names_in", list, type(None)) is not None:
+        model.feature_names_in_ = descriptions.stored_feature_names(about, sites.h)
+    return model
+
+
+def _stored_sample(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int) -> KeptSample | KeptCases | None:
+    """Return the sample that a file holds, checked, and take its arrays out of `arrays`; None where it holds none."""
+    if "sample" not in about:
+        return None
+    described = field(about, "sample", dict)
+    of_cases = "of" in described
+    exactly(described, ("seed", "most", "threshold", "of") if of_cases else ("seed", "most", "threshold"))
+    if of_cases and described["of"] != "cases":
+        raise ValueError("its sample is of a kind that is not known")
+    seed, most, threshold = (field(described, name, int) for name in ("seed", "most", "threshold"))
+    if abs(seed) >= 2**64 or not 1 <= most < 2**53 or not 0 <= threshold <= EVERYTHING:
+        raise ValueError("its sample has a seed, a size or a threshold that cannot be")
+    own = {name: arrays.pop(name) for name in list(arrays) if name.startswith("sample.")}
+    stored = StoredArrays(own)  # checked in any case: all of it is read
+    kind = KeptCases if of_cases else KeptSample
+    sample = kind(h, seed, most, threshold).restored(stored.part("sample"))
+    stored.finish()
+    return sample
+
+
+def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:
+    about = archive.about
+    entries = {"missing": _MISSING, **descriptions.without_notes(about)}
+    exactly(entries, (*_START, "description", "vote", "missing"))
+    check_way(field(entries, "missing", str))
+    cls: Any = restorer.registry.find("compiled", field(about, "class", str))
+    vote, sites = restorer.part("vote", about["vote"]), descriptions.stored_sites(about)
+    arrays = dict(archive.arrays)
+    _restore_vote(vote, arrays, sites, verify=verify)
+    stored = StoredArrays(arrays, trusted=not verify)
+    frame = Frame.from_arrays(sites, stored)
+    compiled = cls.restored(frame, stored, field(about, "description", dict), restorer.key)
+    stored.finish()
+    dtype = descriptions.stored_label_dtype(about, frame.labels)
+    return Predictor(compiled, dtype, sites, vote, entries["missing"])
+
+
+def _restore_vote(vote: Vote, arrays: dict[str, NDArray[Any]], sites: Sites, *, verify: bool) -> None:
+    """Give a vote what was fitted, and take those arrays out of `arrays`."""
+    own = {name: arrays.pop(name) for name in list(arrays) if name.startswith("vote.")}
+    stored = StoredArrays(own, trusted=not verify)
+    vote.restore(stored.part("vote"), sites)
+    stored.finish()

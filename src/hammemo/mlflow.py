@@ -1,0 +1,168 @@
+"""Models in MLflow: log them, load them, serve them, without pickles.
+
+What is logged is the model file that `hammemo.save` writes, and a few lines that name this module as its loader. The
+file holds no code, and loading runs none but this library's. MLflow's own tools then know the model as a function from
+tables to labels: ``mlflow.pyfunc.load_model``, ``mlflow models serve``, batch scoring.
+
+.. code-block:: python
+
+    import hammemo.mlflow
+
+    with mlflow.start_run():
+        hammemo.mlflow.log_report(clf)                    # what it is made of, as parameters and metrics
+        logged = hammemo.mlflow.log_model(clf, name="model", input_example=X[:2])
+    clf = hammemo.mlflow.load_model(logged.model_uri)     # the classifier, which goes on learning
+    mlflow.pyfunc.load_model(logged.model_uri).predict(X)  # what a server answers
+
+A tracker keeps what was logged: after `forget`, log the model again and delete the older versions (``mlflow gc``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo.files.models import load, save
+from hammemo.tokens.contexts import token_array
+
+try:
+    import mlflow
+    from mlflow.models import Model
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "The tracker needs its package: pip install 'hammemo[mlflow]'", name=error.name
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mlflow.models.model import ModelInfo
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.predictor import Predictor
+
+FLAVOR: Final = "hammemo"
+_VERSION: Final = version("hammemo")
+_FILE: Final = "model.safetensors"
+_MOST_CHARACTERS: Final = 500
+"""A parameter's text is cut here: the least that a store of MLflow takes."""
+
+
+def save_model(
+    model: MemoryClassifier | Predictor, path: str | os.PathLike[str], mlflow_model: Model | None = None, **options: Any
+) -> None:
+    """Write a model to a folder as MLflow has them.
+
+    Parameters
+    ----------
+    model : MemoryClassifier or Predictor
+    path : str or path
+        The folder; it is made.
+    mlflow_model : mlflow.models.Model, optional
+        What MLflow hands over when it logs a model.
+    **options
+        Those of ``mlflow.pyfunc.save_model``, such as ``signature``, ``input_example`` and ``pip_requirements``. By
+        default the signature is that of the example, if there is one, and the requirement is this version of hammemo.
+    """
+    described = Model() if mlflow_model is None else mlflow_model
+    described.add_flavor(FLAVOR, hammemo_version=_VERSION, data=f"data/{_FILE}", kind=type(model).__name__)
+    if "conda_env" not in options:
+        options.setdefault("pip_requirements", [f"hammemo=={_VERSION}"])
+    example = options.get("input_example")
+    if example is not None and "signature" not in options:
+        answers = _Function(model).predict(example)
+        options["signature"] = mlflow.models.infer_signature(example, answers, params={"method": "predict"})
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, _FILE)
+        save(model, file)
+        mlflow.pyfunc.save_model(
+            path=os.fspath(path), loader_module=__name__, data_path=file, mlflow_model=described, **options
+        )
+
+
+def log_model(model: MemoryClassifier | Predictor, name: str = "model", **options: Any) -> ModelInfo:
+    """Log a model to the active run, or to a new one; return what MLflow knows of it, its `model_uri` among that.
+
+    Parameters
+    ----------
+    model : MemoryClassifier or Predictor
+    name : str
+    **options
+        Those of `save_model`, and of ``mlflow.models.Model.log``, such as ``registered_model_name``.
+    """
+    return Model.log(artifact_path=None, name=name, flavor=importlib.import_module(__name__), model=model, **options)
+
+
+def load_model(model_uri: str, *, key: bytes | None = None, trust: Iterable[type] = ()) -> Any:
+    """Return a model that was saved or logged, as it was: a classifier goes on learning.
+
+    Parameters
+    ----------
+    model_uri : str
+        Such as ``"models:/name/1"`` or ``"runs:/…/model"``, or the path of a folder.
+    key, trust
+        As in `hammemo.load`.
+    """
+    folder = mlflow.artifacts.download_artifacts(model_uri)
+    flavors = Model.load(folder).flavors
+    if FLAVOR not in flavors:
+        raise ValueError(
+            f"{model_uri} is no model of hammemo; it has the flavors {', '.join(sorted(flavors))}. "
+            "Use mlflow.pyfunc.load_model."
+        )
+    return load(os.path.join(folder, flavors[FLAVOR]["data"]), key=key, trust=trust)
+
+
+def log_report(model: MemoryClassifier) -> None:
+    """Log what a model is made of to the active run: sizes as metrics, parts as parameters, the report as a text."""
+    report = model.report()
+    parts = {
+        "hammemo.kernel": f"{report.n_single} positions, {len(report.tuples)} tuples, {len(report.free)} free sites",
+        "hammemo.memory": report.memory,
+        "hammemo.vote": report.vote,
+        "hammemo.version": _VERSION,
+    }
+    mlflow.log_params({name: value[:_MOST_CHARACTERS] for name, value in parts.items()})
+    sizes: dict[str, float] = {
+        "hammemo.examples": report.n_examples,
+        "hammemo.labels": report.n_labels,
+        "hammemo.tokens_per_context": report.n_positions,
+        "hammemo.sites": report.n_single + len(report.tuples) + len(report.free),
+        "hammemo.bytes": report.nbytes,
+    }
+    if report.choices.losses:
+        sizes["hammemo.log_loss_left_out"] = report.choices.losses[report.choices.taken]
+    mlflow.log_metrics(sizes)
+    mlflow.log_text(f"{report}\n", "hammemo_report.txt")
+
+
+class _Function:
+    """A model as MLflow asks it: a table in, an array out."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
+        """Return labels or, with the parameter ``method``, what "predict_proba" or "class_scores" returns."""
+        method = (params or {}).get("method", "predict")
+        if method not in ("predict", "predict_proba", "class_scores"):
+            raise ValueError(f"method={method!r} is not known: use 'predict', 'predict_proba' or 'class_scores'.")
+        return np.asarray(getattr(self._model, method)(self._table(model_input)))
+
+    def _table(self, given: Any) -> Any:
+        """Return what the model was fitted to: a frame where it knows names of columns, else an array."""
+        return given if hasattr(self._model, "feature_names_in_") else token_array(given)
+
+    def get_raw_model(self) -> Any:
+        """Return the model itself, as ``get_raw_model`` of MLflow's functions shall."""
+        return self._model
+
+
+def _load_pyfunc(data_path: str) -> _Function:
+    """Return the model in a file as a function: what MLflow calls."""
+    return _Function(load(data_path))

@@ -1,0 +1,227 @@
+"""How a model learns and takes back: the parts that are settled first, then examples, their sample and the vote.
+
+Every method here is a step of an edit and works on a private version of the model (:mod:`hammemo._versions`); who asks
+for the edit publishes it. The public methods are in `classifiers`, those for streams in `streaming`.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from hammemo.memories.errors import LayoutError
+from hammemo.models import settling
+from hammemo.models.additive import Additive
+from hammemo.models.answering import Answering
+from hammemo.models.axes import is_auto, resolved_memory
+from hammemo.models.explanations import one_context
+from hammemo.models.kept_cases import KeptCases
+from hammemo.models.kept_sample import KEPT, KeptSample
+from hammemo.models.settling import Axes, Choices
+from hammemo.tokens.contexts import Examples, check_column_names, validated_array
+from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array
+from hammemo.tokens.missing import check_way, filled_tokens
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.kernels import SiteKernel
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories import Memory
+    from hammemo.models.settling import Settled
+    from hammemo.votes import Vote
+
+Self = TypeVar("Self", bound="Learning")
+Result = TypeVar("Result")
+
+
+class Learning(Additive, Answering):
+    """A model of three settled parts, and the steps of its edits."""
+
+    kernel: Any
+    memory: Any
+    vote: Any
+    random_state: Any
+
+    kernel_: SiteKernel
+    vote_: Vote
+    sites_: Sites
+    choices_: Choices
+    version_: int
+    n_features_in_: int
+
+    def _edited(self: Self, change: Callable[[Self], Result]) -> Result:
+        def counted(model: Self) -> Result:
+            result = change(model)
+            model.version_ = getattr(model, "version_", 0) + 1
+            return result
+
+        return super()._edited(counted)
+
+    def _make_memory(self) -> Memory:
+        return resolved_memory(self.memory)
+
+    def _axes(self) -> Axes:
+        return Axes(self.kernel, self._make_memory(), self.vote, is_auto(getattr(self, "memory", None)))
+
+    def _settled_like(self, layout: Learning, n_labels: int) -> Settled:
+        _check_is_model(layout)
+        return settling.like(self._axes(), layout, n_labels)
+
+    def _start(self, h: int, settled: Settled, layout: Learning | None = None) -> None:
+        """Take the parts that were settled, with nothing stored."""
+        self.kernel_ = settled.kernel.named(getattr(self, "feature_names_in_", None))
+        self.vote_, self.choices_ = settled.vote, settled.choices
+        self.sites_ = self.kernel_.resolve(h)
+        self.sites_.check_size()
+        if self.sites_.free and not self.vote_.reads_free_sites:
+            raise ValueError(
+                f"vote={self.vote_!r} reads positions only, and the kernel has a {self.sites_.free[0].kind!r}: "
+                "use vote='mixture', or 'log-linear'."
+            )
+        memory = settled.memory.open(self.sites_, _seed(self.random_state))
+        self.memory_ = memory if layout is None else _shard_of(layout, memory)
+        self.sample_ = None
+        if self.vote_.keeps_sample:
+            theirs = getattr(layout, "sample_", None)
+            most = int(getattr(self.vote_, "sample", KEPT))
+            kind = KeptCases if self.vote_.keeps_cases else KeptSample
+            fresh = kind(h, self.memory_.seed, most)
+            self.sample_ = theirs.emptied() if isinstance(theirs, kind) else fresh
+
+    def _learn(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        classes: Any,
+        *,
+        reset: bool | None = None,
+        whole: bool = False,
+        layout: Learning | None = None,
+    ) -> Examples:
+        """Learn examples, and return them; from nothing with `reset`, or where nothing was learnt before.
+
+        With `whole` they are all that there is, so sites and vote may be chosen by them.
+        """
+        reset = not hasattr(self, "memory_") if reset is None else reset
+        check_way(self._missing())
+        array = validated_array(self, X, reset=reset, y=y)
+        targets = label_array(y)
+        declared = targets[:0] if classes is None else label_array(classes)
+        dtype = common_label_dtype(targets, declared, *([] if reset else [self._label_ends()]))
+        examples = Examples.of(array, targets, sample_weight)
+        if reset and not len(examples) and not len(declared):
+            raise ValueError("There is nothing to learn: every sample_weight is zero and no class was declared.")
+        if layout is not None and not reset:
+            raise ValueError("layout= is settled at the first call; this model has learnt already.")
+        if reset:
+            check_column_names(getattr(self, "feature_names_in_", ()))
+            h, n_labels = array.shape[1], len(examples.labels.union(Vocabulary.of(declared)))
+            if whole:
+                settled = settling.for_table(self._axes(), examples, _seed(self.random_state))
+            elif layout is None:
+                settled = settling.for_pieces(self._axes(), n_labels)
+            else:
+                settled = self._settled_like(layout, n_labels)
+            self._start(h, settled, layout)
+        memory = self.memory_.snapshot()
+        if len(declared):
+            memory.declare_labels(Vocabulary.of(declared))
+        memory.update(examples, 1)
+        self.memory_, self.label_dtype_ = memory, dtype
+        self._change_sample(examples, 1)
+        return examples
+
+    def _forget(self, X: Any, y: Any, sample_weight: Any) -> None:
+        self._take_back(self._examples(X, y, sample_weight))
+
+    def _take_back(self, examples: Examples) -> None:
+        memory = self.memory_.snapshot()
+        memory.update(examples, -1)
+        self.memory_ = memory
+        self._change_sample(examples, -1)
+
+    def _change_sample(self, examples: Examples, sign: int) -> None:
+        sample = self.sample_
+        if sample is not None:
+            self.sample_ = sample.changed(examples, sign)
+
+    def _change_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
+        context = one_context(tokens, getattr(self, "feature_names_in_", None), "learn_one" if by > 0 else "forget_one")
+        context = filled_tokens(context, self._missing())
+        if len(context) != self.n_features_in_:
+            raise ValueError(
+                f"The model was fitted on contexts of {self.n_features_in_} tokens; this has {len(context)}."
+            )
+        dtype = self.label_dtype_
+        if by > 0 and not holds_label(dtype, label):
+            dtype = common_label_dtype(label_array([label]), self._label_ends())
+        memory = self.memory_.snapshot()
+        memory.update_one(context, label, by)
+        self.memory_, self.label_dtype_ = memory, dtype
+        if getattr(self, "sample_", None) is not None:
+            self._change_sample(Examples.of([context], [label]), by)
+
+    def _label_ends(self) -> NDArray[Any]:
+        """Return a few labels that have the type of all, and their largest and smallest number."""
+        return classes_array(self.memory_.labels.ends(), self.label_dtype_)
+
+    def _refit(self) -> None:
+        sample = self.sample_
+        if sample is None:
+            why = "its vote has nothing to fit" if not self.vote_.has_weights else "none was kept"
+            raise ValueError(
+                f"There is no sample of the examples to fit the vote to: {why}. A log-linear vote keeps one unless "
+                "keep=False, or a model without one was merged. fit_vote(X, y) fits it to examples of your choice."
+            )
+        self.vote_, examples = clone(self.vote_), sample.examples()  # without what was fitted
+        if self._is_enough(examples):
+            self._fit_vote_to(examples)
+
+    def _is_enough(self, examples: Examples) -> bool:
+        """Return whether there are enough examples to fit an automatic vote to; any other is fitted to any number."""
+        return not is_auto(self.vote) or int(examples.multiplicity.sum()) >= settling.FEWEST
+
+    def _examples(self, X: Any, y: Any, sample_weight: Any) -> Examples:
+        return Examples.of(validated_array(self, X, reset=False, y=y), label_array(y), sample_weight)
+
+    def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
+        if self.vote_.has_weights:  # else no reader is made
+            memory, self.vote_ = self.memory_, copy.copy(self.vote_)
+            reader = memory.static_reader() if self.vote_.keeps_cases else memory.reader()
+            self.vote_.fit_to(reader, examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
+
+
+def _check_is_model(layout: Any) -> None:
+    if not isinstance(layout, Learning):
+        raise TypeError(
+            f"layout={layout!r} is not a fitted model: pass the MemoryClassifier whose layout is to be used."
+        )
+
+
+def _shard_of(model: Learning, memory: Memory) -> Memory:
+    """Return an empty memory of the fitted model's layout, if it is of the same kind as `memory`."""
+    shard = model.memory_.empty_like()
+    mine, theirs = memory.layout(), shard.layout()
+    for name in ("memory", "h", "sites"):
+        if mine[name] != theirs[name]:
+            raise LayoutError(f"layout= is of another kind: {name} is {mine[name]!r} here and {theirs[name]!r} there.")
+    return shard
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, (int, np.integer)):
+        if abs(int(random_state)) >= 2**64:  # the limit of parameters in files
+            raise ValueError(f"random_state={random_state} does not fit in 64 bits: use a smaller seed.")
+        return int(random_state)
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    return int(check_random_state(random_state).randint(2**31))

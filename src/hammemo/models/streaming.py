@@ -1,0 +1,254 @@
+"""Streams: learning, forgetting and judging every token by the h tokens before it, without holding the windows.
+
+A stream is cut into blocks (:mod:`hammemo.tokens.streams`); the extra memory depends on the block, not on the length.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from hammemo.models import settling
+from hammemo.models.axes import StreamFacts, is_auto, resolved_vote
+from hammemo.models.growing import watched
+from hammemo.models.kept_cases import CaseCutter, Keeper, KeptCases
+from hammemo.models.learning import Learning
+from hammemo.models.scorer import check_probabilities
+from hammemo.tokens.labels import common_label_dtype, label_array, widened_label_dtype
+from hammemo.tokens.streams import WindowSample, stream_blocks
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
+from hammemo.votes import LogLinear
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.streams import Block
+
+_ASKED_AT_ONCE: Final = 2**22
+"""`log_loss_stream` asks for contexts of about so many tokens at a time."""
+
+Self = TypeVar("Self", bound="Streaming")
+
+
+class Streaming(Learning):
+    """A model that learns streams, and forgets them."""
+
+    def fit_stream(
+        self: Self,
+        tokens: Any,
+        h: int,
+        *,
+        starts: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        short: Literal["drop", "pad"] = "drop",
+        pad: Any = None,
+        layout: MemoryClassifier | None = None,
+    ) -> Self:
+        """Forget everything and learn to predict every token of a stream from the h tokens before it.
+
+        The same examples as ``fit(*windows(docs, h))``, but the windows are never held all at once: the extra memory
+        does not depend on the length of the stream. A hashed memory takes its layout from the first block of tokens. A
+        log-linear vote fits its weights to a uniform sample of the windows (``LogLinear(sample=…)`` many).
+
+        Parameters
+        ----------
+        tokens : ndarray of shape (n,), or iterable of documents
+            A flat array of tokens, which may be memory-mapped, or documents as `windows` takes them, which may come
+            from a generator.
+        h : int
+            Tokens per context.
+        starts : array-like of int, optional
+            With a flat array: where documents start. No window crosses from one to the next.
+        classes : array-like, optional
+            Learn only the windows whose next token is one of these, and keep them all as candidates.
+        short, pad
+            As in `windows`.
+        layout : MemoryClassifier, optional
+            As in `partial_fit`; its fitted vote, if it has one, is not fitted again.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryClassifier
+        >>> stream = np.array([1, 2, 3, 1, 2, 3, 1, 2, 4])
+        >>> clf = MemoryClassifier().fit_stream(stream, h=2, starts=[0, 6])
+        >>> clf.predict([[1, 2]]).tolist(), clf.memory_.label_counts.tolist()
+        ([3], [1, 1, 2, 1])
+        """
+        blocks = stream_blocks(tokens, h, starts, short, pad)
+
+        def learn(model: Streaming) -> None:
+            model.__dict__.pop("memory_", None)
+            sample = model._learn_blocks(blocks, h, classes, layout, sampled=True)
+            if sample is not None and model._is_enough(sample):
+                model._fit_vote_to(sample)
+
+        self._edited(learn)
+        return self
+
+    def partial_fit_stream(
+        self: Self,
+        tokens: Any,
+        h: int,
+        *,
+        starts: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        short: Literal["drop", "pad"] = "drop",
+        pad: Any = None,
+        layout: MemoryClassifier | None = None,
+    ) -> Self:
+        """Learn the windows of one more stream; the parameters are those of `fit_stream`. No vote is fitted."""
+        blocks = stream_blocks(tokens, h, starts, short, pad)
+        self._edited(lambda model: model._learn_blocks(blocks, h, classes, layout))
+        return self
+
+    def _learn_blocks(
+        self, blocks: Iterator[Block], h: int, classes: Any, layout: MemoryClassifier | None, *, sampled: bool = False
+    ) -> Examples | None:
+        """Learn the windows of blocks; return a sample of them if one is wanted and the vote has weights to fit."""
+        first = next(blocks, None)
+        if first is None or not len(first.targets()):
+            raise ValueError(f"There is nothing to learn: no document at the start has more than h={h} tokens.")
+        chosen = None if classes is None else label_array(classes)
+        kinds = [first.tokens[first.targets()[:1]] if chosen is None else chosen]
+        if hasattr(self, "memory_"):
+            if h != self.sites_.h:
+                raise ValueError(f"The model was fitted on contexts of {self.sites_.h} tokens; h={h}.")
+            kinds.append(self._label_ends())
+        else:
+            facts = _stream_facts(first, chosen)
+            settled = (
+                self._settled_like(layout, facts.n_labels) if layout else settling.for_stream(self._axes(), h, facts)
+            )
+            self._start(h, settled, layout)
+            self.n_features_in_ = h
+        self.label_dtype_ = common_label_dtype(*kinds)
+        labels = None if chosen is None else Vocabulary.of(chosen)
+        memory = self.memory_.snapshot()
+        if labels is not None:
+            memory.declare_labels(labels)
+        keeper = Keeper(self.sample_, h, labels)
+        stream: Iterable[Block] = keeper.through(chain([first], blocks))
+        if is_auto(getattr(self, "memory", None)):
+            stream = watched(stream, memory)
+        wanted, sample = self.vote_.wanted() if sampled else 0, None  # a layout may bring fitted weights
+        if wanted and self.sample_ is None:
+            sample = WindowSample(wanted, memory.seed, labels)
+            stream = sample.through(stream)
+        memory.update_from_blocks(_labelled(stream) if labels is None else stream, labels)
+        self.memory_, self.sample_ = memory, keeper.sample
+        self.label_dtype_ = widened_label_dtype(self.label_dtype_, memory.labels)
+        if wanted and isinstance(self.vote_, LogLinear) and is_auto(self.vote):  # now it is known how many labels
+            self.vote_ = resolved_vote(self.vote, memory, len(memory.labels))
+        if self.sample_ is not None and wanted:
+            return self.sample_.examples()
+        return sample.examples() if sample else None
+
+    def forget_stream(
+        self: Self,
+        tokens: Any,
+        *,
+        starts: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        short: Literal["drop", "pad"] = "drop",
+        pad: Any = None,
+    ) -> Self:
+        """Take the windows of whole documents back: the exact inverse of `partial_fit_stream`.
+
+        All of them are taken back, or `NotStoredError` is raised and nothing is changed.
+
+        Parameters
+        ----------
+        tokens, starts, classes, short, pad
+            As in `fit_stream`, and as the documents were learnt.
+
+        Examples
+        --------
+        >>> from hammemo import Bag, MemoryClassifier, Mixture, Suffixes
+        >>> sessions = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]] * 9
+        >>> clf = MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture()).fit_stream(sessions, h=3, short="pad")
+        >>> rest = clf.empty_like().partial_fit_stream(sessions[1:], h=3, short="pad").refit()
+        >>> clf.forget_stream(sessions[:1], short="pad").refit().memory_.state_bytes() == rest.memory_.state_bytes()
+        True
+        """
+        check_is_fitted(self)
+        blocks = stream_blocks(tokens, self.sites_.h, starts, short, pad)
+        labels = None if classes is None else Vocabulary.of(label_array(classes))
+        self._edited(lambda model: model._forget_blocks(blocks, labels))
+        return self
+
+    def log_loss_stream(
+        self,
+        tokens: Any,
+        *,
+        starts: ArrayLike | None = None,
+        short: Literal["drop", "pad"] = "drop",
+        pad: Any = None,
+    ) -> NDArray[np.float64]:
+        """Return minus the natural logarithm of the probability of every token of a stream that has a context.
+
+        Its mean is the log-loss, the exponential of that the perplexity. A token that is no label costs infinity:
+        declare all that may come as ``classes``. With a mixture only the probability of the token that came is made.
+
+        Parameters
+        ----------
+        tokens, starts, short, pad
+            As in `fit_stream`; nothing is learnt.
+
+        Shapes
+        ------
+        returned : one number for each token with a context, in the order of the stream
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryClassifier, Mixture, Suffixes
+        >>> stream = np.array([1, 2, 3, 1, 2, 3, 1, 2, 4] * 30)
+        >>> clf = MemoryClassifier(Suffixes(2), vote=Mixture()).fit_stream(stream, h=2)
+        >>> bool(np.exp(clf.log_loss_stream(stream).mean()) < 2)
+        True
+        """
+        model = self._now()
+        scorer = model._scorer()
+        check_probabilities(scorer.vote)
+        losses = [np.empty(0)]
+        for block in stream_blocks(tokens, scorer.sites.h, starts, short, pad):
+            losses += [scorer.losses(examples) for examples in block.parts(_ASKED_AT_ONCE)]
+        return np.concatenate(losses)
+
+    def _forget_blocks(self, blocks: Iterator[Block], labels: Vocabulary | None) -> None:
+        memory, cutter = self.memory_.snapshot(), CaseCutter(self.sites_.h)
+        sample = self.sample_
+        for block in blocks:
+            examples = block.examples() if labels is None else block.examples().only(labels)
+            memory.update(examples, -1)
+            if isinstance(sample, KeptCases):
+                sample = sample.with_some(cutter.cut(block), -1)
+            elif sample is not None:
+                sample = sample.changed(examples, -1)
+        if isinstance(sample, KeptCases):
+            sample = sample.with_some(cutter.finish(), -1)
+        self.memory_, self.sample_ = memory, sample
+
+
+def _stream_facts(first: Block, chosen: NDArray[Any] | None) -> StreamFacts:
+    """Return what the first block of a stream, and the labels chosen, tell of it."""
+    lengths = np.diff(np.append(first.starts, len(first.tokens)))
+    padding = int((first.tokens == NO_TOKEN).sum())
+    n_labels = len(factorize(first.tokens[first.targets()])[0]) if chosen is None else len(chosen)
+    return StreamFacts(n_labels, (int(lengths.sum()) - padding) / max(len(lengths), 1))
+
+
+def _labelled(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield blocks after the checks that `fit` makes of labels: no measurements, no mixture of numbers and strings."""
+    for block in blocks:
+        if block.tokens.dtype.kind not in "iub":
+            label_array(block.tokens[block.targets()])
+        yield block

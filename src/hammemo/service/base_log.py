@@ -1,0 +1,65 @@
+"""What the logs of all engines share: who they are, one thread at a time, and what is checked of the bodies they read.
+
+:class:`hammemo.service.log.Log` says what a log promises; an engine adds how it is stored.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from hammemo.service.log import LogDamaged, Overtaken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+
+class BaseLog(ABC):
+    """A log that is open.
+
+    Parameters
+    ----------
+    called : str
+        How messages call it.
+    follower : bool
+        Whether only to read, beside another process that writes.
+    """
+
+    _settings: str
+    _key: bytes
+
+    def __init__(self, called: str, *, follower: bool) -> None:
+        self._called = called
+        self._follower = follower
+        self._lock = RLock()
+
+    @property
+    def settings(self) -> str:
+        """The settings that the model was made with, as JSON."""
+        return self._settings
+
+    @property
+    def key(self) -> bytes:
+        """The secret of the digests of ids."""
+        return self._key
+
+    @abstractmethod
+    def _failures(self) -> AbstractContextManager[None]:
+        """Turn what the engine raises into `LogError`."""
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Turn what the engine raises into `LogError`; one thread at a time."""
+        with self._lock, self._failures():
+            yield
+
+    def _in_order(self, after: int, base: int, found: Sequence[tuple[int, bytes]]) -> list[bytes]:
+        """Return the bodies of the positions after `after`, in order; refuse a gap, and what a snapshot replaces."""
+        if after < base:
+            raise Overtaken
+        if [position for position, _ in found] != list(range(after + 1, after + 1 + len(found))):
+            raise LogDamaged(f"{self._called} has a gap after position {after}.")
+        return [body for _, body in found]

@@ -1,0 +1,202 @@
+"""Pipelines as ONNX graphs: a converter for `skl2onnx`, so that a pipeline that ends in a classifier exports whole.
+
+After `register`, ``skl2onnx.to_onnx`` and ``convert_sklearn`` know `MemoryClassifier` and `MeMoClassifier`: alone, in a
+`Pipeline`, after a `ColumnTransformer` or an `OrdinalEncoder`, in a `GridSearchCV`. The graph gives the labels that
+`predict` gives, ties included, and probabilities where the vote has them, else scores. What can be exported is in
+`docs/runtimes.md`.
+
+How tokens come into the graph: strings and integers are looked up in the list of tokens that the model carries
+(``LabelEncoder``), floats by a search in it, since 3.0 and 3 are one token. NaN becomes what `missing` makes of it.
+ONNX has no missing string: give the token ``"<missing>"`` itself. A hashed memory keeps no list: its graph hashes
+integers, any of them, and the option `tokens` lists what else it shall know.
+
+>>> import numpy as np
+>>> from sklearn.pipeline import make_pipeline
+>>> from sklearn.preprocessing import OrdinalEncoder
+>>> from skl2onnx import to_onnx
+>>> from hammemo import MemoryClassifier
+>>> from hammemo.sklearn_onnx import register
+>>> X = np.array([["red", "hot"], ["blue", "cold"], ["red", "warm"]], object)
+>>> pipeline = make_pipeline(OrdinalEncoder(), MemoryClassifier()).fit(X, ["fire", "ice", "fire"])
+>>> register()
+>>> graph = to_onnx(pipeline, X[:1])
+>>> [output.name for output in graph.graph.output]
+['label', 'probabilities']
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.memo import MeMoClassifier
+from hammemo.portable.building import carried_tokens, graph_of
+from hammemo.portable.graph import Search
+from hammemo.tokens.missing import MISSING
+from hammemo.tokens.vocabulary import Vocabulary
+
+try:
+    from onnx import TensorProto
+    from skl2onnx import update_registered_converter
+    from skl2onnx.common import data_types as kinds
+
+    from hammemo.portable.onnx_graph import OnnxOperations, label_values
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "Pipelines as ONNX graphs need skl2onnx: pip install 'hammemo[onnx]'", name=error.name
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx
+    from numpy.typing import NDArray
+
+    from hammemo.votes import Vote
+
+_INTEGERS = (
+    kinds.BooleanTensorType,
+    kinds.Int8TensorType,
+    kinds.Int16TensorType,
+    kinds.Int32TensorType,
+    kinds.Int64TensorType,
+    kinds.UInt8TensorType,
+    kinds.UInt16TensorType,
+    kinds.UInt32TensorType,
+)
+_FLOATS = (kinds.FloatTensorType, kinds.DoubleTensorType)
+_OPSET = 18  # the first with operators on bits
+_LOOK_UP_VERSION = 2  # of ``LabelEncoder``: the latest that skl2onnx writes
+
+
+def register() -> None:
+    """Tell `skl2onnx` how the classifiers of this library are converted; a second call changes nothing.
+
+    The option ``tokens``, a list, says which tokens the graph of a hashed memory shall know:
+    ``to_onnx(pipeline, X, options={id(pipeline[-1]): {"tokens": [...]}})``. The option ``zipmap`` is taken and has no
+    effect: probabilities are one matrix, labels in the order of `classes_`.
+    """
+    options = {"tokens": None, "zipmap": [True, False]}
+    for model in (MemoryClassifier, MeMoClassifier):
+        update_registered_converter(
+            model, f"Hammemo{model.__name__}", _set_types, _convert, parser=_declare, options=options
+        )
+
+
+def _declare(scope: Any, model: MemoryClassifier, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:  # noqa: ARG001
+    """Declare the two outputs of a classifier: what `skl2onnx` calls a parser."""
+    operator = scope.declare_local_operator(f"Hammemo{type(model).__name__}", model)
+    operator.inputs = inputs
+    second = "probabilities" if model.vote_.has_probabilities else "scores"
+    operator.outputs.append(scope.declare_local_variable("label", kinds.StringTensorType()))
+    operator.outputs.append(scope.declare_local_variable(second, kinds.DoubleTensorType()))
+    return list(operator.outputs)
+
+
+def _set_types(operator: Any) -> None:
+    """Set the types of the outputs: what `skl2onnx` calls a shape calculator."""
+    n, classes = operator.inputs[0].get_first_dimension(), operator.raw_operator.classes_
+    strings = label_values(classes).dtype == object
+    operator.outputs[0].type = (kinds.StringTensorType if strings else kinds.Int64TensorType)([n])
+    operator.outputs[1].type = kinds.DoubleTensorType([n, len(classes)])
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    """Add the nodes of a classifier."""
+    model: MemoryClassifier = operator.raw_operator
+    if container.target_opset_any_domain("") < _OPSET:
+        raise ValueError(f"target_opset={container.target_opset}: a graph of hammemo needs {_OPSET} or more.")
+    predictor, asked = model.compile(), container.get_options(model).get("tokens")
+    tokens = carried_tokens(predictor.compiled) if asked is None else Vocabulary.of(asked)
+    graph = graph_of(predictor.compiled, predictor.sites, predictor.vote, predictor.classes_, tokens)
+    ops = _Added(scope, container, graph.constants)
+    parts = [_numbers(ops, given, tokens, predictor.missing, j) for j, given in enumerate(operator.inputs)]
+    scores = graph.scores(ops, parts[0] if len(parts) == 1 else ops.joined(parts))
+    answers = [ops.winner(scores, graph.classes), _second(ops, scores, predictor.vote, len(graph.classes))]
+    for answer, output in zip(answers, operator.outputs, strict=True):
+        ops.rename(answer, output.full_name)
+
+
+def _numbers(ops: _Added, given: Any, tokens: Vocabulary | None, missing: str, j: int) -> str:
+    """Return the columns of one input as the numbers that a graph takes."""
+    kind, name = given.type, given.full_name
+    if tokens is None:
+        if not isinstance(kind, _INTEGERS):
+            raise ValueError(
+                f"The graph of a hashed memory takes integers, and {given.raw_name!r} is a {type(kind).__name__}: use "
+                "OrdinalEncoder(dtype=np.int64), or list the tokens, options={id(model): {'tokens': [...]}}."
+            )
+        return ops.node("Cast", [name], to=TensorProto.INT64)
+    if isinstance(kind, kinds.StringTensorType):
+        return ops.listed(name, tokens, strings=True)
+    if isinstance(kind, _INTEGERS):
+        return ops.listed(ops.node("Cast", [name], to=TensorProto.INT64), tokens, strings=False)
+    if isinstance(kind, _FLOATS):
+        single = isinstance(kind, kinds.FloatTensorType)
+        return _places_of_floats(ops, ops.floats(name), tokens, missing, given.raw_name if single else None, j)
+    raise TypeError(f"{given.raw_name!r} is a {type(kind).__name__}: tokens are strings, integers or floats.")
+
+
+def _places_of_floats(ops: _Added, given: str, tokens: Vocabulary, missing: str, single: str | None, j: int) -> str:
+    """Return the places of floats in a list; `single` names an input of float32, which holds fewer numbers."""
+    if single is not None and (tokens.floats != tokens.floats.astype(np.float32)).any():
+        raise ValueError(
+            f"The model has tokens such as {tokens.floats[0]!r} that float32 does not hold: use DoubleTensorType for "
+            f"{single!r}."
+        )
+    whole = tokens.ints.astype(np.float64)
+    exact = _as_integers(whole) == tokens.ints  # others are no float
+    keys = np.concatenate([whole[exact], tokens.floats])
+    places = np.concatenate([np.flatnonzero(exact), len(whole) + np.arange(len(tokens.floats))])
+    found: str = Search.of(f"floats.{j}", keys, places, ops.constants).find(ops, given)
+    if missing != "token":
+        return found  # NaN equals no token
+    place = int(tokens.find(Vocabulary.of([MISSING]))[0])
+    return ops.where(ops.node("IsNaN", [given]), ops.word(place), found)
+
+
+def _as_integers(whole: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return whole floats as integers; 2^63, where the largest integers are rounded to, as one that is no token."""
+    return np.where(whole < 2.0**63, whole, -(2.0**63)).astype(np.int64)
+
+
+def _second(ops: _Added, scores: str, vote: Vote, n_labels: int) -> str:
+    """Return probabilities, where the vote gives them, else scores."""
+    if not vote.has_probabilities:
+        return ops.node("Identity", [scores])
+    found, share = ops.node("Softmax", [scores], axis=1), vote.uniform_share
+    if not share:
+        return found
+    kept = ops.multiply(found, ops.initializer(np.array(1 - share)))
+    return ops.add(kept, ops.initializer(np.array(share / n_labels)))
+
+
+class _Added(OnnxOperations):
+    """Operations whose nodes and tensors go into a container of `skl2onnx`."""
+
+    def __init__(self, scope: Any, container: Any, constants: dict[str, NDArray[Any]]) -> None:
+        super().__init__(constants)
+        self._scope = scope
+        self._container = container
+
+    def node(self, operator: str, inputs: Sequence[str], domain: str = "", **attributes: Any) -> str:
+        """Add a node, and return the name of what it makes."""
+        made = str(self._scope.get_unique_variable_name("hammemo"))
+        name = self._scope.get_unique_operator_name(operator)
+        version = _LOOK_UP_VERSION if domain else None
+        self._container.add_node(
+            operator, list(inputs), [made], op_domain=domain, op_version=version, name=name, **attributes
+        )
+        return made
+
+    def add_tensor(self, tensor: onnx.TensorProto) -> str:
+        """Add a tensor, and return its name."""
+        tensor.name = self._scope.get_unique_variable_name("hammemo")
+        self._container.initializers.append(tensor)
+        return str(tensor.name)
+
+    def rename(self, made: str, name: str) -> None:
+        """Give what a node makes another name."""
+        self._container.add_node("Identity", [made], [name], name=self._scope.get_unique_operator_name("Identity"))
