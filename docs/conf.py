@@ -140,7 +140,7 @@ def _set_shapes_as_code(
 
 def _link_the_gallery(_app: Sphinx, _page: str, source: list[str]) -> None:
     """Turn links to the gallery's scripts, which work on GitHub, into links to the pages made of them."""
-    source[0] = re.sub(r"\]\(gallery/(plot_\w+)\.py\)", r"](generated/gallery/\1.rst)", source[0])
+    source[0] = re.sub(r"\]\((\.\./)?gallery/(plot_\w+)\.py\)", r"](\1generated/gallery/\2.rst)", source[0])
     source[0] = source[0].replace("](gallery/)", "](generated/gallery/index.rst)")
 
 

@@ -1,4 +1,4 @@
-"""README and tour, followed to the letter in a fresh environment.
+"""README, tour and two of the guides, followed to the letter in a fresh environment.
 
 The wheel is the one that ``HAMMEMO_WHEEL`` names (``.ci/run`` builds one), or is built here. What the pages install
 comes from the package registry.
@@ -20,8 +20,16 @@ import walkthrough
 from hammemo import checks, theory
 from places import ROOT
 
-PAGES = ["README.md", "docs/tour.md"]
-ALL_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = ["README.md", "docs/tour.md", "docs/howto/delete-a-customer.md", "docs/howto/audit-a-deletion.md"]
+ALL_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "howto").glob("*.md"))]
+
+
+_OURS = re.compile(r"^(\.|hammemo)(?=\[|$)")
+
+
+def _is_ours(requirement: str) -> bool:
+    """Tell whether this is the package itself, from a registry or from a clone."""
+    return _OURS.match(requirement) is not None
 
 
 def _pip(*arguments: str | Path) -> None:
@@ -55,9 +63,9 @@ def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_reader_gets_what_the_page_shows(name: str, wheel: Path, binaries: Path, tmp_path: Path) -> None:
     page = ROOT / name
     wanted = walkthrough.installations(page.read_text(encoding="utf-8"))
-    assert wanted, f"{name} does not say how to install the package."
-    assert all(place.startswith(".") for place in wanted), wanted
-    _pip("--python", binaries / "python", "install", "--no-compile", *(f"{wheel}{place[1:]}" for place in wanted))
+    assert any(_is_ours(requirement) for requirement in wanted), f"{name} does not say how to install the package."
+    built = [f"{wheel}{_OURS.sub('', requirement)}" if _is_ours(requirement) else requirement for requirement in wanted]
+    _pip("--python", binaries / "python", "install", "--no-compile", *built)
     walked = subprocess.run(
         [binaries / "python", "-W", "error", Path(walkthrough.__file__), page],
         cwd=tmp_path,
@@ -88,8 +96,12 @@ def test_differences_are_found_and_shown(page: str, found: str) -> None:
 
 
 def test_what_a_page_installs() -> None:
-    page = '```console\n$ pip install .\n$ pip install ".[cli,plot]"\n```\n'
-    assert walkthrough.installations(page) == [".", ".[cli,plot]"]
+    page = '```console\n$ pip install .\n$ pip install "hammemo[cli,plot]" lightgbm\n```\n'
+    assert walkthrough.installations(page) == [".", "hammemo[cli,plot]", "lightgbm"]
+    assert (
+        list(map(_is_ours, (".", ".[cli]", "hammemo", "hammemo[cli]", "hammemo-extras", "lightgbm")))
+        == [True] * 4 + [False] * 2
+    )
 
 
 def test_the_reference_lists_every_public_name() -> None:

@@ -82,6 +82,7 @@ _HOMES = {
 }
 _PACKAGES = (
     "checks",
+    "datasets",
     "engines",
     "experiments",
     "files",

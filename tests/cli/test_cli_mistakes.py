@@ -257,6 +257,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("reproduce hashed --data nowhere --out r", 2, ["nowhere", "wiki.train.tokens"]),
     ("reproduce votes --data nowhere --out r", 2, ["nowhere", "wiki.train.tokens"]),
     ("reproduce events --data nowhere", 2, ["helpdesk.csv"]),
+    ("reproduce deletion --table iris", 2, ["--table 'iris'", "tic-tac-toe"]),
     ("reproduce sessions --data nowhere", 2, ["bol-train.tsv"]),
     ("reproduce sessions --data nowhere --set amazon", 2, ["--set 'amazon'", "beauty"]),
     ("reproduce language --data nowhere", 2, ["wiki.train.tokens"]),

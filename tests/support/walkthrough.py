@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import doctest
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -57,9 +58,9 @@ def commands(block: Block) -> Iterator[Command]:
 
 
 def installations(page: str) -> list[str]:
-    """Return what the page installs of this package, such as ``.`` or ``.[cli]``, in its order."""
+    """Return what the page installs, such as ``hammemo[cli]``, ``.[cli]`` or ``lightgbm``, in its order."""
     typed = [command.text for block in blocks(page) if block.kind == "console" for command in commands(block)]
-    return [text.removeprefix("pip install ").strip("\"'") for text in typed if text.startswith("pip install ")]
+    return [word for text in typed if text.startswith("pip install ") for word in shlex.split(text)[2:]]
 
 
 def walk(name: str, page: str) -> str:

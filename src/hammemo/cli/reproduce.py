@@ -206,6 +206,29 @@ def events(
 
 @reproduce.command()
 @one_line_errors()
+def deletion(
+    table: Annotated[str, typer.Option(metavar="NAME", help="One of the tables of hammemo.datasets.")] = "car",
+    out: Annotated[Path | None, opt.results_folder("deletion.md, results.json and the like")] = None,
+    as_json: opt.ResultsAsJson = False,
+) -> None:
+    """Delete 100 rows of a real table: quality and cost, beside LightGBM where it is installed. Needs no data."""
+    from hammemo.datasets.loading import TABLES
+    from hammemo.experiments import deletion as experiment
+
+    if table not in TABLES:
+        raise UsageError(f"--table {table!r} is not one of the tables: use {', '.join(TABLES)}.")
+    folder = None if out is None else opt.Results(out)
+    with progress_bar("Measuring") as on_progress:
+        results = experiment.run(table, on_progress)
+    page = experiment.markdown(results)
+    if folder is not None:
+        folder.write(results, ["table"], ("deletion.md", page))
+        folder.say_written("deletion.md", *opt.RECORDS)
+    opt.print_results(results, page, as_json=as_json)
+
+
+@reproduce.command()
+@one_line_errors()
 def sessions(
     data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with bol-train.tsv and the like.")],
     sets: Annotated[
