@@ -237,7 +237,7 @@ def _times(model: Any, queries: np.ndarray[Any, Any]) -> dict[str, Any]:
     """Time single queries, in processor time with their pages in memory, in wall time without, and bare reads."""
     parted = model.memory_.parted
     reader, files = model.memory_.reader(), [os.open(view.part.name, os.O_RDONLY) for view in parted.views]
-    maps = [view.part._touch._data.base for view in parted.views]
+    maps = [view.part._touch.data.base for view in parted.views]
 
     def drop() -> None:
         for mapped, file in zip(maps, files, strict=True):

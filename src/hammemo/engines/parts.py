@@ -32,7 +32,8 @@ from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
 from hammemo.files.part_files import PartFacts, open_part, right_part, write_part
 from hammemo.memories.exact.part import SiteRows, table_arrays
-from hammemo.memories.exact.parted import Parted, View, added_rows, rank_before, used_arrays
+from hammemo.memories.exact.part_set import View
+from hammemo.memories.exact.parted import Parted, added_rows, rank_before, used_arrays
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary
 

@@ -33,7 +33,8 @@ from hammemo.files.atomic import replacement
 from hammemo.files.part_files import PartFacts, open_part, part_names, right_part, streamed_checksum, write_part
 from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.part import table_arrays
-from hammemo.memories.exact.parted import Parted, SignedPart
+from hammemo.memories.exact.part_set import SignedPart
+from hammemo.memories.exact.parted import Parted
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary

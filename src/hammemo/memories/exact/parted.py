@@ -18,19 +18,19 @@ from bisect import bisect_left
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from hammemo._arrays.integers import narrow, sum_by_key
+from hammemo._arrays.integers import sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import Cached
 from hammemo.memories.errors import NotStoredError, never_stored
 from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.part import Part, SiteRows, part_arrays, table_arrays
+from hammemo.memories.exact.part_set import PartSet, SignedPart, View
 from hammemo.memories.label_counts import LabelCounts
-from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,15 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.tokens.vocabulary import Token
-
-
-class SignedPart(NamedTuple):
-    """A part that is added or, with sign -1, subtracted; `about` is what the head of its folder says of it."""
-
-    part: Part
-    sign: int
-    about: Any = None
+    from hammemo.tokens.vocabulary import Token, Vocabulary
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +82,14 @@ class Parted(Cached):
         return (*self.files, *added, *removed)
 
     @cached_property
+    def part_set(self) -> PartSet:
+        """All parts with a common numbering: what queries read."""
+        return PartSet(self.sites, self.parts)
+
+    @property
     def vocabulary(self) -> Vocabulary:
         """The tokens of all parts; some may be left without a row."""
-        vocabulary = Vocabulary()
-        for part, *_ in self.parts:
-            vocabulary = vocabulary.union(part.vocabulary)
-        return vocabulary
+        return self.part_set.vocabulary
 
     @cached_property
     def views(self) -> tuple[View, ...]:
@@ -197,63 +191,6 @@ class Parted(Cached):
             first += len(rows.tuples)
         frame = (self.label_counts.labels, self.vocabulary, tuples)
         return CountTable._assemble(self.sites, self.label_counts, frame, np.concatenate(keys), np.concatenate(counts))
-
-
-class View(Cached):
-    """A part as a table sees it: which ranks its tokens have there, and which labels.
-
-    The maps are made when they are first needed, in the narrowest width: there is one for each part.
-    """
-
-    def __init__(self, vocabulary: Vocabulary, labels: Vocabulary, part: Part, sign: int = 1) -> None:
-        self._vocabulary = vocabulary
-        self._labels = labels
-        self.part = part
-        self.sign = sign
-
-    @cached_property
-    def tokens(self) -> NDArray[np.int64]:
-        """The common rank of each token of the part."""
-        return self._vocabulary.find(self.part.vocabulary)
-
-    @cached_property
-    def ends(self) -> tuple[int, int] | None:
-        """The common ranks of the least and of the greatest first token; None where there is no row."""
-        own = self.part.ends()
-        return None if own is None else (int(self.tokens[own[0]]), int(self.tokens[own[1]]))
-
-    @cached_property
-    def own_ranks(self) -> NDArray[np.int32]:
-        """The part's rank of each common token, -1 where it has none; the last entry is for -1."""
-        return np.append(self.part.vocabulary.find(self._vocabulary), -1).astype(np.int32)
-
-    @cached_property
-    def labels(self) -> NDArray[Any]:
-        """The common rank of each label of the part; any for those that are `lost`."""
-        return narrow(np.maximum(self._labels.find(self.part.labels), 0))
-
-    @cached_property
-    def lost(self) -> NDArray[np.bool_] | None:
-        """Which labels of the part have no example left, so that their entries add up to nothing; None if none has."""
-        lost = self._labels.find(self.part.labels) < 0
-        return lost if lost.any() else None
-
-    def meets(self, first: int, stop: int) -> bool:
-        """Return whether a row may begin with a token of a rank from `first` to before `stop`."""
-        ends = self.ends
-        return ends is not None and ends[0] < stop and ends[1] >= first
-
-    def rows_between(self, site: int, first: int, stop: int) -> SiteRows:
-        """Return rows of a site with common ranks; labels that have no example left are left out."""
-        low, high = np.searchsorted(self.tokens, [first, stop]).tolist()
-        rows = self.part.rows_between(site, low, high)
-        tuples, labels = self.tokens[rows.tuples], self.labels[rows.labels].astype(np.int64)
-        if self.lost is None:
-            return SiteRows(tuples, rows.lengths, labels, rows.counts)
-        kept = ~self.lost[rows.labels]
-        row_of_entry = np.repeat(np.arange(len(tuples)), rows.lengths)[kept]
-        lengths = np.bincount(row_of_entry, minlength=len(tuples))
-        return SiteRows(tuples[lengths > 0], lengths[lengths > 0], labels[kept], rows.counts[kept])
 
 
 def added_rows(held: Sequence[tuple[int, SiteRows]], length: int, n_tokens: int, n_labels: int) -> SiteRows:
