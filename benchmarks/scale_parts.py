@@ -121,14 +121,14 @@ def folder_facts(folder: str) -> dict[str, Any]:
     for file in files:
         digest.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
     about = load(folder).memory_.parted
-    sizes = [signed.about[1].bytes for signed in about.files]
+    sizes = [signed.about[1].bytes for signed in about.base.parts.parts]
     return {
         "digest": digest.hexdigest(),
         "parts": len(sizes),
         "bytes": sum(file.stat().st_size for file in files),
         "largest_part": max(sizes),
-        "entries": sum(signed.about[1].entries for signed in about.files),
-        "rows": sum(signed.about[1].rows for signed in about.files),
+        "entries": sum(signed.about[1].entries for signed in about.base.parts.parts),
+        "rows": sum(signed.about[1].rows for signed in about.base.parts.parts),
     }
 
 

@@ -263,7 +263,12 @@ class PartTable:
         out: NDArray[np.float64],
     ) -> NDArray[np.int64]: ...
     def read(
-        self, site: int, tuples: NDArray[np.int64], columns: NDArray[np.int32] | None, n_columns: int
+        self,
+        site: int,
+        tuples: NDArray[np.int64],
+        extras: list[Extra],
+        columns: NDArray[np.int32] | None,
+        n_columns: int,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
     def counts(
         self, tokens: NDArray[np.int64], labels: NDArray[np.int64], out: NDArray[np.int64]

@@ -102,7 +102,7 @@ public:
 
     nb::object winners(const Matrix<int64_t>& tokens, const Vector<double>& weights, const nb::list& extras,
                        const MaybeColumns& columns, size_t n_columns, const Vector<double>& divisor, Output<int64_t> out) const {
-        const auto given = checked_extras(extras, tokens.shape(0));
+        const auto given = checked_extras(extras, tokens.shape(0) * table_.n_sites());
         const Columns own = checked(tokens, weights, columns, n_columns);
         require_aligned(out), require_aligned(divisor);
         require(out.size() == tokens.shape(0), "one answer a context");
@@ -118,7 +118,7 @@ public:
 
     nb::object sums(const Matrix<int64_t>& tokens, const Vector<double>& weights, const nb::list& extras,
                     const MaybeColumns& columns, OutputMatrix out) const {
-        const auto given = checked_extras(extras, tokens.shape(0));
+        const auto given = checked_extras(extras, tokens.shape(0) * table_.n_sites());
         const Columns own = checked(tokens, weights, columns, out.shape(1));
         require_aligned(out);
         require(out.shape(0) == tokens.shape(0), "one row a context");
@@ -130,15 +130,17 @@ public:
         return listed(missing);
     }
 
-    nb::tuple read(size_t site, const Matrix<int64_t>& tuples, const MaybeColumns& columns, size_t n_columns) const {
+    nb::tuple read(size_t site, const Matrix<int64_t>& tuples, const nb::list& extras, const MaybeColumns& columns,
+                   size_t n_columns) const {
         require(site < table_.n_sites() && tuples.shape(1) == table_.length(site), "tuples of a site");
         require_aligned(tuples);
         SiteRows rows;
         std::vector<Missing> missing;
+        const auto given = checked_extras(extras, tuples.shape(0));
         const Columns own = checked_columns(columns, n_columns);
         {
             nb::gil_scoped_release released;
-            missing = table_.read(site, tuples.data(), tuples.shape(0), own, rows);
+            missing = table_.read(site, tuples.data(), tuples.shape(0), given, own, rows);
         }
         return nb::make_tuple(listed(missing), moved(std::move(rows.lengths)), moved(std::move(rows.columns)),
                               moved(std::move(rows.counts)));
@@ -204,7 +206,7 @@ private:
         return checked_columns(columns, n_columns);
     }
     // Starts must not change later: they are copied.
-    std::vector<Extra> checked_extras(const nb::list& extras, size_t m) const {
+    std::vector<Extra> checked_extras(const nb::list& extras, size_t n_places) const {
         std::vector<Extra> own;
         for (nb::handle item : extras) {
             const auto one = nb::cast<nb::tuple>(item);
@@ -212,7 +214,7 @@ private:
             const auto starts = nb::cast<Vector<int64_t>>(one[0], false), columns = nb::cast<Vector<int64_t>>(one[1], false),
                        counts = nb::cast<Vector<int64_t>>(one[2], false);
             require_aligned(starts), require_aligned(columns), require_aligned(counts);
-            require(starts.size() == m * table_.n_sites() + 1 && columns.size() == counts.size(), "a start a site and context");
+            require(starts.size() == n_places + 1 && columns.size() == counts.size(), "a start a row");
             std::vector<int64_t> copy(starts.data(), starts.data() + starts.size());
             for (size_t i = 0; i < copy.size(); ++i)
                 require(copy[i] >= (i ? copy[i - 1] : 0) && uint64_t(copy[i]) <= counts.size(), "starts ascend, to the end");
@@ -253,10 +255,10 @@ void bind_part_table(nb::module_& module) {
              nb::arg("columns").noconvert().none(), nb::arg("out").noconvert(),
              nb::sig("def sums(self, tokens: NDArray[np.int64], weights: NDArray[np.float64], extras: list[Extra], "
                      "columns: NDArray[np.int32] | None, out: NDArray[np.float64]) -> NDArray[np.int64]"))
-        .def("read", &Owner::read, nb::arg("site"), nb::arg("tuples").noconvert(), nb::arg("columns").noconvert().none(),
-             nb::arg("n_columns"),
-             nb::sig("def read(self, site: int, tuples: NDArray[np.int64], columns: NDArray[np.int32] | None, n_columns: int) -> "
-                     "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"))
+        .def("read", &Owner::read, nb::arg("site"), nb::arg("tuples").noconvert(), nb::arg("extras"),
+             nb::arg("columns").noconvert().none(), nb::arg("n_columns"),
+             nb::sig("def read(self, site: int, tuples: NDArray[np.int64], extras: list[Extra], "
+                     "columns: NDArray[np.int32] | None, n_columns: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"))
         .def("counts", &Owner::counts, nb::arg("tokens").noconvert(), nb::arg("labels").noconvert(), nb::arg("out").noconvert(),
              nb::sig("def counts(self, tokens: NDArray[np.int64], labels: NDArray[np.int64], out: NDArray[np.int64]) -> "
                      "NDArray[np.int64]"));

@@ -292,17 +292,25 @@ void PartTable::merged(const Span* spans, size_t n_spans, const std::vector<Extr
             if (!totals[column]) touched.push_back(column);
             totals[column] = wrapped_sum(totals[column], count);
         };
-        for (const Span* span = spans; span != spans + n_spans; ++span) {
-            const Part& here = *part(span->part);
-            const int64_t sign = signs_[span->part];
-            const bool right = each_entry(here, *span, [&](int32_t label, int64_t count) {
-                add(column_of(columns, n_labels_, label), sign * count);
-            });
-            if (!right) refuse(here, WRONG_ENTRY);
-        }
         for (const Extra& extra : extras)
             for (int64_t e = extra.starts[place]; e < extra.starts[place + 1]; ++e)
                 add(uint64_t(load_once(extra.columns + e)), load_once(extra.counts + e));
+        const bool is_one = n_spans == 1 && signs_[spans->part] > 0;  // then its entries need not be remembered
+        for (const Span* span = spans; span != spans + n_spans; ++span) {
+            const Part& here = *part(span->part);
+            const int64_t sign = signs_[span->part];
+            const bool right =
+                is_one ? each_entry(here, *span, [&, totals = zeros.data()](int32_t label, int64_t count) {
+                    const uint64_t column = column_of(columns, n_labels_, label);
+                    if (column >= columns.n) return;
+                    if (totals[column]) count = wrapped_sum(count, totals[column]), totals[column] = 0;
+                    if (count > 0) each(column, count);
+                })
+                       : each_entry(here, *span, [&](int32_t label, int64_t count) {
+                    add(column_of(columns, n_labels_, label), sign * count);
+                });
+            if (!right) refuse(here, WRONG_ENTRY);
+        }
         for (const uint64_t column : touched) {
             const int64_t total = zeros.data()[column];
             zeros.data()[column] = 0;
@@ -379,8 +387,8 @@ std::vector<Missing> PartTable::sums(const int64_t* tokens, size_t m, const doub
     return {};
 }
 
-std::vector<Missing> PartTable::read(size_t site, const int64_t* tuples, size_t m, const Columns& columns,
-                                     SiteRows& out) const {
+std::vector<Missing> PartTable::read(size_t site, const int64_t* tuples, size_t m, const std::vector<Extra>& extras,
+                                     const Columns& columns, SiteRows& out) const {
     Located found;
     const size_t length = positions_[site].size();
     std::vector<int64_t> ranks(length);
@@ -401,7 +409,7 @@ std::vector<Missing> PartTable::read(size_t site, const int64_t* tuples, size_t 
             fetch(found.spans.data() + found.starts[i], found.starts[std::min(i + FETCHED_TOGETHER, m)] - found.starts[i]);
         row.clear();
         const size_t n_spans = found.starts[i + 1] - found.starts[i];
-        merged(found.spans.data() + found.starts[i], n_spans, {}, 0, columns,
+        merged(found.spans.data() + found.starts[i], n_spans, extras, i, columns,
                [&](uint64_t column, int64_t count) { row.emplace_back(column, count); });
         if (!std::is_sorted(row.begin(), row.end())) std::sort(row.begin(), row.end());
         out.lengths.push_back(int64_t(row.size()));

@@ -99,8 +99,10 @@ public:
     std::vector<Missing> sums(const int64_t* tokens, size_t m, const double* weights, const std::vector<Extra>& extras,
                               const Columns& columns, double* out) const;
 
-    // The rows of tuples of one site, added up over the parts, columns ascending.
-    std::vector<Missing> read(size_t site, const int64_t* tuples, size_t m, const Columns& columns, SiteRows& out) const;
+    // The rows of tuples of one site, added up over the parts and what is on top of them, columns ascending. Here `extras`
+    // have one start a tuple.
+    std::vector<Missing> read(size_t site, const int64_t* tuples, size_t m, const std::vector<Extra>& extras,
+                              const Columns& columns, SiteRows& out) const;
 
     // The count of one label in the row of each site of each context: m * sites numbers.
     std::vector<Missing> counts(const int64_t* tokens, size_t m, const int64_t* labels, int64_t* out) const;

@@ -148,22 +148,27 @@ class PartSet(Cached):
         self._until_complete(lambda: table.counts(ranks, labels, out))
         return out
 
-    def site_rows(self, site: int, tuples: NDArray[np.int64], columns: Columns) -> SiteRows:
+    def site_rows(
+        self, site: int, tuples: NDArray[np.int64], columns: Columns, extras: list[Extra] | None = None
+    ) -> SiteRows:
         """Return the rows of tuples of ranks, added up, columns ascending in each; a tuple without a row has length 0.
+
+        `extras` are entries on top of the parts, of each tuple; only compiled code takes them.
 
         Shapes
         ------
         tuples : (r, l), -1 for a token that no part has
         """
-        table = self._compiled
+        table, extras = self._compiled, extras or []
         if table is None:
+            assert not extras
             return self._added(site, tuples, columns)
         tuples = np.ascontiguousarray(tuples)
         read: Any = ()
 
         def ask() -> NDArray[np.int64]:
             nonlocal read
-            missing, *read = table.read(site, tuples, columns.map, columns.n)
+            missing, *read = table.read(site, tuples, extras, columns.map, columns.n)
             return missing
 
         self._until_complete(ask)
