@@ -121,14 +121,14 @@ def folder_facts(folder: str) -> dict[str, Any]:
     for file in files:
         digest.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
     about = load(folder).memory_.parted
-    sizes = [signed.about[1].bytes for signed in about.files]
+    sizes = [signed.about[1].bytes for signed in about.base.parts.parts]
     return {
         "digest": digest.hexdigest(),
         "parts": len(sizes),
         "bytes": sum(file.stat().st_size for file in files),
         "largest_part": max(sizes),
-        "entries": sum(signed.about[1].entries for signed in about.files),
-        "rows": sum(signed.about[1].rows for signed in about.files),
+        "entries": sum(signed.about[1].entries for signed in about.base.parts.parts),
+        "rows": sum(signed.about[1].rows for signed in about.base.parts.parts),
     }
 
 
@@ -237,7 +237,7 @@ def _times(model: Any, queries: np.ndarray[Any, Any]) -> dict[str, Any]:
     """Time single queries, in processor time with their pages in memory, in wall time without, and bare reads."""
     parted = model.memory_.parted
     reader, files = model.memory_.reader(), [os.open(view.part.name, os.O_RDONLY) for view in parted.views]
-    maps = [view.part._touch._data.base for view in parted.views]
+    maps = [view.part._touch.data.base for view in parted.views]
 
     def drop() -> None:
         for mapped, file in zip(maps, files, strict=True):

@@ -213,3 +213,63 @@ class LiveMixture:
 class LiveSingle:
     def __init__(self, version: LiveVersion, weights: NDArray[np.float64], divisor: float) -> None: ...
     def __call__(self, tokens: list[int]) -> int: ...
+
+Extra = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+class DamagedError(ValueError): ...
+
+class PartTable:
+    def __init__(
+        self,
+        h: int,
+        positions: list[tuple[int, ...]],
+        n_tokens: int,
+        n_labels: int,
+        firsts: NDArray[np.int64],
+        lasts: NDArray[np.int64],
+        signs: NDArray[np.int64],
+    ) -> None: ...
+    def prepare(
+        self,
+        number: int,
+        name: str,
+        n_own: int,
+        records: list[NDArray[Any]],
+        index: list[NDArray[Any]],
+        blocks: NDArray[np.uint64],
+        entries: NDArray[Any],
+        widths: NDArray[np.uint8],
+        ranks: NDArray[np.int32],
+        labels: NDArray[np.int32],
+        file: NDArray[np.uint8] | None,
+        checked: NDArray[np.uint8] | None,
+    ) -> None: ...
+    def winners(
+        self,
+        tokens: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        extras: list[Extra],
+        columns: NDArray[np.int32] | None,
+        n_columns: int,
+        divisor: NDArray[np.float64],
+        out: NDArray[np.int64],
+    ) -> NDArray[np.int64]: ...
+    def sums(
+        self,
+        tokens: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        extras: list[Extra],
+        columns: NDArray[np.int32] | None,
+        out: NDArray[np.float64],
+    ) -> NDArray[np.int64]: ...
+    def read(
+        self,
+        site: int,
+        tuples: NDArray[np.int64],
+        extras: list[Extra],
+        columns: NDArray[np.int32] | None,
+        n_columns: int,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
+    def counts(
+        self, tokens: NDArray[np.int64], labels: NDArray[np.int64], out: NDArray[np.int64]
+    ) -> NDArray[np.int64]: ...

@@ -35,6 +35,22 @@ class Cached:
         return dict(self.__dict__)  # a copy, made at once: the dictionary itself may grow while it is gone through
 
 
+class Remembered:
+    """The last result of a function of objects that never change; the same objects are not asked for again."""
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make = make
+        self._last: tuple[tuple[Any, ...], Any] = ((), None)
+
+    def __call__(self, *given: Any) -> Any:
+        """Return the result for these objects."""
+        known, result = self._last
+        if len(known) != len(given) or any(one is not other for one, other in zip(known, given, strict=True)):
+            result = self._make(*given)
+            self._last = (given, result)  # one store: whoever makes it, it is the same
+        return result
+
+
 class Versioned:
     """An object whose attributes are one version, replaced as a whole."""
 

@@ -16,6 +16,7 @@
 #include "bare.hpp"
 #include "counts.hpp"
 #include "live/live_module.hpp"
+#include "parts/part_module.hpp"
 #include "row_sums.hpp"
 #include "scratch.hpp"
 #include "table.hpp"
@@ -378,7 +379,7 @@ void finder_find(const IntegerFinder& set, const Array& tokens, Output<int32_t> 
 
 NB_MODULE(_native, m) {
     nb::set_leak_warnings(false);  // models that live until the interpreter ends are no mistake
-    m.doc() = "The hot loops of the hashed memory and the live table of the exact one, compiled.";
+    m.doc() = "The hot loops of the hashed memory, and the live table and the parts in files of the exact one, compiled.";
     m.def("paths", [] {
         std::vector<std::string> names;
         for (const Loops* loops : available_loops()) names.emplace_back(loops->name);
@@ -418,4 +419,5 @@ NB_MODULE(_native, m) {
         });
     bind_bare(m);
     bind_live_table(m);
+    bind_part_table(m);
 }

@@ -69,10 +69,10 @@ class HalfApplies(InBulk):
         if sign > 0:
             super().update(examples, sign)
             return
-        stored = vars(self._stacks())  # other versions share it
+        stored = vars(self._bulk())  # other versions share it
         for label in examples.labels:
             table = CountTable.of(examples.only(type(examples.labels).of([label])), self.sites)
-            changed = vars(self._stacks().changed(table, sign))
+            changed = vars(self._bulk().changed(table, sign))
             stored.pop("total", None)
             stored.update(changed)
 
@@ -81,7 +81,7 @@ class ChangesInPlace(InBulk):
     """Changes what its attributes hold, in every edit."""
 
     def update(self, examples: Examples, sign: int) -> None:
-        stored, changed = vars(self._stacks()), self._stacks().changed(CountTable.of(examples, self.sites), sign)
+        stored, changed = vars(self._bulk()), self._bulk().changed(CountTable.of(examples, self.sites), sign)
         stored.pop("total", None)
         stored.update(vars(changed))
 

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 class CompiledLoops(Protocol):
     """The extension module ``_native``, with the types of its stub file ``_native.pyi``."""
 
+    DamagedError: type[compiled.DamagedError]
     Finder: type[compiled.Finder]
     Layout: type[compiled.Layout]
     LiveMixture: type[compiled.LiveMixture]
     LiveRule: type[compiled.LiveRule]
     LiveSingle: type[compiled.LiveSingle]
     LiveVersion: type[compiled.LiveVersion]
+    PartTable: type[compiled.PartTable]
     RefusedError: type[compiled.RefusedError]
     Table: type[compiled.Table]
     TooWideError: type[compiled.TooWideError]

@@ -31,8 +31,10 @@ from hammemo.engines.jobs import GroupReport, ShardReader, peak_memory
 from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
 from hammemo.files.part_files import PartFacts, open_part, right_part, write_part
+from hammemo.memories.exact.added_rows import added_rows, rank_before, used_arrays
 from hammemo.memories.exact.part import SiteRows, table_arrays
-from hammemo.memories.exact.parted import Parted, View, added_rows, rank_before, used_arrays
+from hammemo.memories.exact.part_set import View
+from hammemo.memories.exact.parted import Parted
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -192,7 +194,8 @@ class PartsJob:
         """Return the table in its parts."""
         counts, empties = self.examples(runs)
         sites = self.job.template.sites
-        return Parted(sites, tuple(opened(self.folder, part, sites) for part in parts if part.rows), counts, empties)
+        held = [opened(self.folder, part, sites) for part in parts if part.rows]
+        return Parted.of_parts(sites, held, counts, empties)
 
     def delete_runs(self) -> None:
         """Delete all runs: the parts hold what they held."""

@@ -31,12 +31,11 @@ from hammemo._arrays.integers import narrow
 from hammemo.files.archive import FileError, stated_checksum
 from hammemo.files.atomic import replacement
 from hammemo.files.part_files import PartFacts, open_part, part_names, right_part, streamed_checksum, write_part
-from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.part import table_arrays
-from hammemo.memories.exact.parted import Parted, SignedPart
+from hammemo.memories.exact.part_set import SignedPart
+from hammemo.memories.exact.parted import Parted
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
-from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +45,9 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
     from hammemo.memories.exact import Exact
+    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.exact.part import Part
+    from hammemo.tokens.vocabulary import Vocabulary
 
 HEAD: Final = "head.safetensors"
 DEFAULT_PART_BYTES: Final = 2**28
@@ -66,16 +68,26 @@ def write_parts(parted: Parted, folder: str, parts: int | None = None) -> Parted
     """
     if parts is not None or not any(not facts.edits for facts in _facts(parted)):
         return cut(parted, folder, parts)
-    kept = [signed for signed in parted.files if not signed.about[1].edits]
-    files = [_moved(signed, folder, parted.sites) for signed in kept]
-    edits = [signed for signed in parted.files if signed.about[1].edits]
-    for sign, tables in ((1, parted.added), (-1, parted.removed)):
-        table = _added_up(parted.sites, [signed.part for signed in edits if signed.sign == sign], tables)
-        if table is not None:
+    held = parted.all_parts.parts
+    files = [_moved(signed, folder, parted.sites) for signed in held if not _is_edit(signed)]
+    for sign in (1, -1):
+        edits = [signed.part for signed in held if signed.sign == sign and _is_edit(signed)]
+        if edits:
             path = os.path.join(folder, f"edits-{'added' if sign > 0 else 'removed'}-*.safetensors")
-            facts = write_part(path, table_arrays(table), sign=sign, edits=True, by_checksum=True)
+            arrays = table_arrays(_added_up(parted.sites, edits))
+            facts = write_part(path, arrays, sign=sign, edits=True, by_checksum=True)
             files.append(opened(folder, facts, parted.sites))
-    return replace(parted, files=tuple(files), added=(), removed=())
+    return _of_files(parted, files)
+
+
+def _is_edit(signed: SignedPart) -> bool:
+    """Return whether a part holds what was learnt or taken back since: in memory, or in a file of edits."""
+    return signed.about is None or signed.about[1].edits
+
+
+def _of_files(parted: Parted, files: Sequence[SignedPart]) -> Parted:
+    """Return the same table, which these files make up."""
+    return Parted.of_parts(parted.sites, files, parted.label_counts, parted.empties)
 
 
 def cut(
@@ -103,19 +115,20 @@ def cut(
             files.append(opened(folder, facts, parted.sites))
     if on_progress is not None:
         on_progress(len(ranges), len(ranges))
-    return replace(parted, files=tuple(files), added=(), removed=())
+    return _of_files(parted, files)
 
 
 def _unchanged(parted: Parted, first: int, stop: int) -> SignedPart | None:
     """Return the part in a file that has exactly the rows of a range, if no other part has a row there."""
-    met = [(signed, view) for signed, view in zip(parted.parts, parted.views, strict=True) if view.meets(first, stop)]
+    held = zip(parted.all_parts.parts, parted.views, strict=True)
+    met = [(signed, view) for signed, view in held if view.meets(first, stop)]
     n_sites = range(len(parted.sites.positions))
-    held = [
+    found = [
         (signed, view) for signed, view in met if any(len(view.rows_between(k, first, stop).tuples) for k in n_sites)
     ]
-    if len(held) != 1 or held[0][0].about is None or held[0][0].sign < 0 or held[0][0].about[1].edits:
+    if len(found) != 1 or found[0][0].sign < 0 or _is_edit(found[0][0]):
         return None
-    (signed, view) = held[0]
+    (signed, view) = found[0]
     ends = view.ends
     inside = ends is not None and first <= ends[0] and ends[1] < stop
     return signed if inside and view.lost is None else None
@@ -123,10 +136,10 @@ def _unchanged(parted: Parted, first: int, stop: int) -> SignedPart | None:
 
 def _present_edges(parted: Parted, folder: str) -> NDArray[np.int64]:
     """Return where the table is cut now; where parts of several tables overlap, new cuts, as many as parts are here."""
-    held = [(view.ends, signed) for view, signed in zip(parted.views, parted.files, strict=False)]
-    ends = sorted(e for e, signed in held if e is not None and not signed.about[1].edits)
+    held = zip(parted.views, parted.all_parts.parts, strict=True)
+    ends = sorted(ends for view, signed in held if not _is_edit(signed) and (ends := view.ends) is not None)
     if any(before[1] >= after[0] for before, after in pairwise(ends)):
-        own = sum(not signed.about[1].edits and _lies_in(signed, folder) for signed in parted.files)
+        own = sum(not _is_edit(signed) and _lies_in(signed, folder) for signed in parted.all_parts.parts)
         return even_edges(parted, own or None)
     if not ends:
         return even_edges(parted, None)
@@ -150,15 +163,16 @@ def even_edges(parted: Parted, parts: int | None) -> NDArray[np.int64]:
 
 def job_name(facts: Sequence[PartFacts], cuts: Sequence[Any], parted: Parted | None = None) -> str:
     """Return a name for what is made of these parts, cut at these tokens."""
-    tables = [] if parted is None else [[table_digest(t) for t in side] for side in (parted.added, parted.removed)]
-    told = [[[one.checksum, one.sign] for one in facts], list(cuts), tables]
+    held = [] if parted is None else [one for one in parted.all_parts.parts if one.about is None]
+    on_top = [[_digest(one.part) for one in held if one.sign == sign] for sign in (1, -1)]
+    told = [[[one.checksum, one.sign] for one in facts], list(cuts), on_top]
     return hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
 
 
-def table_digest(table: CountTable) -> str:
-    """Return a hash of a table in memory."""
+def _digest(part: Part) -> str:
+    """Return a hash of a part in memory."""
     digest = hashlib.blake2b(digest_size=16)
-    for name, array in sorted(table_arrays(table).items()):
+    for name, array in sorted(part.arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
@@ -170,7 +184,9 @@ def opened(folder: str, facts: PartFacts, sites: Sites, *, verify: bool = True) 
 
 
 def _facts(parted: Parted) -> list[PartFacts]:
-    return [replace(signed.about[1], sign=signed.sign) for signed in parted.files]
+    """Return what is known of the parts in files."""
+    held = [signed for signed in parted.all_parts.parts if signed.about is not None]
+    return [replace(signed.about[1], sign=signed.sign) for signed in held]
 
 
 def _lies_in(signed: SignedPart, folder: str) -> bool:
@@ -196,15 +212,12 @@ def _moved(signed: SignedPart, folder: str, sites: Sites) -> SignedPart:
     return opened(folder, facts, sites)
 
 
-def _added_up(sites: Sites, parts: list[Any], tables: Sequence[CountTable]) -> CountTable | None:
-    """Return one table with the counts of parts and tables; None where there are none."""
-    if not parts:
-        return reduce(CountTable.plus, reversed(tables)) if tables else None
-    labels = reduce(Vocabulary.union, [part.labels for part in parts])
-    names = LabelCounts(labels, np.ones(len(labels), np.int64))
-    bare = Parted(sites, tuple(SignedPart(part, 1) for part in parts), names, (LabelCounts(),) * len(sites.positions))
+def _added_up(sites: Sites, parts: Sequence[Part]) -> CountTable:
+    """Return one table with the counts of whole tables that are kept as parts."""
     counts = reduce(LabelCounts.plus, [part.label_counts for part in parts])
-    return reduce(CountTable.plus, reversed(tables), replace(bare.total, label_counts=counts))
+    none = (LabelCounts(),) * len(sites.positions)
+    bare = Parted.of_parts(sites, [SignedPart(part, 1) for part in parts], counts, none)
+    return replace(bare.total, label_counts=counts)
 
 
 def _token(vocabulary: Vocabulary, rank: int) -> Any:
@@ -247,7 +260,7 @@ def stored_parts(
             raise ValueError("a site has more empty examples of a label than the label has")
         empties.append(LabelCounts(all_labels.labels, totals).positive())
     files = tuple(opened(folder, one, sites, verify=verify) for one in facts)
-    return Parted(sites, files, all_labels.positive(), tuple(empties))
+    return Parted.of_parts(sites, files, all_labels.positive(), empties)
 
 
 def described_parts(parted: Parted) -> list[dict[str, Any]]:

@@ -232,17 +232,17 @@ class Pages:
 
     def __init__(self, path: str, archive: Archive, facts: PartFacts, *, verify: bool) -> None:
         self.path = path
-        self._data = archive.data
+        self.data = archive.data
         self._address = archive.data.ctypes.data
         blocks = archive.arrays.get("blocks")
         if blocks is None or archive.about.get("kind") != "part" or archive.about.get("format") != PART_FORMAT:
             raise FileError(f"{path} is not a part of a model.")
         self._end = blocks.ctypes.data - self._address
         n_pages = -(-self._end // PAGE)
-        if blocks.dtype != np.uint8 or blocks.shape != (n_pages, _HASH) or self._end + blocks.nbytes != len(self._data):
+        if blocks.dtype != np.uint8 or blocks.shape != (n_pages, _HASH) or self._end + blocks.nbytes != len(self.data):
             raise FileError(f"{path} is damaged: it does not end with a hash for each of its pages.")
         start, table = _start_of(archive), blocks.tobytes()
-        same = len(self._data) == facts.bytes and archive.checksum == facts.checksum
+        same = len(self.data) == facts.bytes and archive.checksum == facts.checksum
         if not same or _digest(start, table) != facts.blocks:
             raise FileError(
                 f"{path} is not the part that the head of its folder describes: it is damaged, or belongs to another "
@@ -250,24 +250,22 @@ class Pages:
             )
         self._blocks = table
         self._places: dict[int, tuple[int, int]] = {}
-        self._checked = np.full(n_pages, not verify)
+        self.checked = np.full(n_pages, not verify)
         self.touched: set[int] | None = None
         """The pages that were touched, if somebody counts them."""
 
-    def __call__(self, array: NDArray[Any], first: NDArray[np.int64] | int, stop: NDArray[np.int64] | int) -> None:
+    def __call__(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
         """See `Touch`."""
         place, size = self._places.get(id(array)) or self._place(array)
-        if isinstance(first, int):
-            here = self._checked[(place + first * size) // PAGE : (place + stop * size - 1) // PAGE + 1]
-            if here.all() and self.touched is None:
-                return
-            first, stop = np.array([first]), np.array([stop])
-        begin = (place + first * size) // PAGE
-        lengths = np.maximum((place + stop * size - 1) // PAGE + 1 - begin, 0)
-        pages = np.repeat(begin - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
+        self.check((place + first * size) // PAGE, (place + stop * size - 1) // PAGE + 1)
+
+    def check(self, first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+        """See `Touch`."""
+        lengths = np.maximum(stop - first, 0)
+        pages = np.repeat(first - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
         if self.touched is not None:
             self.touched.update(pages.tolist())
-        new = np.unique(pages[~self._checked[pages]])
+        new = np.unique(pages[~self.checked[pages]])
         self._fetch(new)
         for page in new.tolist():
             self._check(page)
@@ -279,20 +277,20 @@ class Pages:
 
     def _fetch(self, pages: NDArray[np.int64]) -> None:
         """Ask the operating system for pages in the order of the file, before they are read one by one."""
-        owner = getattr(self._data.base, "_mmap", self._data.base)
+        owner = getattr(self.data.base, "_mmap", self.data.base)
         if len(pages) < _FETCHED_AT_ONCE or not isinstance(owner, mmap.mmap) or not hasattr(mmap, "MADV_WILLNEED"):
             return
         for run in np.split(pages, np.flatnonzero(np.diff(pages) > 1) + 1):
             owner.madvise(mmap.MADV_WILLNEED, int(run[0]) * PAGE, len(run) * PAGE)
 
     def _check(self, page: int) -> None:
-        data = self._data[page * PAGE : min((page + 1) * PAGE, self._end)].tobytes()
+        data = self.data[page * PAGE : min((page + 1) * PAGE, self._end)].tobytes()
         if page <= DIGITS.stop // PAGE:
             data = _without_digits(data, page * PAGE)
         found = hashlib.blake2b(data, digest_size=_HASH).digest()
         if found != self._blocks[page * _HASH : (page + 1) * _HASH]:
             raise FileError(f"{self.path} is damaged: page {page} is not what was written. Use another copy of it.")
-        self._checked[page] = True
+        self.checked[page] = True
 
 
 def _without_digits(data: bytes, place: int) -> bytes:

@@ -221,10 +221,13 @@ def _union(many: NDArray[Any], few: NDArray[Any]) -> NDArray[Any]:
     if 8 * len(few) > len(many):
         if many.dtype.kind == "O":
             return object_array(sorted({*many.tolist(), *few.tolist()}))
-        return np.union1d(many, few)
+        merged: NDArray[Any] = np.sort(
+            np.concatenate([many, few]), kind="stable"
+        )  # of two ascending runs it is a merge
+        return np.asarray(merged[np.append(True, merged[1:] != merged[:-1])])
     places = np.searchsorted(many, few)
     new = many[np.minimum(places, len(many) - 1)] != few
-    return np.insert(many, places[new], few[new])
+    return np.insert(many, places[new], few[new]) if new.any() else many
 
 
 def _are_float_tokens(floats: NDArray[np.float64]) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from hammemo import NO_TOKEN, Exact, MemoryClassifier, NotStoredError, PositionalHamming, SiteKernel, SiteOneHot
 from hammemo.memories.exact.count_table import CountTable
-from hammemo.memories.exact.memory import MOST_ROW_BY_ROW, _Stacks
+from hammemo.memories.exact.stacks import MOST_ROW_BY_ROW, Stacks
 from hammemo.tokens.contexts import Contexts, Examples
 from memory_catalogue import KERNELS, POSITIONS, TUPLES, batches, examples
 
@@ -103,8 +103,8 @@ def test_a_dense_table_needs_single_positions_and_32_bit_counts() -> None:
         large.compile("dense")
 
 
-def stacks(memory: Exact) -> _Stacks:
-    assert isinstance(memory._stored, _Stacks)
+def stacks(memory: Exact) -> Stacks:
+    assert isinstance(memory._stored, Stacks)
     return memory._stored
 
 

@@ -166,7 +166,7 @@ class LiveCounts(RowsReader):
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
     ) -> NDArray[np.int64]:
         """Return the column of the highest score over `divisor` of each context, the first one among equals."""
-        if _is_one_number(divisor):
+        if is_one_number(divisor):
             return self._leading(contexts, weights, float(divisor[0]), 1)[:, 0]
         rule = mean_rule(weights, divisor, self.label_counts)
         if rule is None:
@@ -180,7 +180,7 @@ class LiveCounts(RowsReader):
         k = min(k, len(self.labels))
         if not k or 8 * k > len(self.labels):  # nearly all: the scores are as fast
             return super().leaders(contexts, weights, divisor, k)
-        if _is_one_number(divisor):
+        if is_one_number(divisor):
             return self._leading(contexts, weights, float(divisor[0]), k)
         rule = mean_rule(weights, divisor, self.label_counts)
         if rule is None:
@@ -224,7 +224,7 @@ class LiveCounts(RowsReader):
         """Return a fast way to answer one context with these weights."""
         compiled = native()
         assert compiled is not None
-        if not _is_one_number(divisor):
+        if not is_one_number(divisor):
             rule = mean_rule(weights, divisor, self.label_counts)
             return None if rule is None else self.single_by_ratio(rule)
         return self._single(compiled.LiveSingle(self.live.version, weights, float(divisor[0])))
@@ -302,7 +302,8 @@ class LiveRanker(SparseRanker):
         return whole.scores(contexts)
 
 
-def _is_one_number(divisor: NDArray[np.float64]) -> bool:
+def is_one_number(divisor: NDArray[np.float64]) -> bool:
+    """Return whether a divisor is the same number for all labels, and is known to be."""
     return len(divisor) > 0 and divisor.strides == (0,)
 
 

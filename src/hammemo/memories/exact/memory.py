@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -30,11 +30,9 @@ import numpy as np
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.native import native
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
-from hammemo._versions import Cached
 from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, summed_pairs, tabled
 from hammemo.memories.base import Memory
-from hammemo.memories.errors import never_stored
-from hammemo.memories.exact.count_table import CountTable, check_empty_sites
+from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.live import Live
 from hammemo.memories.exact.live_reader import LiveCounts
 from hammemo.memories.exact.parted import Parted
@@ -42,8 +40,8 @@ from hammemo.memories.exact.parted_reader import PartedCounts
 from hammemo.memories.exact.parted_state import PartedState
 from hammemo.memories.exact.readers import DenseCounts, SparseCounts
 from hammemo.memories.exact.sparse_rows import free_frame
+from hammemo.memories.exact.stacks import Stacks, entries_of, live_for
 from hammemo.memories.label_counts import LabelCounts
-from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -56,9 +54,6 @@ if TYPE_CHECKING:
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
-
-MOST_ROW_BY_ROW = 64
-"""A batch of more examples is learnt in bulk, unless the table is live and the batch is small beside it."""
 
 
 class Exact(Memory):
@@ -77,7 +72,7 @@ class Exact(Memory):
     """
 
     keeps_free_sites = True
-    _stored: _Stacks | Live | Parted
+    _stored: Stacks | Live | Parted
     _free: tuple[Exact, ...] = ()
     """The tables of the sites without a position."""
 
@@ -89,13 +84,13 @@ class Exact(Memory):
         """Store the examples that a table has counted, in place of all that is stored; it has no free sites."""
         if self.sites.free:
             raise ValueError("A table alone does not hold what sites without a position have counted.")
-        self._edited(lambda memory: memory._replace(_Stacks((table,), (), table.label_counts)))
+        self._edited(lambda memory: memory._replace(Stacks.of(table)))
 
     def hold_parts(self, stored: Parted) -> None:
         """Store what a table in parts has counted, in place of all that is stored at sites with positions."""
         self._edited(lambda memory: memory._replace(stored))
 
-    def _replace(self, stored: _Stacks | Parted) -> None:
+    def _replace(self, stored: Stacks | Parted) -> None:
         self._stored = stored
 
     @property
@@ -107,15 +102,21 @@ class Exact(Memory):
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples, or take them back, or raise `NotStoredError` where a count would become negative."""
         self._change_free(lambda inner, site: inner.update(summed_pairs(derived_examples(examples, site)), sign))
+        if isinstance(self._stored, Parted):
+            self._stored = self._stored.changed(examples, sign)
+            return
         live = self._live_for(len(examples))
         self._stored = (
-            self._stacks().changed(CountTable.of(examples, self.sites), sign)
+            self._bulk().changed(CountTable.of(examples, self.sites), sign)
             if live is None
             else live.changed(examples, sign)
         )
 
     def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
         """Add one example `by` times or, below zero, take it back; in microseconds, whatever is stored."""
+        if isinstance(self._stored, Parted) and self._stored.edits_one_by_one and not self._free:
+            self._stored = self._stored.changed_by_one(tokens, label, by)
+            return
         live = self._live_for(1)
         if live is None or self._free:
             super().update_one(tokens, label, by)
@@ -131,7 +132,7 @@ class Exact(Memory):
                 continue
             examples = block.examples(sites.h) if labels is None else block.examples(sites.h).only(labels)
             self._change_free(partial(_count_derived, examples))
-            self._stored = self._stacks().changed(replace(CountTable.of(examples, sites), sites=self.sites), 1)
+            self._stored = self._changed_by(replace(CountTable.of(examples, sites), sites=self.sites), 1)
 
     def _change_free(self, change: Callable[[Exact, FreeSite], None]) -> None:
         """Change the tables of the sites without a position: each in a version of its own, which replaces the old."""
@@ -142,18 +143,21 @@ class Exact(Memory):
             changed.append(version)
         self._free = tuple(changed)
 
-    def _stacks(self) -> _Stacks | Parted:
+    def _bulk(self) -> Stacks:
+        """Return the tables in stacks; a table in parts is none."""
         stored = self._stored
-        return _Stacks((stored.total,), (), stored.label_counts) if isinstance(stored, Live) else stored
+        assert not isinstance(stored, Parted)
+        return Stacks.of(stored) if isinstance(stored, Live) else stored
+
+    def _changed_by(self, table: CountTable, sign: int) -> Stacks | Parted:
+        """Return what is stored with one more table added or subtracted."""
+        stored = self._stored
+        return stored.changed_by(table, sign) if isinstance(stored, Parted) else self._bulk().changed(table, sign)
 
     def _live_for(self, n_examples: int) -> Live | None:
         """Return the live table in which so many examples are to be edited; None where bulk learning is faster."""
         stored = self._stored
-        if isinstance(stored, Live):
-            return stored if n_examples <= max(MOST_ROW_BY_ROW, stored.version.examples // 8) else None
-        if isinstance(stored, Parted) or n_examples > MOST_ROW_BY_ROW or native() is None:
-            return None
-        return Live.of(stored.total)
+        return None if isinstance(stored, Parted) else live_for(stored, n_examples)
 
     def make_reader(self) -> ExactReader:
         """Return what answers from the counts; from those of a mapped file, read from the disk as needed."""
@@ -165,7 +169,7 @@ class Exact(Memory):
         """Return a reader of the table as it is: no live table is made of one that was learnt in bulk."""
         version = self._now()
         stored = version._stored
-        if not isinstance(stored, _Stacks):
+        if not isinstance(stored, Stacks):
             return version.reader()
         reader = SparseCounts(partial(getattr, stored, "total"), version.frame(), on_disk=stored.on_disk)
         reader.free = tuple(cast("RowsReader", inner.static_reader()) for inner in version._free)
@@ -174,8 +178,8 @@ class Exact(Memory):
     def _make_reader(self) -> SparseCounts | LiveCounts | PartedCounts:
         stored = self._stored
         if isinstance(stored, Parted):
-            return PartedCounts(stored, self.frame())
-        if isinstance(stored, _Stacks):
+            return PartedCounts(stored, self.sites, self.declared)
+        if isinstance(stored, Stacks):
             if stored.on_disk or native() is None:
                 return SparseCounts(partial(getattr, stored, "total"), self.frame(), on_disk=stored.on_disk)
             stored = self._stored = Live.of(stored.total)  # the same counts, which are now kept once
@@ -199,13 +203,13 @@ class Exact(Memory):
     def clear(self) -> None:
         """Hold nothing."""
         table = CountTable.empty(self.sites)
-        self._stored = _Stacks((table,), (), table.label_counts)
+        self._stored = Stacks.of(table)
         self._free = tuple(Exact().open(ONE_TOKEN, self.seed) for _ in tabled(self.sites))
 
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
         """Take a state; one that is mapped from a file stays there, and a query reads what it touches."""
         table = CountTable.from_arrays(self.sites, all_labels, stored).without_idle_labels()
-        self._stored = _Stacks((table,), (), table.label_counts, on_disk=stored.trusted)
+        self._stored = Stacks((table,), (), table.label_counts, on_disk=stored.trusted)
         self._restore_free(stored)
 
     def restore_parts(
@@ -239,28 +243,30 @@ class Exact(Memory):
         """Add the counts of another exact memory, or subtract them."""
         theirs = dict(zip(tabled(self.sites), other._free, strict=True))
         self._change_free(lambda inner, site: inner.add_state(theirs[site], sign))
-        stored, added = self._stacks(), other._stored
+        stored, added = self._stored, other._stored
         if isinstance(added, Parted):
             whole = stored if isinstance(stored, Parted) else Parted.of(stored.total)
             self._stored = whole.plus(added, sign)
         else:
-            self._stored = stored.changed(other.table(), sign)
+            self._stored = self._changed_by(other.table(), sign)
 
     @property
     def n_entries(self) -> int:
         """How many entries the tables have that are not added up yet: at least as many as there are counts."""
         stored = self._stored
-        tables = (stored.total,) if isinstance(stored, Live) else (*stored.added, *stored.removed)
-        files = stored.files if isinstance(stored, Parted) else ()
-        return _entries(tables) + sum(signed.part.n_entries for signed in files)
+        if isinstance(stored, Parted):
+            return stored.n_entries
+        return entries_of((stored.total,) if isinstance(stored, Live) else (*stored.added, *stored.removed))
 
     def observed(self) -> LabelCounts:
         """Return the labels that have examples, and how many: without adding up the stacks, or the rows."""
         return self._stored.label_counts
 
     def observed_labels(self) -> Vocabulary:
-        """Return the labels that have examples: of a live table, without counting all."""
+        """Return the labels that have examples: of a live table, or one in parts, without counting all."""
         stored = self._stored
+        if isinstance(stored, Parted):
+            return stored.labels
         return stored.label_set.labels if isinstance(stored, Live) else stored.label_counts.labels
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
@@ -296,60 +302,6 @@ class Exact(Memory):
         return stored.nbytes + sum(inner.nbytes for inner in self._free)
 
 
-@dataclass(frozen=True, eq=False)
-class _Stacks(Cached):
-    """One version of what is stored: tables to add, tables to subtract, and the examples of each label."""
-
-    added: tuple[CountTable, ...]
-    removed: tuple[CountTable, ...]
-    label_counts: LabelCounts
-    on_disk: bool = False
-
-    @cached_property
-    def total(self) -> CountTable:
-        """The difference of the two stacks."""
-        total = reduce(CountTable.plus, reversed(self.added))
-        return total.plus(reduce(CountTable.plus, reversed(self.removed)), sign=-1) if self.removed else total
-
-    def changed(self, table: CountTable, sign: int) -> _Stacks:
-        """Return the version with one more table added or taken back, or refuse to go below zero."""
-        label_counts = self.label_counts.plus(table.label_counts, sign)
-        added, removed = self.added, self.removed
-        gross = table.label_counts.total + sum(part.label_counts.total for part in added)
-        if "total" in vars(self) or gross >= MAX_EXAMPLES:  # asked for, or needed: what follows starts from it
-            added, removed = (self.total,), ()
-        if sign > 0:
-            return _Stacks(_stacked(added, table), removed, label_counts)
-        if 2 * _entries((*removed, table)) > _entries(added):
-            return _Stacks((self.total.plus(table, sign),), (), label_counts)  # refuses by itself
-        _check_held(added, removed, table)
-        return _Stacks(added, _stacked(removed, table), label_counts)
-
-
 def _count_derived(examples: Examples, inner: Exact, site: FreeSite) -> None:
     """Add to the table of a site without a position, in bulk."""
-    inner._stored = inner._stacks().changed(CountTable.of(derived_examples(examples, site), inner.sites), 1)
-
-
-def _check_held(added: tuple[CountTable, ...], removed: tuple[CountTable, ...], table: CountTable) -> None:
-    """Refuse to take back more of any entry than is stored."""
-    held = np.zeros(len(table.entry_counts), np.int64)
-    for part in added:
-        held += part.counts_at(table)
-    for part in removed:
-        held -= part.counts_at(table)
-    if (held < table.entry_counts).any():
-        raise never_stored()
-    check_empty_sites(added, (*removed, table))
-
-
-def _stacked(stack: tuple[CountTable, ...], table: CountTable) -> tuple[CountTable, ...]:
-    """Return the stack with one more table, neighbours of similar size added up."""
-    tables = [*stack, table]
-    while len(tables) > 1 and len(tables[-2].entry_counts) <= 2 * len(tables[-1].entry_counts):
-        tables[-2:] = [tables[-2].plus(tables[-1])]
-    return tuple(tables)
-
-
-def _entries(stack: tuple[CountTable, ...]) -> int:
-    return sum(len(table.entry_counts) for table in stack)
+    inner._stored = inner._bulk().changed(CountTable.of(derived_examples(examples, site), inner.sites), 1)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._native import PartTable
     from hammemo.kernels.sites import Sites
     from hammemo.memories.exact.count_table import CountTable
 
@@ -45,10 +46,19 @@ _FEW: Final = 32
 
 
 class Touch(Protocol):
-    """Is told which rows of an array are read next: from `first` to before `stop`, for each of them, or for one."""
+    """Is told which rows of an array are read next: from `first` to before `stop`, for each of them."""
 
-    def __call__(self, array: NDArray[Any], first: NDArray[np.int64] | int, stop: NDArray[np.int64] | int) -> None:
-        """Take note, or raise an error."""
+    data: NDArray[np.uint8]
+    """The mapped file."""
+
+    checked: NDArray[np.bool_]
+    """Which of its pages need not be checked any more."""
+
+    def __call__(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+        """Check the pages that have these rows, or raise an error."""
+
+    def check(self, first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+        """Check the pages of these ranges, or raise an error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +160,27 @@ class Part(Cached):
         """All arrays, those too that are kept beside the rows."""
         return self._arrays
 
+    def prepare(self, table: PartTable, number: int, ranks: NDArray[np.int32], labels: NDArray[np.int32]) -> None:
+        """Let compiled code read the part, as one of this number, with common ranks and labels."""
+        words = [rows.shape[1] - 1 for rows in self._rows]
+        index = [one.reshape(-1, width) for one, width in zip(self._memory_index, words, strict=True)]
+        blocks = np.array([_block(rows) for rows in self._rows], np.uint64)
+        n_own, touch = self._plans[0].n if self._plans else 2, self._touch
+        rows = (number, self.name, n_own, self._rows, index, blocks)
+        entries = (self._arrays["entries"], np.array(self._arrays["entry_widths"]))
+        file = None if touch is None else touch.data[: len(touch.checked) * PAGE]
+        table.prepare(*rows, *entries, ranks, labels, file, None if touch is None else touch.checked.view(np.uint8))
+
+    def check(self, first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+        """Check pages of the file, or raise an error that names it."""
+        if self._touch is not None:
+            self._touch.check(first, stop)
+
+    @property
+    def most_words(self) -> int:
+        """How many words the longest tuples are packed into."""
+        return max((plan.words for plan in self._plans), default=1)
+
     @cached_property
     def _memory_index(self) -> list[NDArray[Any]]:
         """The index of each site, in memory: its pages are not looked for again."""
@@ -164,7 +195,10 @@ class Part(Cached):
             return None
         firsts = [int(self._tuples(k, slice(0, 1))[0, 0]) for k in held]
         lasts = [int(self._tuples(k, slice(self.n_rows(k) - 1, self.n_rows(k)))[0, 0]) for k in held]
-        return min(firsts), max(lasts)
+        first, last = min(firsts), max(lasts)
+        if not 0 <= first <= last < len(self.vocabulary):
+            raise self._wrong("a row names a token that does not exist")
+        return first, last
 
     def first_tokens(self, site: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the rank of the first token of each row of a site, and how many entries the row has."""
@@ -192,35 +226,6 @@ class Part(Cached):
         held[held] = (rows[place[held], : plan.words] == words[held]).all(axis=1)
         found[known] = np.where(held, place, -1)
         return found
-
-    def span(self, site: int, ranks: Sequence[int]) -> tuple[int, int]:
-        """Return where the entries of one tuple start and stop; the same where there is no such row."""
-        rows, plan = self._rows[site], self._plans[site]
-        if plan.words > 1 or min(ranks) < 0 or len(rows) == 1:
-            found = self.find(site, np.array([ranks]))
-            start, stop = (int(edge[0]) for edge in self.spans(site, found))
-            return start, stop
-        word = rows.dtype.type(plan.one_word(ranks))
-        size = _block(rows)
-        low = max(int(self._memory_index[site].searchsorted(word, side="right")) - 1, 0) * size
-        high = min(low + size, len(rows) - 1)
-        self._told_one(rows, low, high + 1)
-        place = low + int(rows[low:high, 0].searchsorted(word))
-        if place == len(rows) - 1 or rows[place, 0] != word:
-            return 0, 0
-        start, stop = int(rows[place, 1]), int(rows[place + 1, 1])
-        if not 0 <= start <= stop <= min(len(self._entries), start + len(self.labels)):
-            raise self._wrong("a row lies outside its entries")
-        return start, stop
-
-    def row(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the labels and counts of one span of entries, in the widths that they are stored in."""
-        self._told_one(self._entries, start, stop)
-        read = self._entries[start:stop]
-        labels, counts = np.ascontiguousarray(read["label"]), np.ascontiguousarray(read["count"])
-        if len(labels) and (int(labels.max()) >= len(self.labels) or not counts.all()):
-            raise self._wrong("an entry names a label that does not exist, or counts nothing")
-        return labels, counts
 
     def _place(self, site: int, words: NDArray[Any]) -> NDArray[np.int64]:
         """Return how many rows of a site come before each of these words."""
@@ -323,10 +328,6 @@ class Part(Cached):
         self._told(self._rows[site], np.array([rows.start]), np.array([rows.stop]))
         return self._plans[site].unpacked(self._rows[site][rows, :-1])
 
-    def _told_one(self, array: NDArray[Any], first: int, stop: int) -> None:
-        if self._touch is not None and stop > first:
-            self._touch(array, first, stop)
-
     def _wrong(self, reason: str) -> ValueError:
         return ValueError(f"{self.name} is damaged: {reason}. Use another copy of it.")
 
@@ -367,13 +368,6 @@ class Packing:
                 word = word * self.n + tuples[:, column]
             words[:, w] = word
         return words
-
-    def one_word(self, ranks: Sequence[int]) -> int:
-        """Return the word of one tuple, where that is one."""
-        word = 0
-        for rank in ranks:
-            word = word * self.n + rank
-        return word
 
     def unpacked(self, words: NDArray[Any]) -> NDArray[np.int64]:
         """Return the tuples: (m, l)."""

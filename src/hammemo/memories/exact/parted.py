@@ -3,10 +3,10 @@ r"""A table of counts in parts: what is stored is a sum of parts, some of them s
 .. math:: N = \sum_p \sigma_p N_p, \qquad \sigma_p = \pm 1
 
 Most parts are files, cut out of one table by ranges of keys (:mod:`hammemo.memories.exact.part`): each key is in one of
-them. On top come the tables of what was learnt and taken back since, in two short stacks of falling size, as in
-:mod:`hammemo.memories.exact.memory`; and the parts of other tables that were merged, with ranges of their own. Nothing
-is added up before it is asked for. A query reads its rows in all parts that may hold them; whoever needs more goes
-through the keys range by range (`site_rows`), and holds one range at most.
+them. On top come what was learnt and what was taken back since, each kept as :mod:`hammemo.memories.exact.memory` keeps
+all that it holds: single edits in a live table, large batches in stacks. The parts of other tables that were merged
+have ranges of their own. Nothing is added up before it is asked for. A query reads its rows in all parts that may hold
+them; whoever needs more goes through the keys range by range (`site_rows`), and holds one range at most.
 
 What is taken back is looked up first: an entry that would become negative is refused. How many examples of a label hold
 no token at a site is kept apart (`empties`), because no row says it.
@@ -14,23 +14,27 @@ no token at a site is kept apart (`empties`), because no row says it.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from hammemo._arrays.integers import narrow, sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
-from hammemo._versions import Cached
-from hammemo.memories.errors import NotStoredError, never_stored
+from hammemo._versions import Cached, Remembered
+from hammemo.memories.errors import NotStoredError, fewer_stored, never_stored
+from hammemo.memories.exact.added_rows import added_rows, used_arrays
 from hammemo.memories.exact.count_table import CountTable
-from hammemo.memories.exact.part import Part, SiteRows, part_arrays, table_arrays
-from hammemo.memories.label_counts import LabelCounts
-from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.memories.exact.live import LabelSet, Live
+from hammemo.memories.exact.numbers import Numbers
+from hammemo.memories.exact.part import Part, SiteRows, table_arrays
+from hammemo.memories.exact.part_set import PartSet, SignedPart, View
+from hammemo.memories.exact.stacks import MOST_ROW_BY_ROW, Stacks, live_for
+from hammemo.memories.label_counts import LabelCounts, check_total
+from hammemo.tokens.contexts import Examples
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, as_token
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,12 +45,59 @@ if TYPE_CHECKING:
     from hammemo.tokens.vocabulary import Token
 
 
-class SignedPart(NamedTuple):
-    """A part that is added or, with sign -1, subtracted; `about` is what the head of its folder says of it."""
+@dataclass(frozen=True, eq=False)
+class Base(Cached):
+    """What lies in parts; edits do not change it.
 
-    part: Part
-    sign: int
-    about: Any = None
+    Parameters
+    ----------
+    parts : PartSet
+    label_counts : LabelCounts
+    empties : tuple of LabelCounts, one a site
+        How many examples of each label hold no token there.
+    """
+
+    parts: PartSet
+    label_counts: LabelCounts
+    empties: tuple[LabelCounts, ...]
+
+    @cached_property
+    def tokens(self) -> Numbers:
+        """The rank of each token of the parts."""
+        return Numbers(self.parts.vocabulary)
+
+    @cached_property
+    def compared(self) -> tuple[int, ...]:
+        """The positions that some site compares."""
+        return tuple(sorted({position for site in self.parts.sites.positions for position in site}))
+
+    @cached_property
+    def label_ranks(self) -> Numbers:
+        """The rank of each label in `label_counts`."""
+        return Numbers(self.label_counts.labels)
+
+    @cached_property
+    def part_labels(self) -> Numbers:
+        """The rank of each label among those of the parts."""
+        return Numbers(self.parts.labels)
+
+    @cached_property
+    def columns_in(self) -> Remembered:
+        """`PartSet.columns_in`, remembered: most edits leave the labels as they are."""
+        return Remembered(self.parts.columns_in)
+
+    @cached_property
+    def columns_of_added(self) -> Remembered:
+        """`columns_of`, remembered for the table of what was added."""
+        return Remembered(columns_of)
+
+    @cached_property
+    def columns_of_removed(self) -> Remembered:
+        """`columns_of`, remembered for the table of what was taken back."""
+        return Remembered(columns_of)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,86 +106,196 @@ class Parted(Cached):
 
     Parameters
     ----------
-    sites : Sites
-    files : tuple of SignedPart
-        Parts that lie in files.
-    label_counts : LabelCounts
-    empties : tuple of LabelCounts, one a site
-        How many examples of each label hold no token there.
-    added, removed : tuple of CountTable
+    base : Base
+    added, removed : Stacks or Live
         What was learnt and taken back since, in memory.
+    labels : Vocabulary
+        The labels that have examples.
     """
 
-    sites: Sites
-    files: tuple[SignedPart, ...]
-    label_counts: LabelCounts
-    empties: tuple[LabelCounts, ...]
-    added: tuple[CountTable, ...] = ()
-    removed: tuple[CountTable, ...] = ()
+    base: Base
+    added: Stacks | Live
+    removed: Stacks | Live
+    labels: Vocabulary
 
     on_disk = True
 
     @classmethod
+    def of_parts(
+        cls, sites: Sites, parts: Sequence[SignedPart], label_counts: LabelCounts, empties: Sequence[LabelCounts]
+    ) -> Parted:
+        """Return the table that some parts make up."""
+        none = Stacks.of(CountTable.empty(sites))
+        base = Base(PartSet(sites, parts), label_counts, tuple(empties))
+        return cls(base, none, none, label_counts.labels)
+
+    @classmethod
     def of(cls, table: CountTable) -> Parted:
         """Return a table in memory in this form."""
-        return cls(table.sites, (), table.label_counts, empties_of(table), (table,))
+        none = [LabelCounts()] * len(table.sites.positions)
+        return cls.of_parts(table.sites, (), LabelCounts(), none).changed_by(table, 1)
 
     def __getstate__(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
 
-    @cached_property
-    def parts(self) -> tuple[SignedPart, ...]:
-        """All parts, those in memory too."""
-        added = (SignedPart(part_of(table), 1) for table in self.added)
-        removed = (SignedPart(part_of(table), -1) for table in self.removed)
-        return (*self.files, *added, *removed)
+    @property
+    def sites(self) -> Sites:
+        """What is compared."""
+        return self.base.parts.sites
 
     @cached_property
+    def all_parts(self) -> PartSet:
+        """All parts with a common numbering, those in memory too."""
+        on_top = [SignedPart(part_of(table), sign) for sign in (1, -1) for table in self._tables(sign)]
+        return PartSet(self.sites, (*self.base.parts.parts, *on_top)) if on_top else self.base.parts
+
+    def _tables(self, sign: int) -> list[CountTable]:
+        """Return what was learnt since or, with sign -1, what was taken back, as tables that are to be added."""
+        top = self.added if sign > 0 else self.removed
+        tables = [top.total] if isinstance(top, Live) or top.removed else list(top.added)
+        return [table for table in tables if table.label_counts.total]
+
+    @cached_property
+    def tops(self) -> tuple[tuple[Live, int], ...]:
+        """What was learnt and taken back since as live tables, with their signs; those that hold something."""
+        held = ((self.added, 1), (self.removed, -1))
+        lives = [(top if isinstance(top, Live) else Live.of(top.total), sign) for top, sign in held if examples_in(top)]
+        return tuple(lives)
+
+    @property
     def vocabulary(self) -> Vocabulary:
         """The tokens of all parts; some may be left without a row."""
-        vocabulary = Vocabulary()
-        for part, *_ in self.parts:
-            vocabulary = vocabulary.union(part.vocabulary)
-        return vocabulary
+        return self.all_parts.vocabulary
+
+    @cached_property
+    def label_counts(self) -> LabelCounts:
+        """How many examples each label has."""
+        return self.base.label_counts.plus(self.added.label_counts).plus(self.removed.label_counts, -1)
+
+    @cached_property
+    def empties(self) -> tuple[LabelCounts, ...]:
+        """How many examples of each label hold no token at each site."""
+        empties = self.base.empties
+        for sign in (1, -1):
+            for table in self._tables(sign):
+                empties = _plus(empties, empties_of(table), sign)
+        return empties
 
     @cached_property
     def views(self) -> tuple[View, ...]:
-        """What connects the numbering of each part with the common one."""
+        """What connects the numbering of each part with the common one, and with the labels that have examples."""
         labels = self.label_counts.labels
-        return tuple(View(self.vocabulary, labels, part, sign) for part, sign, _ in self.parts)
+        return tuple(View(self.vocabulary, labels, part, sign) for part, sign, _ in self.all_parts.parts)
 
     @property
     def nbytes(self) -> int:
         """Bytes of rows and entries in all parts."""
-        return sum(signed.part.nbytes for signed in self.parts)
+        return sum(signed.part.nbytes for signed in self.all_parts.parts)
 
-    def changed(self, table: CountTable, sign: int) -> Parted:
+    @property
+    def n_entries(self) -> int:
+        """How many entries all parts have."""
+        return sum(signed.part.n_entries for signed in self.all_parts.parts)
+
+    @property
+    def n_examples(self) -> int:
+        """How many examples there are."""
+        return self.base.label_counts.total + examples_in(self.added) - examples_in(self.removed)
+
+    def changed(self, examples: Examples, sign: int) -> Parted:
+        """Return the version with examples added or taken back, or refuse to go below zero."""
+        few = self.edits_one_by_one and len(examples) <= MOST_ROW_BY_ROW
+        if sign < 0 and few:
+            made, tokens = self, [*examples.contexts.vocabulary.tolist(), NO_TOKEN]  # rank -1 reads the last one
+            labels = examples.labels.tolist()
+            rows = (examples.contexts.ranks.tolist(), examples.label_ranks.tolist(), examples.multiplicity.tolist())
+            for ranks, label, times in zip(*rows, strict=True):
+                made = made.changed_by_one([tokens[rank] for rank in ranks], labels[label], -times)
+            return made
+        live = live_for(self.added, len(examples)) if sign > 0 else None
+        if live is None:
+            return self.changed_by(CountTable.of(examples, self.sites), sign)
+        check_total(self.n_examples, int(examples.multiplicity.sum()))
+        return replace(self, added=live.changed(examples, 1), labels=self._labels_with(examples.labels))
+
+    def changed_by(self, table: CountTable, sign: int) -> Parted:
         """Return the version with one more table added or taken back, or refuse to go below zero."""
-        label_counts = self.label_counts.plus(table.label_counts, sign)
-        empties = _plus(self.empties, empties_of(table), sign)
-        if sign < 0 and (self.counts_at(table) < table.entry_counts).any():
-            raise never_stored()
-        added, removed = self.added, self.removed
         if sign > 0:
-            added = _stacked(added, table)
-        else:
-            removed = _stacked(removed, table)
-        return replace(self, label_counts=label_counts, empties=empties, added=added, removed=removed)
+            check_total(self.n_examples, table.label_counts.total)
+            top = self.added if isinstance(self.added, Stacks) else Stacks.of(self.added)
+            return replace(self, added=top.changed(table, 1), labels=self._labels_with(table.label_counts.labels))
+        left = self.label_counts.plus(table.label_counts, -1)
+        _plus(self.empties, empties_of(table), -1)
+        if (self.counts_at(table) < table.entry_counts).any():
+            raise never_stored()
+        top = self.removed if isinstance(self.removed, Stacks) else Stacks.of(self.removed)
+        labels = self.labels if len(left.labels) == len(self.labels) else left.labels
+        return replace(self, removed=top.changed(table, 1), labels=labels)
+
+    def _labels_with(self, labels: Vocabulary) -> Vocabulary:
+        """Return the present labels and others: the same object where none is new."""
+        return self.labels if (self.labels.find(labels) >= 0).all() else self.labels.union(labels)
+
+    def _labels_without(self, label: Token) -> Vocabulary:
+        kept = np.ones(len(self.labels), bool)
+        kept[self.labels.find(Vocabulary.of([label]))] = False
+        return self.labels.keep(kept)
+
+    @property
+    def edits_one_by_one(self) -> bool:
+        """Whether `changed_by_one` is there."""
+        return self.base.parts.is_compiled
+
+    def changed_by_one(self, tokens: Sequence[Any], label: Any, by: int) -> Parted:
+        """Return the version with `by` copies of one example added or, below zero, taken back."""
+        label = as_token(label)
+        if by > 0:
+            check_total(self.n_examples, by)
+            labels = self.labels if self.count_of(label) else self.labels.union(Vocabulary.of([label]))
+            return replace(self, added=_live(self.added).changed_by_one(tokens, label, by), labels=labels)
+        left = self.count_of(label) + by
+        if left < 0:
+            raise fewer_stored(label)
+        rank = self.base.tokens.get
+        ranks = [rank(token) for token in tokens]
+        if any(ranks[at] < 0 and as_token(tokens[at]) == NO_TOKEN for at in self.base.compared):
+            table = CountTable.of(Examples.of([list(tokens)], [label], [-by]), self.sites)
+            return self.changed_by(table, -1)  # no row counts such an example at that site
+        if (self._counts_of_one(tokens, ranks, label) < -by).any():
+            raise never_stored()
+        labels = self.labels if left else self._labels_without(label)
+        return replace(self, removed=_live(self.removed).changed_by_one(tokens, label, -by), labels=labels)
+
+    def count_of(self, label: Token) -> int:
+        """Return how many examples a label has."""
+        rank = self.base.label_ranks.get(label)
+        held = int(self.base.label_counts.counts[rank]) if rank >= 0 else 0
+        for top, sign in ((self.added, 1), (self.removed, -1)):
+            if isinstance(top, Live):
+                number = top.store.labels.get(label)
+                held += sign * int(top.version.label_counts(np.array([number]))[0]) if number >= 0 else 0
+            else:
+                place = int(top.label_counts.labels.find(Vocabulary.of([label]))[0])
+                held += sign * int(top.label_counts.counts[place]) if place >= 0 else 0
+        return held
+
+    def _counts_of_one(self, tokens: Sequence[Any], ranks: list[int], label: Token) -> NDArray[np.int64]:
+        """Return the count of a label in the row that each site reads: (S,)."""
+        own_label = np.array([self.base.part_labels.get(label)], np.int64)
+        counts = self.base.parts.counts(np.array([ranks], np.int64), own_label)[0]
+        for live, sign in self.tops:
+            number, token_number = live.store.labels.get(label), live.store.tokens.get
+            numbers = np.array([[token_number(token) for token in tokens]], np.int64)
+            lengths, labels, held = live.version.read(numbers)
+            here = np.flatnonzero(labels == number) if number >= 0 else np.empty(0, np.int64)
+            counts[np.repeat(np.arange(len(lengths)), lengths)[here]] += sign * held[here].astype(np.int64)
+        return np.asarray(counts)
 
     def plus(self, other: Parted, sign: int) -> Parted:
         """Return the sum with another table in parts, or the difference, or refuse to go below zero."""
-        theirs = tuple(SignedPart(part, sign * own, about) for part, own, about in other.files)
-        made = replace(
-            self,
-            files=(*self.files, *theirs),
-            label_counts=self.label_counts.plus(other.label_counts, sign),
-            empties=_plus(self.empties, other.empties, sign),
-        )
-        added, removed = (other.added, other.removed) if sign > 0 else (other.removed, other.added)
-        for table in added:
-            made = replace(made, added=_stacked(made.added, table))
-        for table in removed:
-            made = replace(made, removed=_stacked(made.removed, table))
+        theirs = (SignedPart(part, sign * own, about) for part, own, about in other.all_parts.parts)
+        counts, empties = self.label_counts.plus(other.label_counts, sign), _plus(self.empties, other.empties, sign)
+        made = Parted.of_parts(self.sites, (*self.all_parts.parts, *theirs), counts, empties)
         if sign < 0:
             for _ in made.all_rows():  # raises where a count would be below zero
                 pass
@@ -150,7 +311,7 @@ class Parted(Cached):
             tuples = known.rows()
             labels = table.entry_labels[entries]
             row_of_entry = np.repeat(np.arange(len(known)), table.row_lengths[rows])
-            for part, sign, _ in self.parts:
+            for part, sign, _ in self.all_parts.parts:
                 tokens = part.vocabulary.find(table.vocabulary)
                 columns = part.labels.find(table.label_counts.labels)
                 low, high = part.spans(k, part.find(k, tokens[tuples]))
@@ -161,7 +322,8 @@ class Parted(Cached):
     @cached_property
     def edges(self) -> NDArray[np.int64]:
         """Ranks of first tokens at which the keys are cut into ranges: where parts in files begin, and the two ends."""
-        firsts = [ends[0] for view in self.views[: len(self.files)] if (ends := view.ends) is not None]
+        in_files = self.views[: len(self.base.parts.parts)]
+        firsts = [ends[0] for view in in_files if (ends := view.ends) is not None]
         return np.unique([0, len(self.vocabulary), *firsts])
 
     def all_rows(self) -> Iterator[tuple[int, SiteRows]]:
@@ -199,109 +361,6 @@ class Parted(Cached):
         return CountTable._assemble(self.sites, self.label_counts, frame, np.concatenate(keys), np.concatenate(counts))
 
 
-class View(Cached):
-    """A part as a table sees it: which ranks its tokens have there, and which labels.
-
-    The maps are made when they are first needed, in the narrowest width: there is one for each part.
-    """
-
-    def __init__(self, vocabulary: Vocabulary, labels: Vocabulary, part: Part, sign: int = 1) -> None:
-        self._vocabulary = vocabulary
-        self._labels = labels
-        self.part = part
-        self.sign = sign
-
-    @cached_property
-    def tokens(self) -> NDArray[np.int64]:
-        """The common rank of each token of the part."""
-        return self._vocabulary.find(self.part.vocabulary)
-
-    @cached_property
-    def ends(self) -> tuple[int, int] | None:
-        """The common ranks of the least and of the greatest first token; None where there is no row."""
-        own = self.part.ends()
-        return None if own is None else (int(self.tokens[own[0]]), int(self.tokens[own[1]]))
-
-    @cached_property
-    def own_ranks(self) -> NDArray[np.int32]:
-        """The part's rank of each common token, -1 where it has none; the last entry is for -1."""
-        return np.append(self.part.vocabulary.find(self._vocabulary), -1).astype(np.int32)
-
-    @cached_property
-    def labels(self) -> NDArray[Any]:
-        """The common rank of each label of the part; any for those that are `lost`."""
-        return narrow(np.maximum(self._labels.find(self.part.labels), 0))
-
-    @cached_property
-    def lost(self) -> NDArray[np.bool_] | None:
-        """Which labels of the part have no example left, so that their entries add up to nothing; None if none has."""
-        lost = self._labels.find(self.part.labels) < 0
-        return lost if lost.any() else None
-
-    def meets(self, first: int, stop: int) -> bool:
-        """Return whether a row may begin with a token of a rank from `first` to before `stop`."""
-        ends = self.ends
-        return ends is not None and ends[0] < stop and ends[1] >= first
-
-    def rows_between(self, site: int, first: int, stop: int) -> SiteRows:
-        """Return rows of a site with common ranks; labels that have no example left are left out."""
-        low, high = np.searchsorted(self.tokens, [first, stop]).tolist()
-        rows = self.part.rows_between(site, low, high)
-        tuples, labels = self.tokens[rows.tuples], self.labels[rows.labels].astype(np.int64)
-        if self.lost is None:
-            return SiteRows(tuples, rows.lengths, labels, rows.counts)
-        kept = ~self.lost[rows.labels]
-        row_of_entry = np.repeat(np.arange(len(tuples)), rows.lengths)[kept]
-        lengths = np.bincount(row_of_entry, minlength=len(tuples))
-        return SiteRows(tuples[lengths > 0], lengths[lengths > 0], labels[kept], rows.counts[kept])
-
-
-def added_rows(held: Sequence[tuple[int, SiteRows]], length: int, n_tokens: int, n_labels: int) -> SiteRows:
-    """Return the sum of rows of one site, each with its sign; refuse a count below zero.
-
-    Parameters
-    ----------
-    held : sequence of (sign, SiteRows)
-        With common ranks of tokens and labels.
-    length : int
-        How many tokens a tuple has.
-    n_tokens, n_labels : int
-        How many there are.
-    """
-    held = [(sign, rows) for sign, rows in held if len(rows.tuples)]
-    if not held:
-        none = np.empty(0, np.int64)
-        return SiteRows(np.empty((0, length), np.int64), none, none, none)
-    if len(held) == 1 and held[0][0] > 0:  # nothing to add: in the right order as it is
-        return held[0][1]
-    known, index = TupleSet.collect(np.concatenate([rows.tuples for _, rows in held]), n_tokens)
-    n_entries, n_labels = sum(len(rows.counts) for _, rows in held), max(n_labels, 1)
-    keys, counts = np.empty(n_entries, np.int64), np.empty(n_entries, np.int64)
-    row, entry = 0, 0
-    for sign, rows in held:
-        here = slice(entry, entry + len(rows.counts))
-        keys[here] = np.repeat(index[row : row + len(rows.tuples)], rows.lengths) * n_labels + rows.labels
-        counts[here] = sign * rows.counts
-        row, entry = row + len(rows.tuples), here.stop
-    summed, totals = sum_by_key(keys, counts, len(known) * n_labels)
-    if (totals < 0).any():
-        raise never_stored()
-    ranks, labels = np.divmod(summed, n_labels)
-    lengths = np.bincount(ranks, minlength=len(known))
-    return SiteRows(known.rows()[lengths > 0], lengths[lengths > 0], labels, totals)
-
-
-def used_arrays(rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a part with these rows of each site, with those tokens and labels only that they use."""
-    tokens, names = np.zeros(len(vocabulary), bool), np.zeros(len(labels), bool)
-    for site in rows:
-        tokens[site.tuples] = True
-        names[site.labels] = True
-    token_ranks, label_ranks = np.cumsum(tokens) - 1, np.cumsum(names) - 1
-    named = [SiteRows(token_ranks[r.tuples], r.lengths, label_ranks[r.labels], r.counts) for r in rows]
-    return part_arrays(named, vocabulary.keep(tokens), labels.keep(names))
-
-
 _parts_of_tables: WeakKeyDictionary[CountTable, Part] = WeakKeyDictionary()
 
 
@@ -323,19 +382,15 @@ def _plus(mine: Sequence[LabelCounts], theirs: Sequence[LabelCounts], sign: int)
         raise never_stored() from None
 
 
-def _stacked(stack: tuple[CountTable, ...], table: CountTable) -> tuple[CountTable, ...]:
-    """Return the stack with one more table, neighbours of similar size added up."""
-    tables = [*stack, table]
-    while len(tables) > 1 and len(tables[-2].entry_counts) <= 2 * len(tables[-1].entry_counts):
-        tables[-2:] = [tables[-2].plus(tables[-1])]
-    return tuple(tables)
+def examples_in(top: Stacks | Live) -> int:
+    """Return how many examples were learnt, or taken back."""
+    return top.version.examples if isinstance(top, Live) else top.label_counts.total
 
 
-def rank_before(vocabulary: Vocabulary, token: Token) -> int:
-    """Return how many tokens of a vocabulary come before this one in canonical order."""
-    if isinstance(token, int):
-        return int(np.searchsorted(vocabulary.ints, token))
-    first = len(vocabulary.ints)
-    if isinstance(token, float):
-        return first + int(np.searchsorted(vocabulary.floats, token))
-    return first + len(vocabulary.floats) + bisect_left(vocabulary.strings, token)
+def _live(top: Stacks | Live) -> Live:
+    return top if isinstance(top, Live) else Live.of(top.total)
+
+
+def columns_of(known: LabelSet, labels: Vocabulary) -> NDArray[np.int64]:
+    """Return the column of each label number of a live table among other labels; the last one is for the number -1."""
+    return np.asarray(np.append(labels.find(known.labels), -1)[known.columns])

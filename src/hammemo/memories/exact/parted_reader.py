@@ -8,24 +8,28 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy import sparse
 
-from hammemo._arrays.integers import narrow, sum_by_key
+from hammemo._arrays.integers import pieces
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo.memories.exact.count_table import CountTable
+from hammemo.memories.exact.live_reader import is_one_number
 from hammemo.memories.exact.readers import SparseCounts
 from hammemo.memories.exact.sparse_rows import MatrixRows, RowsReader, SparseRanker
-from hammemo.memories.label_counts import LabelCounts
+from hammemo.memories.label_counts import Frame
+from hammemo.tokens.contexts import Contexts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo._native import Extra
+    from hammemo.kernels.sites import Sites
     from hammemo.memories.exact.live_reader import LiveCounts
+    from hammemo.memories.exact.part import SiteRows
+    from hammemo.memories.exact.part_set import Columns, PartSet
     from hammemo.memories.exact.parted import Parted
-    from hammemo.memories.label_counts import Frame
     from hammemo.memories.row_rules import RowRule
-    from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
 
 
@@ -38,10 +42,39 @@ class PartedRows(MatrixRows):
         self._stored = stored
         self.labels = labels
 
+    @property
+    def _parts(self) -> PartSet:
+        """What is read: the parts in files where compiled code adds what is on top of them, else all."""
+        base = self._stored.base.parts
+        return base if base.is_compiled else self._stored.all_parts
+
     @cached_property
-    def _columns(self) -> list[NDArray[Any]]:
-        """The column of each label of each part, in the narrowest width."""
-        return [narrow(np.maximum(self.labels.find(view.part.labels), 0)) for view in self._stored.views]
+    def columns(self) -> Columns:
+        """Where the labels of the parts go."""
+        parts = self._parts
+        columns: Columns = (
+            self._stored.base.columns_in(self.labels) if parts.is_compiled else parts.columns_in(self.labels)
+        )
+        return columns
+
+    def ranks(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the rank of each token among those of the parts that are read, -1 for none."""
+        return contexts.ranks_in(self._parts.vocabulary)
+
+    def extras(self, contexts: Contexts) -> list[Extra]:
+        """Return the entries on top of the parts that each site of each context reads, with their signs."""
+        found: list[Extra] = []
+        if not self._parts.is_compiled:
+            return found
+        base = self._stored.base
+        for live, sign in self._stored.tops:
+            lengths, numbers, counts = live.version.read(live.token_numbers(contexts))
+            if len(numbers):
+                columns_of = base.columns_of_added if sign > 0 else base.columns_of_removed
+                columns = columns_of(live.label_set, self.labels)[numbers]
+                starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+                found.append((starts, columns, sign * counts.astype(np.int64)))
+        return found
 
     def read(self, contexts: Contexts) -> tuple[NDArray[np.int64], sparse.csr_array, NDArray[np.int64]]:
         """Return which row each site of each context reads, -1 for none, the matrix, and where each site's rows start.
@@ -50,89 +83,49 @@ class PartedRows(MatrixRows):
         ------
         returned : (m, S), (rows, L), (S + 1,)
         """
-        ranks = contexts.ranks_in(self._stored.vocabulary)
-        positions = self._stored.sites.positions
-        rows = np.full((len(contexts), len(positions)), -1, np.int64)
-        lengths, columns, counts, firsts = [], [], [], [0]
-        for k, site in enumerate(positions):
-            known, index = TupleSet.collect(ranks[:, list(site)], max(len(self._stored.vocabulary), 1))
-            own_lengths, own_columns, own_counts = self._site(k, known.rows())
-            held = own_lengths > 0
+        rows = np.full((len(contexts), len(self._stored.sites.positions)), -1, np.int64)
+        read, firsts = [], [0]
+        for k, (_, index, own) in enumerate(self.distinct_rows(contexts)):
+            held = own.lengths > 0
             place = np.append(np.where(held, np.cumsum(held) - 1 + firsts[-1], -1), -1)
             rows[:, k] = place[index]  # -1 reads the last entry
-            lengths.append(own_lengths[held])
-            columns.append(own_columns)
-            counts.append(own_counts)
+            read.append(own)
             firsts.append(firsts[-1] + int(held.sum()))
-        starts = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-        matrix = sparse.csr_array(
-            (np.concatenate(counts).astype(np.float64), np.concatenate(columns), starts),
-            shape=(firsts[-1], len(self.labels)),
-        )
+        none = np.empty(0, np.int64)
+        lengths = np.concatenate([none, *(own.lengths for own in read)])
+        columns = np.concatenate([none, *(own.labels for own in read)])
+        counts = np.concatenate([none, *(own.counts for own in read)]).astype(np.float64)
+        starts = np.concatenate([[0], np.cumsum(lengths[lengths > 0])])
+        matrix = sparse.csr_array((counts, columns, starts), shape=(firsts[-1], len(self.labels)))
         return rows, matrix, np.array(firsts)
 
-    @cached_property
-    def _ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The least and the greatest first token of each part; none can be between those of an empty one."""
-        ends = [view.ends or (2**62, -1) for view in self._stored.views]
-        return np.array([first for first, _ in ends], np.int64), np.array([last for _, last in ends], np.int64)
+    def distinct_rows(self, contexts: Contexts) -> Iterator[tuple[TupleSet, NDArray[np.int64], SiteRows]]:
+        """Yield, for each site, the distinct tuples of a batch, which of them each context has, and their rows.
 
-    def one_by_one(self, contexts: Contexts) -> Iterator[tuple[int, int, NDArray[Any], NDArray[Any]]]:
-        """Yield (context, site, columns, counts) of each row that is read: the fast way for a few contexts."""
-        stored, (firsts, lasts) = self._stored, self._ends
-        for i, ranks in enumerate(contexts.ranks_in(stored.vocabulary).tolist()):
-            for k, site in enumerate(stored.sites.positions):
-                tokens = [ranks[position] for position in site]
-                if min(tokens) < 0:
-                    continue
-                held = []
-                for number in np.flatnonzero((firsts <= tokens[0]) & (lasts >= tokens[0])).tolist():
-                    view = stored.views[number]
-                    start, stop = view.part.span(k, view.own_ranks[tokens].tolist())
-                    if stop > start:
-                        labels, counts = view.part.row(start, stop)
-                        held.append((view.sign, self._columns[number][labels], counts))
-                if len(held) == 1:
-                    yield i, k, held[0][1], held[0][2]
-                elif held:
-                    columns = np.concatenate([one[1] for one in held]).astype(np.int64)
-                    signed = np.concatenate([sign * one.astype(np.int64) for sign, _, one in held])
-                    yield i, k, *sum_by_key(columns, signed, len(self.labels))
-
-    def _site(
-        self, site: int, tuples: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the lengths, columns and counts of the rows of these tuples, columns ascending in each."""
-        stored, n = self._stored, len(self.labels)
-        found, pieces = np.zeros(len(tuples), np.int64), []
-        for view, names in zip(stored.views, self._columns, strict=True):
-            ends = view.ends
-            if ends is None:
-                continue
-            asked = np.flatnonzero((tuples[:, 0] >= ends[0]) & (tuples[:, 0] <= ends[1]))
-            if not len(asked):
-                continue
-            own = view.part.find(site, view.own_ranks[tuples[asked]].astype(np.int64))
-            asked, own = asked[own >= 0], own[own >= 0]
-            order = np.argsort(own, kind="stable")  # in the order of the file
-            starts, stops = view.part.spans(site, own[order])
-            labels, counts = view.part.entries(starts, stops)
-            rows = np.repeat(asked[order], stops - starts)
-            found[asked] += 1
-            pieces.append((rows, names[labels].astype(np.int64), view.sign * counts))
-        if not pieces:
-            return found, np.empty(0, np.int64), np.empty(0, np.int64)
-        rows, columns, counts = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
-        if found.max() > 1 or (rows[1:] < rows[:-1]).any() or (counts < 0).any():
-            keys, counts = sum_by_key(rows * n + columns, counts, len(tuples) * n)
-            rows, columns = np.divmod(keys, n)
-            held = counts > 0
-            rows, columns, counts = rows[held], columns[held], counts[held]
-        return np.bincount(rows, minlength=len(tuples)), columns, counts
+        Tokens are named by their ranks in the batch. A context that holds no token at the site has -1.
+        """
+        ranks, extras = self.ranks(contexts), self.extras(contexts)
+        positions = self._stored.sites.positions
+        for k, site in enumerate(positions):
+            known, index = TupleSet.collect(contexts.ranks[:, list(site)], max(len(contexts.vocabulary), 1))
+            first = np.zeros(len(known), np.int64)
+            held = np.flatnonzero(index >= 0)[::-1]
+            first[index[held]] = held  # the first context that has each tuple
+            on_top = [_taken(extra, first * len(positions) + k) for extra in extras]
+            yield known, index, self._parts.site_rows(k, ranks[first][:, list(site)], self.columns, on_top)
 
 
-_FEW: Final = 16
-"""So many contexts are read one by one."""
+def _taken(extra: Extra, places: NDArray[np.int64]) -> Extra:
+    """Return the entries at some places, one after the other."""
+    starts, columns, counts = extra
+    lengths = starts[places + 1] - starts[places]
+    own = np.concatenate([[0], np.cumsum(lengths)])
+    entries = np.repeat(starts[places] - own[:-1], lengths) + np.arange(own[-1])
+    return own, columns[entries], counts[entries]
+
+
+_MOST_ASKED: Final = 4096
+"""So many contexts are answered at once: where their rows lie is known for all before the first is read."""
 
 
 class PartedCounts(RowsReader):
@@ -141,15 +134,47 @@ class PartedCounts(RowsReader):
     Parameters
     ----------
     stored : Parted
-    frame : Frame
+    sites : Sites
+    declared : Vocabulary
+        Labels that are candidates also without examples.
     """
 
     name_in_files = "SparseCounts"
 
-    def __init__(self, stored: Parted, frame: Frame) -> None:
-        super().__init__(frame, len(frame.labels))
+    def __init__(self, stored: Parted, sites: Sites, declared: Vocabulary) -> None:
         self._stored = stored
-        self._rows = PartedRows(stored, frame.labels)
+        self.sites = sites
+        self.declared = declared
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_stored": self._stored, "sites": self.sites, "declared": self.declared, "free": self.free}
+
+    @cached_property
+    def labels(self) -> Vocabulary:  # type: ignore[override]
+        """Observed and declared labels, in canonical order."""
+        return self._stored.labels.union(self.declared)
+
+    @property
+    def row_width(self) -> int:  # type: ignore[override]
+        """How many numbers one query needs where all scores are made."""
+        return len(self.labels)
+
+    @cached_property
+    def label_counts(self) -> NDArray[np.int64]:  # type: ignore[override]
+        """How many examples each label has."""
+        observed = self._stored.label_counts
+        counts = np.zeros(len(self.labels), np.int64)
+        counts[self.labels.find(observed.labels)] = observed.counts
+        return counts
+
+    @property
+    def frame(self) -> Frame:  # type: ignore[override]
+        """The sites, the labels and their counts."""
+        return Frame(self.sites, self.labels, self.label_counts)
+
+    @cached_property
+    def _rows(self) -> PartedRows:
+        return PartedRows(self._stored, self.labels)
 
     @property
     def rows(self) -> PartedRows:
@@ -163,12 +188,40 @@ class PartedCounts(RowsReader):
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the counts, added in the order of the sites."""
-        if len(contexts) > _FEW:
+        parts, rows = self._stored.base.parts, self._rows
+        if not parts.is_compiled:
             return super().scores(contexts, weights)
-        scores = np.zeros((len(contexts), len(self.labels)))
-        for i, k, columns, counts in self._rows.one_by_one(contexts):
-            scores[i, columns] += weights[k] * counts
-        return scores
+        return parts.sums(rows.ranks(contexts), weights, rows.extras(contexts), rows.columns)
+
+    def winners(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Return the column of the highest score over `divisor` of each context, the first one among equals."""
+        parts, rows, best = self._stored.base.parts, self._rows, np.empty(len(contexts), np.int64)
+        if not parts.is_compiled or not len(self.labels):
+            return super().winners(contexts, weights, divisor)
+        divisor = divisor[:1] if is_one_number(divisor) else np.ascontiguousarray(divisor, np.float64)
+        for piece in pieces(len(contexts), _MOST_ASKED):
+            asked = contexts[piece]
+            best[piece] = parts.winners(rows.ranks(asked), weights, rows.extras(asked), rows.columns, divisor)
+        return best
+
+    def single(
+        self, weights: NDArray[np.float64], divisor: NDArray[np.float64]
+    ) -> Callable[[Sequence[Any]], int] | None:
+        """Return a fast way to answer one context with these weights."""
+        parts, number, h = self._stored.base.parts, self._stored.base.tokens.get, self.sites.h
+        if not parts.is_compiled or not len(self.labels) or self._stored.tops:
+            return None
+        columns, divisor = self._rows.columns, divisor[:1] if is_one_number(divisor) else np.ascontiguousarray(divisor)
+
+        def answer(tokens: Sequence[Any]) -> int:
+            if isinstance(tokens, str) or len(tokens) != h:
+                return -1  # what asks for the batch of it says what is wrong
+            ranks = np.array([[number(token) for token in tokens]], np.int64)
+            return int(parts.winners(ranks, weights, [], columns, divisor)[0])
+
+        return answer
 
     def make_ranker(self, rule: RowRule) -> SparseRanker:
         """Return what applies a rule to the rows that a batch reads."""
@@ -176,21 +229,17 @@ class PartedCounts(RowsReader):
 
     def restricted(self, contexts: Contexts) -> SparseCounts:
         """Return a reader, in memory, of the rows that these contexts read: to them it answers the same."""
-        ranks, stored = contexts.ranks_in(self._stored.vocabulary), self._stored
-        vocabulary = stored.vocabulary
+        stored, observed = self._stored, self._stored.label_counts
         tuples, keys, counts, first = [], [], [], 0
-        columns = np.append(stored.label_counts.labels.find(self.labels), -1)
-        n_labels = max(len(stored.label_counts.labels), 1)
-        for k, site in enumerate(stored.sites.positions):
-            known, _ = TupleSet.collect(ranks[:, list(site)], max(len(vocabulary), 1))
-            lengths, labels, own = self._rows._site(k, known.rows())
-            keys.append(np.repeat(np.arange(first, first + len(known)), lengths) * n_labels + columns[labels])
-            counts.append(own)
+        columns = np.append(observed.labels.find(self.labels), -1)
+        n_labels = max(len(observed.labels), 1)
+        for known, _, own in self._rows.distinct_rows(contexts):
+            keys.append(np.repeat(np.arange(first, first + len(known)), own.lengths) * n_labels + columns[own.labels])
+            counts.append(own.counts)
             tuples.append(known)
             first += len(known)
-        label_counts = LabelCounts(stored.label_counts.labels, stored.label_counts.counts)
-        frame = (label_counts.labels, vocabulary, tuples)
-        table = CountTable._assemble(stored.sites, label_counts, frame, np.concatenate(keys), np.concatenate(counts))
+        frame = (observed.labels, contexts.vocabulary, tuples)
+        table = CountTable._assemble(stored.sites, observed, frame, np.concatenate(keys), np.concatenate(counts))
         reader = SparseCounts(lambda: table, self.frame)
         reader.free = self.free
         return reader
@@ -202,22 +251,18 @@ class PartedCounts(RowsReader):
         token that has none left there, but may have one in a longer tuple, needs the whole table.
         """
         stored = self._stored
-        ranks = stored.vocabulary.find(tokens)
-        seen = ranks >= 0
-        if all(sign > 0 for _, sign, _ in stored.parts):
+        seen = stored.vocabulary.find(tokens) >= 0
+        if all(sign > 0 for _, sign, _ in stored.all_parts.parts):
             return seen.astype(np.int8)
         unsure = np.flatnonzero(seen)
-        seen[unsure] = False
-        for k, site in enumerate(stored.sites.positions):
-            if len(site) == 1 and len(unsure):
-                seen[unsure] = self._rows._site(k, ranks[unsure, None])[0] > 0
-                unsure = unsure[~seen[unsure]]
-        if len(unsure) and any(len(site) > 1 for site in stored.sites.positions):
+        alone = Contexts.with_ranks(tokens, np.repeat(unsure[:, None], self.sites.h, axis=1))  # at every position
+        rows = self._rows.read(alone)[0]
+        single = [k for k, site in enumerate(stored.sites.positions) if len(site) == 1]
+        seen[unsure] = (rows[:, single] >= 0).any(axis=1)
+        unsure = unsure[~seen[unsure]]
+        if len(unsure) and len(single) < len(stored.sites.positions):
             seen[unsure] = (self.table.vocabulary.find(tokens) >= 0)[unsure]
         return seen.astype(np.int8)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_ranker": None, "_static_tables": None}  # made again when needed
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the canonical arrays, the vocabulary left out: they take as much memory as the whole table."""

@@ -1,0 +1,285 @@
+"""Parts with a common numbering of tokens and labels: what queries read rows from.
+
+Queries name tokens and labels by their ranks among those of all parts. A row is looked for in the parts whose first
+tokens may include its own, and added up over these. That is done by compiled code (``src/native/parts``), in the mapped
+files themselves; it says which pages are not checked yet, and is asked again when they are. Without the compiled code
+NumPy does the same (`_added`).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from hammemo._arrays.integers import narrow, sum_by_key
+from hammemo._arrays.native import native
+from hammemo._versions import Cached
+from hammemo.memories.exact.part import SiteRows
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo._native import Extra, PartTable
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.exact.part import Part
+
+_MOST_WORDS: Final = 64
+"""Longer tuples are left to NumPy."""
+
+_MOST_NAMES: Final = 2**31
+
+
+class SignedPart(NamedTuple):
+    """A part that is added or, with sign -1, subtracted; `about` is what the head of its folder says of it."""
+
+    part: Part
+    sign: int
+    about: Any = None
+
+
+class Columns(NamedTuple):
+    """Where the labels of a set of parts go: the column of each, -1 for none, and how many columns there are.
+
+    Without a map each label has the column of its rank.
+    """
+
+    map: NDArray[np.int32] | None
+    n: int
+
+
+class PartSet(Cached):
+    """Parts that are added up.
+
+    Parameters
+    ----------
+    sites : Sites
+    parts : sequence of SignedPart
+    """
+
+    def __init__(self, sites: Sites, parts: Sequence[SignedPart]) -> None:
+        self.sites = sites
+        self.parts = tuple(parts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"sites": self.sites, "parts": self.parts}  # all else is made again
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens of all parts."""
+        return _union(part.vocabulary for part, *_ in self.parts)
+
+    @cached_property
+    def labels(self) -> Vocabulary:
+        """The labels of all parts."""
+        return _union(part.labels for part, *_ in self.parts)
+
+    @cached_property
+    def _views(self) -> tuple[View, ...]:
+        return tuple(View(self.vocabulary, self.labels, part, sign) for part, sign, _ in self.parts)
+
+    @cached_property
+    def _compiled(self) -> PartTable | None:
+        """What reads the parts, which are prepared when they are first needed; None where NumPy must."""
+        compiled = native()
+        most_words = max((part.most_words for part, *_ in self.parts), default=1)
+        if compiled is None or max(len(self.vocabulary), len(self.labels)) >= _MOST_NAMES or most_words > _MOST_WORDS:
+            return None
+        ends = np.array([view.ends or (2**62, -1) for view in self._views], np.int64).reshape(-1, 2)
+        firsts, lasts = np.ascontiguousarray(ends.T)
+        signs = np.array([sign for _, sign, _ in self.parts], np.int64)
+        frame = (self.sites.h, list(self.sites.positions), len(self.vocabulary), len(self.labels))
+        return compiled.PartTable(*frame, firsts, lasts, signs)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether `winners` and `sums` are there."""
+        return self._compiled is not None
+
+    def columns_in(self, labels: Vocabulary) -> Columns:
+        """Return where the labels of the parts are among others."""
+        found = labels.find(self.labels)
+        same = len(found) == len(labels) and bool((found == np.arange(len(found))).all())
+        return Columns(None if same else found.astype(np.int32), len(labels))
+
+    def winners(
+        self,
+        ranks: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        extras: list[Extra],
+        columns: Columns,
+        divisor: NDArray[np.float64],
+    ) -> NDArray[np.int64]:
+        """Return the column of the highest weighted sum over `divisor` of each context, the first one among equals.
+
+        Shapes
+        ------
+        ranks : (m, h), of tokens among those of the parts, -1 for none; weights : (S,); divisor : (1,) or (L,);
+        returned : (m,)
+        """
+        table, out = self._compiled, np.empty(len(ranks), np.int64)
+        assert table is not None
+        own = (ranks, weights, extras, columns.map, columns.n, divisor, out)
+        self._until_complete(lambda: table.winners(*own))
+        return out
+
+    def sums(
+        self, ranks: NDArray[np.int64], weights: NDArray[np.float64], extras: list[Extra], columns: Columns
+    ) -> NDArray[np.float64]:
+        """Return the weighted sums over sites of the counts, added in the order of the sites: (m, L)."""
+        table, out = self._compiled, np.empty((len(ranks), columns.n))
+        assert table is not None
+        self._until_complete(lambda: table.sums(ranks, weights, extras, columns.map, out))
+        return out
+
+    def counts(self, ranks: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the count of one label in the row that each site of each context reads.
+
+        Shapes
+        ------
+        ranks : (m, h); labels : (m,), ranks among those of the parts, -1 for none; returned : (m, S)
+        """
+        table, out = self._compiled, np.empty((len(ranks), len(self.sites.positions)), np.int64)
+        assert table is not None
+        self._until_complete(lambda: table.counts(ranks, labels, out))
+        return out
+
+    def site_rows(
+        self, site: int, tuples: NDArray[np.int64], columns: Columns, extras: list[Extra] | None = None
+    ) -> SiteRows:
+        """Return the rows of tuples of ranks, added up, columns ascending in each; a tuple without a row has length 0.
+
+        `extras` are entries on top of the parts, of each tuple; only compiled code takes them.
+
+        Shapes
+        ------
+        tuples : (r, l), -1 for a token that no part has
+        """
+        table, extras = self._compiled, extras or []
+        if table is None:
+            assert not extras
+            return self._added(site, tuples, columns)
+        tuples = np.ascontiguousarray(tuples)
+        read: Any = ()
+
+        def ask() -> NDArray[np.int64]:
+            nonlocal read
+            missing, *read = table.read(site, tuples, extras, columns.map, columns.n)
+            return missing
+
+        self._until_complete(ask)
+        return SiteRows(tuples, *read)
+
+    def _until_complete(self, ask: Callable[[], NDArray[np.int64]]) -> None:
+        """Ask until nothing is missing: prepare parts, and check pages in the order of the files."""
+        while len(missing := ask()):
+            for number in np.unique(missing[:, 0]).tolist():
+                _, first, stop = missing[missing[:, 0] == number].T
+                if first.min() < 0:
+                    self._prepare(number)
+                else:
+                    self.parts[number].part.check(first, stop)
+
+    def _prepare(self, number: int) -> None:
+        table, view = self._compiled, self._views[number]
+        assert table is not None
+        labels = self.labels.find(view.part.labels)
+        view.part.prepare(table, number, view.own_ranks, labels.astype(np.int32))
+
+    def _added(self, site: int, tuples: NDArray[np.int64], columns: Columns) -> SiteRows:
+        """Return what `site_rows` does: the definition, and what compiled code is tested against."""
+        found, pieces = np.zeros(len(tuples), np.int64), [_no_entries()]
+        for view in self._views:
+            ends = view.ends
+            if ends is None:
+                continue
+            asked = np.flatnonzero((tuples[:, 0] >= ends[0]) & (tuples[:, 0] <= ends[1]))
+            own = view.part.find(site, view.own_ranks[tuples[asked]].astype(np.int64))
+            asked, own = asked[own >= 0], own[own >= 0]
+            order = np.argsort(own, kind="stable")  # in the order of the file
+            starts, stops = view.part.spans(site, own[order])
+            labels, counts = view.part.entries(starts, stops)
+            found[asked] += 1
+            pieces.append((np.repeat(asked[order], stops - starts), view.labels[labels], view.sign * counts))
+        rows, names, counts = (np.concatenate(arrays).astype(np.int64) for arrays in zip(*pieces, strict=True))
+        if columns.map is not None:
+            names = columns.map[names].astype(np.int64)
+            rows, names, counts = rows[names >= 0], names[names >= 0], counts[names >= 0]
+        if found.max(initial=0) > 1 or (rows[1:] < rows[:-1]).any() or (counts < 0).any():
+            keys, counts = sum_by_key(rows * columns.n + names, counts, len(tuples) * columns.n)
+            rows, names = np.divmod(keys[counts > 0], max(columns.n, 1))
+            counts = counts[counts > 0]
+        return SiteRows(tuples, np.bincount(rows, minlength=len(tuples)), names, counts)
+
+
+class View(Cached):
+    """A part as a table sees it: which ranks its tokens have there, and which labels.
+
+    The maps are made when they are first needed, in the narrowest width: there is one for each part.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, labels: Vocabulary, part: Part, sign: int = 1) -> None:
+        self._vocabulary = vocabulary
+        self._labels = labels
+        self.part = part
+        self.sign = sign
+
+    @cached_property
+    def tokens(self) -> NDArray[np.int64]:
+        """The common rank of each token of the part."""
+        return self._vocabulary.find(self.part.vocabulary)
+
+    @cached_property
+    def ends(self) -> tuple[int, int] | None:
+        """The common ranks of the least and of the greatest first token; None where there is no row."""
+        own = self.part.ends()
+        return None if own is None else (int(self.tokens[own[0]]), int(self.tokens[own[1]]))
+
+    @cached_property
+    def own_ranks(self) -> NDArray[np.int32]:
+        """The part's rank of each common token, -1 where it has none; the last entry is for -1."""
+        return np.append(self.part.vocabulary.find(self._vocabulary), -1).astype(np.int32)
+
+    @cached_property
+    def labels(self) -> NDArray[Any]:
+        """The common rank of each label of the part; any for those that are `lost`."""
+        return narrow(np.maximum(self._labels.find(self.part.labels), 0))
+
+    @cached_property
+    def lost(self) -> NDArray[np.bool_] | None:
+        """Which labels of the part have no example left, so that their entries add up to nothing; None if none has."""
+        lost = self._labels.find(self.part.labels) < 0
+        return lost if lost.any() else None
+
+    def meets(self, first: int, stop: int) -> bool:
+        """Return whether a row may begin with a token of a rank from `first` to before `stop`."""
+        ends = self.ends
+        return ends is not None and ends[0] < stop and ends[1] >= first
+
+    def rows_between(self, site: int, first: int, stop: int) -> SiteRows:
+        """Return rows of a site with common ranks; labels that have no example left are left out."""
+        low, high = np.searchsorted(self.tokens, [first, stop]).tolist()
+        rows = self.part.rows_between(site, low, high)
+        tuples, labels = self.tokens[rows.tuples], self.labels[rows.labels].astype(np.int64)
+        if self.lost is None:
+            return SiteRows(tuples, rows.lengths, labels, rows.counts)
+        kept = ~self.lost[rows.labels]
+        row_of_entry = np.repeat(np.arange(len(tuples)), rows.lengths)[kept]
+        lengths = np.bincount(row_of_entry, minlength=len(tuples))
+        return SiteRows(tuples[lengths > 0], lengths[lengths > 0], labels[kept], rows.counts[kept])
+
+
+def _union(names: Any) -> Vocabulary:
+    whole = Vocabulary()
+    for one in names:
+        whole = whole.union(one)
+    return whole
+
+
+def _no_entries() -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
+    none = np.empty(0, np.int64)
+    return none, none, none
