@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hammemo import Bag, Exact, Hashed, LogLinear, MemoryClassifier, PositionalHamming, Suffixes, load
+from hammemo import Bag, Exact, Hashed, LogLinear, MemoryClassifier, Mixture, PositionalHamming, Suffixes, load
 from hammemo.engines import fit, parts
 from hammemo.experiments.speed import zipf_stream
 from hammemo.files import part_files
@@ -55,7 +55,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kernel", [PositionalHamming(), Suffixes(3)], ids=str)
-@pytest.mark.parametrize("vote", ["sum", LogLinear(sample=200)], ids=str)
+@pytest.mark.parametrize("vote", ["sum", LogLinear(sample=200), Mixture(sample=200, steps=3)], ids=str)
 def test_the_state_and_the_weights_are_those_of_a_fit_in_memory(
     kernel: Any, vote: Any, words: Path, tmp_path: Path
 ) -> None:

@@ -36,20 +36,23 @@ from hammemo.models.growing import warn_if_large
 from hammemo.sources.documents import Source, open_source
 from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo.votes import LogLinear
+from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
+    from hammemo.memories.reader import Reader
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.kept_cases import KeptCases
     from hammemo.models.kept_sample import KeptSample
     from hammemo.sources.documents import Shard
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
+    from hammemo.votes import Vote
 
 __all__ = ["ENGINES", "GroupReport", "fit"]
 
@@ -181,12 +184,19 @@ def fit(
         sample = _examples_of(block, labels) if model.sample_ is None else model.sample_.examples()
         reader = memory.static_reader() if model.vote_.keeps_cases else memory.reader()
         if isinstance(reader, PartedCounts):
-            reader = reader.restricted(sample.contexts)
+            reader = _rows_to_fit(reader, model.vote_, model.sites_, sample)
         model.vote_.fit_to(reader, sample, model.sites_, seed=memory.seed)
     if work is not None:
         save(model, work.folder)
         work.delete_runs()
     return model
+
+
+def _rows_to_fit(reader: PartedCounts, vote: Vote, sites: Sites, sample: Examples) -> Reader:
+    """Return what weights are fitted with: the rows of the sample; for continuation counts, the whole table."""
+    if not isinstance(vote, Mixture):
+        return reader.restricted(sample.contexts)
+    return reader if vote.components(sites).continued else reader.restricted(sample.contexts, times=True)
 
 
 def _in_parts(job: Job, manifest: dict[str, Any], sample: Any, parts: int, out: Any) -> PartsJob:

@@ -91,9 +91,8 @@ class Job:
 
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[Memory, GroupReport]:
         """Return a memory that has learnt these shards, or what an earlier run has stored of them."""
-        started, spent = time.perf_counter(), time.thread_time()
-        known = None if self.checkpoint is None else self.checkpoint.read(group)
         reader = ShardReader(self)
+        known = None if self.checkpoint is None else self.checkpoint.read(group)
         if known is not None:
             kept = {name.removeprefix(_KEPT): known.pop(name) for name in list(known) if name.startswith(_KEPT)} or None
             memory: Memory = unpack(self.template, known)
@@ -104,17 +103,7 @@ class Job:
             if self.checkpoint is not None:
                 named = {f"{_KEPT}{name}": array for name, array in (kept or {}).items()}
                 self.checkpoint.write(group, {**pack(memory), **named})
-        return memory, GroupReport(
-            group=group,
-            tokens=reader.tokens,
-            source_bytes=sum(shard.stop - shard.start for shard in shards),
-            seconds=time.perf_counter() - started,
-            reading_seconds=reader.seconds,
-            cpu_seconds=time.thread_time() - spent,
-            peak_bytes=peak_memory(),
-            resumed=known is not None,
-            kept=kept,
-        )
+        return memory, reader.report(group, shards, kept, resumed=known is not None)
 
     def learn_packed(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:
         """Return the same as arrays, for other processes."""
@@ -130,6 +119,7 @@ class ShardReader:
         self.kept = job.kept
         self.tokens = 0
         self.seconds = 0.0
+        self._started, self._spent = time.perf_counter(), time.thread_time()
 
     def blocks(self, shards: tuple[Shard, ...]) -> Iterator[Block]:
         """Yield the blocks."""
@@ -146,6 +136,20 @@ class ShardReader:
                 keeper = Keeper(self.kept, job.h, job.labels)
                 yield from keeper.through(stream_blocks(piece.tokens, job.h, piece.starts, job.short, job.pad))
                 self.kept = keeper.sample
+
+    def report(self, group: int, shards: tuple[Shard, ...], kept: Arrays | None, *, resumed: bool) -> GroupReport:
+        """Return what learning the group took since this reader was made."""
+        return GroupReport(
+            group=group,
+            tokens=self.tokens,
+            source_bytes=sum(shard.stop - shard.start for shard in shards),
+            seconds=time.perf_counter() - self._started,
+            reading_seconds=self.seconds,
+            cpu_seconds=time.thread_time() - self._spent,
+            peak_bytes=peak_memory(),
+            resumed=resumed,
+            kept=kept,
+        )
 
 
 def peak_memory() -> int:

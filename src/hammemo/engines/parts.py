@@ -19,7 +19,6 @@ import hashlib
 import json
 import os
 import shutil
-import time
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.integers import narrow
-from hammemo.engines.jobs import GroupReport, ShardReader, peak_memory
+from hammemo.engines.jobs import GroupReport, ShardReader
 from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
 from hammemo.files.part_files import PartFacts, open_part, right_part, write_part
@@ -99,25 +98,14 @@ class PartsJob:
 
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[list[PartFacts], GroupReport]:
         """Learn a group of shards into runs, or return those that an earlier call has written."""
-        started, spent = time.perf_counter(), time.thread_time()
         record = os.path.join(self.runs_folder, f"{self.runs_name}-{group:06d}.json")
-        runs, reader = _recorded(self.runs_folder, record), ShardReader(self.job)
+        reader = ShardReader(self.job)
+        runs = _recorded(self.runs_folder, record)
         resumed = runs is not None
         if runs is None:
             runs = list(self._write_runs(group, shards, reader))
             write_file(record, [json.dumps([facts.described() for facts in runs]).encode()])
-        kept = self._kept(runs)
-        return runs, GroupReport(
-            group=group,
-            tokens=reader.tokens,
-            source_bytes=sum(shard.stop - shard.start for shard in shards),
-            seconds=time.perf_counter() - started,
-            reading_seconds=reader.seconds,
-            cpu_seconds=time.thread_time() - spent,
-            peak_bytes=peak_memory(),
-            resumed=resumed,
-            kept=kept,
-        )
+        return runs, reader.report(group, shards, self._kept(runs), resumed=resumed)
 
     def _write_runs(self, group: int, shards: tuple[Shard, ...], reader: ShardReader) -> Iterator[PartFacts]:
         most, number = self.most_entries(), 0

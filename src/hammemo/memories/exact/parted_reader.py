@@ -227,8 +227,11 @@ class PartedCounts(RowsReader):
         """Return what applies a rule to the rows that a batch reads."""
         return SparseRanker(self._rows, rule)
 
-    def restricted(self, contexts: Contexts) -> SparseCounts:
-        """Return a reader, in memory, of the rows that these contexts read: to them it answers the same."""
+    def restricted(self, contexts: Contexts, *, times: bool = False) -> SparseCounts:
+        """Return a reader, in memory, of the rows that these contexts read: to them it answers the same.
+
+        With `times` it also says what a mixture must know of all rows (`entry_times`): they are gone through once.
+        """
         stored, observed = self._stored, self._stored.label_counts
         tuples, keys, counts, first = [], [], [], 0
         columns = np.append(observed.labels.find(self.labels), -1)
@@ -242,6 +245,11 @@ class PartedCounts(RowsReader):
         table = CountTable._assemble(stored.sites, observed, frame, np.concatenate(keys), np.concatenate(counts))
         reader = SparseCounts(lambda: table, self.frame)
         reader.free = self.free
+        if times:
+            found = np.zeros((len(stored.sites.positions), 6), np.int64)
+            for k, rows in stored.all_rows():
+                found[k] += np.bincount(np.minimum(rows.counts, 5), minlength=6)
+            reader.entry_times = found
         return reader
 
     def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:

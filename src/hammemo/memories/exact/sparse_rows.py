@@ -108,6 +108,11 @@ class RowsReader(ExactReader):
     free: tuple[RowsReader, ...] = ()
     """The readers of the tables of sites without a position."""
 
+    entry_times: NDArray[np.int64] | None = None
+    """Of a reader of some rows of a table: how many entries of each site have the counts 0 to 4, and more, in all rows.
+
+    Shapes: (S, 6)."""
+
     _static_tables: Any = None  # a cache of whoever reads single entries
     _mixture: Any = None  # a cache of whoever mixes rows
 

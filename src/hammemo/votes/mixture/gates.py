@@ -149,7 +149,12 @@ def modified_discounts(entry_counts: NDArray[np.int64]) -> NDArray[np.float64]:
     >>> modified_discounts(np.repeat([1, 2, 3, 4, 9], [50, 20, 10, 5, 3])).round(2)
     array([0.  , 0.56, 1.17, 1.89])
     """
-    times = np.bincount(np.minimum(entry_counts, 5), minlength=6)[1:5].astype(np.float64)
+    return discounts_of(np.bincount(np.minimum(entry_counts, 5), minlength=6))
+
+
+def discounts_of(times: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the discounts of a table with so many entries of each count from 0 to 4."""
+    times = times[1:5].astype(np.float64)
     if not times.all():
         return np.zeros(4)
     share = times[0] / (times[0] + 2 * times[1])

@@ -18,7 +18,15 @@ from hammemo.kernels.free_sites import derived_examples, distinct_places, tabled
 from hammemo.kernels.sites import find_sites
 from hammemo.memories.exact.free_rows import free_entries
 from hammemo.memories.exact.sparse_rows import Entries, RowsReader
-from hammemo.votes.mixture.gates import PRIOR, Components, Terms, modified_discounts, row_buckets, row_odds
+from hammemo.votes.mixture.gates import (
+    PRIOR,
+    Components,
+    Terms,
+    discounts_of,
+    modified_discounts,
+    row_buckets,
+    row_odds,
+)
 from hammemo.votes.mixture.tables import CountRows, Entry, LeftOut, Read, continuation_rows
 
 if TYPE_CHECKING:
@@ -58,12 +66,14 @@ class StaticTables(Cached):
 
     def discounts(self) -> NDArray[np.float64]:
         """Return what entries of counts 0, 1, 2 and 3 or more lose, for each table: (n_tables, 4)."""
-        starts = np.cumsum([0, *map(len, self.reader.table.tuples)])
-        cuts = np.searchsorted(self.sites.keys, starts * max(self.n_labels, 1))
-        counts = [self.sites.counts[first:last] for first, last in pairwise(cuts)]
-        counts += [rows.counts for rows, _ in self.continued]
-        counts += [rows.counts for rows in self.free]
-        return np.array([modified_discounts(part) for part in counts])
+        if self.reader.entry_times is not None:  # of the table that the reader has only some rows of
+            sites = [discounts_of(times) for times in self.reader.entry_times]
+        else:
+            starts = np.cumsum([0, *map(len, self.reader.table.tuples)])
+            cuts = np.searchsorted(self.sites.keys, starts * max(self.n_labels, 1))
+            sites = [modified_discounts(self.sites.counts[first:last]) for first, last in pairwise(cuts)]
+        others = [rows.counts for rows, _ in self.continued] + [rows.counts for rows in self.free]
+        return np.array([*sites, *map(modified_discounts, others)])
 
     def rows_of(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the row that each site of each context reads, -1 for none: (m, S)."""
