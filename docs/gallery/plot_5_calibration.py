@@ -4,39 +4,37 @@ Are the probabilities honest?
 
 With a log-linear vote a model gives probabilities. They are honest if, of the answers
 given with 70 %, about 70 % are right. A reliability diagram shows it. Naive Bayes on
-the same positions stands beside it: it takes every position for news, also where one
+the same columns stands beside it: it takes every column for news, also where one
 repeats another, and is too sure of itself.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.naive_bayes import CategoricalNB
+from sklearn.preprocessing import OrdinalEncoder
 
-from hammemo import Exact, LogLinear, MemoryClassifier
+from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming
+from hammemo.datasets import load_table
 
 # %%
-# Four columns of a table, each with eight values, say something about the label. They
-# are followed by copies of themselves, as codes are by their names in many tables.
+# Is a flight late? 10,000 flights from New York in 2013, half of them to learn. The
+# columns repeat each other: the number of a flight says which airline it is, where it
+# goes and when.
 
-rng = np.random.default_rng(4)
-LABELS, VALUES = 5, 8
-evidence = rng.normal(scale=0.8, size=(4, VALUES, LABELS))
-
-
-def draw(number):
-    X = rng.integers(VALUES, size=(number, 4))
-    score = sum(evidence[k, X[:, k]] for k in range(4)) + rng.gumbel(
-        size=(number, LABELS)
-    )
-    return np.hstack([X, X]), score.argmax(axis=1)
-
-
-X, y = draw(6000)
-queries, answers = draw(6000)
-models = {
-    "log-linear vote": MemoryClassifier(memory=Exact(), vote=LogLinear()).fit(X, y),
-    "naive Bayes": CategoricalNB(min_categories=VALUES).fit(X, y),
+X, y = load_table("flights")
+train, test = slice(0, 5000), slice(5000, None)
+answers = y[test]
+clf = MemoryClassifier(PositionalHamming(), Exact(), LogLinear())
+clf.fit(X[train], y[train])
+encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+codes = encoder.fit_transform(X[train]) + 1  # 0 is a value that was not seen
+values = [len(column) + 1 for column in encoder.categories_]
+bayes = CategoricalNB(min_categories=values).fit(codes, y[train])
+probabilities = {
+    "log-linear vote": clf.predict_proba(X[test]),
+    "naive Bayes": bayes.predict_proba(encoder.transform(X[test]) + 1),
 }
+assert (clf.classes_ == bayes.classes_).all()
 
 # %%
 # Answers are put into groups by how sure the model was; in each group we count how many
@@ -44,7 +42,8 @@ models = {
 
 
 def reliability(probabilities, groups=10):
-    sure, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == answers
+    sure = probabilities.max(axis=1)
+    right = clf.classes_[probabilities.argmax(axis=1)] == answers
     group = np.minimum((sure * groups).astype(int), groups - 1)
     filled = [g for g in range(groups) if (group == g).sum() >= 30]
     error = sum(
@@ -60,13 +59,14 @@ def reliability(probabilities, groups=10):
 
 figure, axes = plt.subplots(figsize=(5.4, 5))
 axes.plot([0, 1], [0, 1], color="0.5", linestyle=":", label="honest")
-for (name, model), style in zip(models.items(), ("o-", "s--"), strict=True):
-    said, happened, error = reliability(model.predict_proba(queries))
+for (name, given), style in zip(probabilities.items(), ("o-", "s--"), strict=True):
+    said, happened, error = reliability(given)
+    print(f"{name}: calibration error {error:.3f}")
     axes.plot(said, happened, style, label=f"{name}: calibration error {error:.2f}")
 axes.set(
     xlabel="probability that the model gives its answer",
     ylabel="share of these answers that are right",
 )
-axes.set(xlim=(0, 1.02), ylim=(0, 1.02), aspect="equal")
+axes.set(xlim=(0.48, 1.02), ylim=(0.48, 1.02), aspect="equal")
 axes.legend(loc="upper left", fontsize=9)
 plt.show()

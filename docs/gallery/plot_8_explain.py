@@ -1,13 +1,11 @@
-"""Why this label?
+"""
+Why this label?
 ===============
 
 Every score is a sum over the sites of a context.
-:meth:`hammemo.MemoryClassifier.explain` shows its terms: which tokens voted for which
-labels, and how much. Here the events of a web shop are predicted from the three events
-before.
+:meth:`hammemo.MemoryClassifier.explain` shows its terms: which values voted for which
+labels, and how much. Here it is how acceptable a car is (UCI's repository).
 """
-
-import numpy as np
 
 from hammemo import (
     Exact,
@@ -16,39 +14,21 @@ from hammemo import (
     MeMoClassifier,
     MemoryClassifier,
     PositionalHamming,
-    Suffixes,
-    windows,
+    SiteKernel,
 )
+from hammemo.datasets import load_table
 
-rng = np.random.default_rng(7)
-
-
-def case() -> list[str]:
-    """Return the events of one order."""
-    second = rng.choice(["pay", "cancel", "fraud alert"], p=[0.6, 0.25, 0.15])
-    follow = {
-        "pay": ["ship", rng.choice(["deliver", "return", "lost"], p=[0.7, 0.2, 0.1])],
-        "cancel": ["refund", "close"],
-        "fraud alert": ["call customer", rng.choice(["pay", "cancel"])],
-    }
-    return [
-        "order",
-        str(second),
-        *map(str, follow[str(second)]),
-        str(rng.choice(["rate", "complain", "reorder"])),
-    ]
-
-
-X, y = windows([case() for _ in range(500)], h=3)
+X, y = load_table("car", as_frame=True)
+car = ["low", "low", "4", "4", "big", "high"]  # in the order of the columns
 
 # %%
 # Exact counts
 # ------------
-# The table has a row for each position, counted from the end, and a column for each
-# leading label.
+# The table has a row for each column and a column for each leading label. The paper's
+# sum counts matches, so the most frequent label leads, whatever the car.
 
 exact = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
-explanation = exact.explain(["order", "pay", "ship"])
+explanation = exact.explain(car)
 print(explanation)
 
 # %%
@@ -59,12 +39,12 @@ ax = explanation.plot()
 # %%
 # Hashed counts: hard bounds
 # --------------------------
-# Tokens without a row of their own share buckets, so their counts are estimates. The
+# Values without a row of their own share buckets, so their counts are estimates. The
 # black line holds the exact score for certain, and where the lines leave no doubt the
 # answer is proven.
 
-hashed = MemoryClassifier(memory=Hashed(buckets=4, reserved=2), vote="sum").fit(X, y)
-ax = hashed.explain(["order", "pay", "ship"]).plot()
+hashed = MemoryClassifier(memory=Hashed(buckets=2, reserved=2), vote="sum").fit(X, y)
+ax = hashed.explain(car).plot()
 
 # %%
 # The paper's memory: standard errors
@@ -73,15 +53,17 @@ ax = hashed.explain(["order", "pay", "ship"]).plot()
 # draw of the codes.
 
 memo = MeMoClassifier(d=256).fit(X, y)
-ax = memo.explain(["order", "pay", "ship"]).plot()
+ax = memo.explain(car).plot()
 
 # %%
 # Log-linear votes
 # ----------------
 # Scores are log-probabilities: the prior, and what each site says for a label (to the
-# right) or against it (to the left).
+# right) or against it (to the left). Here two columns are looked at together, too. They
+# are weighed, and this car is a very good one.
 
-sure = MemoryClassifier(
-    PositionalHamming() + Suffixes(3), Exact(), vote=LogLinear()
-).fit(X, y)
-ax = sure.explain(["order", "pay", "ship"]).plot()
+kernel = PositionalHamming() + SiteKernel([("persons", "safety"), ("buying", "maint")])
+sure = MemoryClassifier(kernel, Exact(), vote=LogLinear()).fit(X, y)
+explanation = sure.explain(car)
+print(explanation)
+ax = explanation.plot()
