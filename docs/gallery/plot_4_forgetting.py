@@ -55,7 +55,7 @@ axes.plot(forgotten, measured, "o-", label="the poisoned model, forgetting")
 axes.axhline(
     accuracy(clean), color="0.35", linestyle="--", label="the model that never saw them"
 )
-axes.set(xlabel="poisoned cars taken back", ylabel="accuracy (%)", ylim=(60, 101))
+axes.set(xlabel="poisoned cars taken back", ylabel="accuracy (%)", ylim=(85, 101))
 axes.xaxis.set_major_formatter("{x:,.0f}")
 axes.legend(loc="lower right")
 plt.show()

@@ -55,7 +55,8 @@ plt.show()
 # kinds apart. Which places matter? Their shares, in bits a window, lie around the
 # middle.
 
+named, _ = load_table("splice", as_frame=True)  # columns -30 to -1, and +1 to +30
 clf = MemoryClassifier(PositionalHamming(), Exact(), LogLinear())
-clf.fit(X[train], y[train])
+clf.fit(named.iloc[train], y[train])
 clf.report().plot(most=12)
 plt.show()

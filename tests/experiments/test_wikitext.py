@@ -111,6 +111,16 @@ def test_the_hub_s_parquet_files_give_the_same_lines(tmp_path: Path) -> None:
     assert wikitext.read_hub(f"file://{tmp_path}") == wikitext.read_folder(tmp_path) == lines
 
 
+def test_a_hub_that_cannot_be_reached_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    with pytest.raises(OSError, match=r"file://.*train.*cannot be read \(FileNotFoundError: .*Or data= names a folder"):
+        wikitext.read_hub(f"file://{tmp_path}")
+    monkeypatch.setattr(wikitext.read_hub, "__defaults__", (f"file://{tmp_path}",))
+    result = CliRunner().invoke(app, ["reproduce", "hashed", "--quick", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert "Or --data names a folder with wiki.train.tokens" in " ".join(result.output.split())
+
+
 def test_a_folder_without_the_files_is_refused(tmp_path: Path) -> None:
     arguments = ["reproduce", "wikitext", "--data", str(tmp_path), "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(app, arguments)

@@ -103,8 +103,16 @@ def read_hub(base: str = HUB) -> Lines:
         ) from error
     lines = {}
     for split in SPLITS:
-        with fsspec.open(f"{base}/{_HUB_NAMES[split]}-00000-of-00001.parquet") as file:
-            lines[split] = _tokens(parquet.read_table(file, columns=["text"])["text"].to_pylist())
+        place = f"{base}/{_HUB_NAMES[split]}-00000-of-00001.parquet"
+        try:
+            with fsspec.open(place) as file:
+                lines[split] = _tokens(parquet.read_table(file, columns=["text"])["text"].to_pylist())
+        except Exception as error:  # every client of a hub has exceptions of its own
+            raise OSError(
+                f"Without data= the text comes from {place}, which cannot be read "
+                f"({type(error).__name__}: {str(error).rstrip('.')}). Or data= names a folder with wiki.train.tokens, "
+                ".valid and .test."
+            ) from error
     return lines
 
 
