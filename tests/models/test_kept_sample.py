@@ -26,7 +26,8 @@ from hammemo import (
     windows,
 )
 from hammemo._arrays.checked import StoredArrays
-from hammemo.models.kept_sample import EVERYTHING, KeptSample
+from hammemo.models.kept import EVERYTHING
+from hammemo.models.kept_sample import KeptSample
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import example_words, window_words
 from hammemo.tokens.streams import stream_blocks

@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.memories.reader import Reader
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.models.kept_cases import KeptCases
-    from hammemo.models.kept_sample import KeptSample
+    from hammemo.models.kept import Kept
     from hammemo.sources.documents import Shard
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
@@ -271,7 +270,7 @@ def _manifest(
     pad: Any,
     labels: Vocabulary | None,
     groups: list[tuple[Shard, ...]],
-    kept: KeptSample | KeptCases | None,
+    kept: Kept | None,
 ) -> dict[str, Any]:
     """Return what must be the same for a group's state to be used again."""
     return {
@@ -300,7 +299,7 @@ class _Teller:
     ----------
     total : int
         How many groups there are.
-    kept : KeptSample, KeptCases or None
+    kept : Kept or None
         An empty one, if a sample is kept.
     on_progress, on_report
         As in `fit`.
@@ -309,7 +308,7 @@ class _Teller:
     def __init__(
         self,
         total: int,
-        kept: KeptSample | KeptCases | None,
+        kept: Kept | None,
         on_progress: Callable[[int, int], None] | None,
         on_report: Callable[[GroupReport], None] | None,
     ) -> None:
@@ -321,7 +320,7 @@ class _Teller:
 
     def __call__(self, report: GroupReport) -> None:
         if self.kept is not None and report.kept is not None:
-            self.kept = self.kept.plus(self.kept.unpacked(report.kept), 1)  # type: ignore[arg-type]
+            self.kept = self.kept.plus(self.kept.unpacked(report.kept), 1)
         self._done += 1
         if self._on_report is not None:
             self._on_report(replace(report, kept=None))

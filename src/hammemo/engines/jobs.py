@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from hammemo.engines.checkpoints import Checkpoint
     from hammemo.memories import Memory
-    from hammemo.models.kept_cases import KeptCases
-    from hammemo.models.kept_sample import KeptSample
+    from hammemo.models.kept import Kept
     from hammemo.sources.documents import Shard, Source
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
@@ -76,7 +75,7 @@ class Job:
         Learn only windows with these targets.
     checkpoint : Checkpoint, optional
         Where states are kept.
-    kept : KeptSample or KeptCases, optional
+    kept : Kept, optional
         An empty one, if a sample of the examples is to be kept.
     """
 
@@ -87,7 +86,7 @@ class Job:
     pad: Any
     labels: Vocabulary | None
     checkpoint: Checkpoint | None = None
-    kept: KeptSample | KeptCases | None = None
+    kept: Kept | None = None
 
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[Memory, GroupReport]:
         """Return a memory that has learnt these shards, or what an earlier run has stored of them."""

@@ -26,8 +26,9 @@ from hammemo.files.registry import BUILT_IN, LATER, PARTS, has_later_parts, is_b
 from hammemo.memories.exact import Exact
 from hammemo.memories.label_counts import Frame
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.kept import EVERYTHING, Kept
 from hammemo.models.kept_cases import KeptCases
-from hammemo.models.kept_sample import EVERYTHING, KeptSample
+from hammemo.models.kept_sample import KeptSample
 from hammemo.models.predictor import Predictor
 from hammemo.models.settling import Choices
 from hammemo.tokens.missing import check_way
@@ -235,7 +236,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     return model
 
 
-def _stored_sample(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int) -> KeptSample | KeptCases | None:
+def _stored_sample(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int) -> Kept | None:
     """Return the sample that a file holds, checked, and take its arrays out of `arrays`; None where it holds none."""
     if "sample" not in about:
         return None

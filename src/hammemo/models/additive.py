@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.memories import Memory
-    from hammemo.models.kept_cases import KeptCases
-    from hammemo.models.kept_sample import KeptSample
+    from hammemo.models.kept import Kept
 
 Self = TypeVar("Self", bound="Additive")
 
@@ -27,7 +26,7 @@ class Additive(Versioned):
 
     memory_: Memory
     label_dtype_: np.dtype[Any]
-    sample_: KeptSample | KeptCases | None = None
+    sample_: Kept | None = None
     """What `refit` fits the vote to."""
 
     @property
@@ -127,11 +126,11 @@ class Additive(Versioned):
         fresh.sample_ = None if fresh.sample_ is None else fresh.sample_.emptied()
         return fresh
 
-    def _sample_with(self, other: Additive, sign: int) -> KeptSample | KeptCases | None:
+    def _sample_with(self, other: Additive, sign: int) -> Kept | None:
         """Return the kept sample with the other's added or subtracted; None where one of them has none."""
         if self.sample_ is None or other.sample_ is None:
             return None
-        return self.sample_.plus(other.sample_, sign) if type(self.sample_) is type(other.sample_) else None  # type: ignore[arg-type]
+        return self.sample_.plus(other.sample_, sign) if type(self.sample_) is type(other.sample_) else None
 
     def _apart(self: Self) -> Self:
         """Return a model of this version with parameters and a vote of its own; what is stored is not copied."""

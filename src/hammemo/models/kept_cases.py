@@ -1,9 +1,8 @@
 """A sample of whole cases that the state keeps, so that a mixture can be fitted again without data.
 
 A *case* is what is left out together: a document, a session, the purchases of one user; of a long document, a piece of
-1,024 tokens. Kept is every case whose hash lies below a threshold, with how often it is stored: like the kept sample of
-examples (:mod:`hammemo.models.kept_sample`) it depends on nothing but the case, so learning, forgetting and merging act
-on it exactly, in any order. An example that is learnt alone, by `partial_fit`, is a case of its own.
+1,024 tokens. Kept is every case whose hash lies below a threshold, with how often it is stored
+(:mod:`hammemo.models.kept`). An example that is learnt alone, by `partial_fit`, is a case of its own.
 
 **It holds the cases themselves**, token by token: whoever has the model can read them.
 """
@@ -18,11 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow, object_array
-from hammemo._versions import Cached
 from hammemo.memories.ledgered import Ledger
-from hammemo.models.kept_sample import EVERYTHING, KeptSample
+from hammemo.models.kept import Kept
+from hammemo.models.kept_sample import KeptSample
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, as_token, factorize
 
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.checked import StoredArrays
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Token
 
@@ -80,7 +79,7 @@ class CaseCutter:
 
 
 @dataclass(frozen=True, eq=False)
-class KeptCases(Cached):
+class KeptCases(Kept):
     """Cases with hashes below a threshold, and how often each is stored: a value that never changes.
 
     Parameters
@@ -106,20 +105,12 @@ class KeptCases(Cached):
     0
     """
 
-    h: int
-    seed: int
-    most: int
-    threshold: int = EVERYTHING
     ledger: Ledger[Case] = field(default_factory=Ledger)
     n_examples: int = 0
     """How many examples the kept cases have, each case counted once."""
 
     def __len__(self) -> int:
         return self.n_examples
-
-    def emptied(self) -> KeptCases:
-        """Return a sample of the same layout with nothing in it."""
-        return self._holding({})
 
     def _holding(self, held: dict[Case, int]) -> KeptCases:
         return replace(self, ledger=Ledger((held,)), n_examples=sum(map(_size, held)))
@@ -173,7 +164,7 @@ class KeptCases(Cached):
 
     def _bounded(self) -> KeptCases:
         """Return the sample, cut to its size where it is a quarter larger."""
-        return self._cut() if self.n_examples > self.most + self.most // 4 else self
+        return self._cut() if self.n_examples > self._largest else self
 
     def _cut(self) -> KeptCases:
         sizes = {case[0]: _size(case) for case in self.ledger.counts()}
@@ -210,15 +201,6 @@ class KeptCases(Cached):
     def settled(self) -> KeptCases:
         """Return the sample cut to its size: what is kept then does not depend on how the cases were grouped."""
         return self._cut() if self.n_examples > self.most else self
-
-    def packed(self) -> dict[str, NDArray[Any]]:
-        """Return what is kept and the threshold as arrays, for other processes; `unpacked` undoes it."""
-        return {**self.state(), "last": np.array([self.threshold - 1], np.uint64)}
-
-    def unpacked(self, arrays: Mapping[str, NDArray[Any]]) -> KeptCases:
-        """Return the sample of this layout that `packed` has made arrays of."""
-        rest = {name: array for name, array in arrays.items() if name != "last"}
-        return replace(self, threshold=int(arrays["last"][0]) + 1).restored(StoredArrays(rest))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what is kept as canonical arrays."""
@@ -274,7 +256,7 @@ class Keeper:
         What is kept now.
     """
 
-    def __init__(self, sample: KeptSample | KeptCases | None, h: int, labels: Vocabulary | None) -> None:
+    def __init__(self, sample: Kept | None, h: int, labels: Vocabulary | None) -> None:
         self.sample = sample
         self._cutter = CaseCutter(h)
         self._labels = labels
@@ -285,7 +267,7 @@ class Keeper:
             sample = self.sample
             if isinstance(sample, KeptSample):
                 self.sample = sample.with_windows(block, self._labels)
-            elif sample is not None:
+            elif isinstance(sample, KeptCases):
                 self.sample = sample.with_some(self._cutter.cut(block))
             yield block
         if isinstance(self.sample, KeptCases):

@@ -1,9 +1,7 @@
 """A sample of the examples that the state keeps, so that a vote can be fitted again without data.
 
-Kept is every distinct example (context and label) whose hash lies below a threshold, with how often it is stored. This
-depends on nothing but the example, so the sample is additive like the counts: learning, forgetting and merging act on
-it exactly, in any order. Where it grows beyond its size by a quarter, the threshold falls to where it has its size
-again. The threshold belongs to the layout: `empty_like()` and `layout=` hand it on.
+Kept is every distinct example (context and label) whose hash lies below a threshold, with how often it is stored
+(:mod:`hammemo.models.kept`).
 
 **It holds the examples themselves**, tokens and labels: whoever has the model can read them.
 """
@@ -16,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow, object_array
-from hammemo._versions import Cached
 from hammemo.memories.errors import never_stored
 from hammemo.memories.ledgered import Ledger
+from hammemo.models.kept import EVERYTHING, Kept
 from hammemo.tokens.contexts import MAX_EXAMPLES, Examples
 from hammemo.tokens.distinct import example_words, window_words
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
@@ -30,20 +27,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.checked import StoredArrays
     from hammemo.tokens.streams import Block
 
 KEPT: Final = 50_000
 """About how many distinct examples are kept where the vote does not say."""
-
-EVERYTHING: Final = 2**64
-"""The threshold below which every hash lies."""
 
 Example = tuple[Any, ...]
 """The tokens of a context, `NO_TOKEN` where there is none, and then the label."""
 
 
 @dataclass(frozen=True, eq=False)
-class KeptSample(Cached):
+class KeptSample(Kept):
     """Examples with hashes below a threshold, and how often each is stored: a value that never changes.
 
     Parameters
@@ -68,18 +63,13 @@ class KeptSample(Cached):
     (2, [2, 2], 0)
     """
 
-    h: int
-    seed: int
-    most: int
-    threshold: int = EVERYTHING
     ledger: Ledger[Example] = field(default_factory=Ledger)
 
     def __len__(self) -> int:
         return len(self.ledger.counts())
 
-    def emptied(self) -> KeptSample:
-        """Return a sample of the same layout with nothing in it."""
-        return replace(self, ledger=Ledger())
+    def _holding(self, held: dict[Example, int]) -> KeptSample:
+        return replace(self, ledger=Ledger((held,)))
 
     def changed(self, examples: Examples, sign: int) -> KeptSample:
         """Return the sample with these examples learnt or, with sign -1, forgotten."""
@@ -121,27 +111,11 @@ class KeptSample(Cached):
         words = np.sort(example_words(_examples(list(counts), counts, self.h), self.seed))
         return self._below(int(words[self.most]))
 
-    def packed(self) -> dict[str, NDArray[Any]]:
-        """Return what is kept and the threshold as arrays, for other processes; `unpacked` undoes it."""
-        last = np.array([self.threshold - 1], np.uint64)  # the threshold itself may need 65 bits
-        return {**self.state(), "last": last}
-
-    def unpacked(self, arrays: Mapping[str, NDArray[Any]]) -> KeptSample:
-        """Return a sample of this seed and size that holds what `packed` returned."""
-        held = dict(arrays)
-        threshold = int(held.pop("last")[0]) + 1
-        return replace(self, threshold=threshold, ledger=Ledger()).restored(StoredArrays(held))
-
     def _with(self, entries: Mapping[Example, int], sign: int) -> KeptSample:
         if sign < 0 and any(self.ledger.count(key) < count for key, count in entries.items()):
             raise never_stored()
         sample = replace(self, ledger=self.ledger.plus(entries, sign))
         return sample._bounded() if sign > 0 else sample
-
-    @property
-    def _largest(self) -> int:
-        """How many distinct examples are kept before the threshold falls."""
-        return self.most + self.most // 4
 
     def _are_low(self, words: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which hashes lie below the threshold."""
@@ -172,7 +146,7 @@ class KeptSample(Cached):
         keys = list(counts)
         words = example_words(_examples(keys, counts, self.h), self.seed).tolist() if keys else []
         held = {key: counts[key] for key, word in zip(keys, words, strict=True) if word < threshold}
-        return replace(self, threshold=threshold, ledger=Ledger((held,)))
+        return replace(self, threshold=threshold)._holding(held)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what is kept as canonical arrays."""
@@ -195,7 +169,7 @@ class KeptSample(Cached):
         names = labels.tolist()
         rows, columns = (ranks.astype(np.int64) - 1).tolist(), label_ranks.tolist()
         keys = [(*(named[r] for r in row), names[c]) for row, c in zip(rows, columns, strict=True)]
-        sample = replace(self, ledger=Ledger((dict(zip(keys, counts.tolist(), strict=True)),)))
+        sample = self._holding(dict(zip(keys, counts.tolist(), strict=True)))
         again = sample.state()
         given = {"ranks": ranks, "label_ranks": label_ranks, "counts": counts}
         canonical = len(sample) == len(keys) and all(np.array_equal(again[name], given[name]) for name in given)
