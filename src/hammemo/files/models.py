@@ -32,6 +32,7 @@ from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.origins import refuse_to_undo, remember
 from hammemo.files.part_files import PART_FORMAT
 from hammemo.files.registry import BUILT_IN, LATER, PARTS, Registry, has_later_parts, is_built_in, name_in_file
+from hammemo.files.remote import cached
 from hammemo.memories.exact import Exact
 from hammemo.memories.exact.parted import Parted
 from hammemo.memories.label_counts import Frame
@@ -40,6 +41,7 @@ from hammemo.models.kept_cases import KeptCases
 from hammemo.models.kept_sample import EVERYTHING, KeptSample
 from hammemo.models.predictor import Predictor
 from hammemo.models.settling import Choices
+from hammemo.sources.formats import is_address
 from hammemo.tokens.missing import check_way
 
 if TYPE_CHECKING:
@@ -198,7 +200,12 @@ def _file_pieces(
 
 
 def load(
-    path: str | os.PathLike[str], *, key: bytes | None = None, verify: bool = True, trust: Iterable[type] = ()
+    path: str | os.PathLike[str],
+    *,
+    key: bytes | None = None,
+    verify: bool = True,
+    trust: Iterable[type] = (),
+    cache: str | os.PathLike[str] | None = None,
 ) -> Any:
     """Return the model in a file that `save` wrote. A classifier goes on learning; the file is never changed by that.
 
@@ -207,7 +214,8 @@ def load(
     Parameters
     ----------
     path : str or path
-        A file, or a folder.
+        A file, or a folder; or the address of a folder on object storage, such as ``s3://bucket/model``: then a query
+        fetches the pages that it touches first (needs pyarrow).
     key : bytes, optional
         The secret key of a `Hashed` memory that has one.
     verify : bool
@@ -218,6 +226,9 @@ def load(
     trust : iterable of classes
         Kernels, memories, votes and compiled forms that are not part of hammemo and that the file may hold. Their
         constructors and `restore` methods are called with what the file says; nothing else is.
+    cache : str or path, optional
+        Where pages of a model on object storage are kept: an empty folder, or one that an earlier call has used. By
+        default they go when the process ends. It takes no more room than the model.
 
     Raises
     ------
@@ -240,6 +251,10 @@ def load(
     """
     restorer = Restorer(Registry(trust), key)
     with refusing(path):
+        if isinstance(path, str) and is_address(path):
+            path = cached(path, folders.HEAD, cache)
+        elif cache is not None:
+            raise FileError(f"cache={os.fspath(cache)!r} is for a model on object storage, and {path} is none.")
         head = folders.head_of(path)
         archive = Archive(head, verify=verify or head != os.fspath(path))
         model = _restored(archive, restorer, verify=verify, folder=os.path.dirname(head))
