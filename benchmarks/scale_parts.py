@@ -104,7 +104,7 @@ def run_fit(folder: str, engine: str, parts: int, limit: int) -> dict[str, Any]:
         runs.extend(run.entries for run in written)
         return joined(work, written, parts)
 
-    PartsJob.parted = noted  # type: ignore[method-assign]
+    PartsJob.parted = noted  # type: ignore[method-assign, assignment]
     spent, started = scale._processor_seconds(), time.perf_counter()
     estimator = MemoryClassifier(memory=Exact(), vote="sum")
     options: dict[str, Any] = {"engine": engine, "workers": 2, "parts": parts, "out": out}

@@ -26,14 +26,16 @@ from hammemo.engines.checkpoints import open_checkpoint
 from hammemo.engines.jobs import GroupReport, Job
 from hammemo.engines.partitions import even_cuts
 from hammemo.engines.parts import PartsJob, job_names, run_parts
-from hammemo.files.locks import refuse_object_storage
+from hammemo.files.folders import HEAD, facts_of
 from hammemo.files.models import save
+from hammemo.files.remote import Remote, temporary_folder
 from hammemo.kernels.free_sites import tabled
 from hammemo.memories import Exact, Hashed
 from hammemo.memories.exact.parted_reader import PartedCounts
 from hammemo.models.axes import is_auto, resolved_vote
 from hammemo.models.growing import warn_if_large
 from hammemo.sources.documents import Source, open_source
+from hammemo.sources.formats import is_address
 from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import LogLinear, Mixture
@@ -159,7 +161,7 @@ def fit(
     checkpoint = None if resume is None else open_checkpoint(str(resume), manifest)
     job = Job(template, replace(source, files=()), h, short, pad, labels, checkpoint, kept)
     tell = _Teller(len(groups), kept, on_progress, on_report)
-    work = None if parts is None else _in_parts(job, manifest, model.memory_, parts, out)
+    work = None if parts is None else _in_parts(job, manifest, model.memory_, parts, out, engine)
     if work is not None:
         memory = template.empty_like()
         kind = "processes" if engine == "local" else engine
@@ -188,6 +190,8 @@ def fit(
     if work is not None:
         save(model, work.folder)
         work.delete_runs()
+        if out is not None and is_address(os.fspath(out)):
+            _put(model, work.folder, os.fspath(out))
     return model
 
 
@@ -198,7 +202,7 @@ def _rows_to_fit(reader: PartedCounts, vote: Vote, sites: Sites, sample: Example
     return reader if vote.components(sites).continued else reader.restricted(sample.contexts, times=True)
 
 
-def _in_parts(job: Job, manifest: dict[str, Any], sample: Any, parts: int, out: Any) -> PartsJob:
+def _in_parts(job: Job, manifest: dict[str, Any], sample: Any, parts: int, out: Any, engine: str) -> PartsJob:
     """Return what a fit in parts must know, or refuse what cannot be learnt so."""
     if not isinstance(sample, Exact) or tabled(sample.sites):
         raise ValueError(
@@ -210,10 +214,22 @@ def _in_parts(job: Job, manifest: dict[str, Any], sample: Any, parts: int, out: 
             f"parts={parts!r}: a table is cut into one part or more, out= names the folder to write, and that folder "
             "remembers what is done: resume= is not used."
         )
-    refuse_object_storage(out)
+    if engine == "ray" and is_address(os.fspath(out)):
+        raise ValueError(
+            f"out={os.fspath(out)!r}: workers of Ray write parts to a folder that all of them see. Name one on a disk "
+            "of the network, and copy it to object storage when it is done."
+        )
     cuts = even_cuts(sample.table(), parts)
     names = job_names(manifest, cuts)
-    return PartsJob(job, os.path.abspath(os.fspath(out)), *names, tuple(cuts))
+    folder = temporary_folder() if is_address(os.fspath(out)) else os.path.abspath(os.fspath(out))
+    return PartsJob(job, folder, *names, tuple(cuts))
+
+
+def _put(model: MemoryClassifier, folder: str, address: str) -> None:
+    """Copy a model in parts to object storage."""
+    parted = model.memory_.parted
+    assert parted is not None
+    Remote(address).put(folder, HEAD, [one.name for one in facts_of(parted)])
 
 
 @contextmanager

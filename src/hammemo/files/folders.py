@@ -31,6 +31,7 @@ from hammemo._arrays.integers import narrow
 from hammemo.files.archive import FileError, stated_checksum
 from hammemo.files.atomic import replacement
 from hammemo.files.part_files import PartFacts, open_part, part_names, right_part, streamed_checksum, write_part
+from hammemo.files.remote import source_of
 from hammemo.memories.exact.part import table_arrays
 from hammemo.memories.exact.part_set import SignedPart
 from hammemo.memories.exact.parted import Parted
@@ -66,7 +67,7 @@ def write_parts(parted: Parted, folder: str, parts: int | None = None) -> Parted
 
     With `parts`, or where no part lies in a file yet, the table is cut anew into so many ranges.
     """
-    if parts is not None or not any(not facts.edits for facts in _facts(parted)):
+    if parts is not None or not any(not facts.edits for facts in facts_of(parted)):
         return cut(parted, folder, parts)
     held = parted.all_parts.parts
     files = [_moved(signed, folder, parted.sites) for signed in held if not _is_edit(signed)]
@@ -98,7 +99,7 @@ def cut(
     A range in which nothing was changed keeps its file.
     """
     edges = even_edges(parted, parts) if parts is not None else _present_edges(parted, folder)
-    job = job_name(_facts(parted), [_token(parted.vocabulary, edge) for edge in edges[:-1].tolist()], parted)
+    job = job_name(facts_of(parted), [_token(parted.vocabulary, edge) for edge in edges[:-1].tolist()], parted)
     files, ranges = [], list(pairwise(edges.tolist()))
     for number, (first, stop) in enumerate(ranges):
         if on_progress is not None:
@@ -183,7 +184,7 @@ def opened(folder: str, facts: PartFacts, sites: Sites, *, verify: bool = True) 
     return SignedPart(open_part(folder, facts, sites, verify=verify), facts.sign, (folder, facts))
 
 
-def _facts(parted: Parted) -> list[PartFacts]:
+def facts_of(parted: Parted) -> list[PartFacts]:
     """Return what is known of the parts in files."""
     held = [signed for signed in parted.all_parts.parts if signed.about is not None]
     return [replace(signed.about[1], sign=signed.sign) for signed in held]
@@ -206,7 +207,11 @@ def _moved(signed: SignedPart, folder: str, sites: Sites) -> SignedPart:
     if os.path.exists(target):  # the same part: a table may be added twice, or added and subtracted
         return opened(folder, facts, sites)
     with replacement(target) as temporary:
-        shutil.copyfile(source, temporary)
+        remote = source_of(home)
+        if remote is None:
+            shutil.copyfile(source, temporary)
+        else:
+            remote.copy(facts.name, temporary)  # the file here has holes
         if streamed_checksum(temporary) != facts.checksum:
             raise FileError(f"{source} is damaged: its checksum is not that of its contents. Use another copy of it.")
     return opened(folder, facts, sites)
@@ -265,12 +270,12 @@ def stored_parts(
 
 def described_parts(parted: Parted) -> list[dict[str, Any]]:
     """Return what a head says of its parts."""
-    return [facts.described() for facts in _facts(parted)]
+    return [facts.described() for facts in facts_of(parted)]
 
 
 def delete_others(folder: str, parted: Parted) -> None:
     """Delete the parts in a folder that its head no longer names."""
-    named = {facts.name for facts in _facts(parted)}
+    named = {facts.name for facts in facts_of(parted)}
     for name in part_names(folder):
         if name not in named:
             os.unlink(os.path.join(folder, name))

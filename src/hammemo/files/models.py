@@ -25,10 +25,12 @@ from hammemo.files.descriptions import Restorer
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.origins import refuse_to_undo, remember
 from hammemo.files.registry import Registry
+from hammemo.files.remote import cached
 from hammemo.memories.exact import Exact
 from hammemo.memories.exact.parted import Parted
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor
+from hammemo.sources.formats import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -142,7 +144,12 @@ def write_head(
 
 
 def load(
-    path: str | os.PathLike[str], *, key: bytes | None = None, verify: bool = True, trust: Iterable[type] = ()
+    path: str | os.PathLike[str],
+    *,
+    key: bytes | None = None,
+    verify: bool = True,
+    trust: Iterable[type] = (),
+    cache: str | os.PathLike[str] | None = None,
 ) -> Any:
     """Return the model in a file that `save` wrote. A classifier goes on learning; the file is never changed by that.
 
@@ -151,7 +158,8 @@ def load(
     Parameters
     ----------
     path : str or path
-        A file, or a folder.
+        A file, or a folder; or the address of a folder on object storage, such as ``s3://bucket/model``: then a query
+        fetches the pages that it touches first (needs pyarrow).
     key : bytes, optional
         The secret key of a `Hashed` memory that has one.
     verify : bool
@@ -162,6 +170,9 @@ def load(
     trust : iterable of classes
         Kernels, memories, votes and compiled forms that are not part of hammemo and that the file may hold. Their
         constructors and `restore` methods are called with what the file says; nothing else is.
+    cache : str or path, optional
+        Where pages of a model on object storage are kept: an empty folder, or one that an earlier call has used. By
+        default they go when the process ends. It takes no more room than the model.
 
     Raises
     ------
@@ -184,6 +195,10 @@ def load(
     """
     restorer = Restorer(Registry(trust), key)
     with refusing(path):
+        if isinstance(path, str) and is_address(path):
+            path = cached(path, folders.HEAD, cache)
+        elif cache is not None:
+            raise FileError(f"cache={os.fspath(cache)!r} is for a model on object storage, and {path} is none.")
         head = folders.head_of(path)
         archive = Archive(head, verify=verify or head != os.fspath(path))
         model = restored(archive, restorer, verify=verify, folder=os.path.dirname(head))

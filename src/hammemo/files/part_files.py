@@ -29,6 +29,7 @@ import numpy as np
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
 from hammemo.files.archive import DIGITS, OPENING, Archive, FileError, refusing
 from hammemo.files.atomic import replacement
+from hammemo.files.remote import source_of
 from hammemo.memories.exact.part import PAGE, Part
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.files.remote import Remote
     from hammemo.kernels.sites import Sites
 
 PART_FORMAT: Final = 4
@@ -163,9 +165,12 @@ def _digest(start: bytes, blocks: bytes) -> str:
 def open_part(folder: str, facts: PartFacts, sites: Sites, *, verify: bool = True) -> Part:
     """Return the part in a file of a folder, mapped; refuse another file than the head describes."""
     path = os.path.join(folder, facts.name)
+    remote = source_of(folder)
+    if remote is not None:
+        remote.prepare(folder, facts.name, facts.bytes)
     with _refusing(path):
         archive = Archive(path, verify=False, writable=False)
-        pages = Pages(path, archive, facts, verify=verify)
+        pages = Pages(path, archive, facts, verify=verify, remote=remote)
         rest = {name: array for name, array in archive.arrays.items() if name != "blocks"}
         for name, array in rest.items():
             if not name.startswith(("rows.", "entries", "index.")):  # those are touched when they are read
@@ -228,9 +233,13 @@ class Pages:
         What the head says of it.
     verify : bool
         Whether pages are checked; the header and the hashes of the pages are in any case.
+    remote : Remote, optional
+        Where pages come from that are not here: then all are checked.
     """
 
-    def __init__(self, path: str, archive: Archive, facts: PartFacts, *, verify: bool) -> None:
+    def __init__(
+        self, path: str, archive: Archive, facts: PartFacts, *, verify: bool, remote: Remote | None = None
+    ) -> None:
         self.path = path
         self.data = archive.data
         self._address = archive.data.ctypes.data
@@ -250,7 +259,8 @@ class Pages:
             )
         self._blocks = table
         self._places: dict[int, tuple[int, int]] = {}
-        self.checked = np.full(n_pages, not verify)
+        self.checked = np.full(n_pages, not verify and remote is None)
+        self._fetch_absent = None if remote is None else remote.fetcher(path, self._end)
         self.touched: set[int] | None = None
         """The pages that were touched, if somebody counts them."""
 
@@ -267,8 +277,14 @@ class Pages:
             self.touched.update(pages.tolist())
         new = np.unique(pages[~self.checked[pages]])
         self._fetch(new)
+        if self._fetch_absent is not None:
+            absent = np.array([page for page in new.tolist() if not self._is_right(page)], np.int64)
+            if len(absent):
+                self._fetch_absent(absent)
         for page in new.tolist():
-            self._check(page)
+            if not self._is_right(page):
+                raise FileError(f"{self.path} is damaged: page {page} is not what was written. Use another copy of it.")
+            self.checked[page] = True
 
     def _place(self, array: NDArray[Any]) -> tuple[int, int]:
         """Return where an array of the file begins, and the bytes of its rows; the part keeps the array itself."""
@@ -283,14 +299,13 @@ class Pages:
         for run in np.split(pages, np.flatnonzero(np.diff(pages) > 1) + 1):
             owner.madvise(mmap.MADV_WILLNEED, int(run[0]) * PAGE, len(run) * PAGE)
 
-    def _check(self, page: int) -> None:
+    def _is_right(self, page: int) -> bool:
+        """Return whether a page has its hash."""
         data = self.data[page * PAGE : min((page + 1) * PAGE, self._end)].tobytes()
         if page <= DIGITS.stop // PAGE:
             data = _without_digits(data, page * PAGE)
         found = hashlib.blake2b(data, digest_size=_HASH).digest()
-        if found != self._blocks[page * _HASH : (page + 1) * _HASH]:
-            raise FileError(f"{self.path} is damaged: page {page} is not what was written. Use another copy of it.")
-        self.checked[page] = True
+        return found == self._blocks[page * _HASH : (page + 1) * _HASH]
 
 
 def _without_digits(data: bytes, place: int) -> bytes:
