@@ -3,10 +3,12 @@
     python benchmarks/commits.py --before old/bin/python --after new/bin/python
     python benchmarks/commits.py --before … --after … --data ../shared/wikitext-2 --rounds 9
     python benchmarks/commits.py --before … --after … --only "Hashed.*predict"
+    python benchmarks/commits.py --before … --after … --only "^start|load"
 
 Each interpreter belongs to an environment with one version installed. One process of each stays alive and measures when
 it is asked to: before, after, after, before, … for every measurement, so that whatever else the machine does falls on
-both. Only public names that both versions have are used.
+both. Only public names that both versions have are used. Predict, edit, fit and load (with one question) are measured
+for every model; start is a fresh interpreter that imports hammemo, imports the classifier, or prints the help.
 
 The figure is a rate (rows, tokens or calls a second), and the ratio is that of the version after to the version before:
 1 is equal, below 1 is slower. "median" is the median of the rounds' ratios, "best" the ratio of the best rates. A
@@ -33,6 +35,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -77,8 +80,14 @@ QUESTIONS: Final = (
     "fit",
     "fit_stream",
     "edits",
+    "load",
 )
-"""What a process can be asked to measure; "edits" gives three figures."""
+"""What a process can be asked to measure of a model; "edits" gives three figures."""
+STARTS: Final = {
+    "import hammemo": ["-c", "import hammemo"],
+    "import MemoryClassifier": ["-c", "from hammemo import MemoryClassifier"],
+    "hammemo --help": ["-m", "hammemo", "--help"],  # needs the extra cli
+}
 
 
 # The process of one version.
@@ -139,6 +148,8 @@ class Measured:
     """One model of one version, ready to be measured."""
 
     def __init__(self, memory: str, vote: str, n_labels: int, data: str | None, clock: str) -> None:
+        import hammemo
+
         self.axes = memory, vote
         self.task = task_of(n_labels, data)
         self.clock = CLOCKS[clock]
@@ -147,6 +158,9 @@ class Measured:
         self.strings_model = new_model(*self.axes).fit(self.task.words, self.task.y)
         self.strings_predictor = self.strings_model.compile()
         self.cycle = 0
+        self.folder = TemporaryDirectory()
+        self.file = Path(self.folder.name, "model")
+        hammemo.save(self.model, self.file)
 
     def facts(self) -> dict[str, str]:
         """Return digests of the states and of the answers, which no version may change."""
@@ -171,12 +185,21 @@ class Measured:
         elif question.startswith("one query"):
             singles = contexts[:N_SINGLE].tolist()
             rate = self._rate(lambda: _answer_each(predictor, singles), N_SINGLE, seconds)
+        elif question == "load":
+            rate = self._load_rate(seconds)
         elif question == "fit":
             rate = self._rate(lambda: new_model(*self.axes).fit(task.X, task.y), N_EXAMPLES, seconds)
         else:
             fresh = new_model(*self.axes)  # fit_stream starts it anew each time
             rate = self._rate(lambda: fresh.fit_stream(task.stream, H, classes=task.classes), N_STREAM, seconds)
         return {question: rate}
+
+    def _load_rate(self, seconds: float) -> float:
+        """Return files a second: a file is loaded and asked one question, so that nothing is put off."""
+        import hammemo
+
+        query = self.task.X[:1]
+        return self._rate(lambda: hammemo.load(self.file).predict(query), 1, seconds)
 
     def _rate(self, action: Callable[[], Any], units: int, seconds: float) -> float:
         """Return units a second of the fastest call."""
@@ -211,6 +234,21 @@ class Measured:
         return {name: 1 / median(values) for name, values in times.items()}
 
 
+def start_rate(question: str, clock: str) -> dict[str, float]:
+    """Return fresh interpreters a second: the better of two; processor time is that of the child."""
+    best = float("inf")
+    for _ in range(2):
+        before, began = os.times(), time.perf_counter()
+        command = [sys.executable, *STARTS[question]]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip().splitlines()[-1])
+        after, wall = os.times(), time.perf_counter() - began
+        spent = after.children_user + after.children_system - before.children_user - before.children_system
+        best = min(best, wall if clock == "wall" else spent)
+    return {question: 1 / best}
+
+
 def _answer_each(predictor: Predictor, contexts: list[list[Any]]) -> None:
     for context in contexts:
         predictor(context)
@@ -234,6 +272,8 @@ def serve(data: str | None, clock: str) -> None:
                 memory, vote, n_labels = request["model"]
                 measured = Measured(memory, vote, n_labels, data, clock)
                 answer: dict[str, Any] = measured.facts()
+            elif request["question"] in STARTS:
+                answer = start_rate(request["question"], clock)
             else:
                 assert measured is not None
                 answer = measured.rates(request["question"], request["seconds"])
@@ -286,6 +326,9 @@ def compare(
     before: Version, after: Version, rounds: int, seconds: float, only: re.Pattern[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield one row a figure; a row with "equal" for each model; a row with "error" where a version failed."""
+    for question in STARTS:
+        if only.search(f"start: {question}"):
+            yield from _one_question(before, after, "start", question, rounds, seconds)
     for memory, vote, n_labels in MODELS:
         name = f"{memory}, {vote}, {n_labels:,} labels"
         questions = [question for question in QUESTIONS if only.search(f"{name}: {question}")]
@@ -351,7 +394,8 @@ def print_table(rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
             print(f"  DIFFERENT: {', '.join(different)}\n" if different else "", end="", flush=True)
             continue
         mark = "  slower" if row["median"] < MARKED_BELOW else ""
-        rates = f"{row['before']:14,.0f}{row['after']:14,.0f}{row['median']:9.2f}{row['best']:7.2f}"
+        digits = 0 if min(row["before"], row["after"]) >= 100 else 2  # starts are a few a second
+        rates = f"{row['before']:14,.{digits}f}{row['after']:14,.{digits}f}{row['median']:9.2f}{row['best']:7.2f}"
         print(f"  {row['figure']:38}{rates}{mark}", flush=True)
     return kept
 

@@ -1,5 +1,7 @@
 """Import paths of version 0.1 that still work: each is the module that took its place, with a warning that names it.
 
+CONTRIBUTING.md, "Deprecations", says what such a warning holds. `GOES_IN` is the version that has no old paths.
+
 Loaded by `hammemo` itself; it imports nothing of hammemo until an old path is asked for.
 """
 
@@ -14,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import ModuleType
+    from types import FrameType, ModuleType
 
+GOES_IN: Final = "0.4"
 MOVED: Final = {
     "archives": "files.archive",
     "baselines": "models.baselines",
@@ -66,5 +69,30 @@ class MovedModules(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Put the module that took the old one's place under the old name."""
         new = f"hammemo.{MOVED[module.__name__.removeprefix('hammemo.')]}"
-        warnings.warn(f"{module.__name__} has moved: import {new}.", DeprecationWarning, stacklevel=2)
+        told = f"{module.__name__} has moved: import {new}. The old name goes in version {GOES_IN}."
+        place = _place_of_use()
+        warnings.warn_explicit(
+            told,
+            DeprecationWarning,
+            place.f_code.co_filename,
+            place.f_lineno,
+            module=place.f_globals.get("__name__"),
+            registry=place.f_globals.setdefault("__warningregistry__", {}),
+        )
         sys.modules[module.__name__] = import_module(new)
+
+
+def _place_of_use() -> FrameType:
+    """Return the frame that asked for an old path, by ``import`` or as an attribute of `hammemo`.
+
+    Python shows a `DeprecationWarning` only where it falls on the user's own code, so neither the import system nor
+    `hammemo._lazy` may stand for it.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_back is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] not in ("importlib", "_frozen_importlib") and name not in (__name__, "hammemo._lazy"):
+            break
+        frame = frame.f_back
+    assert frame is not None
+    return frame

@@ -55,3 +55,23 @@ def test_language(tmp_path: Path) -> None:
     plain, with_caches = results["table"]
     assert plain["targets"] == with_caches["targets"] == 30 * 9
     assert plain["perplexity"] < 8
+
+
+def test_two_versions() -> None:
+    """One version beside itself: every kind of figure is there, and states and answers are equal."""
+    only = "^start: import hammemo$|^Hashed, sum, 64 labels: (predict, ints|edits|fit|load)$"
+    interpreters = ("--before", sys.executable, "--after", sys.executable)
+    options = ("--rounds", "1", "--seconds", "0.001", "--only", only, "--json")
+    rows = json.loads(printed("benchmarks.commits", *interpreters, *options))["rows"]
+    figures = {row["figure"]: row["median"] for row in rows if "figure" in row}
+    assert set(figures) == {
+        "import hammemo",
+        "predict, ints",
+        "partial_fit",
+        "forget",
+        "predict after an edit",
+        "fit",
+        "load",
+    }
+    assert all(ratio > 0 for ratio in figures.values())
+    assert [row["equal"] for row in rows if "equal" in row] == [{"state": True, "answers": True}]

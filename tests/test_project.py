@@ -1,0 +1,194 @@
+"""What strangers see of the project: workflows, forms, version, security policy, the recipe for conda."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from places import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GITHUB = ROOT / ".github"
+if not GITHUB.is_dir():
+    pytest.skip("the source distribution has no workflows", allow_module_level=True)
+
+WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
+PINNED = re.compile(r"^[\w.-]+/[\w./-]+@[0-9a-f]{40}$")
+
+
+def read(path: Path) -> Any:
+    """Return what a YAML file holds; its key ``on`` stays a word."""
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+
+
+def steps(workflow: Any) -> list[dict[str, Any]]:
+    return [step for job in workflow["jobs"].values() for step in job.get("steps", [])]
+
+
+def version() -> str:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return str(project["project"]["version"])
+
+
+@pytest.mark.parametrize(
+    "path", sorted([*GITHUB.rglob("*.yml"), *ROOT.glob("deploy/**/*.yaml")]), ids=lambda path: path.name
+)
+def test_every_yaml_file_can_be_read(path: Path) -> None:
+    documents = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader))
+    assert all(isinstance(document, dict) for document in documents)
+
+
+def test_there_is_a_workflow_for_each_purpose() -> None:
+    assert [path.stem for path in WORKFLOWS] == ["ci", "nightly", "release"]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_every_action_is_pinned_and_its_version_is_said(path: Path) -> None:
+    used = [step["uses"] for step in steps(read(path)) if "uses" in step]
+    assert used
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for action in used:
+        assert PINNED.match(action), f"{action} is not pinned by a commit"
+        told = [line for line in lines if action in line]
+        assert all(re.search(r"# v\d+\.\d+\.\d+$", line) for line in told), f"no version beside {action}"
+
+
+def test_one_action_has_one_commit() -> None:
+    used = {step["uses"] for path in WORKFLOWS for step in steps(read(path)) if "uses" in step}
+    assert len(used) == len({action.partition("@")[0] for action in used})
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_may_read_and_jobs_say_what_else_they_need(path: Path) -> None:
+    workflow = read(path)
+    assert workflow["permissions"] == {"contents": "read"}
+    allowed = {
+        "papers": {"attestations": "write", "contents": "read", "id-token": "write"},
+        "publish": {"id-token": "write"},
+        "announce": {"contents": "write"},
+    }
+    for name, job in workflow["jobs"].items():
+        assert job.get("permissions") == (allowed.get(name) if path.stem == "release" else None), name
+        assert "uses" in job or "timeout-minutes" in job, f"{name} may run for ever"
+    for step in steps(workflow):
+        if step.get("uses", "").startswith("actions/checkout@"):
+            assert step["with"]["persist-credentials"] == "false"
+        assert "${{" not in step.get("run", ""), "what an event says becomes a variable, never a part of a script"
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_scripts_that_workflows_run_exist(path: Path) -> None:
+    scripts = [script for step in steps(read(path)) for script in re.findall(r"\.ci/\w+", step.get("run", ""))]
+    assert scripts
+    for script in scripts:
+        assert (ROOT / script).is_file(), script
+
+
+def test_every_stage_of_the_night_is_a_job() -> None:
+    script = (ROOT / ".ci" / "nightly").read_text(encoding="utf-8")
+    default = re.search(r"stages=\((\w[\w ]+)\)", script)
+    assert default is not None
+    stages = default[1].split()
+    assert set(stages) <= set(re.findall(r"^(\w+)\(\) \{", script, re.MULTILINE))
+    assert read(GITHUB / "workflows" / "nightly.yml")["jobs"]["stage"]["strategy"]["matrix"]["stage"] == stages
+
+
+def test_nothing_is_published_that_was_not_tested() -> None:
+    jobs = read(GITHUB / "workflows" / "release.yml")["jobs"]
+    assert jobs["test"]["uses"] == "./.github/workflows/ci.yml"
+    assert set(jobs["papers"]["needs"]) == {"test", "sdist", "wheels"}
+    assert jobs["publish"]["needs"] == "papers"
+    assert jobs["announce"]["needs"] == "publish"
+
+
+def test_updates_of_actions_and_packages_are_proposed() -> None:
+    updates = read(GITHUB / "dependabot.yml")["updates"]
+    assert {update["package-ecosystem"] for update in updates} == {"github-actions", "pip"}
+
+
+@pytest.mark.parametrize("name", ["bug", "idea"])
+def test_forms_have_names_and_fields_of_their_own(name: str) -> None:
+    form = read(GITHUB / "ISSUE_TEMPLATE" / f"{name}.yml")
+    assert {"name", "description", "body"} <= set(form)
+    fields = [field["id"] for field in form["body"] if field["type"] != "markdown"]
+    assert len(fields) == len(set(fields)) > 0
+
+
+def test_one_version_everywhere() -> None:
+    assert read(ROOT / "CITATION.cff")["version"] == version()
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^## \[(.+?)\](?: - (\d{4}-\d{2}-\d{2}))?$", changelog, re.MULTILINE)
+    assert sections[0] == ("Unreleased", "")
+    assert sections[1][0] == version()
+    assert all(date for _, date in sections[1:])
+    assert read(ROOT / "CITATION.cff")["date-released"] == sections[1][1]
+
+
+def test_the_steps_of_a_release_know_the_version() -> None:
+    script = ROOT / ".ci" / "release"
+    right, wrong = (
+        subprocess.run(["bash", script, step, tag], capture_output=True, text=True, check=False)
+        for step, tag in (("notes", f"v{version()}"), ("version", "v0.0.1"))
+    )
+    assert right.returncode == 0, right.stderr
+    assert "### " in right.stdout
+    assert "## [" not in right.stdout
+    assert wrong.returncode == 1
+    assert "v0.0.1" in wrong.stderr
+
+
+def test_the_security_policy_keeps_this_minor_version() -> None:
+    policy = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    minor = ".".join(version().split(".")[:2])
+    assert re.search(rf"^\| {re.escape(minor)} \| yes \|$", policy, re.MULTILINE)
+    for link in re.findall(r"\]\((docs/[\w.-]+)", policy):
+        assert (ROOT / link).is_file(), link
+
+
+def test_wheels_are_built_for_every_python_that_is_promised() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    promised = {
+        found[1].replace(".", "")
+        for line in settings["project"]["classifiers"]
+        if (found := re.search(r"Python :: (3\.\d+)$", line))
+    }
+    built = {re.sub(r"cp(\d+)-\*", r"\1", one) for one in settings["tool"]["cibuildwheel"]["build"]}
+    assert built == promised
+    tested = read(GITHUB / "workflows" / "ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
+    assert {one.replace(".", "") for one in tested} == promised
+
+
+RECIPE = ROOT / "deploy" / "conda"
+
+
+def test_the_recipe_for_conda_has_the_version_and_the_packages_of_the_project() -> None:
+    recipe = read(RECIPE / "recipe.yaml")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert recipe["context"]["version"] == version()
+    wanted = {*project["dependencies"], *project["optional-dependencies"]["cli"]}
+    listed = {line.replace(" ", "") for line in recipe["requirements"]["run"]}
+    assert listed == {"python", *wanted}
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+    assert set(build) <= {line.replace(" ", "") for line in recipe["requirements"]["host"]}
+
+
+@pytest.mark.parametrize("platform", ["linux-64", "linux-aarch64", "osx-64", "osx-arm64", "win-64"])
+def test_rattler_build_accepts_the_recipe(platform: str) -> None:
+    """It is read and rendered; a build needs a channel of conda packages."""
+    rattler = pytest.importorskip("rattler_build", reason="pip install py-rattler-build; .ci/nightly has it")
+    place = rattler.PlatformConfig(target_platform=platform)
+    variants = rattler.VariantConfig.from_file_with_context(
+        RECIPE / "variants.yaml", rattler.JinjaConfig(platform=place)
+    )
+    rendered = rattler.Stage0Recipe.from_file(RECIPE / "recipe.yaml").render(
+        variants, rattler.RenderConfig(platform=place)
+    )
+    assert len(rendered) == len(variants.get_values("python")) > 0
+    assert {(one.recipe.package.name, one.recipe.package.version) for one in rendered} == {("hammemo", version())}
