@@ -63,34 +63,52 @@ def limit_memory(mebibytes: int) -> None:
 
 
 class Watch:
-    """Takes note of the most anonymous memory of each process of this run, five times a second."""
+    """Takes note of the most anonymous memory, and of the processor time, of each process of this run.
+
+    It looks five times a second, so that processes count which end before this one does.
+    """
 
     def __init__(self) -> None:
         self.peaks: dict[int, tuple[int, str]] = {}
+        self._ticks: dict[int, int] = {}
+        self._look()
+        self._before = self.cpu_seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        home = f"HOME={os.environ['HOME']}\0".encode()
         while not self._stop.wait(0.2):
-            for process in Path("/proc").glob("[0-9]*"):
-                try:
-                    if home in (process / "environ").read_bytes():
-                        status = (process / "status").read_text()
-                        anonymous = int(status.split("RssAnon:")[1].split()[0]) * 1024
-                        command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                        before = self.peaks.get(int(process.name), (0, ""))[0]
-                        self.peaks[int(process.name)] = (max(before, anonymous), command)
-                except (OSError, IndexError):
-                    continue
+            self._look()
 
-    def stop(self) -> tuple[int, int]:
-        """Return the peak of this process, and the largest of all workers."""
+    def _look(self) -> None:
+        home = f"HOME={os.environ['HOME']}\0".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if home in (process / "environ").read_bytes():
+                    status = (process / "status").read_text()
+                    anonymous = int(status.split("RssAnon:")[1].split()[0]) * 1024
+                    command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    number = int(process.name)
+                    self.peaks[number] = (max(self.peaks.get(number, (0, ""))[0], anonymous), command)
+                    self._ticks[number] = sum(
+                        map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:13])
+                    )
+            except (OSError, IndexError):
+                continue
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What the processor has spent on all these processes."""
+        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> tuple[int, int, float]:
+        """Return the peak of this process, the largest of all workers, and the processor seconds since the start."""
         self._stop.set()
         self._thread.join()
+        self._look()
         workers = [peak for pid, (peak, text) in self.peaks.items() if "loky" in text or text.startswith("ray::")]
-        return self.peaks.get(os.getpid(), (0, ""))[0], max(workers, default=0)
+        return self.peaks.get(os.getpid(), (0, ""))[0], max(workers, default=0), self.cpu_seconds - self._before
 
 
 def run_fit(folder: str, engine: str, parts: int, limit: int) -> dict[str, Any]:
@@ -105,14 +123,13 @@ def run_fit(folder: str, engine: str, parts: int, limit: int) -> dict[str, Any]:
         return joined(work, written, parts)
 
     PartsJob.parted = noted  # type: ignore[method-assign, assignment]
-    spent, started = scale._processor_seconds(), time.perf_counter()
+    started = time.perf_counter()
     estimator = MemoryClassifier(memory=Exact(), vote="sum")
     options: dict[str, Any] = {"engine": engine, "workers": 2, "parts": parts, "out": out}
     model = fit(estimator, open_source(str(Path(folder, "files"))), H, on_report=reports.append, **options)
     facts = {
         "engine": engine,
         "seconds": time.perf_counter() - started,
-        "all_cpu_seconds": scale._processor_seconds() - spent,
         "task_cpu_seconds": sum(report.cpu_seconds for report in reports),
         "tokens": sum(report.tokens for report in reports),
         "examples": int(model.memory_.label_counts.sum()),
@@ -121,7 +138,7 @@ def run_fit(folder: str, engine: str, parts: int, limit: int) -> dict[str, Any]:
         "runs": len(runs),
         "run_entries": sum(runs),
     }
-    facts["driver_peak"], facts["worker_peak"] = watch.stop()
+    facts["driver_peak"], facts["worker_peak"], facts["all_cpu_seconds"] = watch.stop()
     return {**facts, **folder_facts(out)}
 
 

@@ -17,7 +17,8 @@ from places import ROOT
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # also without an activated environment
 RACES = "tests/native/test_native_races.py"
 LIVE = ["tests/memories/exact/test_live.py", "tests/memories/exact/test_ratio_leaders.py"]
-TESTS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py", RACES, *LIVE]
+PARTS = "tests/memories/exact/test_part_set.py"
+TESTS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py", RACES, *LIVE, PARTS]
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-s"]  # -s: or a report dies with the process
 RACE = """
 import conftest, threading
@@ -120,7 +121,7 @@ def test_threads_that_read_do_not_race(tmp_path: Path) -> None:
         pytest.skip("ThreadSanitizer does not run on this system")
     assert raced.returncode == 66, raced.stderr[-2000:]
     assert "data race" in raced.stderr
-    run(sys.executable, "-m", "pytest", *OPTIONS, RACES, *LIVE, "-k", "many_threads", environment=environment)
+    run(sys.executable, "-m", "pytest", *OPTIONS, RACES, *LIVE, PARTS, "-k", "many_threads", environment=environment)
 
 
 @pytest.fixture(scope="module")

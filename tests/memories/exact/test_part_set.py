@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hammemo import NO_TOKEN, SiteKernel
 from hammemo._arrays.native import native
 from hammemo.checks.batches import examples
+from hammemo.files.part_files import open_part, write_part
 from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.part import Part, table_arrays
 from hammemo.memories.exact.part_set import Columns, PartSet, SignedPart
@@ -21,6 +23,7 @@ from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from hammemo.kernels.sites import Sites
 
@@ -175,6 +178,33 @@ def test_crafted_parts_are_refused_or_read_within_their_bounds(seed: int, name: 
         own = sound._added(k, ranks[:, list(site)], columns)
         np.add.at(plain, (np.repeat(np.arange(40), own.lengths), own.labels), own.counts)
     np.testing.assert_array_equal(again, plain)  # a question that failed leaves nothing behind
+
+
+def test_many_threads_open_and_read_one_set(tmp_path: Path) -> None:
+    """Parts are prepared, and pages checked, by whoever needs them first."""
+    rng = np.random.default_rng(0)
+    sites = KERNELS[0].resolve(H)
+    X = rng.integers(0, 60, (4000, H))
+    facts = [
+        write_part(
+            str(tmp_path / f"part-{n}.safetensors"), table_arrays(CountTable.of(Examples.of(own, own[:, 0]), sites))
+        )
+        for n, own in enumerate(np.array_split(X[X[:, 0].argsort()], 4))
+    ]
+    asked, weights = np.ascontiguousarray(X[:50]), np.ones(H)
+    for _ in range(3):
+        parts = PartSet(sites, [SignedPart(open_part(str(tmp_path), one, sites), 1) for one in facts])
+        columns = parts.columns_in(parts.labels)
+        with ThreadPoolExecutor(4) as threads:
+            jobs = [threads.submit(parts.sums, asked, weights, [], columns) for _ in range(4)]
+            found = [one.result() for one in jobs]
+        plain = np.zeros((50, columns.n))
+        for k, site in enumerate(sites.positions):
+            own = parts._added(k, asked[:, list(site)], columns)
+            np.add.at(plain, (np.repeat(np.arange(50), own.lengths), own.labels), own.counts)
+        assert plain.any()
+        for one in found:
+            np.testing.assert_array_equal(one, plain)
 
 
 def test_wrong_arguments_are_refused() -> None:
