@@ -29,6 +29,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.memo import MeMoClassifier
@@ -87,6 +88,7 @@ def register() -> None:
 
 def _declare(scope: Any, model: MemoryClassifier, inputs: list[Any], custom_parsers: Any = None) -> list[Any]:  # noqa: ARG001
     """Declare the two outputs of a classifier: what `skl2onnx` calls a parser."""
+    check_is_fitted(model)
     operator = scope.declare_local_operator(f"Hammemo{type(model).__name__}", model)
     operator.inputs = inputs
     second = "probabilities" if model.vote_.has_probabilities else "scores"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from crafted_tokens import tuples_like
 from hammemo import Bag, Exact, Gaussian, Hashed, LogLinear, MemoryClassifier, PositionalHamming, SiteKernel, Suffixes
+from hammemo.portable import building
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,10 +158,21 @@ def test_the_module_is_exported_and_compiled() -> None:
     assert sum(part.numel() for part in state.values()) > 0
 
 
+def test_a_graph_that_would_be_too_large_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.arange(40).reshape(20, 2)
+    predictor = MemoryClassifier(memory=Exact(), vote="sum").fit(X, X[:, 0]).compile()
+    predictor.to_torch()
+    monkeypatch.setattr(building, "_MOST_BYTES", 8 * 40 * 20 - 1)  # 40 rows, 20 labels
+    with pytest.raises(ValueError, match=r"40 rows and 20 labels.*memory=Hashed\(\)"):
+        predictor.to_torch()
+
+
 def test_what_has_no_graph_says_what_to_do(folder: Path) -> None:
     X, y = [["a", "b"], ["c", "d"]], ["x", "y"]
     with pytest.raises(TypeError, match="sum, mean and log-linear"):
         MemoryClassifier(memory=Exact(), vote="mixture").fit(X, y).compile().to_torch()
+    with pytest.raises(ValueError, match="is no Unicode text"):
+        MemoryClassifier(memory=Exact(), vote="sum").fit([["\ud800"]], y[:1]).compile().to_onnx(folder / "x.onnx")
     with pytest.raises(ValueError, match="positions only"):
         MemoryClassifier(PositionalHamming() + Bag(2), Exact(), "sum").fit(X, y).compile().to_torch()
     with pytest.raises(ValueError, match="secret key"):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OrdinalEncoder
@@ -163,5 +164,7 @@ def test_what_cannot_be_exported_says_what_to_do() -> None:
     model = MemoryClassifier().fit(X, y)
     with pytest.raises(ValueError, match="DoubleTensorType for 'tokens'"):
         answers(model, {"tokens": X.astype(np.float32)})
+    with pytest.raises(NotFittedError):
+        answers(MemoryClassifier(), {"tokens": X})
     with pytest.raises(ValueError, match="needs 18 or more"):
         answers(model, {"tokens": X}, target_opset=15)

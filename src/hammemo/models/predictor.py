@@ -124,6 +124,9 @@ class Predictor(Answering):
     def to_onnx(self, path: str | os.PathLike[str], tokens: Iterable[Any] | None = None) -> None:
         """Write the predictor as an ONNX graph with the input ``tokens`` and the outputs ``label`` and ``scores``.
 
+        The extra ``onnx`` brings what writes the graph, and ONNX Runtime, which runs it. A pipeline of scikit-learn is
+        exported whole by :mod:`hammemo.sklearn_onnx`.
+
         Parameters
         ----------
         path : str or path

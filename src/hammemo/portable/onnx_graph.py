@@ -66,6 +66,18 @@ def label_values(classes: NDArray[Any]) -> NDArray[Any]:
     return np.array([str(label) for label in classes.tolist()], object)
 
 
+def _check_text(tokens: list[str]) -> None:
+    """Refuse strings that are no Unicode text, such as half of a pair of surrogates: ONNX has no place for them."""
+    for token in tokens:
+        try:
+            token.encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"The token {token!r} is no Unicode text, and an ONNX graph holds no other: replace it before fit, or "
+                "list the tokens without it."
+            ) from None
+
+
 class OnnxOperations:
     """What :class:`hammemo.portable.graph.Operations` asks for: each operation adds nodes and returns a name."""
 
@@ -102,6 +114,8 @@ class OnnxOperations:
         keys = tokens.strings.tolist() if strings else tokens.ints.tolist()
         if not keys:  # the operator needs one
             keys, first = ([""] if strings else [0]), -1
+        if strings:
+            _check_text(keys)
         named = {"keys_strings" if strings else "keys_int64s": keys}
         places = list(range(first, first + len(keys)))
         return self.node("LabelEncoder", [given], "ai.onnx.ml", **named, values_int64s=places, default_int64=-1)
