@@ -166,7 +166,19 @@ def bare_environment(folder: Path, python: Path) -> dict[str, str]:
     return {**kept, **limits, "PATH": path, "CC": "/bin/false", "CXX": "/bin/false", "TMPDIR": str(folder)}
 
 
-def try_wheels(dist: Path, python: str, options: list[str]) -> None:
+def install_wanted(fresh: Path, wanted: list[str], python: str, bare: dict[str, str]) -> None:
+    """Install packages, wheels only; where one has no wheel, name it and install the others."""
+    try:
+        pip(fresh, "--only-binary", ":all:", *wanted, environment=bare)
+    except subprocess.CalledProcessError:
+        if len(wanted) == 1:
+            print(f"No wheel of {wanted[0]} for {python}: its tests are skipped.", flush=True)
+            return
+        for one in wanted:
+            install_wanted(fresh, [one], python, bare)
+
+
+def try_wheels(dist: Path, python: str, few: bool, options: list[str]) -> None:
     """Install the wheel that fits an interpreter, without a compiler, and run the tests and the clock."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -174,11 +186,8 @@ def try_wheels(dist: Path, python: str, options: list[str]) -> None:
         bare = bare_environment(folder, fresh)
         pip(fresh, "--no-index", "--no-deps", "--find-links", dist.resolve(), "hammemo", environment=bare)
         pip(fresh, "--only-binary", ":all:", "hammemo", *TEST_PACKAGES, environment=bare)
-        for wanted in (*(f"hammemo[{extra}]" for extra in EXTRAS), *OTHERS):
-            try:
-                pip(fresh, "--only-binary", ":all:", wanted, environment=bare)
-            except subprocess.CalledProcessError:
-                print(f"No wheel of {wanted} for {python}: its tests are skipped.", flush=True)
+        extras = ["cli"] if few else EXTRAS
+        install_wanted(fresh, [*(f"hammemo[{extra}]" for extra in extras), *(() if few else OTHERS)], python, bare)
         here = Path(__file__).resolve()
         run(fresh, "-c", "import hammemo._native as loops; print(loops.__file__, *loops.paths())", environment=bare)
         run(fresh, here, "start", environment=bare)
@@ -239,6 +248,7 @@ def main() -> None:
     parser.add_argument("step", choices=("build", "try", "suite", "start"))
     parser.add_argument("dist", nargs="?", type=Path, help="the folder of the wheels")
     parser.add_argument("--python", action="append", default=[], help="an interpreter; may be given several times")
+    parser.add_argument("--few", action="store_true", help="try without optional packages but those of the command")
     words = sys.argv[1:]
     options = words[words.index("--") + 1 :] if "--" in words else []
     args = parser.parse_args(words[: words.index("--")] if "--" in words else words)
@@ -248,7 +258,7 @@ def main() -> None:
         build(args.dist, args.python)
     elif args.step == "try":
         for python in args.python:
-            try_wheels(args.dist, python, options)
+            try_wheels(args.dist, python, args.few, options)
     elif args.step == "suite":
         suite(options)
     else:
