@@ -125,7 +125,7 @@ class Predictor(Answering):
         """Write the predictor as an ONNX graph with the input ``tokens`` and the outputs ``label`` and ``scores``.
 
         The extra ``onnx`` brings what writes the graph, and ONNX Runtime, which runs it. A pipeline of scikit-learn is
-        exported whole by :mod:`hammemo.sklearn_onnx`.
+        exported whole after ``hammemo.sklearn_onnx.register()``.
 
         Parameters
         ----------
