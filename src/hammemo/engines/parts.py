@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from dataclasses import dataclass
@@ -93,8 +94,11 @@ class PartsJob:
 
     def most_entries(self) -> int:
         """Return how many entries a table may have in this process before it is written as a run."""
-        free = (memory_limit() if self.limit is None else self.limit) - _held_bytes()
-        return min(max(free // _ENTRY_BYTES, _ENTRIES[0]), _ENTRIES[1])
+        return min(max(self._free_bytes() // _ENTRY_BYTES, _ENTRIES[0]), _ENTRIES[1])
+
+    def _free_bytes(self) -> int:
+        limit = memory_limit() if self.limit is None else self.limit
+        return max(limit - _held_bytes(), _ENTRIES[0] * _ENTRY_BYTES)
 
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[list[PartFacts], GroupReport]:
         """Learn a group of shards into runs, or return those that an earlier call has written."""
@@ -143,18 +147,33 @@ class PartsJob:
             return facts
         names = _all_names(self, runs)
         edges = [0, *(rank_before(names[0], token) for token in self.cuts), len(names[0])]
-        first, stop = edges[number], edges[number + 1]
-        raw = sum(run.entries for run in runs) / self.n_ranges
-        pieces = max(1, min(int(4 * raw / self.most_entries()), stop - first))
-        inner = np.unique(np.linspace(first, stop, pieces + 1).astype(np.int64)).tolist()
+        inner = self._pieces(runs, names, edges[number], edges[number + 1])
         parts = [self._summed(runs, names, low, high) for low, high in pairwise(inner)]
         rows = [_side_by_side([part[k] for part in parts]) for k in range(len(self.job.template.sites.positions))]
         return write_part(os.path.join(self.folder, name), used_arrays(rows, *names))
 
-    def _summed(
+    def _pieces(
         self, runs: Sequence[PartFacts], names: tuple[Vocabulary, Vocabulary], first: int, stop: int
-    ) -> list[SiteRows]:
-        """Return the rows of each site in a range of keys, added up over all runs."""
+    ) -> list[int]:
+        """Return where to cut a range, so that a quarter of the memory holds what all runs say of a piece.
+
+        The largest run stands for all. Each piece opens every run again, so they are as few as the memory allows.
+        """
+        largest = max(runs, key=lambda run: run.entries)
+        held = [rows for site in self._held([largest], names, first, stop) for _, rows in site]
+        size = sum(a.nbytes for rows in held for a in (rows.tuples, rows.lengths, rows.labels, rows.counts))
+        whole = size * sum(run.entries for run in runs) / max(largest.entries, 1)
+        entries = np.zeros(stop - first)
+        for rows in held:
+            entries += np.bincount(rows.tuples[:, 0] - first, rows.lengths, stop - first)
+        n_pieces = max(1, math.ceil(whole / (self._free_bytes() / 4)))
+        shares = np.linspace(0, entries.sum(), n_pieces + 1)[1:-1]
+        return sorted({first, *(first + np.searchsorted(np.cumsum(entries), shares)).tolist(), stop})
+
+    def _held(
+        self, runs: Sequence[PartFacts], names: tuple[Vocabulary, Vocabulary], first: int, stop: int
+    ) -> list[list[tuple[int, SiteRows]]]:
+        """Return the rows of each site in a range of keys, of each run, in little room."""
         positions = self.job.template.sites.positions
         held: list[list[tuple[int, SiteRows]]] = [[] for _ in positions]
         for run in runs:
@@ -163,10 +182,22 @@ class PartsJob:
                 rows = view.rows_between(k, first, stop)
                 narrowed = (narrow(array) for array in (rows.lengths, rows.labels, rows.counts))
                 held[k].append((1, SiteRows(rows.tuples.astype(np.int32), *narrowed)))
-        summed = []
-        for k, site in enumerate(positions):
-            summed.append(added_rows(held[k], len(site), *map(len, names)))
-            held[k] = []
+        return held
+
+    def _summed(
+        self, runs: Sequence[PartFacts], names: tuple[Vocabulary, Vocabulary], first: int, stop: int
+    ) -> list[SiteRows]:
+        """Return the rows of each site in a range of keys, added up over all runs."""
+        held, summed, most = self._held(runs, names, first, stop), [], self.most_entries()
+        for k, site in enumerate(self.job.template.sites.positions):
+            total: list[tuple[int, SiteRows]] = []
+            fresh = 0
+            while held[k]:
+                total.append(held[k].pop())
+                fresh += len(total[-1][1].counts)
+                if not held[k] or fresh >= most:  # no more at a time than can be added in this process
+                    total, fresh = [(1, added_rows(total, len(site), *map(len, names)))], 0
+            summed.append(total[0][1] if total else added_rows([], len(site), *map(len, names)))
         return summed
 
     def examples(self, runs: Sequence[PartFacts]) -> tuple[LabelCounts, tuple[LabelCounts, ...]]:

@@ -245,15 +245,20 @@ class View(Cached):
         return np.append(self.part.vocabulary.find(self._vocabulary), -1).astype(np.int32)
 
     @cached_property
+    def _found(self) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+        ranks = self._labels.find(self.part.labels)
+        lost = ranks < 0
+        return narrow(np.maximum(ranks, 0)), lost if lost.any() else None
+
+    @property
     def labels(self) -> NDArray[Any]:
         """The common rank of each label of the part; any for those that are `lost`."""
-        return narrow(np.maximum(self._labels.find(self.part.labels), 0))
+        return self._found[0]
 
-    @cached_property
+    @property
     def lost(self) -> NDArray[np.bool_] | None:
         """Which labels of the part have no example left, so that their entries add up to nothing; None if none has."""
-        lost = self._labels.find(self.part.labels) < 0
-        return lost if lost.any() else None
+        return self._found[1]
 
     def meets(self, first: int, stop: int) -> bool:
         """Return whether a row may begin with a token of a rank from `first` to before `stop`."""
