@@ -71,10 +71,16 @@ def point(words: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return lambda test: test
 
 
-def told(name: str, model: Any, *, without: tuple[str, ...] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a model says and what 0.1 said."""
-    said = WRITER.facts(name, model)
-    return tuple({key: value for key, value in one.items() if key not in without} for one in (said, EXPECTED[name]))  # type: ignore[return-value]
+def agree(said: dict[str, Any], said_by_0_1: dict[str, Any], without: tuple[str, ...] = ()) -> bool:
+    """Return whether two answers are the same; scores and probabilities are those of another BLAS and libm at most."""
+    assert set(said) == set(said_by_0_1)
+    rounded = ("scores", "probabilities")
+    return all(
+        np.allclose(said[key], said_by_0_1[key], rtol=1e-5, atol=1e-6)
+        if key in rounded
+        else said[key] == said_by_0_1[key]
+        for key in set(said) - set(without)
+    )
 
 
 def command(*words: str | Path, folder: Path | None = None) -> str:
@@ -115,8 +121,9 @@ def test_what_the_table_says_gives_the_answers_of_0_1(row: int, name: str) -> No
     code = ROWS[row][1].replace("d=1024", "d=16, random_state=3")
     names = {"MemoryClassifier": MemoryClassifier, "MeMoClassifier": MeMoClassifier, "Exact": Exact}
     model = eval(code, names, {"kernel": PositionalHamming()})
-    said, said_by_0_1 = told(name, model.fit(X, Y), without=("state",) if name == "default" else ())
-    assert said == said_by_0_1
+    assert agree(
+        WRITER.facts(name, model.fit(X, Y)), EXPECTED[name], ("state",) if name in ("default", "paper") else ()
+    )
 
 
 @pytest.mark.parametrize("row", [4, 5])
@@ -217,15 +224,14 @@ def test_exact_answers_are_certified(vote: str) -> None:
 def test_files_of_0_1_answer_learn_forget_and_are_saved(name: str, tmp_path: Path) -> None:
     assert number(OLD / f"{name}.model") == 1
     model = load(OLD / f"{name}.model")
-    said, said_by_0_1 = told(name, model, without=("proven",) if name == "default" else ())
-    assert said == said_by_0_1
+    assert agree(WRITER.facts(name, model), EXPECTED[name], ("proven",) if name == "default" else ())
     if hasattr(model, "memory_") and name != "stream":
         rows, labels = [["red", "small", "old"], ["pink", "huge", "lost"]], ["keep", "new"]
         model.partial_fit(rows, labels)
         assert model.memory_.state_bytes() != load(OLD / f"{name}.model").memory_.state_bytes()
         model.forget(rows, labels)
         if not name.startswith("paper"):  # its counts are floats: sums of them round
-            assert told(name, model, without=("proven", "probabilities"))[0]["state"] == said_by_0_1["state"]
+            assert WRITER.facts(name, model)["state"] == EXPECTED[name]["state"]
     save(model, tmp_path / "again")
     assert number(tmp_path / "again") == 1
     assert load(tmp_path / "again").predict(QUERIES if name != "stream" else [["the", "cat"]]) is not None
@@ -286,16 +292,14 @@ def test_an_old_hashed_file_merges_with_shards_of_its_own_layout() -> None:
 
 
 @point("`state_bytes()` of hashed memories is another one")
-@pytest.mark.parametrize("name", ["default", "exact", "paper", "gaussian-exact"])
+@pytest.mark.parametrize("name", ["default", "exact", "gaussian-exact"])
 def test_states_learnt_now_and_by_0_1(name: str) -> None:
     models = {
         "default": MemoryClassifier(memory="hashed", vote="sum"),
         "exact": MemoryClassifier(None, Exact(), "sum"),
-        "paper": MeMoClassifier(d=16, random_state=3),
         "gaussian-exact": MemoryClassifier(None, Gaussian(d=16, exact=True), "sum", random_state=3),
     }
-    said, said_by_0_1 = told(name, models[name].fit(X, Y))
-    assert (said["state"] == said_by_0_1["state"]) == (name != "default")
+    assert (WRITER.facts(name, models[name].fit(X, Y))["state"] == EXPECTED[name]["state"]) == (name != "default")
 
 
 @pytest.mark.parametrize("memory", [Tiered(Hashed(4, 2)), Ledgered(Hashed(4, 2))], ids=lambda one: type(one).__name__)
@@ -455,26 +459,35 @@ print(json.dumps([hammemo.__version__, said]))
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="the folders of an environment are others")
 def test_this_version_is_installed_over_0_1(tmp_path: Path) -> None:
-    """A shallow clone has no 0.1 that could be built; the files that it wrote are tested above all the same."""
-    found = subprocess.run(["git", "cat-file", "-e", LAST_COMMIT_OF_0_1], cwd=ROOT, capture_output=True, check=False)
-    if found.returncode != 0:
-        pytest.skip("the history of the repository is not here")
+    """A shallow clone has no 0.1 that could be built; the files that it wrote are tested above all the same.
+
+    HAMMEMO_OLD_WHEEL may name a wheel of 0.1 that was built before, HAMMEMO_WHEEL one of this version.
+    """
 
     def run(*words: str | Path, folder: Path = tmp_path) -> str:
         done = subprocess.run([str(word) for word in words], cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    run("git", "archive", "--output", tmp_path / "old.tar", LAST_COMMIT_OF_0_1, folder=ROOT)
-    (tmp_path / "source").mkdir()
-    run("tar", "-xf", tmp_path / "old.tar", "-C", tmp_path / "source")
+    old, new = os.environ.get("HAMMEMO_OLD_WHEEL"), os.environ.get("HAMMEMO_WHEEL")
+    if old is None:
+        known = subprocess.run(
+            ["git", "cat-file", "-e", LAST_COMMIT_OF_0_1], cwd=ROOT, capture_output=True, check=False
+        )
+        if known.returncode != 0:
+            pytest.skip("the history of the repository is not here")
+        run("git", "archive", "--output", tmp_path / "old.tar", LAST_COMMIT_OF_0_1, folder=ROOT)
+        (tmp_path / "source").mkdir()
+        run("tar", "-xf", tmp_path / "old.tar", "-C", tmp_path / "source")
     run(sys.executable, "-m", "venv", tmp_path / "environment")
     python = tmp_path / "environment" / "bin" / "python"
     pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
-    run(*pip, f"{tmp_path / 'source'}[cli]")
+    run(*pip, f"{old or tmp_path / 'source'}[cli]")
     run(python, FOLDER / "write_with_0_1.py", tmp_path / "written")
     written = json.loads((tmp_path / "written" / "expected.json").read_text("utf-8"))
-    assert written == EXPECTED, "the files of the repository are not what 0.1 writes"
+    for name in NAMES:
+        without = ("state",) if name == "paper" else ()
+        assert agree(written[name], EXPECTED[name], without), f"{name} in the repository is not what 0.1 writes"
 
     save(MemoryClassifier(None, Exact(), "sum").fit(X, Y), tmp_path / "format-1")
     save(MemoryClassifier().fit(X, Y), tmp_path / "format-3")
@@ -482,12 +495,10 @@ def test_this_version_is_installed_over_0_1(tmp_path: Path) -> None:
     assert read[0] == "['keep']"
     assert "Install a newer version" in read[1]
 
-    wheel = os.environ.get("HAMMEMO_WHEEL")
-    run(*pip, "--upgrade", f"{wheel or ROOT}[cli]")
+    run(*pip, "--upgrade", f"{new or ROOT}[cli]")
     version, said = json.loads(run(python, "-c", READS_WITH_THIS, FOLDER, *NAMES, folder=tmp_path / "written"))
     assert version == project()["version"]
     for name in NAMES:
-        same = set(said[name]) - ({"proven"} if name == "default" else set())
-        assert {key: said[name][key] for key in same} == {key: written[name][key] for key in same}, name
+        assert agree(said[name], written[name], ("proven",) if name == "default" else ()), name
     predicted = run(python, "-m", "hammemo", "predict", "table.model", "queries.csv", folder=tmp_path / "written")
     assert predicted == written["commands"]["predict"]
