@@ -458,3 +458,13 @@ def test_class_weights_multiply_the_odds_and_leave_the_counts_alone(tmp_path: An
     for wrong, words in mistakes:
         with pytest.raises(ValueError, match=words):
             MemoryClassifier("positional", Exact(), LogLinear(class_weight=wrong)).fit(X, y).predict(X)
+
+
+@pytest.mark.parametrize("per_label", [True, False])
+def test_scores_of_a_sparse_table_do_not_depend_on_the_batch(per_label: bool) -> None:
+    """To the bit: a product of dense matrices would add in an order that depends on its sizes."""
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 6, (300, 6)), rng.integers(0, 7, 300)
+    predictor = MemoryClassifier("positional", Exact(), LogLinear(steps=3, per_label=per_label)).fit(X, y).compile()
+    single = np.concatenate([predictor.class_scores(row[None]) for row in X])
+    np.testing.assert_array_equal(predictor.class_scores(X), single)
