@@ -16,6 +16,7 @@ import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
@@ -156,7 +157,7 @@ def cached(address: str, head: str, cache: str | os.PathLike[str] | None) -> str
             raise FileError(f"{folder} is the cache of {known}, not of {address}: name another folder as cache=.")
     elif os.listdir(folder):
         raise FileError(f"{folder} holds files of others: name an empty folder as cache=.")
-    contents = Remote(address).whole(head)
+    contents = _remote(address).whole(head)
     write_file(note, [json.dumps({"address": address}).encode()])
     write_file(os.path.join(folder, head), [contents])
     return folder
@@ -165,7 +166,13 @@ def cached(address: str, head: str, cache: str | os.PathLike[str] | None) -> str
 def source_of(folder: str) -> Remote | None:
     """Return where the files of a cache come from; None of a folder that is none."""
     note = os.path.join(folder, NOTE)
-    return Remote(_noted(note)) if os.path.exists(note) else None
+    return _remote(_noted(note)) if os.path.exists(note) else None
+
+
+@lru_cache(8)
+def _remote(address: str) -> Remote:
+    """Return a folder on object storage; its parts share what connects to it."""
+    return Remote(address)
 
 
 def temporary_folder() -> str:
