@@ -158,7 +158,7 @@ def test_every_edit_is_applied_once(tmp_path: Path) -> None:
 
 
 def test_kill_9_loses_nothing(tmp_path: Path) -> None:
-    found = service_http_edits.run(300, 2, 4, tmp_path)
+    found = service_http_edits.run(600, 2, 4, tmp_path)
     assert (found["lost"], found["versions once"], found["bytes equal"], found["exit code"]) == (0, True, True, 0)
     assert found["kills"] == 2
 
