@@ -57,6 +57,7 @@ def test_every_question_to_a_memory_warns_once_in_each_place(tmp_path: Path) -> 
     for name, (_, text) in zip([*_READER_NAMES, *_READER_NAMES], warned, strict=True):
         assert f"Memory.{name} " in text
         assert f"memory.reader().{name}" in text
+        assert text.endswith(f"The old name goes in version {GOES_IN}.")
 
 
 @pytest.mark.parametrize("name", _READER_NAMES)

@@ -8,7 +8,6 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from places import ROOT
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GITHUB = ROOT / ".github"
+yaml = pytest.importorskip("yaml")
 if not GITHUB.is_dir():
     pytest.skip("the source distribution has no workflows", allow_module_level=True)
 

@@ -482,7 +482,7 @@ def test_this_version_is_installed_over_0_1(tmp_path: Path) -> None:
     run(sys.executable, "-m", "venv", tmp_path / "environment")
     python = tmp_path / "environment" / "bin" / "python"
     pip = (python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
-    run(*pip, f"{old or tmp_path / 'source'}[cli]")
+    run(*pip, f"{old or tmp_path / 'source'}[cli,text]")  # 0.1 read texts with pyarrow
     run(python, FOLDER / "write_with_0_1.py", tmp_path / "written")
     written = json.loads((tmp_path / "written" / "expected.json").read_text("utf-8"))
     for name in NAMES:

@@ -54,8 +54,8 @@ ABOUT_THE_SOURCE = (
     "tests/test_walkthrough.py",  # makes environments of its own; .ci/run gives it the wheel
 )
 EXTRAS = ("cli", "plot", "text", "serve", "postgres", "hub", "onnx")
-TEST_PACKAGES = ("pytest>=8.0,<9.2", "pytest-xdist>=3.8", "hypothesis>=6.100", "pyyaml")
-OTHERS = ("pandas>=2.2", "polars>=1.0", "fsspec>=2024.2", "onnxruntime>=1.20")
+TEST_PACKAGES = ("pytest>=8.0,<9.2", "pytest-xdist>=3.8", "hypothesis>=6.100")
+OTHERS = ("pyyaml>=6.0", "pandas>=2.2", "polars>=1.0", "fsspec>=2024.2", "onnxruntime>=1.20")
 """Tests are skipped without these."""
 TOOLS = (
     "bash",

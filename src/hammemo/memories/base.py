@@ -37,6 +37,7 @@ import safetensors.numpy
 from sklearn.base import BaseEstimator, clone
 
 from hammemo._arrays.checked import StoredArrays
+from hammemo._moved import GOES_IN
 from hammemo._versions import Versioned
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.label_counts import Frame, LabelCounts
@@ -394,9 +395,8 @@ class Memory(Versioned, BaseEstimator, ABC):
 
     def __getattr__(self, name: str) -> Any:
         if name in _READER_NAMES:
-            warnings.warn(
-                f"Memory.{name} has moved to what answers: memory.reader().{name}.", DeprecationWarning, stacklevel=2
-            )
+            moved = f"Memory.{name} has moved to what answers: memory.reader().{name}."
+            warnings.warn(f"{moved} The old name goes in version {GOES_IN}.", DeprecationWarning, stacklevel=2)
             return getattr(self.reader(), name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
