@@ -24,6 +24,7 @@ def test_the_list_of_guides_is_complete() -> None:
     assert there == set(re.findall(r"\]\(([a-z-]+)\.md\)", index))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="the console blocks are for a POSIX shell")
 def test_a_cluster_is_planned_as_the_guide_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")

@@ -126,6 +126,7 @@ def test_what_the_table_says_gives_the_answers_of_0_1(row: int, name: str) -> No
     )
 
 
+@pytest.mark.slow  # starts the command many times
 @pytest.mark.parametrize("row", [4, 5])
 def test_commands_of_the_table_give_the_model_of_0_1(row: int, tmp_path: Path) -> None:
     options = ROWS[row][1].partition("…")[2].split()
@@ -157,6 +158,7 @@ def test_none_is_positions_and_a_hashed_table() -> None:
     assert isinstance(model.memory_, Hashed)
 
 
+@pytest.mark.slow  # starts the command many times
 @point("`hammemo fit` and `hammemo plan` choose, too")
 def test_commands_choose(tmp_path: Path) -> None:
     command("fit", "table.csv", "--label", "fate", "--out", tmp_path / "model")
@@ -167,7 +169,7 @@ def test_commands_choose(tmp_path: Path) -> None:
 
 
 @point("Missing values are learnt")
-@pytest.mark.parametrize("missing", [None, float("nan")])
+@pytest.mark.parametrize("missing", [pytest.param(None, marks=pytest.mark.slow), float("nan")])
 def test_missing_values_are_learnt_unless_refused(missing: Any, tmp_path: Path) -> None:
     rows = np.array([["a", missing], ["b", "c"]], dtype=object)
     assert MemoryClassifier(memory="exact", vote="sum").fit(rows, ["x", "y"]).predict(rows).tolist() == ["x", "y"]
@@ -237,11 +239,13 @@ def test_files_of_0_1_answer_learn_forget_and_are_saved(name: str, tmp_path: Pat
     assert load(tmp_path / "again").predict(QUERIES if name != "stream" else [["the", "cat"]]) is not None
 
 
+@pytest.mark.slow  # starts the command many times
 def test_commands_read_files_of_0_1() -> None:
     assert command("predict", "table.model", "queries.csv") == EXPECTED["commands"]["predict"]
     assert command("complete", "text.model", "the cat") == EXPECTED["commands"]["complete"]
 
 
+@pytest.mark.slow  # starts the command many times
 @point("Files of 0.2 have formats 1 to 4")
 def test_format_numbers(tmp_path: Path) -> None:
     models = {

@@ -20,7 +20,8 @@ import walkthrough
 from hammemo import checks, theory
 from places import ROOT
 
-PAGES = ["README.md", "docs/tour.md", "docs/howto/delete-a-customer.md", "docs/howto/audit-a-deletion.md"]
+GUIDES = ["docs/howto/delete-a-customer.md", "docs/howto/audit-a-deletion.md"]
+PAGES = ["README.md", "docs/tour.md", *(pytest.param(page, marks=pytest.mark.slow) for page in GUIDES)]
 ALL_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "howto").glob("*.md"))]
 
 

@@ -155,7 +155,7 @@ class PartsJob:
     def _pieces(
         self, runs: Sequence[PartFacts], names: tuple[Vocabulary, Vocabulary], first: int, stop: int
     ) -> list[int]:
-        """Return where to cut a range, so that a quarter of the memory holds what all runs say of a piece.
+        """Return where to cut a range, so that an eighth of the memory holds what all runs say of a piece.
 
         The largest run stands for all. Each piece opens every run again, so they are as few as the memory allows.
         """
@@ -166,7 +166,7 @@ class PartsJob:
         entries = np.zeros(stop - first)
         for rows in held:
             entries += np.bincount(rows.tuples[:, 0] - first, rows.lengths, stop - first)
-        n_pieces = max(1, math.ceil(whole / (self._free_bytes() / 4)))
+        n_pieces = max(1, math.ceil(whole / (self._free_bytes() / 8)))
         shares = np.linspace(0, entries.sum(), n_pieces + 1)[1:-1]
         return sorted({first, *(first + np.searchsorted(np.cumsum(entries), shares)).tolist(), stop})
 
@@ -180,15 +180,14 @@ class PartsJob:
             view = View(*names, self._open(run))
             for k in range(len(positions)) if view.meets(first, stop) else ():
                 rows = view.rows_between(k, first, stop)
-                narrowed = (narrow(array) for array in (rows.lengths, rows.labels, rows.counts))
-                held[k].append((1, SiteRows(rows.tuples.astype(np.int32), *narrowed)))
+                held[k].append((1, _narrowed(rows)))
         return held
 
     def _summed(
         self, runs: Sequence[PartFacts], names: tuple[Vocabulary, Vocabulary], first: int, stop: int
     ) -> list[SiteRows]:
         """Return the rows of each site in a range of keys, added up over all runs."""
-        held, summed, most = self._held(runs, names, first, stop), [], self.most_entries()
+        held, summed, most = self._held(runs, names, first, stop), [], self.most_entries() // 2
         for k, site in enumerate(self.job.template.sites.positions):
             total: list[tuple[int, SiteRows]] = []
             fresh = 0
@@ -196,7 +195,7 @@ class PartsJob:
                 total.append(held[k].pop())
                 fresh += len(total[-1][1].counts)
                 if not held[k] or fresh >= most:  # no more at a time than can be added in this process
-                    total, fresh = [(1, added_rows(total, len(site), *map(len, names)))], 0
+                    total, fresh = [(1, _narrowed(added_rows(total, len(site), *map(len, names))))], 0
             summed.append(total[0][1] if total else added_rows([], len(site), *map(len, names)))
         return summed
 
@@ -296,6 +295,11 @@ def _all_names(work: PartsJob, runs: Sequence[PartFacts]) -> tuple[Vocabulary, V
 def _in_memory(names: Vocabulary) -> Vocabulary:
     """Return a vocabulary that does not keep a run mapped."""
     return Vocabulary(np.array(names.ints), np.array(names.floats), names.strings)
+
+
+def _narrowed(rows: SiteRows) -> SiteRows:
+    """Return rows in little room."""
+    return SiteRows(rows.tuples.astype(np.int32), narrow(rows.lengths), narrow(rows.labels), narrow(rows.counts))
 
 
 def _side_by_side(rows: list[SiteRows]) -> SiteRows:
