@@ -51,7 +51,7 @@ def test_a_model_is_served_as_the_guide_says(
     page = (GUIDES / "serve.md").read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     told = re.findall(r"print\(.*\)  # (.*)$", code, re.MULTILINE)
-    assert len(told) == 3
+    assert len(told) == 4
     with serving.in_thread(tmp_path / "models") as server:
         assert code.count("http://127.0.0.1:8080") == 1
         exec(code.replace("http://127.0.0.1:8080", server.url), {})
