@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bare.hpp"
+#include "bound_arrays.hpp"
 #include "counts.hpp"
 #include "live/live_module.hpp"
 #include "parts/part_module.hpp"
@@ -28,10 +29,6 @@ namespace {
 
 using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 template <class T>
-using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
 using Cube = nb::ndarray<const T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -40,20 +37,6 @@ using OutputMatrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // No silent conversion: what is written to a converted copy of an output would be lost, and labels could wrap around.
 auto array(const char* name) { return nb::arg(name).noconvert(); }
-
-void require(bool condition, const char* message) {
-    if (!condition) throw std::invalid_argument(message);
-}
-
-// NumPy has arrays whose numbers start anywhere, for example in a field of a packed record.
-template <class A>
-void require_aligned(const A& array) {
-    require(reinterpret_cast<uintptr_t>(array.data()) % array.itemsize() == 0, "arrays must be aligned");
-}
-template <class A>
-void require_aligned(const std::optional<A>& array) {
-    if (array) require_aligned(*array);
-}
 
 using MaybeHashes = std::optional<Vector<uint64_t>>;
 using MaybePlaces = std::optional<Vector<int32_t>>;

@@ -35,6 +35,11 @@ class FreeSite:
     kind: str
     reach: int
 
+    @property
+    def name(self) -> str:
+        """What it is called, such as ``"bag of 10"``."""
+        return f"{self.kind} of {self.reach}"
+
 
 MAX_SITES = 2**12
 """The most sites of a model. Each has arrays of its own, which the header of a model file describes."""
@@ -81,7 +86,7 @@ class Sites:
 
     def parts(self) -> tuple[tuple[str, Site], ...]:
         """Return the kind and the positions of every site; a kind for those without a position only."""
-        return (*(("", site) for site in self.positions), *((f"{site.kind} of {site.reach}", ()) for site in self.free))
+        return (*(("", site) for site in self.positions), *((site.name, ()) for site in self.free))
 
     def without_head(self) -> Sites:
         """Return the sites for contexts cut to the last tokens that any table looks at."""

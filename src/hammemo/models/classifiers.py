@@ -368,7 +368,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             vote=repr(model.vote_),
             n_kept=None if sample is None else len(sample),
             choices=getattr(model, "choices_", Choices()),
-            free=tuple(f"{site.kind} of {site.reach}" for site in model.sites_.free),
+            free=tuple(site.name for site in model.sites_.free),
             keeps_cases=isinstance(sample, KeptCases),
             unread=model.vote_.unread(model.sites_),
             model=model,

@@ -7,39 +7,22 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>  // nanobind's shared_ptr and vector allocate where no exception may leave
 
+#include "../bound_arrays.hpp"
 #include "live_table.hpp"
 #include "mixture.hpp"
 #include "rule.hpp"
 
 namespace nb = nanobind;
+using namespace hammemo;
 using namespace hammemo::live;
 
 namespace {
 
 template <class T>
-using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
 using Output = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Given = std::tuple<Vector<uint64_t>, Vector<uint32_t>, Vector<uint32_t>, Vector<uint32_t>, Vector<uint64_t>>;
 
 constexpr size_t FEW_EXAMPLES = 64;  // so many are edited without letting other threads of Python run meanwhile
-
-void require(bool condition, const char* message) {
-    if (!condition) throw std::invalid_argument(message);
-}
-
-template <class A>
-void require_aligned(const A& array) {
-    require(reinterpret_cast<uintptr_t>(array.data()) % array.itemsize() == 0, "arrays must be aligned");
-}
-
-template <class T>
-std::vector<T> copied(const Vector<T>& array) {
-    require_aligned(array);
-    return {array.data(), array.data() + array.size()};
-}
 
 RowView view_of(const Given& given) {
     const auto& [keys, ids, lengths, labels, counts] = given;

@@ -8,17 +8,15 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include "../bound_arrays.hpp"
 #include "part_table.hpp"
 
 namespace nb = nanobind;
+using namespace hammemo;
 using namespace hammemo::parts;
 
 namespace {
 
-template <class T>
-using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using OutputMatrix = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -27,21 +25,6 @@ using Array = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using MaybeColumns = std::optional<Vector<int32_t>>;
 
 constexpr uint32_t MOST_WORDS = 64;
-
-void require(bool condition, const char* message) {
-    if (!condition) throw std::invalid_argument(message);
-}
-
-template <class A>
-void require_aligned(const A& array) {
-    require(reinterpret_cast<uintptr_t>(array.data()) % array.itemsize() == 0, "arrays must be aligned");
-}
-
-template <class T>
-std::vector<T> copied(const Vector<T>& array) {
-    require_aligned(array);
-    return {array.data(), array.data() + array.size()};
-}
 
 template <class T>
 nb::object moved(std::vector<T> values, size_t width = 0) {

@@ -107,11 +107,7 @@ class Components(Cached):
             return "(" + ", ".join(str(position - h) for position in site) + ")"
 
         longer = [f"continuations of {placed(self.sites.positions[k])}" for k, _ in self.continued]
-        return [
-            *map(placed, self.sites.positions),
-            *longer,
-            *(f"{site.kind} of {site.reach}" for site in self.sites.free),
-        ]
+        return [*map(placed, self.sites.positions), *longer, *(site.name for site in self.sites.free)]
 
     def continuation_table(self, number: int) -> int:
         """Return the number of the table of one of `continued`; those of the sites come before."""

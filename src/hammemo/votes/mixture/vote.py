@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.kernels.sites import FreeSite, Site, Sites
+    from hammemo.kernels.sites import Site, Sites
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.votes.mixture.gates import Terms
@@ -381,8 +381,8 @@ class MixtureRanker(Ranker):
             return None if shorter < 0 else ("", positions[shorter])
         site = free[max(k for k in range(len(free)) if int(components.free(k)) <= component)]
         if part.distances is None:
-            return _kind(site), ()
-        return _kind(site), (components.sites.h - int(part.distances[row]),)
+            return site.name, ()
+        return site.name, (components.sites.h - int(part.distances[row]),)
 
 
 def explained_parts(components: Components) -> list[tuple[str, Site]]:
@@ -390,12 +390,8 @@ def explained_parts(components: Components) -> list[tuple[str, Site]]:
     names: list[tuple[str, Site]] = [("", site) for site in components.sites.positions]
     for site in components.sites.free:
         places = [()] if site.kind == "recent" else [(components.sites.h - d,) for d in range(1, site.reach + 1)]
-        names += [(_kind(site), place) for place in places]
+        names += [(site.name, place) for place in places]
     return names
-
-
-def _kind(site: FreeSite) -> str:
-    return f"{site.kind} of {site.reach}"
 
 
 @dataclass(frozen=True, eq=False)
