@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hammemo import Bag, Exact, Hashed, LogLinear, MemoryClassifier, Mixture, PositionalHamming, Suffixes, load
-from hammemo.engines import fit, parts
+from hammemo.engines import adding, fit, parts
 from hammemo.experiments.speed import zipf_stream
 from hammemo.files import part_files
 from hammemo.sources.documents import open_source
@@ -85,10 +85,32 @@ def test_the_limit_decides_how_large_a_run_is_and_changes_no_byte(
 ) -> None:
     learnt(words, parts=4, out=tmp_path / "a", group_size=100)
     written = recorded_writes(monkeypatch)
-    monkeypatch.setattr(parts.PartsJob, "most_entries", lambda self: 2000)
+    monkeypatch.setattr(adding.Adder, "most_entries", lambda self: 2000)
     learnt(words, parts=4, out=tmp_path / "b", group_size=100)
     assert sum("run-" in path for path in written) > 3
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+
+
+@pytest.mark.parametrize(("fan_in", "most_runs"), [(2, 1), (3, 2), (16, 3)])
+@pytest.mark.parametrize("n_parts", [1, 4, 9])
+def test_many_runs_are_brought_together_first_and_that_changes_no_byte(
+    fan_in: int, most_runs: int, n_parts: int, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learnt(words, parts=n_parts, out=tmp_path / "a", group_size=1)
+    monkeypatch.setattr(adding, "FAN_IN", fan_in)
+    monkeypatch.setattr(adding, "MOST_RUNS", most_runs)
+    taken: list[int] = []
+    arrays = adding.Adder.arrays
+    monkeypatch.setattr(
+        adding.Adder, "arrays", lambda self, runs, *ends: taken.append(len(runs)) or arrays(self, runs, *ends)
+    )
+    learnt(words, parts=n_parts, out=tmp_path / "b", group_size=1)
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+    n_parts = len(list((tmp_path / "b").glob("part-*")))
+    assert len(taken) > n_parts
+    assert max(taken[-n_parts:]) <= most_runs
+    assert max(taken) <= max(fan_in, most_runs)
+    assert not (tmp_path / "b" / "runs").exists()
 
 
 def test_what_is_there_is_not_made_again_and_what_is_damaged_is(
@@ -112,7 +134,8 @@ def test_what_is_there_is_not_made_again_and_what_is_damaged_is(
 
 DRIVER = """
 import os, sys
-from hammemo.engines import parts
+from hammemo.engines import adding, parts
+adding.FAN_IN = adding.MOST_RUNS = int(sys.argv[5])
 left, write = int(sys.argv[3]), parts.write_part
 def counted(*given):
     global left
@@ -128,10 +151,15 @@ learnt(Path(sys.argv[1]), parts=4, out=Path(sys.argv[2]), group_size=1)
 """
 
 
-@pytest.mark.parametrize("made", [0, 2, 5])
-def test_a_driver_that_was_killed_is_gone_on_with(made: int, words: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("made", "fan_in"), [(0, 64), (2, 64), (5, 64), (17, 2), (25, 2)])
+def test_a_driver_that_was_killed_is_gone_on_with(
+    made: int, fan_in: int, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     learnt(words, parts=4, out=tmp_path / "a", group_size=1)
-    command = [sys.executable, "-c", DRIVER, str(words), str(tmp_path / "b"), str(made), str(Path(__file__).parent)]
+    told = [words, tmp_path / "b", made, Path(__file__).parent, fan_in]
+    command = [sys.executable, "-c", DRIVER, *map(str, told)]
+    monkeypatch.setattr(adding, "FAN_IN", fan_in)
+    monkeypatch.setattr(adding, "MOST_RUNS", fan_in)
     ended = subprocess.run(command, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert ended.returncode == -signal.SIGKILL
     assert not (tmp_path / "b" / "head.safetensors").exists()
