@@ -151,7 +151,7 @@ def test_links_of_the_readme_lead_somewhere_on_a_package_index(tmp_path: Path) -
     for name in names:
         (tmp_path / name).write_text(before[name], encoding="utf-8")
     address = "https://code.example.org/someone/hammemo"
-    command = [sys.executable, ROOT / ".ci" / "addresses.py", address, "v1.2.3", tmp_path]
+    command = [sys.executable, str(ROOT / ".ci" / "addresses.py"), address, "v1.2.3", str(tmp_path)]
     subprocess.run(command, check=True)
     readme, project = ((tmp_path / name).read_text(encoding="utf-8") for name in names)
     links = re.findall(r"(!?)\[[^\]]*\]\(([^)\s]+)\)", readme)
