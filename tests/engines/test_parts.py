@@ -101,9 +101,12 @@ def test_many_runs_are_brought_together_first_and_that_changes_no_byte(
     monkeypatch.setattr(adding, "MOST_RUNS", most_runs)
     taken: list[int] = []
     arrays = adding.Adder.arrays
-    monkeypatch.setattr(
-        adding.Adder, "arrays", lambda self, runs, *ends: taken.append(len(runs)) or arrays(self, runs, *ends)
-    )
+
+    def noted(adder: adding.Adder, runs: Any, *ends: Any) -> Any:
+        taken.append(len(runs))
+        return arrays(adder, runs, *ends)
+
+    monkeypatch.setattr(adding.Adder, "arrays", noted)
     learnt(words, parts=n_parts, out=tmp_path / "b", group_size=1)
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
     n_parts = len(list((tmp_path / "b").glob("part-*")))
