@@ -133,6 +133,16 @@ class Client:
         """Take examples back, all or none, once; what is not stored is refused with status 409."""
         return self._edit(model, "forget", rows, labels, op)
 
+    def refit(self, model: str, *, op: str | None = None, timeout: float = 600.0) -> Receipt:
+        """Fit the weights of the model's vote again, to the examples that it keeps, once: after `forget`.
+
+        It takes seconds, in which questions are answered with the weights before, and edits wait. A vote without
+        weights stays as it is. A model that keeps no examples is refused with status 409. `timeout` is how many seconds
+        to wait for the answer, before the same is asked again.
+        """
+        told = self._asked("POST", _path(model, "refit"), {"op": op or uuid.uuid4().hex}, timeout)
+        return Receipt(told["version"], told["status"])
+
     def _edit(self, model: str, kind: str, rows: Any, labels: Any, op: str | None) -> Receipt:
         body = {"op": op or uuid.uuid4().hex, "rows": _plain(rows), "labels": list(_plain_row(labels))}
         told = self._asked("POST", _path(model, kind), body)
@@ -230,11 +240,16 @@ class Client:
 
     # Sending
 
-    def _asked(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+    def _asked(self, method: str, path: str, body: Any = None, timeout: float | None = None) -> dict[str, Any]:
+        """Return an answer; `timeout` is the seconds to wait for it where that is not those of the client."""
+        waits = self._http.timeout
+        if timeout is not None:
+            waits = httpx.Timeout(waits.connect, read=timeout)
+
         def send() -> httpx.Response:
             if body is None:
-                return self._http.request(method, path)
-            return self._http.request(method, path, json=body)
+                return self._http.request(method, path, timeout=waits)
+            return self._http.request(method, path, json=body, timeout=waits)
 
         answer: dict[str, Any] = self._sent(send).json()
         return answer
