@@ -27,6 +27,8 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from hammemo.models.explanations import Explanation
+
     Row = Sequence[Any]
 
 _AGAIN: Final = frozenset((425, 429, 502, 503, 504))
@@ -40,6 +42,26 @@ class Receipt(NamedTuple):
 
     version: int
     status: str
+
+
+class Explained(dict[str, Any]):
+    """Why one row got its label: what the server has told, as it is, which prints as the library's explanation."""
+
+    def explanation(self) -> Explanation:
+        """Return it as `MemoryClassifier.explain` does, to be drawn, for example."""
+        from hammemo.models.explanations import Explanation
+
+        return Explanation.from_dict(self)
+
+    def __str__(self) -> str:
+        return str(self.explanation())
+
+
+class ExplainedRows(list[Explained]):
+    """The explanations of some rows, which print one after the other."""
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self))
 
 
 class ServerError(RuntimeError):
@@ -167,12 +189,13 @@ class Client:
         told = self.ask(model, "probabilities", rows, min_version=min_version)
         return told["classes"], told["probabilities"]
 
-    def explain(
-        self, model: str, rows: Iterable[Row], k: int = 5, *, min_version: int | None = None
-    ) -> list[dict[str, Any]]:
-        """Return for each row what each part of it adds to the scores of the k leading labels."""
-        found: list[dict[str, Any]] = self.ask(model, "explain", rows, min_version=min_version, k=k)["explanations"]
-        return found
+    def explain(self, model: str, rows: Iterable[Row], k: int = 5, *, min_version: int | None = None) -> ExplainedRows:
+        """Return for each row what each part of it adds to the scores of the k leading labels.
+
+        Each is a dict, as the server tells it. ``print`` shows tables; ``[0].explanation().plot()`` draws the first.
+        """
+        told = self.ask(model, "explain", rows, min_version=min_version, k=k)["explanations"]
+        return ExplainedRows(map(Explained, told))
 
     def certify(self, model: str, rows: Iterable[Row], *, min_version: int | None = None) -> list[bool]:
         """Return for each row whether the prediction is proven to be that of the exact classifier."""
