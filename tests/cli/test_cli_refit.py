@@ -113,6 +113,45 @@ def test_a_vote_without_weights_is_nothing_to_do(vote: Any, tmp_path: Path) -> N
     assert load(tmp_path / "copy").memory_.state_bytes() == load(path).memory_.state_bytes()
 
 
+def test_when_everything_is_forgotten_no_weights_are_left(model: Path, tmp_path: Path) -> None:
+    shown = run("forget", model, tmp_path / "all.csv", "--refit").stdout
+    assert "the model holds 0 examples of 0 labels. There are too few examples" in shown
+    assert weights(model) == {}
+    run("add", model, tmp_path / "rest.csv", "--refit")
+    assert weights(model) != {}
+
+
+def test_sessions_are_forgotten_and_the_mixture_is_fitted_again(tmp_path: Path) -> None:
+    rng, clicks, rest = np.random.default_rng(0), tmp_path / "clicks.csv", tmp_path / "rest.csv"
+    lines = [f"{session},{item}" for session in range(300) for item in rng.integers(0, 400, rng.integers(2, 7))]
+    for file, kept in ((clicks, lines), (rest, [line for line in lines if not line.startswith("17,")])):
+        file.write_text("\n".join(["session,item", *kept]) + "\n")
+    given = ("--h", 5, "--short", "pad", "--case", "session", "--event", "item")
+    run("fit", clicks, *given, "--out", tmp_path / "m")
+    before = weights(tmp_path / "m")
+    told = json.loads(run("forget", tmp_path / "m", clicks, "--only", "17", "--refit", "--json").stdout)
+    assert told["weights"] == "changed"
+    run("fit", rest, *given, "--layout", tmp_path / "m", "--out", tmp_path / "never")
+    run("refit", tmp_path / "never")
+    assert weights(tmp_path / "m") == weights(tmp_path / "never") != before
+
+
+def test_a_model_in_parts_is_fitted_again(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    text = "the cat sat on the mat and the cat ate the rat\n" * 5 + "and the dog sat on the cat\n" * 3
+    (tmp_path / "a.txt").write_text(text)
+    (tmp_path / "b.txt").write_text("the cat sat on the mat and the cat ate the rat\n" * 3)
+    given = ("--h", 2, "--tokens", "words", "--memory", "exact", "--vote", "log-linear", "--engine", "threads")
+    run("fit", tmp_path / "a.txt", *given, "--parts", 3, "--out", tmp_path / "parts")
+    run("fit", tmp_path / "a.txt", *given, "--out", tmp_path / "whole")
+    for path in (tmp_path / "parts", tmp_path / "whole"):
+        run("forget", path, tmp_path / "b.txt")
+        assert json.loads(run("refit", path, "--json").stdout)["weights"] == "changed"
+    assert weights(tmp_path / "parts") == weights(tmp_path / "whole")
+    run("compact", tmp_path / "parts")
+    assert weights(tmp_path / "parts") == weights(tmp_path / "whole")
+
+
 def test_a_few_examples_have_even_weights(tmp_path: Path) -> None:
     path = tmp_path / "m"
     save(MemoryClassifier().fit([["a", "b"], ["c", "d"]], ["x", "y"]), path)

@@ -517,6 +517,23 @@ def test_a_client_refits(server: serving.Running, uploaded: Path) -> None:
         assert missing.value.status == 404
 
 
+def test_a_client_waits_longer_for_a_refit_than_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    import httpx
+
+    waited: list[httpx.Timeout] = []
+
+    def answer(*_: Any, timeout: httpx.Timeout, **__: Any) -> httpx.Response:
+        waited.append(timeout)
+        return httpx.Response(200, json={"version": 1, "status": "applied"})
+
+    with Client("http://127.0.0.1:1", timeout=7) as client:
+        monkeypatch.setattr(client._http, "request", answer)
+        client.refit("m")
+        client.refit("m", timeout=5)
+        client.learn("m", [["a"]], ["x"])
+    assert [(timeout.connect, timeout.read) for timeout in waited] == [(7, 600), (7, 5), (7, 7)]
+
+
 def test_a_model_without_a_sample_is_a_409_over_http(server: serving.Running, tmp_path: Path) -> None:
     X, y = examples()
     save(MemoryClassifier(vote=LogLinear(keep=False)).fit(X, y), tmp_path / "m")
