@@ -27,6 +27,8 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from hammemo.models.explanations import Explanation
+
     Row = Sequence[Any]
 
 _AGAIN: Final = frozenset((425, 429, 502, 503, 504))
@@ -40,6 +42,26 @@ class Receipt(NamedTuple):
 
     version: int
     status: str
+
+
+class Explained(dict[str, Any]):
+    """Why one row got its label: what the server has told, as it is, which prints as the library's explanation."""
+
+    def explanation(self) -> Explanation:
+        """Return it as `MemoryClassifier.explain` does, to be drawn, for example."""
+        from hammemo.models.explanations import Explanation
+
+        return Explanation.from_dict(self)
+
+    def __str__(self) -> str:
+        return str(self.explanation())
+
+
+class ExplainedRows(list[Explained]):
+    """The explanations of some rows, which print one after the other."""
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self))
 
 
 class ServerError(RuntimeError):
@@ -133,6 +155,16 @@ class Client:
         """Take examples back, all or none, once; what is not stored is refused with status 409."""
         return self._edit(model, "forget", rows, labels, op)
 
+    def refit(self, model: str, *, op: str | None = None, timeout: float = 600.0) -> Receipt:
+        """Fit the weights of the model's vote again, to the examples that it keeps, once: after `forget`.
+
+        It takes seconds, in which questions are answered with the weights before, and edits wait. A vote without
+        weights stays as it is. A model that keeps no examples is refused with status 409. `timeout` is how many seconds
+        to wait for the answer, before the same is asked again.
+        """
+        told = self._asked("POST", _path(model, "refit"), {"op": op or uuid.uuid4().hex}, timeout)
+        return Receipt(told["version"], told["status"])
+
     def _edit(self, model: str, kind: str, rows: Any, labels: Any, op: str | None) -> Receipt:
         body = {"op": op or uuid.uuid4().hex, "rows": _plain(rows), "labels": list(_plain_row(labels))}
         told = self._asked("POST", _path(model, kind), body)
@@ -157,12 +189,13 @@ class Client:
         told = self.ask(model, "probabilities", rows, min_version=min_version)
         return told["classes"], told["probabilities"]
 
-    def explain(
-        self, model: str, rows: Iterable[Row], k: int = 5, *, min_version: int | None = None
-    ) -> list[dict[str, Any]]:
-        """Return for each row what each part of it adds to the scores of the k leading labels."""
-        found: list[dict[str, Any]] = self.ask(model, "explain", rows, min_version=min_version, k=k)["explanations"]
-        return found
+    def explain(self, model: str, rows: Iterable[Row], k: int = 5, *, min_version: int | None = None) -> ExplainedRows:
+        """Return for each row what each part of it adds to the scores of the k leading labels.
+
+        Each is a dict, as the server tells it. ``print`` shows tables; ``[0].explanation().plot()`` draws the first.
+        """
+        told = self.ask(model, "explain", rows, min_version=min_version, k=k)["explanations"]
+        return ExplainedRows(map(Explained, told))
 
     def certify(self, model: str, rows: Iterable[Row], *, min_version: int | None = None) -> list[bool]:
         """Return for each row whether the prediction is proven to be that of the exact classifier."""
@@ -230,11 +263,16 @@ class Client:
 
     # Sending
 
-    def _asked(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+    def _asked(self, method: str, path: str, body: Any = None, timeout: float | None = None) -> dict[str, Any]:
+        """Return an answer; `timeout` is the seconds to wait for it where that is not those of the client."""
+        waits = self._http.timeout
+        if timeout is not None:
+            waits = httpx.Timeout(waits.connect, read=timeout)
+
         def send() -> httpx.Response:
             if body is None:
-                return self._http.request(method, path)
-            return self._http.request(method, path, json=body)
+                return self._http.request(method, path, timeout=waits)
+            return self._http.request(method, path, json=body, timeout=waits)
 
         answer: dict[str, Any] = self._sent(send).json()
         return answer

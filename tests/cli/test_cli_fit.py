@@ -40,12 +40,14 @@ def test_files_become_a_model(memory: str, text: Path, tmp_path: Path) -> None:
     options = ["--h", 2, "--tokens", "words", "--memory", memory, "--engine", "threads", "--out", out, "--vote", "sum"]
     result = run(text, *options, "--resume", tmp_path / "states")
     assert result.exit_code == 0, result.output
-    assert "300 examples of 9 labels from 380 tokens" in result.stdout
+    assert result.stdout == f"300 examples of 9 labels from 380 tokens. Written to {out}\n"  # no word of workers
     model = MemoryClassifier(memory=Hashed() if memory == "hashed" else Exact(), vote="sum")
     model.fit_stream(open_source(text, tokens="words").documents(), 2)
     assert load(out).memory_.state_bytes() == model.memory_.state_bytes()
     again = json.loads(run(text, *options, "--resume", tmp_path / "states", "--json").stdout)
     assert (again["groups"], again["groups_resumed"], again["tokens"]) == (1, 1, 0)
+    shown = run(text, *options, "--resume", tmp_path / "states").stdout
+    assert shown == f"300 examples of 9 labels; 1 of 1 group done before. Written to {out}\n"
     assert load(out).memory_.state_bytes() == model.memory_.state_bytes()
 
 

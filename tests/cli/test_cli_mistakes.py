@@ -212,6 +212,12 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("forget compiled.model fruit.csv", 1, ["compiled"]),
     ("forget text.model log.csv", 1, ["table", "--case"]),
     ("forget log.model log.csv --out folder", 1, ["cannot be written"]),
+    # refit
+    ("refit", 2, ["MODEL is missing (a model file)."]),
+    ("refit nowhere.model", 1, ["nowhere.model does not exist"]),
+    ("refit compiled.model", 1, ["compiled", "compiled from"]),
+    ("refit ledger.model fruit.csv", 2, ["'fruit.csv' is too much"]),
+    ("refit ledger.model --out folder", 1, ["cannot be written"]),
     # merge
     ("merge fruit.model", 2, ["--out"]),
     ("merge fruit.model hashed.model --out m", 1, ["cannot be added", "memory"]),

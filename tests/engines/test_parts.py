@@ -91,8 +91,7 @@ def test_the_limit_decides_how_large_a_run_is_and_changes_no_byte(
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
 
 
-@pytest.mark.parametrize(("fan_in", "most_runs"), [(2, 1), (3, 2), (16, 3)])
-@pytest.mark.parametrize("n_parts", [1, 4, 9])
+@pytest.mark.parametrize(("fan_in", "most_runs", "n_parts"), [(2, 1, 4), (3, 2, 1), (16, 3, 9)])
 def test_many_runs_are_brought_together_first_and_that_changes_no_byte(
     fan_in: int, most_runs: int, n_parts: int, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,10 +100,15 @@ def test_many_runs_are_brought_together_first_and_that_changes_no_byte(
     monkeypatch.setattr(adding, "MOST_RUNS", most_runs)
     taken: list[int] = []
     arrays = adding.Adder.arrays
-    monkeypatch.setattr(
-        adding.Adder, "arrays", lambda self, runs, *ends: taken.append(len(runs)) or arrays(self, runs, *ends)
-    )
-    learnt(words, parts=n_parts, out=tmp_path / "b", group_size=1)
+
+    def noted(adder: adding.Adder, runs: Any, *ends: Any) -> Any:
+        taken.append(len(runs))
+        return arrays(adder, runs, *ends)
+
+    monkeypatch.setattr(adding.Adder, "arrays", noted)
+    told: list[tuple[int, int]] = []
+    learnt(words, parts=n_parts, out=tmp_path / "b", group_size=1, on_progress=lambda *at: told.append(at))
+    assert [done for done, _ in told] == list(range(told[-1][1] + 1))  # one task after the other, up to all
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
     n_parts = len(list((tmp_path / "b").glob("part-*")))
     assert len(taken) > n_parts

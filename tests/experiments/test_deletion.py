@@ -68,11 +68,20 @@ def test_a_difference_would_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
     found = deletion.deletion(MemoryClassifier, X, y, np.arange(len(y)) < 100)
     assert found["equal"] is False
     row = {"learner": "hammemo", "accuracy": 1.0, "log_loss": 0.0, **found}
-    page = deletion.markdown({"settings": {"table": "car", "rows": 300, "deleted": 100}, "table": [row]})
+    page = deletion.markdown(
+        {"settings": {"table": "car", "rows": 300, "deleted": 100}, "table": [row], "left_out": []}
+    )
     assert "**not** the model of the other rows" in page
 
 
 def test_learners_that_are_missing_or_cannot_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert list(deletion.learners(load_table("car")[0])) == ["hammemo", "scikit-learn's boosting"]
-    assert list(deletion.learners(load_table("flights")[0])) == ["hammemo"]
+    made, left_out = deletion.learners(load_table("car")[0])
+    assert list(made) == ["hammemo", "scikit-learn's boosting"]
+    assert left_out == ["LightGBM is left out: it is not installed (pip install lightgbm)."]
+    made, left_out = deletion.learners(load_table("flights")[0])
+    assert list(made) == ["hammemo"]
+    why = "scikit-learn's boosting is left out: a column has 2,781 values, and it takes categories of 255 at most."
+    assert left_out[1] == why
+    results = {"settings": {"table": "flights", "rows": 1, "deleted": 1}, "table": [], "left_out": left_out}
+    assert deletion.markdown(results).endswith(f"\n\n{why}\n")

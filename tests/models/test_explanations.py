@@ -17,6 +17,7 @@ from sklearn.base import clone
 
 from hammemo import (
     NO_TOKEN,
+    Bag,
     Decaying,
     Exact,
     Explanation,
@@ -110,8 +111,11 @@ def check_explanation(
     ranked = sorted(scores.values(), reverse=True)
     assert explanation.margin == (ranked[0] - ranked[1] if len(ranked) > 1 else None)
     assert [token if token is not None else NO_TOKEN for token in explanation.tokens] == X[0].tolist()
-    assert json.loads(json.dumps(explanation.to_dict()))["labels"] == list(explanation.labels)
+    told = json.loads(json.dumps(explanation.to_dict()))
+    assert told["labels"] == list(explanation.labels)
     assert str(explanation).startswith(" ")
+    again = Explanation.from_dict(told)
+    assert (again.to_dict(), str(again)) == (told, str(explanation))
 
 
 @pytest.mark.parametrize("vote", VOTES)
@@ -282,6 +286,20 @@ def test_the_text_says_who_leads_and_what_is_proven() -> None:
 def test_a_rolling_window_explains_what_is_in_it() -> None:
     rolling = Rolling(MemoryClassifier(memory=Exact(), vote="sum"), last=1).partial_fit([["a"], ["b"]], ["x", "y"])
     assert rolling.explain(["a"]).never_seen == ("a",)
+
+
+def test_sites_without_a_position_and_names_come_back_from_a_dict() -> None:
+    shop = MemoryClassifier(Suffixes(1) + Bag(3), vote="mixture").fit_stream(
+        [["tea", "cup", "pot"]] * 9, h=3, short="pad"
+    )
+    table = MemoryClassifier().fit(pd.DataFrame({"a": ["x", "y"], "b": ["z", "z"]}), ["l", "m"])
+    for found in (
+        shop.explain(["pen", "tea", "cup"]),
+        shop.explain([NO_TOKEN, "tea", "cup"]),
+        table.explain(["x", "z"]),
+    ):
+        again = Explanation.from_dict(json.loads(json.dumps(found.to_dict())))
+        assert (str(again), again.to_dict()) == (str(found), found.to_dict())
 
 
 def test_numbers_stay_numbers() -> None:

@@ -628,6 +628,7 @@ def test_errors_have_the_statuses_of_http() -> None:
         "NoSuchModel": 404,
         "NotStored": 409,
         "NothingLearnt": 409,
+        "NothingKept": 409,
         "Exists": 409,
         "TooLarge": 413,
         "OpReused": 422,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,16 @@ def test_answers_are_those_of_the_library(client: Client, twin: MemoryClassifier
     assert np.allclose(probabilities, twin.predict_proba(X), rtol=1e-12, atol=0)
     (explained,) = client.explain("fruit", [["red", "small"]], 2)
     assert explained["labels"] == ["cherry", "apple"]
+
+
+def test_explanations_print_as_those_of_the_library(client: Client, twin: MemoryClassifier) -> None:
+    found = client.explain("fruit", ROWS[:2], 2)
+    wanted = [twin.explain(row, 2) for row in ROWS[:2]]
+    assert str(found) == "\n\n".join(map(str, wanted))
+    assert str(found[0]) == str(wanted[0])
+    assert found[0].explanation().to_dict() == wanted[0].to_dict()
+    assert json.loads(json.dumps(found)) == client.ask("fruit", "explain", ROWS[:2], k=2)["explanations"]
+    assert str(client.explain("fruit", [])) == ""
 
 
 def test_every_answer_names_its_version(client: Client) -> None:

@@ -29,6 +29,7 @@ BODIES: dict[str, Any] = {
     "create": {},
     "learn": {"op": "theirs", "rows": [["a"]], "labels": ["x"]},
     "forget": {"op": "theirs", "rows": [["a"]], "labels": ["x"]},
+    "refit": {"op": "theirs"},
     "v2-infer": {"inputs": [{"name": "rows", "shape": [1, 1], "datatype": "BYTES", "data": ["a"]}]},
 }
 GUARDED = [operation for operation in OPERATIONS if operation.role is not None]

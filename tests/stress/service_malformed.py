@@ -47,6 +47,7 @@ def valid_requests() -> list[tuple[bytes, bytes]]:
         *(made("POST", f"{model}/{ask}", _QUESTION) for ask in ("predict", "probabilities", "certify")),
         *(made("POST", f"{model}/{ask}", {**_QUESTION, "k": 3}) for ask in ("top-k", "explain")),
         *(made("POST", f"{model}/{kind}", edit) for kind in ("learn", "forget")),
+        made("POST", f"{model}/refit", {"op": "op-2"}),
         made("PUT", "/v1/models/n", {"columns": ["a", "b"], "memory": "hashed", "vote": "sum", "seed": 1}),
         made("PUT", "/v1/models/n", {"columns": 2, "memory": described, "missing": "empty"}),
         made("PUT", f"{model}/file", bytes(range(256)), "application/octet-stream"),

@@ -22,7 +22,7 @@ class Browser:
 
     def __init__(self, width: int = 1280, height: int = 900) -> None:
         assert CHROMIUM is not None
-        self._folder = tempfile.TemporaryDirectory()
+        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # its helpers write after it has ended
         ours, theirs = os.pipe(), os.pipe()  # commands, answers
 
         def take_places() -> None:  # the browser reads from 3 and writes to 4

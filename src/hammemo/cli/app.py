@@ -23,6 +23,7 @@ from hammemo.cli.learn import fit_files
 from hammemo.cli.merge import merge_models
 from hammemo.cli.plan import plan_files
 from hammemo.cli.predict import predict_rows
+from hammemo.cli.refit import refit_model
 from hammemo.cli.reproduce import reproduce
 from hammemo.cli.serve import serve_folder
 from hammemo.cli.tokens import tokens
@@ -47,6 +48,7 @@ for _panel, _name, _function, _summary in (
     (_ASK, "complete", complete_text, "Go on where a prompt stops, as a memorised text does."),
     (_CHANGE, "add", add_files, "Learn more examples."),
     (_CHANGE, "forget", forget_files, "Take examples back, as if they had never been learnt."),
+    (_CHANGE, "refit", refit_model, "Fit the weights again, to what the model keeps."),
     (_CHANGE, "merge", merge_models, "Add models, or take some away."),
     (_CHANGE, "compact", compact_folder, "Fold what was changed into the parts of a model."),
     (_CHANGE, "inspect", inspect_file, "Tell what a model file holds."),

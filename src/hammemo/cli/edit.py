@@ -32,6 +32,7 @@ class Edit:
         Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
     ] = None
     label: KnownLabel = None
+    refit: opt.Refit = False
     wait: opt.Wait = None
 
 
@@ -53,6 +54,8 @@ def forget_files(
 ) -> None:
     """Take examples back, as if they had never been learnt; what was never learnt is refused, and nothing changes.
 
+    Fitted weights still tell of them until they are fitted again: --refit does it at once, hammemo refit later.
+
     A model fitted with --ledger refuses every example it has not learnt; others refuse what they can tell.
     """
     with one_line_errors():
@@ -71,6 +74,7 @@ def _change(
 ) -> None:
     from hammemo.cli.batches import example_count, forget_batches, learn_batches
     from hammemo.cli.models import changing, open_model
+    from hammemo.cli.refit import NOT_ASKED, check_can_refit, refit
 
     target = edit.model if edit.out is None else edit.out
     check_model_writable(target)
@@ -78,6 +82,8 @@ def _change(
     with changing(target, [edit.model], edit.wait):
         opened = open_model(edit.model, opt.read_key(key_file))
         learner = opened.learner(edit.model)
+        if edit.refit:
+            check_can_refit(learner, edit.model)  # before anything is read
         schema = given.changed(opened.schema, edit.label)
         say_where_from(files)
         if verb == "added":
@@ -85,17 +91,18 @@ def _change(
         else:
             _check_only(only, schema)
             changed = forget_batches(learner, schema, files, given.file_format, only)
+        refitted = refit(learner, edit.model) if edit.refit else NOT_ASKED
         opened.write(target, edit.wait)
     facts: dict[str, Any] = {
         verb: changed,
         "examples": example_count(learner),
         "labels": len(learner.classes_),
+        **refitted.facts,
         "out": str(target),
     }
     if as_json:
         print_json(facts)
         return
-    typer.echo(
-        f"{counted(changed, 'example')} {verb}; the model holds {counted(facts['examples'], 'example')} of "
-        f"{counted(facts['labels'], 'label')}. Written to {target}"
-    )
+    holds = f"the model holds {counted(facts['examples'], 'example')} of {counted(facts['labels'], 'label')}."
+    told = (f"{counted(changed, 'example')} {verb}; {holds}", refitted.sentence, f"Written to {target}")
+    typer.echo(" ".join(filter(None, told)))

@@ -214,14 +214,18 @@ def _report_learnt(facts: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    what = f"{counted(facts['examples'], 'example')} of {counted(facts['labels'], 'label')}"
-    if "groups" in facts:
-        what += (
-            f" from {facts['tokens']:,} tokens in {facts['seconds']:.1f} s; at most "
-            f"{facts['peak_bytes'] / 2**20:.0f} MiB a worker; {facts['groups_resumed']} of {facts['groups']} groups "
-            "were done already"
-        )
-    typer.echo(f"{what}. Written to {facts['out']}")
+    typer.echo(f"{_learnt(facts)}. Written to {facts['out']}")
+
+
+def _learnt(facts: dict[str, Any]) -> str:
+    """Return what was learnt; how, where the files were so large that they were cut into groups."""
+    learnt = f"{counted(facts['examples'], 'example')} of {counted(facts['labels'], 'label')}"
+    groups, resumed = facts.get("groups", 1), facts.get("groups_resumed", 0)
+    if facts.get("tokens"):
+        learnt += f" from {counted(facts['tokens'], 'token')}"
+    if groups > 1:
+        learnt += f" in {facts['seconds']:.1f} s; at most {facts['peak_bytes'] / 2**20:.0f} MiB a worker"
+    return f"{learnt}; {resumed:,} of {counted(groups, 'group')} done before" if resumed else learnt
 
 
 def _labels_in(path: Path, schema: SequenceSchema) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ def merge_models(
     minus: Annotated[
         list[Path] | None, typer.Option(metavar="MODEL", help="Take away what this one has learnt; may be repeated.")
     ] = None,
+    refit: opt.Refit = False,
     key_file: opt.KeyFile = None,
     wait: opt.Wait = None,
     as_json: opt.AsJson = False,
@@ -27,6 +29,8 @@ def merge_models(
     """Write the model that has learnt what all of these have; parameters, vote and notes are those of the first."""
     from hammemo.cli.batches import example_count
     from hammemo.cli.models import changing, open_model
+    from hammemo.cli.refit import NOT_ASKED
+    from hammemo.cli.refit import refit as fit_again
     from hammemo.memories import LayoutError, NotStoredError
 
     def combine(path: Path, operation: Callable[[Any], Any]) -> None:
@@ -44,17 +48,25 @@ def merge_models(
     with one_line_errors():
         check_model_writable(out)
         key = opt.read_key(key_file)
-        with changing(out, [*models, *(minus or ())], wait):
+        with changing(out, [*models, *(minus or ())], wait), warnings.catch_warnings():
+            if refit:  # then it does not matter whose weights are kept
+                warnings.filterwarnings("ignore", "The two models have different fitted weights")
             whole = open_model(models[0], key)
             learner = whole.learner(models[0])
             for path in models[1:]:
                 combine(path, learner.merge)
             for path in minus or ():
                 combine(path, learner.unmerge)
+            refitted = fit_again(learner, models[0]) if refit else NOT_ASKED
             whole.write(out, wait)
-    facts = {"examples": example_count(learner), "labels": len(learner.classes_), "out": str(out)}
+    facts = {
+        "examples": example_count(learner),
+        "labels": len(learner.classes_),
+        **refitted.facts,
+        "out": str(out),
+    }
     if as_json:
         print_json(facts)
     else:
         examples, labels = counted(example_count(learner), "example"), counted(len(learner.classes_), "label")
-        typer.echo(f"{examples} of {labels}. Written to {out}")
+        typer.echo(" ".join(filter(None, (f"{examples} of {labels}.", refitted.sentence, f"Written to {out}"))))

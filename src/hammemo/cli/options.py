@@ -22,6 +22,10 @@ Wait: TypeAlias = Annotated[
         show_default="until it has ended",
     ),
 ]
+Refit: TypeAlias = Annotated[
+    bool,
+    typer.Option("--refit", help="Then fit the weights of the vote again, to the sample of examples that is kept."),
+]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 

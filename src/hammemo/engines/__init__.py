@@ -117,7 +117,7 @@ def fit(
         Bytes of files a shard, and shards a task; by default small files are taken together. The result does not depend
         on them.
     on_progress : callable, optional
-        Is told (groups done, groups).
+        Is told (tasks done, tasks): a task learns a group or, with `parts`, also adds up a range of keys.
     on_report : callable, optional
         Is given the `GroupReport` of each group.
 
@@ -331,14 +331,21 @@ class _Teller:
         self.kept = kept
         self._done, self._total = 0, total
         self._on_progress, self._on_report = on_progress, on_report
-        if on_progress is not None:
-            on_progress(0, total)
+        self.step(0)
+
+    def expect(self, more: int) -> None:
+        """Take note of tasks that return no report."""
+        self._total += more
+
+    def step(self, done: int = 1) -> None:
+        """Tell that a task is done."""
+        self._done += done
+        if self._on_progress is not None:
+            self._on_progress(self._done, self._total)
 
     def __call__(self, report: GroupReport) -> None:
         if self.kept is not None and report.kept is not None:
             self.kept = self.kept.plus(self.kept.unpacked(report.kept), 1)
-        self._done += 1
         if self._on_report is not None:
             self._on_report(replace(report, kept=None))
-        if self._on_progress is not None:
-            self._on_progress(self._done, self._total)
+        self.step()

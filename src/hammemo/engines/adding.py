@@ -63,14 +63,18 @@ class Band(NamedTuple):
 
 
 def brought_together(
-    band: Band, add: Callable[[int, int, tuple[PartFacts, ...]], PartFacts], spread: Spread
+    band: Band,
+    add: Callable[[int, int, tuple[PartFacts, ...]], PartFacts],
+    spread: Spread,
+    expect: Callable[[int], None],
 ) -> list[Band]:
-    """Return bands of no more than `MOST_RUNS` runs each, which `add` writes."""
+    """Return bands of no more than `MOST_RUNS` runs each, which `add` writes; `expect` is told of so many tasks."""
     done, waiting = list[Band](), [band]
     while waiting:
         done += [one for one in waiting if len(one.runs) <= MOST_RUNS]
         large = [one for one in waiting if len(one.runs) > MOST_RUNS]
         tasks = [(*ends, few) for one in large for few in _by_fan_in(one.runs) for ends in one.cut()]
+        expect(len(tasks))
         held: dict[tuple[int, int], list[PartFacts]] = {}
         for (first, stop, _), written in zip(tasks, spread(add, tasks), strict=True):
             held.setdefault((first, stop), []).append(written)

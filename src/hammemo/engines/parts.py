@@ -20,7 +20,7 @@ import json
 import os
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from hammemo.memories.exact.parted import Parted
 from hammemo.memories.label_counts import LabelCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -173,22 +173,36 @@ def job_names(manifest: Mapping[str, Any], cuts: Sequence[Token]) -> tuple[str, 
     return f"run-{digests[0].hexdigest()}", f"part-{digests[1].hexdigest()}"
 
 
-def run_parts(
-    work: PartsJob,
-    groups: Sequence[tuple[Shard, ...]],
-    spread: Spread,
-    on_report: Callable[[GroupReport], None],
-) -> Parted:
+class Teller(Protocol):
+    """Is given the reports of groups, and told of all other tasks."""
+
+    def __call__(self, report: GroupReport) -> None:
+        """Take the report of a group that is learnt."""
+
+    def expect(self, more: int) -> None:
+        """Take note of tasks that return no report."""
+
+    def step(self) -> None:
+        """Tell that one of these is done."""
+
+
+def run_parts(work: PartsJob, groups: Sequence[tuple[Shard, ...]], spread: Spread, tell: Teller) -> Parted:
     """Learn all groups in parts."""
     os.makedirs(work.runs_folder, exist_ok=True)
+    tell.expect(work.n_ranges)
     runs: list[PartFacts] = []
     for written, report in spread(work.learn, enumerate(groups)):
         runs += written
-        on_report(report)
-    bands = brought_together(Band(0, work.n_ranges, tuple(runs)), work.add_band, spread)
-    ranges = ((number, band.runs) for band in bands for number in range(band.first, band.stop))
-    parts = list(spread(work.add_range, ranges))
-    return work.parted(runs, parts)
+        tell(report)
+
+    def add(function: Callable[..., PartFacts], tasks: Iterable[tuple[Any, ...]]) -> Iterator[PartFacts]:
+        for facts in spread(function, tasks):
+            tell.step()
+            yield facts
+
+    bands = brought_together(Band(0, work.n_ranges, tuple(runs)), work.add_band, add, tell.expect)
+    ranges = [(number, band.runs) for band in bands for number in range(band.first, band.stop)]
+    return work.parted(runs, list(add(work.add_range, ranges)))
 
 
 def _recorded(folder: str, record: str) -> list[PartFacts] | None:

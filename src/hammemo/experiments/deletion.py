@@ -6,7 +6,8 @@ table, and a hundred random rows are deleted. Ours subtracts them (`forget`) and
 then held against a model of the same layout that learnt the other rows only: state and probabilities, byte for byte.
 
 LightGBM and scikit-learn's gradient boosting have their defaults, one thread, and columns declared as categories;
-LightGBM is left out where it is not installed. Times are processor seconds, encoding included.
+LightGBM is left out where it is not installed, the other where a column has more values than it takes; both are said
+below the table. Times are processor seconds, encoding included.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 N_DELETED: Final = 100
 OURS: Final = "hammemo"
+_SKLEARN: Final = "scikit-learn's boosting"
+_MOST_VALUES: Final = 255
+"""The most values of a column of categories that scikit-learn's boosting takes."""
 
 
 class Boosted:
@@ -74,14 +78,22 @@ def _sklearn(n_columns: int) -> Boosted:
     return Boosted(learner, {})
 
 
-def learners(X: NDArray[Any]) -> dict[str, Callable[[], Any]]:
-    """Return what makes each learner that is installed and can learn these columns."""
+def learners(X: NDArray[Any]) -> tuple[dict[str, Callable[[], Any]], list[str]]:
+    """Return what makes each learner that is installed and can learn these columns, and why others are left out."""
     made: dict[str, Callable[[], Any]] = {OURS: MemoryClassifier}
+    left_out: list[str] = []
     if importlib.util.find_spec("lightgbm") is not None:
         made["LightGBM"] = lambda: _lightgbm(X.shape[1])
-    if max(len(np.unique(column)) for column in X.T) <= 255:  # more values of a column it does not take
-        made["scikit-learn's boosting"] = lambda: _sklearn(X.shape[1])
-    return made
+    else:
+        left_out.append("LightGBM is left out: it is not installed (pip install lightgbm).")
+    most = max(len(np.unique(column)) for column in X.T)
+    if most <= _MOST_VALUES:
+        made[_SKLEARN] = lambda: _sklearn(X.shape[1])
+    else:
+        left_out.append(
+            f"{_SKLEARN} is left out: a column has {most:,} values, and it takes categories of {_MOST_VALUES} at most."
+        )
+    return made, left_out
 
 
 def quality(make: Callable[[], Any], X: NDArray[Any], y: NDArray[Any]) -> dict[str, float]:
@@ -119,13 +131,17 @@ def run(table: str, on_progress: Callable[[int, int | None], None] | None = None
     X, y = load_table(table)
     gone = np.zeros(len(y), bool)
     gone[np.random.default_rng(0).choice(len(y), N_DELETED, replace=False)] = True
-    made, rows = learners(X), []
+    (made, left_out), rows = learners(X), []
     with threadpool_limits(1):
         for done, (name, make) in enumerate(made.items()):
             rows.append({"learner": name, **quality(make, X, y), **deletion(make, X, y, gone)})
             if on_progress is not None:
                 on_progress(done + 1, len(made))
-    return {"settings": {"table": table, "rows": len(y), "deleted": N_DELETED}, "table": rows}
+    return {
+        "settings": {"table": table, "rows": len(y), "deleted": N_DELETED},
+        "table": rows,
+        "left_out": left_out,
+    }
 
 
 def markdown(results: dict[str, Any]) -> str:
@@ -146,4 +162,4 @@ def markdown(results: dict[str, Any]) -> str:
             f"| {row['learner']} | {row['accuracy']:.3f} | {row['log_loss']:.3f} | {row['fit_seconds']:.2f} "
             f"| {row['delete_seconds']:.2f} | {ending} |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *(f"\n{why}" for why in results["left_out"])]) + "\n"

@@ -6,13 +6,13 @@ import copy
 import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from hammemo.memories import Memory
@@ -144,11 +144,7 @@ class Additive(Versioned):
     def _warn_of_other_weights(self, other: Additive) -> None:
         """Say that of two sets of fitted weights one is kept."""
         mine, theirs = (getattr(model, "vote_", None) for model in (self, other))
-        states = [vote.state() if vote is not None else {} for vote in (mine, theirs)]
-        same = states[0].keys() == states[1].keys() and all(
-            np.array_equal(array, states[1][name]) for name, array in states[0].items()
-        )
-        if states[0] and states[1] and not same:
+        if mine and theirs and mine.state() and theirs.state() and not mine.is_fitted_like(theirs):
             warnings.warn(
                 "The two models have different fitted weights: the merged one has those of the left. Fit them to what "
                 "both have learnt with refit(), or with fit_vote(X, y).",

@@ -196,6 +196,43 @@ class Explanation:
             "precision": self.precision,
         }
 
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Explanation:
+        """Return the explanation that `to_dict` has told, such as one that a server has sent.
+
+        Examples
+        --------
+        >>> from hammemo import Explanation, MemoryClassifier
+        >>> found = MemoryClassifier(vote="sum").fit([["a", "b"], ["a", "c"]], ["x", "y"]).explain(["a", "b"])
+        >>> str(Explanation.from_dict(found.to_dict())) == str(found)
+        True
+        """
+        sites, shape = told["sites"], (len(told["sites"]), len(told["labels"]))
+
+        def of_sites(name: str) -> NDArray[np.float64] | None:
+            rows = [site[name] for site in sites]
+            return None if None in rows else np.array(rows, np.float64).reshape(shape)  # a null in JSON is not finite
+
+        contributions, errors = of_sites("contributions"), told["score_errors"]
+        assert contributions is not None
+        return cls(
+            tokens=tuple(told["tokens"]),
+            seen=tuple(told["seen"]),
+            sites=tuple(tuple(site["positions"]) for site in sites),
+            labels=tuple(told["labels"]),
+            scores=np.array(told["scores"], np.float64),
+            base=np.array(told["base"], np.float64),
+            contributions=contributions,
+            low=of_sites("low"),
+            high=of_sites("high"),
+            errors=of_sites("errors"),
+            score_errors=None if errors is None else np.array(errors, np.float64),
+            margin=told["margin"],
+            certified=told["certified"],
+            names=None if told["names"] is None else tuple(told["names"]),
+            kinds=tuple(site.get("kind", "") for site in sites),
+        )
+
     def _site_dict(self, k: int) -> dict[str, Any]:
         parts = {"contributions": self.contributions, "low": self.low, "high": self.high, "errors": self.errors}
         return {

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels import SiteKernel
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
@@ -177,14 +178,22 @@ class Learning(Additive, Answering):
     def _refit(self) -> None:
         sample = self.sample_
         if sample is None:
-            why = "its vote has nothing to fit" if not self.vote_.has_weights else "none was kept"
+            why = "none was kept" if self.vote_.fits_weights else "its vote has nothing to fit"
             raise ValueError(
                 f"There is no sample of the examples to fit the vote to: {why}. A log-linear vote keeps one unless "
                 "keep=False, or a model without one was merged. fit_vote(X, y) fits it to examples of your choice."
             )
-        self.vote_, examples = clone(self.vote_), sample.examples()  # without what was fitted
-        if self._is_enough(examples):
+        self.vote_ = clone(self.vote_)  # without what was fitted
+        examples = sample.examples() if len(sample) else None
+        if examples is not None and self._is_enough(examples):
             self._fit_vote_to(examples)
+
+    def _take_weights(self, stored: StoredArrays) -> None:
+        """Take weights that were fitted to another version of this model; ValueError if they are of another model."""
+        vote = clone(self.vote_)
+        vote.restore(stored, self.sites_)
+        stored.finish()
+        self._edited(lambda model: setattr(model, "vote_", vote))
 
     def _is_enough(self, examples: Examples) -> bool:
         """Return whether there are enough examples to fit an automatic vote to; any other is fitted to any number."""

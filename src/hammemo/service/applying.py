@@ -7,6 +7,9 @@ learnt edits are put together only where their labels are all strings or all who
 
 A model whose layout is open learns its first edit alone: then the layout is that of the first edit, however edits were
 grouped, and a restart gives the same bytes.
+
+A refit is fitted once, by whoever writes. The log keeps the weights (:mod:`hammemo.service.weights`), and everybody
+else takes them from there.
 """
 
 from __future__ import annotations
@@ -19,8 +22,22 @@ import msgspec
 
 from hammemo.memories.errors import NotStoredError
 from hammemo.service.log import LogDamaged, Overtaken
-from hammemo.service.operations import Body, Limits, Malformed, NotStored, ServiceError, Token, decoded
+from hammemo.service.operations import (
+    Body,
+    Content,
+    Limits,
+    Malformed,
+    NothingKept,
+    NothingLearnt,
+    NotStored,
+    Refit,
+    ServiceError,
+    Token,
+    UnknownKind,
+    decoded,
+)
 from hammemo.service.settings import Settings, check_parts
+from hammemo.service.weights import packed, take
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,6 +69,8 @@ class State:
 class Applier:
     """Applies edits to a private version of a model; `model` is the result, `refused` what was not applied and why.
 
+    `logged` has the bodies of refits that were fitted here: the log is to keep them in place of what was sent.
+
     Parameters
     ----------
     model : MemoryClassifier or None
@@ -66,12 +85,15 @@ class Applier:
     settings: Settings
     limits: Limits | None = None
     refused: dict[int, ServiceError] = field(default_factory=dict)
+    logged: dict[int, bytes] = field(default_factory=dict)
+    _is_refitted: bool = field(default=False, init=False)
+    """Whether nothing was learnt or forgotten since the vote was fitted here."""
 
     def __post_init__(self) -> None:
         if self.model is not None:
             self.model = self.model.snapshot()
 
-    def apply(self, bodies: Sequence[Body]) -> None:
+    def apply(self, bodies: Sequence[Content]) -> None:
         """Apply edits in this order, as far as they are not refused."""
         for first, last in _runs(bodies):
             start = first
@@ -83,9 +105,13 @@ class Applier:
     def _is_open(self) -> bool:
         return self.model is None or bool(self.model.memory_.undecided())
 
-    def _try(self, bodies: Sequence[Body], start: int, stop: int) -> None:
+    def _try(self, bodies: Sequence[Content], start: int, stop: int) -> None:
+        first = bodies[start]
         try:
-            self._change(bodies[start:stop])
+            if isinstance(first, Refit):  # it is alone in its run
+                self._refit(first, start)
+            else:
+                self._change([body for body in bodies[start:stop] if isinstance(body, Body)])
         except MemoryError:
             raise
         except Exception as error:  # whatever it is, the edits beside it are not at fault
@@ -108,7 +134,33 @@ class Applier:
             (model.learn_one if learn else model.forget_one)(rows[0], labels[0])
         else:
             (model.partial_fit if learn else model.forget)(rows, labels)
-        self.model = model
+        self.model, self._is_refitted = model, False
+
+    def _refit(self, edit: Refit, place: int) -> None:
+        """Fit the vote again, or take what was fitted by whoever wrote the log."""
+        if self.model is None:
+            raise NothingLearnt(
+                "The model holds no example, so there is nothing to fit its vote to: let it learn first."
+            )
+        if edit.fitted is None:
+            self.logged[place] = Refit(fitted=self._fitted_again(self.model)).body()
+        elif edit.fitted:
+            take(self.model, edit.fitted)
+
+    def _fitted_again(self, model: MemoryClassifier) -> bytes:
+        """Fit the vote, and return its weights; nothing where they are as they were."""
+        before = model.vote_
+        if self._is_refitted or not before.fits_weights:
+            return b""
+        if model.sample_ is None:
+            raise NothingKept(
+                "The model keeps no sample of its examples, so its weights cannot be fitted again. Fit it anew where "
+                "the examples are, with a vote that keeps one (LogLinear(keep=True), the default), and upload it."
+            )
+        fitted = model.snapshot().refit()
+        weights = b"" if fitted.vote_.is_fitted_like(before) else packed(fitted.vote_)
+        self.model, self._is_refitted = fitted, True
+        return weights
 
     def _opened(self, first: Body) -> MemoryClassifier:
         """Return a new model for rows as long as those of the first edit."""
@@ -158,6 +210,11 @@ def _replayed(log: Log, state: State, settings: Settings) -> State:
         applier = Applier(state.model, settings)
         try:
             applier.apply([decoded(body) for body in bodies])
+        except UnknownKind as error:
+            raise LogDamaged(
+                f"The log has an edit of the kind {str(error)!r} after position {state.version}, which this version of "
+                "hammemo does not know: use the version that wrote it, or a newer one."
+            ) from None
         except msgspec.MsgspecError:
             raise LogDamaged(f"A body after position {state.version} is not an edit.") from None
         if applier.refused:
@@ -166,7 +223,7 @@ def _replayed(log: Log, state: State, settings: Settings) -> State:
         state = State(applier.model, state.version + len(bodies))
 
 
-def _runs(bodies: Sequence[Body]) -> Iterator[tuple[int, int]]:
+def _runs(bodies: Sequence[Content]) -> Iterator[tuple[int, int]]:
     """Yield the ends of runs of edits that can be applied together."""
     start, rows, before = 0, 0, None
     for i, body in enumerate(bodies):
@@ -179,8 +236,10 @@ def _runs(bodies: Sequence[Body]) -> Iterator[tuple[int, int]]:
         yield start, len(bodies)
 
 
-def _group(body: Body) -> tuple[str, type, int] | None:
+def _group(body: Content) -> tuple[str, type, int] | None:
     """Return what edits must have in common to be applied together; None for one that is applied alone."""
+    if isinstance(body, Refit):
+        return None
     kinds = set(map(type, body.labels))
     kind = kinds.pop() if len(kinds) == 1 else None
     return (body.kind, kind, len(body.rows[0])) if kind is str or kind is int else None

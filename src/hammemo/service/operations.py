@@ -1,11 +1,13 @@
 """What is asked of a served model: edits with an id, receipts, and refusals with a status.
 
-**An edit** is some examples to learn or to forget, and an operation id that the client has chosen. Whoever got no
-answer sends the same edit with the same id again: it is applied once. An id with another content is refused.
+**An edit** is some examples to learn or to forget, or the wish that the vote is fitted again (a *refit*), and an
+operation id that the client has chosen. Whoever got no answer sends the same edit with the same id again: it is applied
+once. An id with another content is refused.
 
 **A body** is the content of an edit as bytes, MessagePack of kind, rows and labels: what the log keeps and what the
 keyed digest of an id is made of. A token keeps its kind: 1, 1.0, "1", true and null are five different bodies. (The
-library itself then takes 1 and 1.0 as one token.)
+library itself then takes 1 and 1.0 as one token.) Of a refit the log keeps what was fitted
+(:mod:`hammemo.service.weights`), and the digest is made of the wish.
 
 **A refusal** is a `ServiceError` with the status that HTTP answers. Its message may name values that the client has
 sent; it is for the client and never for a log.
@@ -22,6 +24,8 @@ from typing import Final, Literal
 import msgspec
 
 Kind = Literal["learn", "forget"]
+"""What is done with examples."""
+
 Token = str | int | float | bool | None
 """What JSON can say."""
 
@@ -38,12 +42,12 @@ KEY_BYTES: Final = 32
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """Examples to learn or to forget, all of them or none, under an id of the client's choice."""
+    """Examples to learn or to forget, all of them or none, or a refit, under an id of the client's choice."""
 
     op: str
-    kind: Kind
-    rows: list[list[Token]]
-    labels: list[Label]
+    kind: Literal[Kind, "refit"]
+    rows: list[list[Token]] = []
+    labels: list[Label] = []
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -101,6 +105,12 @@ class NothingLearnt(ServiceError):  # noqa: N818
     status = 409
 
 
+class NothingKept(ServiceError):  # noqa: N818
+    """The model keeps no sample of its examples, so that its vote cannot be fitted again."""
+
+    status = 409
+
+
 class Exists(ServiceError):  # noqa: N818
     """There is another model of that name."""
 
@@ -150,8 +160,12 @@ class InUse(Unavailable):
     """Another process writes this model."""
 
 
+class UnknownKind(msgspec.ValidationError):
+    """A body of a kind that another version of the service has written."""
+
+
 class Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The content of an edit, as the log keeps it."""
+    """Examples, as the log keeps them."""
 
     kind: Kind
     rows: list[list[Token]]
@@ -163,8 +177,29 @@ class Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
         return len(self.rows)
 
 
+class Refit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A refit: None as long as the vote is to be fitted, then what was fitted; no bytes where that changed nothing."""
+
+    kind: Literal["refit"] = "refit"
+    fitted: bytes | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """How many examples it has."""
+        return 0
+
+    def body(self) -> bytes:
+        """Return it as the log keeps it."""
+        return _encoder.encode(self)
+
+
+Content = Body | Refit
+"""The content of an edit."""
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Body)
+_refit_decoder = msgspec.msgpack.Decoder(Refit)
+_parts_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
 def encoded(edit: Edit, limits: Limits) -> bytes:
@@ -178,8 +213,12 @@ def encoded(edit: Edit, limits: Limits) -> bytes:
     """
     if not isinstance(edit.op, str) or not _OP.fullmatch(edit.op):
         raise Malformed("op: an operation id is 1 to 128 printable ASCII characters without spaces, such as a UUID.")
+    if edit.kind == "refit":
+        if edit.rows or edit.labels:
+            raise Malformed("A refit has no rows and no labels: the vote is fitted to what the model keeps.")
+        return Refit().body()
     if edit.kind not in ("learn", "forget"):
-        raise Malformed(f"kind={str(edit.kind)[:40]!r} is not known: an edit is to 'learn' or to 'forget'.")
+        raise Malformed(f"kind={str(edit.kind)[:40]!r} is not known: an edit is to 'learn', to 'forget' or a 'refit'.")
     _check_examples(edit.rows, edit.labels, limits)
     try:
         body = _encoder.encode(Body(edit.kind, edit.rows, edit.labels))
@@ -192,9 +231,16 @@ def encoded(edit: Edit, limits: Limits) -> bytes:
     return body
 
 
-def decoded(body: bytes) -> Body:
+def decoded(body: bytes) -> Content:
     """Return a body that the log has kept; `msgspec.MsgspecError` where the bytes are none."""
-    found = _decoder.decode(body)
+    try:
+        found = _decoder.decode(body)
+    except msgspec.ValidationError:
+        if (kind := _kind(body)) == "refit":
+            return _refit_decoder.decode(body)
+        if kind not in ("", "learn", "forget"):
+            raise UnknownKind(kind) from None
+        raise
     if (
         not found.rows
         or len(found.rows) != len(found.labels)
@@ -203,6 +249,13 @@ def decoded(body: bytes) -> Body:
     ):
         raise msgspec.ValidationError("rows and labels do not belong together")
     return found
+
+
+def _kind(body: bytes) -> str:
+    """Return the kind that a body says; nothing where that is not a short word, so that no example is ever shown."""
+    parts = _parts_decoder.decode(body)
+    kind = msgspec.msgpack.decode(parts[0]) if parts else None
+    return kind if isinstance(kind, str) and re.fullmatch(r"[a-z]{1,20}", kind) else ""
 
 
 def digest(body: bytes, key: bytes) -> bytes:

@@ -11,8 +11,8 @@
   choose tokens that collide.
 
 No example is known yet, so nothing can be chosen by examples: an "auto" kernel compares positions, an "auto" memory
-counts exactly, and an "auto" vote weighs all positions alike, as naive Bayes does. For chosen tuples of columns and
-fitted weights, fit a model and upload its file.
+counts exactly, and an "auto" vote weighs all positions alike, as naive Bayes does, until a refit fits the weights to
+what was learnt. For chosen tuples of columns, fit a model and upload its file.
 
 Settings come from strangers: nothing is made that they could make large.
 """

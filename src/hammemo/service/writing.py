@@ -14,6 +14,8 @@ If 4 fails, the private version is dropped, and everybody of the group is told t
 the group was written is then read from the log: a client that sends its edit again learns it.
 
 A second thread makes snapshots, of a published version and so beside edits.
+
+A refit takes seconds. The edits after it wait for it; questions are answered from the version before.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +37,7 @@ from hammemo.service.operations import (
     Limits,
     OpReused,
     Receipt,
+    Refit,
     ServiceError,
     TooMany,
     Unavailable,
@@ -43,8 +47,10 @@ from hammemo.service.operations import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hammemo.service.log import Log, Seen
-    from hammemo.service.operations import Body, Edit
+    from hammemo.service.operations import Content, Edit
 
 _logger = logging.getLogger("hammemo.service")
 
@@ -81,7 +87,7 @@ class _Waiting:
 
     op: str
     body: bytes
-    content: Body
+    content: Content
     digest: bytes
     future: Future[Receipt] = field(default_factory=Future)
 
@@ -208,13 +214,19 @@ class WrittenModel(HostedModel):
         seen = self._log.seen([waiting.op for waiting in group])
         fresh = [waiting for waiting in group if waiting.op not in seen]
         applier = Applier(self._state.model, self._settings, self._limits)
-        applier.apply([waiting.content for waiting in fresh])
+        with self._tended() if any(isinstance(waiting.content, Refit) for waiting in fresh) else nullcontext():
+            applier.apply([waiting.content for waiting in fresh])
         accepted = [waiting for i, waiting in enumerate(fresh) if i not in applier.refused]
+        entries = [
+            Entry(waiting.op, waiting.digest, applier.logged.get(i, waiting.body))
+            for i, waiting in enumerate(fresh)
+            if i not in applier.refused
+        ]
         before = self._state.version
         if accepted:
-            self._log.append(before, [Entry(waiting.op, waiting.digest, waiting.body) for waiting in accepted])
+            self._log.append(before, entries)
             self._publish(State(applier.model, before + len(accepted)))
-            self._count(accepted)
+            self._count(entries)
         else:
             self._log.tend()  # refusals, too, are given only by whoever may write
         for version, waiting in enumerate(accepted, before + 1):
@@ -224,6 +236,24 @@ class WrittenModel(HostedModel):
         for waiting in group:
             if waiting.op in seen:
                 _answer_again(waiting, seen[waiting.op])
+
+    @contextmanager
+    def _tended(self) -> Iterator[None]:
+        """Tend the log during a block that may take long: a lease would run out, and another node would write."""
+        done = threading.Event()
+
+        def tend() -> None:
+            with suppress(LogError):  # to append will tell
+                while not done.wait(_IDLE):
+                    self._log.tend()
+
+        thread = threading.Thread(target=tend, name=f"hammemo lease {self.tenant}/{self.name}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
     def _settle_doubt(self) -> None:
         """Open the log again after a failure, and read from it what was written."""
@@ -281,11 +311,11 @@ class WrittenModel(HostedModel):
             or time.monotonic() - self._unsaved_since >= upkeep.snapshot_seconds
         )
 
-    def _count(self, accepted: list[_Waiting]) -> None:
+    def _count(self, entries: list[Entry]) -> None:
         """Take note of what is in no snapshot."""
-        if self._state.version - len(accepted) == self._snapshot_version:
+        if self._state.version - len(entries) == self._snapshot_version:
             self._unsaved_since = time.monotonic()
-        self._unsaved_bytes += sum(len(waiting.body) for waiting in accepted)
+        self._unsaved_bytes += sum(len(entry.body) for entry in entries)
         if self._is_due():
             with self._due:
                 self._due.notify()

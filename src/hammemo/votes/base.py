@@ -86,6 +86,16 @@ class Vote(BaseEstimator, ABC):
         """Whether there is something to fit: the class has a `fit_to` of its own."""
         return type(self).fit_to is not Vote.fit_to
 
+    @property
+    def fits_weights(self) -> bool:
+        """Whether weights come from examples: there are some, and nobody has given them."""
+        return self.has_weights
+
+    def is_fitted_like(self, other: Vote) -> bool:
+        """Return whether both have the same fitted weights, to the bit; none is the same as none."""
+        mine, theirs = self.state(), other.state()
+        return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
+
     @abstractmethod
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
         """Return what gives scores, and the best labels, of what a reader holds."""

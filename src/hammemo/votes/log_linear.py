@@ -133,7 +133,12 @@ class LogLinear(Vote):
     @property
     def keeps_sample(self) -> bool:
         """Whether a model keeps a sample: where there is something to fit, unless `keep` says no."""
-        return bool(self.keep) and self.weights is None
+        return bool(self.keep) and self.fits_weights
+
+    @property
+    def fits_weights(self) -> bool:
+        """Whether weights come from examples: they are not given."""
+        return self.weights is None
 
     @property
     def uniform_share(self) -> float:

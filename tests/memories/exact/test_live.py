@@ -76,6 +76,13 @@ def assert_same(live: hammemo.Exact, plain: Exact, queries: list[list[Any]]) -> 
     assert [single(query) for query in queries] == theirs.winners(contexts, weights, whole).tolist()
 
 
+def make_live(memory: hammemo.Exact) -> None:
+    """Make the live table, as enough questions do."""
+    reader = memory.reader()
+    assert isinstance(reader, LiveCounts)
+    assert reader.live is memory.reader().live  # type: ignore[attr-defined]
+
+
 def change(memory: hammemo.Exact, tokens: list[Any], label: Any, by: int) -> None:
     """Add one example so many times or, below zero, take it back."""
     memory._edited(lambda private: private.update_one(tokens, label, by))
@@ -224,7 +231,7 @@ def test_an_edit_that_is_given_up_leaves_no_page_behind() -> None:
     live = hammemo.Exact().open(Suffixes(3).resolve(H))
     rng = np.random.default_rng(1)
     live.add(Examples.of(rng.integers(0, 9, (500, H)), rng.integers(0, 200, 500)))
-    live.reader()
+    make_live(live)
     version = live._stored.version  # type: ignore[union-attr]
     pages, before = version.n_pages, live.state_bytes()
 
@@ -247,7 +254,7 @@ def test_an_edit_that_is_given_up_leaves_no_page_behind() -> None:
 def test_labels_of_an_edit_that_is_given_up_are_not_those_of_the_next() -> None:
     live = hammemo.Exact().open(PositionalHamming().resolve(1))
     live.add(examples([(["t"], "a", 1)]))
-    live.reader()
+    make_live(live)
 
     def fails(memory: hammemo.Exact) -> None:
         memory.update_one(["t"], "b", 1)
@@ -290,7 +297,7 @@ def test_an_allocation_that_fails_anywhere_changes_nothing() -> None:
     rng = np.random.default_rng(4)
     live = hammemo.Exact().open(Suffixes(2).resolve(H))
     live.add(Examples.of(rng.integers(0, 3, (900, H)), rng.integers(0, 150, 900)))
-    live.reader()
+    make_live(live)
     version = live._stored.version  # type: ignore[union-attr]
     tried = 0
     for by, label in ((1, 3), (-1, 3), (1, 1000)):
@@ -341,7 +348,7 @@ def test_many_threads_read_while_one_edits() -> None:
 def test_a_forked_child_can_go_on() -> None:
     live = hammemo.Exact().open(PositionalHamming().resolve(2))
     live.add(Examples.of(np.zeros((100, 2), int), np.arange(100)))
-    live.reader()
+    make_live(live)
     child = os.fork()
     if not child:
         change(live, [0, 0], 5, 1)
@@ -352,7 +359,7 @@ def test_a_forked_child_can_go_on() -> None:
 def test_copies_share_a_version_and_part_at_the_next_edit() -> None:
     live = hammemo.Exact().open(PositionalHamming().resolve(2))
     live.add(Examples.of([[0, 1], [1, 1]], ["a", "b"]))
-    live.reader()
+    make_live(live)
     other = copy.deepcopy(live)
     assert other._stored is live._stored
     change(other, [0, 1], "c", 1)

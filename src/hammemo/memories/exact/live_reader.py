@@ -2,12 +2,15 @@
 
 What needs all scores (scores, probabilities, bounds, explanations) adds up the rows that the contexts read, as the
 sparse table does.
+
+To make a live table of counts that were learnt in bulk, or read from a file, goes through all of them. So the first few
+questions are answered from the plain table, until they have cost as much as that.
 """
 
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from scipy import sparse
@@ -24,6 +27,7 @@ from hammemo.memories.exact.sparse_rows import (
     restored_free,
     restored_table,
 )
+from hammemo.memories.exact.stacks import Stacks, entries_of
 from hammemo.memories.label_counts import Frame
 
 if TYPE_CHECKING:
@@ -40,16 +44,28 @@ if TYPE_CHECKING:
     from hammemo.tokens.vocabulary import Vocabulary
 
 
+_CALL: Final = 2**13
+"""To answer a batch from the plain table costs as much as to make a live table of so many entries, and then some:"""
+_SITE: Final = 16
+"""so many for each site of a context,"""
+_LABELS: Final = 4
+"""and one for so many labels. Each entry that is read counts as one, too."""
+
+
 class LiveRows:
     """The rows that contexts read, as a small sparse matrix: the form that `SparseRanker` applies a rule to."""
 
     on_disk = True  # nothing is kept between batches
 
-    def __init__(self, live: Live, labels: Vocabulary) -> None:
-        self._live = live
-        self.labels = labels
+    def __init__(self, reader: LiveCounts) -> None:
+        self._reader = reader
+        self.labels = reader.labels
         self.n_read = 0
         """How many entries were read so far."""
+
+    @property
+    def _live(self) -> Live:
+        return self._reader.live
 
     @cached_property
     def columns(self) -> NDArray[np.int64]:
@@ -66,6 +82,11 @@ class LiveRows:
         ------
         returned : (m, S), (S * m, L), (S + 1,)
         """
+        plain = self._reader.plain_rows(len(contexts))
+        if plain is not None:
+            found = plain.read(contexts)
+            self._reader.work += found[1].nnz
+            return found
         m, n_sites = len(contexts), len(self._live.store.steps.of_sites)
         lengths, numbers, counts = self._live.version.read(self._live.token_numbers(contexts))
         self.n_read += len(numbers)
@@ -81,12 +102,18 @@ class LiveRows:
 
     def entries(self, contexts: Contexts) -> Entries:
         """Return the entries of the rows that each site of each context reads."""
+        plain = self._reader.plain_rows(len(contexts))
+        if plain is not None:
+            return plain.entries(contexts)
         lengths, numbers, counts = self._live.version.read(self._live.token_numbers(contexts))
         self.n_read += len(numbers)
         return Entries(lengths.astype(np.int64), self.columns[numbers], counts.astype(np.int64))
 
     def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        plain = self._reader.plain_rows(len(contexts))
+        if plain is not None:
+            return plain.site_counts(contexts)
         m, n_sites = len(contexts), len(self._live.store.steps.of_sites)
         _, counts, _ = self.read(contexts)
         return np.asarray(counts.toarray().reshape(n_sites, m, len(self.labels)).transpose(1, 0, 2))
@@ -97,49 +124,79 @@ class LiveCounts(RowsReader):
 
     Parameters
     ----------
-    live : Live
+    counts : Live or Stacks
+        What is stored; of tables in stacks a live one is made when enough was asked.
     declared : Vocabulary
         Labels that are candidates also without examples.
     """
 
     name_in_files = "SparseCounts"
 
-    def __init__(self, live: Live | CountTable, declared: Vocabulary) -> None:
-        self._source = live
+    def __init__(self, counts: Live | Stacks, declared: Vocabulary) -> None:
+        self._source = counts
         self.declared = declared
-        self.sites = live.store.steps.sites if isinstance(live, Live) else live.sites
+        self.sites = counts.store.steps.sites if isinstance(counts, Live) else counts.added[0].sites
+        self.work = 0
+        """What the questions to the plain table have cost, counted in entries."""
+        self._plain: SparseRows | None = None
 
     @property
     def live(self) -> Live:
-        """The live table; one that was given as a plain table, as a file holds it, is made at the first question."""
+        """The live table."""
         source = self._source
         if not isinstance(source, Live):
-            source = self._source = Live.of(source)
+            source = self._source = source.live
+            self._plain = None  # it would keep the plain table
         return source
+
+    @property
+    def n_examples(self) -> int:
+        """How many examples are stored."""
+        source = self._source
+        return source.version.examples if isinstance(source, Live) else source.label_counts.total
+
+    def answers_plainly(self, n_contexts: int) -> bool:
+        """Return whether there is no live table yet, and so many contexts more do not pay for one."""
+        source = self._source
+        if isinstance(source, Live) or source.made_live is not None:
+            return False
+        return self.work + self._cost(n_contexts) <= entries_of((*source.added, *source.removed))
+
+    def _cost(self, n_contexts: int) -> int:
+        return _CALL + n_contexts * (_SITE * len(self.sites.positions) + len(self.labels) // _LABELS)
+
+    def plain_rows(self, n_contexts: int) -> SparseRows | None:
+        """Return the rows of the plain table, to answer so many contexts from; None where the live table is to."""
+        if not self.answers_plainly(n_contexts):
+            return None
+        self.work += self._cost(n_contexts)
+        plain = self._plain
+        if plain is None:
+            plain = self._plain = SparseRows(partial(getattr, self._source, "total"), self.labels, on_disk=True)
+        return plain
 
     @cached_property
     def rows(self) -> LiveRows:
         """The rows that contexts read."""
-        return LiveRows(self.live, self.labels)
+        return LiveRows(self)
 
     @property
     def table(self) -> CountTable:
         """The canonical table."""
-        source = self._source
-        return source.total if isinstance(source, Live) else source
+        return self._source.total
 
     def __getstate__(self) -> dict[str, Any]:
         return {"live": self.table, "declared": self.declared, "free": self.free}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["live"], state["declared"])  # type: ignore[misc]
+        self.__init__(Stacks.of(state["live"]), state["declared"])  # type: ignore[misc]
         self.free = state["free"]
 
     @cached_property
     def labels(self) -> Vocabulary:  # type: ignore[override]
         """Observed and declared labels, in canonical order."""
         source = self._source
-        observed = source.label_set.labels if isinstance(source, Live) else source.label_counts.labels
+        observed = source.label_set.labels if isinstance(source, Live) else source.total.label_counts.labels
         return observed.union(self.declared)
 
     @property
@@ -166,6 +223,8 @@ class LiveCounts(RowsReader):
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
     ) -> NDArray[np.int64]:
         """Return the column of the highest score over `divisor` of each context, the first one among equals."""
+        if self.answers_plainly(len(contexts)):
+            return super().winners(contexts, weights, divisor)
         if is_one_number(divisor):
             return self._leading(contexts, weights, float(divisor[0]), 1)[:, 0]
         rule = mean_rule(weights, divisor, self.label_counts)
@@ -178,7 +237,7 @@ class LiveCounts(RowsReader):
     ) -> NDArray[np.int64]:
         """Return the columns of the k highest scores over `divisor`, best first, equals in column order."""
         k = min(k, len(self.labels))
-        if not k or 8 * k > len(self.labels):  # nearly all: the scores are as fast
+        if not k or 8 * k > len(self.labels) or self.answers_plainly(len(contexts)):  # nearly all: scores are as fast
             return super().leaders(contexts, weights, divisor, k)
         if is_one_number(divisor):
             return self._leading(contexts, weights, float(divisor[0]), k)
@@ -259,6 +318,8 @@ class LiveCounts(RowsReader):
 
     def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
+        if self.answers_plainly(0):
+            return (self.table.vocabulary.find(tokens) >= 0).astype(np.int8)  # it holds the tokens that occur
         numbers = self.live.store.tokens.find(tokens)
         return np.array([number >= 0 and self.live.version.holds(number) for number in numbers.tolist()], np.int8)
 
@@ -277,7 +338,7 @@ class LiveCounts(RowsReader):
     ) -> LiveCounts:
         """Return the compiled form with these arrays, checked: undo `stored`."""
         table = restored_table(frame, stored, description)
-        reader = cls(table.without_idle_labels(), frame.labels.keep(frame.label_counts == 0))
+        reader = cls(Stacks.of(table.without_idle_labels()), frame.labels.keep(frame.label_counts == 0))
         reader.free = restored_free(cls, frame.sites, stored)
         return reader
 
@@ -294,10 +355,10 @@ class LiveRanker(SparseRanker):
         """Return the rule's score of each context and label."""
         whole = self._whole
         if whole is None:
-            live, n_sites = self._reader.live, len(self._reader.sites.positions)
-            if self._reader.rows.n_read < live.version.examples * n_sites:  # the table has no more entries
+            n_sites = len(self._reader.sites.positions)
+            if self._reader.rows.n_read < self._reader.n_examples * n_sites:  # the table has no more entries
                 return super().scores(contexts)
-            table = partial(getattr, live, "total")
+            table = partial(getattr, self._reader, "table")
             whole = self._whole = SparseRanker(SparseRows(table, self._reader.labels, on_disk=False), self._rule)
         return whole.scores(contexts)
 

@@ -6,7 +6,7 @@ counts it touches, and only those, have been found large enough; where that stac
 the two become one. Reading adds up both, once for each version of the stacks. This changes nothing that can be seen:
 the state is the difference, in canonical form.
 
-Once something is asked, or a few examples are edited, the counts are kept in a live table instead
+Once much is asked, or a few examples are edited, the counts are kept in a live table instead
 (:mod:`hammemo.memories.exact.live`), which is edited row by row; a large batch goes back to the stacks. Without the
 compiled code everything is done by the stacks.
 
@@ -159,6 +159,16 @@ class Exact(Memory):
         stored = self._stored
         return None if isinstance(stored, Parted) else live_for(stored, n_examples)
 
+    def reader(self) -> Reader:
+        """Return what is stored now, for answering: a version that later edits do not change."""
+        version = self._now()
+        stored = version._stored
+        if isinstance(stored, Stacks) and stored.made_live is not None:
+            version._stored = stored.live  # the same counts, which are now kept once
+        for inner in version._free:
+            inner.reader()
+        return super(Exact, version).reader()
+
     def make_reader(self) -> ExactReader:
         """Return what answers from the counts; from those of a mapped file, read from the disk as needed."""
         reader = self._make_reader()
@@ -179,10 +189,8 @@ class Exact(Memory):
         stored = self._stored
         if isinstance(stored, Parted):
             return PartedCounts(stored, self.sites, self.declared)
-        if isinstance(stored, Stacks):
-            if stored.on_disk or native() is None:
-                return SparseCounts(partial(getattr, stored, "total"), self.frame(), on_disk=stored.on_disk)
-            stored = self._stored = Live.of(stored.total)  # the same counts, which are now kept once
+        if isinstance(stored, Stacks) and (stored.on_disk or native() is None):
+            return SparseCounts(partial(getattr, stored, "total"), self.frame(), on_disk=stored.on_disk)
         return LiveCounts(stored, self.declared)
 
     def compile(

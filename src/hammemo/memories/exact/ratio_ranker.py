@@ -76,6 +76,8 @@ class RatioRanker(Ranker):
 
     def winners(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the column of the highest score of each context, the first one among equals."""
+        if self._reader.answers_plainly(len(contexts)):
+            return self._plain.winners(contexts)
         columns, sure = self._reader.leading_by_ratio(contexts, self.rule, 1)
         unsure = np.flatnonzero(~sure)
         if len(unsure):
@@ -85,7 +87,7 @@ class RatioRanker(Ranker):
     def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
         k = min(k, self.n_labels)
-        if not k or 8 * k > self.n_labels:  # nearly all: the scores are as fast
+        if not k or 8 * k > self.n_labels or self._reader.answers_plainly(len(contexts)):  # nearly all: as fast
             return self._plain.leaders(contexts, k)
         columns, sure = self._reader.leading_by_ratio(contexts, self.rule, k)
         unsure = np.flatnonzero(~sure)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -40,6 +40,19 @@ class Stacks(Cached):
         total = reduce(CountTable.plus, reversed(self.added))
         return total.plus(reduce(CountTable.plus, reversed(self.removed)), sign=-1) if self.removed else total
 
+    @cached_property
+    def live(self) -> Live:
+        """The same counts as a live table."""
+        return Live.of(self.total)
+
+    @property
+    def made_live(self) -> Live | None:
+        """The live table, if it was made already."""
+        return vars(self).get("live")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "live"}
+
     @classmethod
     def of(cls, stored: CountTable | Live) -> Stacks:
         """Return the stack of one table, or of what a live table stands for."""
@@ -65,7 +78,7 @@ def live_for(stored: Stacks | Live, n_examples: int) -> Live | None:
     """Return the live table in which so many examples are to be edited; None where bulk learning is faster."""
     if isinstance(stored, Live):
         return stored if n_examples <= max(MOST_ROW_BY_ROW, stored.version.examples // 8) else None
-    return None if n_examples > MOST_ROW_BY_ROW or native() is None else Live.of(stored.total)
+    return None if n_examples > MOST_ROW_BY_ROW or native() is None else stored.live
 
 
 def _check_held(added: tuple[CountTable, ...], removed: tuple[CountTable, ...], table: CountTable) -> None:

@@ -58,25 +58,40 @@ _MOST_CLASSES: Final = 1_000
 # Edits
 
 _edit_decoder: Final = msgspec.json.Decoder(bodies.EditBody)
+_refit_decoder: Final = msgspec.json.Decoder(bodies.RefitBody)
 
 
-def _editing(kind: Kind) -> Callable[[Service, Call], Awaitable[Answer]]:
-    async def edit(service: Service, call: Call) -> Answer:
+def _editing(read: Callable[[bytes], Edit]) -> Callable[[Service, Call], Awaitable[Answer]]:
+    async def handle(service: Service, call: Call) -> Answer:
         hosted = await service.model(call)
 
-        def hand_over() -> tuple[int, Future[Receipt]]:
-            body = decoded(_edit_decoder, call.body)
+        def hand_over() -> tuple[Edit, Future[Receipt]]:
+            edit = read(call.body)
             call.body = b""
-            return len(body.rows), hosted.edit(Edit(body.op, kind, body.rows, body.labels))
+            return edit, hosted.edit(edit)
 
         is_short = len(call.body) <= _SHORT_BODY
-        n_rows, future = hand_over() if is_short else await service.in_thread(hand_over)
+        edit, future = hand_over() if is_short else await service.in_thread(hand_over)
+        kind, n_rows = edit.kind, len(edit.rows)
+        del edit  # its rows are not needed while it waits
         receipt = await asyncio.wrap_future(future)
         service.metrics.count_edit(call.caller.tenant, call.model, kind, receipt.status, n_rows)
         call.facts |= {"version": receipt.version, "rows": n_rows, "edit": receipt.status}
         return Answer(encoded(receipt))
 
-    return edit
+    return handle
+
+
+def _examples(kind: Kind) -> Callable[[bytes], Edit]:
+    def read(sent: bytes) -> Edit:
+        body = decoded(_edit_decoder, sent)
+        return Edit(body.op, kind, body.rows, body.labels)
+
+    return read
+
+
+def _refit(sent: bytes) -> Edit:
+    return Edit(decoded(_refit_decoder, sent).op, "refit")
 
 
 # Questions
@@ -230,12 +245,17 @@ OPERATIONS: Final = (
     Operation("describe", "GET", _MODEL, "read", _describe, "Describe a model.", gives=dict, refuses=(404,)),
     Operation("delete", "DELETE", _MODEL, "admin", _delete, "Remove a model.", gives=dict, edits=True, refuses=(404,)),
     Operation(
-        "learn", "POST", f"{_MODEL}/learn", "learn", _editing("learn"), "Learn examples.",
+        "learn", "POST", f"{_MODEL}/learn", "learn", _editing(_examples("learn")), "Learn examples.",
         "json", bodies.EditBody, bodies.EditAnswer, edits=True, refuses=(404, 422),
     ),
     Operation(
-        "forget", "POST", f"{_MODEL}/forget", "forget", _editing("forget"), "Take examples back.",
+        "forget", "POST", f"{_MODEL}/forget", "forget", _editing(_examples("forget")), "Take examples back.",
         "json", bodies.EditBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
+    ),
+    Operation(
+        "refit", "POST", f"{_MODEL}/refit", "forget", _editing(_refit),
+        "Fit the weights of the vote again, to the examples that the model keeps.",
+        "json", bodies.RefitBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
     ),
     Operation(
         "predict", "POST", f"{_MODEL}/predict", "read", _predict, "Answer each row with its most likely label.",

@@ -30,20 +30,29 @@ MinVersion: TypeAlias = Annotated[
 ]
 
 
+Op: TypeAlias = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=128,
+        pattern="^[!-~]+$",
+        description="An id of your own choice. The same edit sent again under it is applied once.",
+    ),
+]
+
+
 class EditBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Examples to learn or to forget, all of them or none."""
 
-    op: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=128,
-            pattern="^[!-~]+$",
-            description="An id of your own choice. The same edit sent again under it is applied once.",
-        ),
-    ]
+    op: Op
     rows: Annotated[list[Row], Meta(min_length=1, max_length=MOST_ROWS)]
     labels: Annotated[list[Label], Meta(min_length=1, max_length=MOST_ROWS)]
+
+
+class RefitBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The wish that the vote is fitted again, to the examples that the model keeps."""
+
+    op: Op
 
 
 class Question(Struct, frozen=True, forbid_unknown_fields=True):

@@ -24,7 +24,7 @@ _SAYS: Final = {
     404: "There is no such model for this tenant",
     405: "This path does not take this method",
     408: "The body came too slowly",
-    409: "Not stored, nothing learnt yet, or a model of that name is there",
+    409: "Not stored, nothing learnt yet, no examples kept to fit to, or a model of that name is there",
     413: "More than a limit allows",
     415: "The content type is not the one wanted",
     421: "The server is not known under this host name",

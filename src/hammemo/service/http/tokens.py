@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 ROLES: Final = ("read", "learn", "forget", "admin")
-"""read asks and describes; learn and forget edit; admin makes, removes, uploads and downloads models, reads metrics."""
+"""read asks and describes; learn and forget edit, and forget refits; admin makes, removes, uploads and downloads
+models, reads metrics."""
 
 LOCAL_TENANT: Final = "default"
 """The tenant of a server without a token file."""

@@ -1,0 +1,89 @@
+"""``hammemo refit``, and ``--refit`` of the commands that change a model: fit the vote to what the model keeps.
+
+The weights of a fitted vote still tell of what was forgotten, until they are fitted again. A model keeps a sample of
+its examples for that (:mod:`hammemo.models.kept`), so no data is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from hammemo.cli import options as opt
+from hammemo.cli.console import check_model_writable, counted, one_line_errors, print_json
+
+if TYPE_CHECKING:
+    from hammemo.models.classifiers import MemoryClassifier
+
+
+@dataclass(frozen=True)
+class Refitted:
+    """What became of the weights: "changed", "unchanged", or "none" where the vote has none; and that as a sentence."""
+
+    weights: str
+    sentence: str
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The same for JSON; nothing where nobody asked for it."""
+        return {"weights": self.weights} if self.weights else {}
+
+
+NOT_ASKED: Final = Refitted("", "")
+
+
+def refit_model(
+    model: opt.Model,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
+    ] = None,
+    key_file: opt.KeyFile = None,
+    wait: opt.Wait = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Fit the weights of the vote again, to the sample of examples that MODEL keeps: no data is needed.
+
+    After hammemo forget and hammemo refit, the weights are those of a model that never learnt what was forgotten.
+    """
+    from hammemo.cli.models import changing, open_model
+
+    target = model if out is None else out
+    with one_line_errors():
+        check_model_writable(target)
+        with changing(target, [model], wait):
+            opened = open_model(model, opt.read_key(key_file))
+            refitted = refit(opened.learner(model), model)
+            writes = refitted.weights != "none" or out is not None
+            if writes:
+                opened.write(target, wait)
+    if as_json:
+        print_json({**refitted.facts, "out": str(target)})
+    else:
+        typer.echo(f"{refitted.sentence} {f'Written to {target}' if writes else f'{model} is as it was.'}")
+
+
+def refit(learner: MemoryClassifier, path: Path) -> Refitted:
+    """Fit the vote of a model again, if it has weights; `path` is how a refusal calls the model."""
+    if not learner.vote_.fits_weights:
+        return Refitted("none", "The vote has no weights to fit.")
+    check_can_refit(learner, path)
+    before, kept = learner.vote_, counted(len(learner.sample_ or ()), "kept example")
+    after = learner.refit().vote_
+    weights = "unchanged" if after.is_fitted_like(before) else "changed"
+    if not after.state():
+        return Refitted(weights, f"There are too few examples to fit weights to ({kept}): all are the same.")
+    how = "are as they were" if weights == "unchanged" else "have changed"
+    return Refitted(weights, f"The weights were fitted to {kept} and {how}.")
+
+
+def check_can_refit(learner: MemoryClassifier, path: Path) -> None:
+    """Refuse a model with weights that keeps nothing to fit them to."""
+    if learner.vote_.fits_weights and learner.sample_ is None:
+        raise ValueError(
+            f"{path} keeps no sample of its examples, so its weights cannot be fitted again; it is as it was. Fit it "
+            "anew with hammemo fit, which keeps one, or fit the weights to examples of your choice in Python: "
+            "fit_vote(X, y)."
+        )

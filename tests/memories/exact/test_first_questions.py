@@ -1,0 +1,104 @@
+"""The first few questions to counts that were learnt in bulk are answered from the plain table: the same answers."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hammemo import Bag, Exact, LogLinear, MemoryClassifier, Mixture, PositionalHamming, Suffixes, load, save
+from hammemo._arrays.native import native
+from hammemo.experiments.speed import zipf_stream
+from hammemo.memories.exact import live_reader
+from hammemo.memories.exact.live import Live
+from hammemo.memories.exact.stacks import Stacks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(native() is None, reason="without compiled code there is no live table")
+H = 3
+VOTES = ["sum", "mean", LogLinear(sample=100, steps=5), LogLinear(sample=100, steps=5, per_label=False)]
+PLAIN, AT_ONCE = 2**40, 0
+
+
+def learnt(vote: Any, kernel: Any = None, n: int = 400) -> MemoryClassifier:
+    stream = [row.tolist() for row in zipf_stream(n * 4, 12, seed=3).reshape(n, 4)]
+    return MemoryClassifier(kernel or PositionalHamming(), Exact(), vote).fit_stream(stream, H)
+
+
+def answers(model: MemoryClassifier, asked: list[list[int]]) -> list[Any]:
+    probabilities = [model.predict_proba(asked)] if hasattr(model, "predict_proba") else []
+    found = [model.predict(asked), model.top_k(asked, 1), model.top_k(asked, 5), model.class_scores(asked)]
+    return [*found, *probabilities, str(model.explain(asked[0]))]
+
+
+def worth(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
+    """Let a live table be made after questions that cost so much."""
+    monkeypatch.setattr(live_reader, "entries_of", lambda _: entries)
+
+
+@pytest.mark.parametrize("kernel", [PositionalHamming(), Suffixes(3), Suffixes(2) + Bag(2)], ids=str)
+@pytest.mark.parametrize("vote", [*VOTES, Mixture(sample=100, steps=3)], ids=str)
+def test_the_plain_table_gives_the_same_answers(vote: Any, kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kernel == Suffixes(2) + Bag(2) and not isinstance(vote, Mixture):
+        pytest.skip("only a mixture reads sites without a position")
+    model = learnt(vote, kernel)
+    asked = np.random.default_rng(5).integers(0, 14, (20, H)).tolist()
+    found = []
+    for entries in (PLAIN, AT_ONCE):
+        worth(monkeypatch, entries)
+        copy = pickle.loads(pickle.dumps(model))  # noqa: S301  (just written)
+        found.append(answers(copy, asked))
+        if not isinstance(vote, Mixture):
+            assert isinstance(copy.memory_._stored, Stacks if entries else Live)
+    for plain, live in zip(*found, strict=True):
+        np.testing.assert_array_equal(plain, live)
+
+
+@given(
+    asked=st.lists(st.lists(st.integers(-1, 13), min_size=H, max_size=H), min_size=1, max_size=8),
+    start=st.integers(0, 8),
+)
+@settings(max_examples=30)
+def test_wherever_it_changes_over_no_answer_changes(asked: Any, start: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        worth(patch, AT_ONCE)
+        expected = learnt("mean").predict(asked).tolist()
+        worth(patch, start * live_reader._CALL)
+        model = learnt("mean")
+        assert [model.predict([row])[0] for row in asked] == expected
+
+
+def test_one_question_of_a_file_makes_no_live_table_and_many_do(tmp_path: Path) -> None:
+    save(learnt("sum"), tmp_path / "small")
+    model = asked_once(load(tmp_path / "small"))
+    assert isinstance(asked_once(model).memory_._stored, Live)  # so small that it costs nothing
+    stream = [row.tolist() for row in zipf_stream(40_000, 3000, seed=3).reshape(-1, 4)]
+    save(MemoryClassifier(memory=Exact(), vote="sum").fit_stream(stream, H), tmp_path / "large")
+    model = load(tmp_path / "large")
+    assert isinstance(asked_once(model).memory_._stored, Stacks)
+    for _ in range(20):
+        asked_once(model)
+    assert isinstance(model.memory_._stored, Live)
+    reader = model.memory_.reader()
+    assert reader._plain is None
+    assert isinstance(reader._source, Live)
+
+
+def asked_once(model: MemoryClassifier) -> MemoryClassifier:
+    model.predict([[1, 2, 3]])
+    return model
+
+
+def test_an_edit_after_a_question_goes_on_with_the_live_table_that_was_made() -> None:
+    model = learnt("sum")
+    model.predict([[1, 2, 3]])
+    stored = model.memory_._stored
+    live = stored.live if isinstance(stored, Stacks) else stored
+    model.learn_one([1, 2, 3], 4)
+    assert model.memory_._stored.store is live.store
