@@ -101,9 +101,9 @@ def test_many_runs_are_brought_together_first_and_that_changes_no_byte(
     taken: list[int] = []
     arrays = adding.Adder.arrays
 
-    def noted(adder: adding.Adder, runs: Any, *ends: Any) -> Any:
+    def noted(adder: adding.Adder, runs: Any, *ends: Any, **options: Any) -> Any:
         taken.append(len(runs))
-        return arrays(adder, runs, *ends)
+        return arrays(adder, runs, *ends, **options)
 
     monkeypatch.setattr(adding.Adder, "arrays", noted)
     told: list[tuple[int, int]] = []

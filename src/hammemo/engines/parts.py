@@ -129,19 +129,22 @@ class PartsJob:
         """Write the sum of a band of some runs as a run of its own, or find it."""
         whose = json.dumps([[run.checksum for run in runs], first, stop]).encode()
         name = f"{self.runs_name}-{hashlib.blake2b(whose, digest_size=8).hexdigest()}.safetensors"
-        return self._written(self.runs_folder, name, first, stop, runs)
+        return self._written(self.runs_folder, name, first, stop, runs, packed=False)
 
     def add_range(self, number: int, runs: tuple[PartFacts, ...]) -> PartFacts:
         """Write the part of one range of keys, or find it."""
         name = f"{self.parts_name}-{number:06d}.safetensors"
-        return self._written(self.folder, name, number, number + 1, runs)
+        return self._written(self.folder, name, number, number + 1, runs, packed=True)
 
-    def _written(self, folder: str, name: str, first: int, stop: int, runs: tuple[PartFacts, ...]) -> PartFacts:
+    def _written(
+        self, folder: str, name: str, first: int, stop: int, runs: tuple[PartFacts, ...], *, packed: bool
+    ) -> PartFacts:
         """Return the file that holds the sum of neighbouring ranges of some runs."""
         facts = right_part(folder, name)
         if facts is None:
             edges = (None, *self.cuts, None)
-            facts = write_part(os.path.join(folder, name), self.adder.arrays(runs, edges[first], edges[stop]))
+            arrays = self.adder.arrays(runs, edges[first], edges[stop], packed=packed)
+            facts = write_part(os.path.join(folder, name), arrays)
         return facts
 
     def examples(self, runs: Sequence[PartFacts]) -> tuple[LabelCounts, tuple[LabelCounts, ...]]:
