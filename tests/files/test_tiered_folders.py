@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import shutil
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -178,6 +179,37 @@ def test_an_interrupt_between_the_tiers_changes_neither(tmp_path: Path, monkeypa
         with pytest.raises(KeyboardInterrupt):
             parted.partial_fit(*rows(5, 1))
     assert_same(parted, plain)
+
+
+def test_answers_are_those_of_one_version_while_others_edit(tmp_path: Path) -> None:
+    """Whoever asks while another thread edits gets the scores and the labels before or after an edit, nothing else."""
+    plain, asked = fitted(n=200), rows(30, 9)[0]
+    save(plain, tmp_path, parts=3)
+    model, (X, y) = load(tmp_path), rows(40, 11)
+    known = [(plain.class_scores(asked).tolist(), plain.predict(asked).tolist())]
+    plain.partial_fit(X, y)
+    known.append((plain.class_scores(asked).tolist(), plain.predict(asked).tolist()))
+    plain.forget(X, y)
+    assert known[0] != known[1]
+    wrong: list[Any] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        while not done.is_set():
+            now = model.snapshot()
+            if (now.class_scores(asked).tolist(), now.predict(asked).tolist()) not in known:
+                wrong.append(1)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        model.partial_fit(X, y).forget(X, y)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert_same(model, plain)
 
 
 def test_edits_and_compaction_equal_a_fresh_fit_to_the_byte(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.reader import Compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -80,18 +80,12 @@ class Tiered(InParts):
         self.exact_, self.sketch_ = exact, sketch
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
-        """Add the windows of a stream to both tiers in bulk; those learnt first settle the layout if nothing has."""
-        blocks = iter(blocks)
-        while self.undecided() and (first := next(blocks, None)) is not None:
-            super().update_from_blocks([first], labels)
+        """Add the windows of a stream: to the exact tier in bulk, however small a block is."""
         exact, sketch = self.exact_.snapshot(), self.sketch_.snapshot()
-
-        def through() -> Iterator[Block]:
-            for block in blocks:
-                exact.update_from_blocks([block], labels)
-                yield block
-
-        sketch.update_from_blocks(through(), labels)
+        for block in blocks:
+            exact.update_from_blocks([block], labels)
+            examples = block.examples()
+            sketch.update(examples if labels is None else examples.only(labels), 1)
         self.exact_, self.sketch_ = exact, sketch
 
     def reserve(self, examples: Examples) -> None:
