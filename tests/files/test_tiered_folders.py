@@ -159,6 +159,9 @@ def test_what_is_refused_changes_neither_tier(tmp_path: Path) -> None:
             parted.forget(*wrong)
         with pytest.raises(NotStoredError):
             parted.forget(np.concatenate([X[:5], wrong[0]]), np.concatenate([y[:5], wrong[1]]))
+    for row, label in (([1, "nobody", 2], "x"), (list(X[0]), "unknown")):
+        with pytest.raises(NotStoredError):
+            parted.forget_one(row, label)
     with pytest.raises(NotStoredError):
         parted.unmerge(plain.empty_like().partial_fit(*rows(200, 5)))
     with pytest.raises(LayoutError):

@@ -25,7 +25,7 @@ from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.reader import Compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -77,6 +77,13 @@ class Tiered(InParts):
         exact, sketch = self.exact_.snapshot(), self.sketch_.snapshot()
         exact.update(examples, sign)  # first: what the exact table holds, the buckets hold too
         sketch.update(examples, sign)
+        self.exact_, self.sketch_ = exact, sketch
+
+    def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
+        """Add one example `by` times to both tiers or, below zero, take it back, or change neither."""
+        exact, sketch = self.exact_.snapshot(), self.sketch_.snapshot()
+        exact.update_one(tokens, label, by)
+        sketch.update_one(tokens, label, by)
         self.exact_, self.sketch_ = exact, sketch
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
@@ -192,6 +199,7 @@ class Tiered(InParts):
         sketch = beside.snapshot()
 
         def hold(memory: Tiered) -> None:
+            sketch.declared = memory.declared
             memory.exact_, memory.sketch_ = memory.exact_.snapshot(), sketch
             memory.exact_.hold_parts(stored)
 
