@@ -116,7 +116,7 @@ class Adder:
         return open_part(self.folder, run, self.sites, verify=False)
 
     def arrays(
-        self, runs: Sequence[PartFacts], first: Token | None, stop: Token | None, *, packed: bool
+        self, runs: Sequence[PartFacts], first: Token | None, stop: Token | None, *, packed: bool | None
     ) -> dict[str, NDArray[Any]]:
         """Return the arrays of the part that holds the sum of runs from one token to before another; None: no end."""
         names = self._names(runs)

@@ -174,7 +174,7 @@ def open_part(folder: str, facts: PartFacts, sites: Sites, *, verify: bool = Tru
         pages = Pages(path, archive, facts, verify=verify, remote=remote)
         rest = {name: array for name, array in archive.arrays.items() if name != "blocks"}
         for name, array in rest.items():
-            if not name.startswith(("rows.", "entries", "index.")):  # those are touched when they are read
+            if array.size and not name.startswith(("rows.", "entries", "index.")):  # those are touched as they are read
                 pages(array, np.zeros(1, np.int64), np.full(1, len(array)))
         opener = partial(open_part, folder, facts, sites, verify=verify)
         return Part(sites, rest, pages, opener, path)

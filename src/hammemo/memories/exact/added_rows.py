@@ -56,7 +56,7 @@ def added_rows(held: Sequence[tuple[int, SiteRows]], length: int, n_tokens: int,
 
 
 def used_arrays(
-    rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary, *, packed: bool
+    rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary, *, packed: bool | None
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part with these rows of each site, with those tokens and labels only that they use."""
     tokens, names = np.zeros(len(vocabulary), bool), np.zeros(len(labels), bool)

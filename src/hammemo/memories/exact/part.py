@@ -28,7 +28,7 @@ import numpy as np
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow
 from hammemo._versions import Cached
-from hammemo.memories.exact.part_entries import packed_arrays, plain_arrays, stored_entries
+from hammemo.memories.exact.part_entries import entry_arrays, stored_entries
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary
@@ -364,12 +364,15 @@ class Packing:
 
 
 def part_arrays(
-    rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary, *, packed: bool = False
+    rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary, *, packed: bool | None = False
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a part with these rows of each site; tokens and labels are named by their ranks here."""
+    """Return the arrays of a part with these rows of each site; tokens and labels are named by their ranks here.
+
+    Entries are side by side or packed; with None whichever is smaller.
+    """
     arrays = {f"vocabulary.{name}": array for name, array in vocabulary.arrays().items()}
     arrays |= {f"labels.{name}": array for name, array in labels.arrays().items()}
-    entries, ends = packed_arrays(rows) if packed else plain_arrays(rows)
+    entries, ends = entry_arrays(rows, packed=packed)
     first = 0
     for k, (site, stops) in enumerate(zip(rows, ends, strict=True)):
         plan = Packing(len(vocabulary), site.tuples.shape[1])
@@ -385,7 +388,7 @@ def part_arrays(
     return arrays | entries
 
 
-def table_arrays(table: CountTable, *, packed: bool = False) -> dict[str, NDArray[Any]]:
+def table_arrays(table: CountTable, *, packed: bool | None = False) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part that holds a whole table, with how many examples each label has."""
     starts, first, rows = table.row_starts(), 0, []
     for known in table.tuples:

@@ -109,7 +109,20 @@ def entries_in(arrays: Mapping[str, NDArray[Any]]) -> int:
     return int(arrays["n_entries"][0]) if "n_entries" in arrays else len(arrays["entries"])
 
 
-def plain_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
+def entry_arrays(
+    rows: Sequence[SiteRows], *, packed: bool | None
+) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
+    """Return the arrays of entries, and where the span of each row of each site ends.
+
+    Entries are side by side or packed; with None whichever is smaller.
+    """
+    if packed is not None:
+        return _packed_arrays(rows) if packed else _plain_arrays(rows)
+    small, plain = _packed_arrays(rows), _plain_arrays(rows)
+    return small if small[0]["entries"].nbytes < plain[0]["entries"].nbytes else plain
+
+
+def _plain_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
     """Return the arrays of entries side by side, and where the span of each row of each site ends."""
     n_entries, first, ends = sum(len(site.counts) for site in rows), 0, []
     widths = [
@@ -126,7 +139,7 @@ def plain_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, NDArray[Any]], lis
     return {"entries": whole, "entry_widths": np.array(widths, np.uint8)}, ends
 
 
-def packed_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
+def _packed_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
     """Return the arrays of packed rows, and where the span of each row of each site ends."""
     pieces: list[NDArray[np.uint8]] = []
     ends, first = [], 0
