@@ -1,66 +1,73 @@
-"""How small the entries of a model in parts would be if gaps between labels, and counts, were packed in bits.
+"""Packed rows beside entries side by side: bytes, and microseconds a query, of one model in parts.
 
     python benchmarks/packed_parts.py FOLDER        # such as FOLDER/processes of scale.py --parts
 
-A row's labels become the gaps between them, and its counts numbers from 0; both are cut into blocks of 128, and all
-numbers of a block get as many bits as most of them need. A number that needs more (an exception) is kept beside, in 3
-bytes. A block has two bytes that say how many bits, and how many exceptions. The number of bits is the one that takes
-least room. This is a trial: no file is written so.
+Every part is read and held in memory in both forms, so there must be memory for both. Then the same questions are asked
+of both in turns: the best label of one context, and the counts that `forget_one` looks at. Times are of the processor;
+the ratio is that of the medians. The answers are compared.
 """
 
 from __future__ import annotations
 
 import sys
+import time
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from hammemo import load
-from hammemo._arrays.integers import pieces
+from hammemo.experiments.speed import zipf_stream
+from hammemo.memories.exact.part import Part, part_arrays
+from hammemo.memories.exact.part_set import Columns, PartSet, SignedPart
 
-BLOCK, EXCEPTION_BYTES, BLOCK_BYTES = 128, 3, 2
+N_QUERIES = 300
+FORMS = {"side by side": False, "packed": True}
 
 
-def packed_bytes(numbers: np.ndarray[Any, Any], blocks: np.ndarray[Any, Any], n_blocks: int) -> int:
-    """Return how many bytes numbers take in their blocks, with the best number of bits for each block."""
-    widths = np.zeros(len(numbers), np.int64)
-    for bit in range(32):
-        widths += numbers >> bit > 0
-    sizes = np.bincount(blocks, minlength=n_blocks)
-    best = np.full(n_blocks, np.iinfo(np.int64).max)
-    for bits in range(33):
-        larger = np.bincount(blocks[widths > bits], minlength=n_blocks)
-        best = np.minimum(best, (sizes * bits + 7) // 8 + larger * EXCEPTION_BYTES)
-    return int(best.sum()) + BLOCK_BYTES * n_blocks
+def both_forms(stored: PartSet) -> dict[str, PartSet]:
+    """Return the same parts in memory, in both forms."""
+    held: dict[str, list[SignedPart]] = {form: [] for form in FORMS}
+    for part, sign, _ in stored.parts:
+        rows = [part.rows_between(k, 0, len(part.vocabulary)) for k in range(len(stored.sites.positions))]
+        for form, packed in FORMS.items():
+            arrays = part_arrays(rows, part.vocabulary, part.labels, packed=packed)
+            held[form].append(SignedPart(Part(stored.sites, arrays), sign))
+    return {form: PartSet(stored.sites, parts) for form, parts in held.items()}
 
 
 def main(folder: str) -> None:
     """Print the figures."""
-    parts = load(folder, verify=False).memory_.parted.base.parts.parts
-    present = labels_packed = counts_packed = n_entries = 0
-    for signed in parts:
-        part = signed.part
-        present += part.arrays["entries"].nbytes
-        n_entries += part.n_entries
-        for k in range(len(part.sites.positions)):
-            records = part.arrays[f"rows.{k}"]
-            for piece in pieces(part.n_rows(k), 2**12):
-                edges = records[piece.start : piece.stop + 1, -1].astype(np.int64)
-                lengths = np.diff(edges)
-                rows = np.repeat(np.arange(len(lengths)), lengths)
-                place = np.arange(len(rows)) - np.repeat(edges[:-1] - edges[0], lengths)
-                block = np.concatenate([[0], np.cumsum(-(-lengths // BLOCK))])[rows] + place // BLOCK
-                n_blocks = int(-(-lengths // BLOCK).sum())
-                read = part._entries[edges[0] : edges[-1]]
-                labels = read["label"].astype(np.int64)
-                gaps = np.where(place > 0, labels - np.roll(labels, 1) - 1, labels)
-                labels_packed += packed_bytes(gaps, block, n_blocks)
-                counts_packed += packed_bytes(read["count"].astype(np.int64) - 1, block, n_blocks)
-    packed = labels_packed + counts_packed
-    print(
-        f"{n_entries:,} entries: {present / n_entries:.2f} bytes each now; packed {packed / n_entries:.2f} "
-        f"(labels {labels_packed / n_entries:.2f}, counts {counts_packed / n_entries:.2f}), {packed / present:.0%}"
-    )
+    forms = both_forms(load(folder, verify=False).memory_.parted.base.parts)
+    first = next(iter(forms.values()))
+    n_entries = sum(part.n_entries for part, *_ in first.parts)
+    sizes = {form: sum(part.entry_bytes.nbytes for part, *_ in parts.parts) for form, parts in forms.items()}
+    smaller = sizes["packed"] / sizes["side by side"]
+    each = ", ".join(f"{form} {size / n_entries:.2f}" for form, size in sizes.items())
+    print(f"{n_entries:,} entries, bytes each: {each}; {smaller:.0%}")
+    h, n_labels = first.sites.h, len(first.labels)
+    queries = zipf_stream(N_QUERIES * h, len(first.vocabulary), seed=10**6).reshape(N_QUERIES, h)
+    labels = zipf_stream(N_QUERIES, n_labels, seed=5)
+    weights, columns, divisor = np.ones(len(first.sites.positions)), Columns(None, n_labels), np.ones(1)
+    questions: dict[str, Any] = {
+        "the best label": lambda parts, i: parts.winners(queries[i : i + 1], weights, [], columns, divisor),
+        "the count of one label at each site": lambda parts, i: parts.counts(queries[i : i + 1], labels[i : i + 1]),
+    }
+    for name, ask in questions.items():
+        times: dict[str, list[float]] = {form: [] for form in forms}
+        differ = 0
+        for i in range(N_QUERIES):
+            answers = []
+            for form, parts in forms.items():
+                ask(parts, i)  # what is prepared at first is not timed
+                began = time.process_time()
+                answers.append(ask(parts, i).tolist())
+                times[form].append(1e6 * (time.process_time() - began))
+            differ += answers[0] != answers[1]
+        medians = {form: median(own) for form, own in times.items()}
+        ratio = medians["packed"] / medians["side by side"]
+        each = ", ".join(f"{form} {own:.0f}" for form, own in medians.items())
+        print(f"{name}, median us: {each}; ratio {ratio:.2f}; {differ} of {N_QUERIES} answers differ")
 
 
 if __name__ == "__main__":

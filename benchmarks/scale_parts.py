@@ -248,7 +248,7 @@ def _pages(model: Any, queries: np.ndarray[Any, Any]) -> dict[str, Any]:
                 touch.touched = set()
                 starts, stops = view.part.spans(k, found)
                 view.part.entries(starts, stops)
-                read = int(stops[0] - starts[0]) * view.part._entries.itemsize
+                read = int(stops[0] - starts[0]) * view.part.entry_bytes.itemsize
                 most_records = max(most_records, records)
                 most_over = max(most_over, len(touch.touched) - (-(-read // 4096)))
                 total += records + len(touch.touched)
@@ -346,7 +346,7 @@ def _spans(parts: Any, sites: Any, query: np.ndarray[Any, Any]) -> list[tuple[in
             if ends is None or not ends[0] <= here <= ends[1]:
                 continue
             starts, stops = view.part.spans(k, view.part.find(k, np.array([[int(view.own_ranks[here])]])))
-            entries = view.part._entries
+            entries = view.part.entry_bytes
             place = entries.ctypes.data - view.part._touch._address + int(starts[0]) * entries.itemsize
             found.append((number, place, int(stops[0] - starts[0]) * entries.itemsize))
     return found

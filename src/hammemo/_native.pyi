@@ -218,6 +218,13 @@ Extra = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 class DamagedError(ValueError): ...
 
+def pack_rows(
+    lengths: NDArray[np.int64], labels: NDArray[np.int64], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]: ...
+def unpack_rows(
+    packed: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64], n_labels: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
+
 class PartTable:
     def __init__(
         self,

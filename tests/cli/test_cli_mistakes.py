@@ -121,7 +121,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("fit fruit.csv --label fruit --format xml --out m", 1, ["--format", "csv, tsv, jsonl, parquet"]),
     ("fit fruit.csv --label fruit --out folder", 1, ["--out", "cannot be written"]),
     ("fit fruit.csv --label fruit --out nowhere/m", 1, ["--out", "folder that exists"]),
-    ("fit fruit.csv --label fruit --memory big --out m", 2, ["--memory 'big'", "hashed, exact, gaussian"]),
+    ("fit fruit.csv --label fruit --memory big --out m", 2, ["--memory 'big'", "hashed, exact, tiered, gaussian"]),
     ("fit fruit.csv --label fruit --kernel cubic --out m", 2, ["--kernel 'cubic'", "suffixes:K"]),
     ("fit fruit.csv --label fruit --kernel suffixes:x --out m", 2, ["--kernel 'suffixes:x'", "suffixes:K"]),
     ("fit fruit.csv --label fruit --kernel suffixes:9 --out m", 1, ["k=9", "2"]),

@@ -61,6 +61,24 @@ def test_a_folder_is_learnt_changed_compacted_and_looked_into(model: Path, text:
     assert run("predict", model, tmp_path / "q.txt").stdout
 
 
+def test_two_tiers_with_a_key(text: Path, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(bytes(range(32)))
+    keyed = ["--key-file", key]
+    options = ["--h", 2, "--tokens", "words", "--vote", "sum", "--engine", "threads", "--buckets", 8, "--reserved", 4]
+    model, file = tmp_path / "model", tmp_path / "file"
+    run("fit", text, *options, "--memory", "tiered", *keyed, "--parts", 3, "--out", model)
+    run("fit", text, *options, "--memory", "tiered", *keyed, "--out", file)
+    (tmp_path / "b.txt").write_text("the bird sat on the cat\n")
+    for one in (model, file):
+        run("add", one, tmp_path / "b.txt", *keyed)
+    assert json.loads(run("inspect", model, "--json").stdout)["edits"] == 1
+    assert runner.invoke(app, ["compact", str(model)]).exit_code == 1
+    assert "3 parts" in run("compact", model, *keyed).stdout
+    digests = {load(one, key=key.read_bytes()).memory_.state_digest() for one in (model, file)}
+    assert len(digests) == 1
+
+
 def test_mistakes_are_said_in_one_line(model: Path, text: Path, tmp_path: Path) -> None:
     sorted(model.glob("part-*"))[0].unlink()
     result = runner.invoke(app, ["inspect", str(model)])

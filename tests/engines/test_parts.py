@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hammemo import Bag, Exact, Hashed, LogLinear, MemoryClassifier, Mixture, PositionalHamming, Suffixes, load
+from hammemo import Bag, Exact, Hashed, LogLinear, MemoryClassifier, Mixture, PositionalHamming, Suffixes, Tiered, load
 from hammemo.engines import adding, fit, parts
 from hammemo.experiments.speed import zipf_stream
 from hammemo.files import part_files
 from hammemo.sources.documents import open_source
 
 H = 3
+MEMORIES: dict[str, Any] = {"exact": Exact(), "tiered": Tiered(Hashed(16, 8, key=bytes(32)))}
+either = pytest.mark.parametrize("memory", list(MEMORIES))
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +34,10 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def learnt(words: Path, kernel: Any = None, vote: Any = "sum", **options: Any) -> MemoryClassifier:
-    estimator = MemoryClassifier(kernel or PositionalHamming(), Exact(), vote)
+def learnt(
+    words: Path, kernel: Any = None, vote: Any = "sum", memory: str = "exact", **options: Any
+) -> MemoryClassifier:
+    estimator = MemoryClassifier(kernel or PositionalHamming(), MEMORIES[memory], vote)
     options = {"engine": "threads", "workers": 1, "short": "pad", "shard_bytes": 9000, **options}
     return fit(estimator, open_source(words, tokens="words"), H, **options)
 
@@ -69,24 +73,53 @@ def test_the_state_and_the_weights_are_those_of_a_fit_in_memory(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("kernel", [PositionalHamming(), Suffixes(3)], ids=str)
+@pytest.mark.parametrize("vote", ["sum", LogLinear(sample=200)], ids=str)
+def test_two_tiers_and_their_weights_are_those_of_a_fit_in_memory(
+    kernel: Any, vote: Any, words: Path, tmp_path: Path
+) -> None:
+    plain = learnt(words, kernel, vote, "tiered", classes=8)
+    parted = learnt(words, kernel, vote, "tiered", classes=8, parts=5, out=tmp_path, group_size=2)
+    assert parted.memory_.parted is not None
+    asked = [["t1", "t2", "t3"], ["t7", "t1", "t1"], ["t299", "t298", "t297"]]
+    for model in (parted, load(tmp_path, key=bytes(32))):
+        assert model.memory_.state_digest() == plain.memory_.state_digest()
+        assert model.memory_.sketch_.state_bytes() == plain.memory_.sketch_.state_bytes()
+        np.testing.assert_array_equal(model.class_scores(asked), plain.class_scores(asked))
+        assert model.predict(asked).tolist() == plain.predict(asked).tolist()
+    assert not (tmp_path / "runs").exists()
+
+
+def test_groups_with_nothing_to_learn_have_a_sketch_too(tmp_path: Path) -> None:
+    few = tmp_path / "few"
+    few.mkdir()
+    for number, line in enumerate(["t1 t2 t3 t4 t1 t2 t3 t5", "t1 t2", "t6 t7 t8 t9"]):
+        (few / f"{number}.txt").write_text(f"{line}\n" * 3)
+    options: dict[str, Any] = {"memory": "tiered", "classes": ["t4", "t5"], "short": "drop", "group_size": 1}
+    parted = learnt(few, parts=2, out=tmp_path / "model", **options)
+    assert parted.memory_.state_digest() == learnt(few, **options).memory_.state_digest()
+
+
+@either
 @pytest.mark.parametrize(
     "options",
     [{"group_size": 1}, {"shard_bytes": 4000, "group_size": 7}, {"workers": 2}, {"engine": "processes", "workers": 2}],
     ids=str,
 )
-def test_the_files_do_not_depend_on_who_learns(options: Any, words: Path, tmp_path: Path) -> None:
-    learnt(words, parts=4, out=tmp_path / "a")
-    learnt(words, parts=4, out=tmp_path / "b", **options)
+def test_the_files_do_not_depend_on_who_learns(options: Any, memory: str, words: Path, tmp_path: Path) -> None:
+    learnt(words, memory=memory, parts=4, out=tmp_path / "a")
+    learnt(words, memory=memory, parts=4, out=tmp_path / "b", **options)
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
 
 
+@either
 def test_the_limit_decides_how_large_a_run_is_and_changes_no_byte(
-    words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: str, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learnt(words, parts=4, out=tmp_path / "a", group_size=100)
+    learnt(words, memory=memory, parts=4, out=tmp_path / "a", group_size=100)
     written = recorded_writes(monkeypatch)
     monkeypatch.setattr(adding.Adder, "most_entries", lambda self: 2000)
-    learnt(words, parts=4, out=tmp_path / "b", group_size=100)
+    learnt(words, memory=memory, parts=4, out=tmp_path / "b", group_size=100)
     assert sum("run-" in path for path in written) > 3
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
 
@@ -101,9 +134,9 @@ def test_many_runs_are_brought_together_first_and_that_changes_no_byte(
     taken: list[int] = []
     arrays = adding.Adder.arrays
 
-    def noted(adder: adding.Adder, runs: Any, *ends: Any) -> Any:
+    def noted(adder: adding.Adder, runs: Any, *ends: Any, **options: Any) -> Any:
         taken.append(len(runs))
-        return arrays(adder, runs, *ends)
+        return arrays(adder, runs, *ends, **options)
 
     monkeypatch.setattr(adding.Adder, "arrays", noted)
     told: list[tuple[int, int]] = []
@@ -117,12 +150,13 @@ def test_many_runs_are_brought_together_first_and_that_changes_no_byte(
     assert not (tmp_path / "b" / "runs").exists()
 
 
+@either
 def test_what_is_there_is_not_made_again_and_what_is_damaged_is(
-    words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: str, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learnt(words, parts=4, out=tmp_path / "a", group_size=1)
+    learnt(words, memory=memory, parts=4, out=tmp_path / "a", group_size=1)
     monkeypatch.setattr(parts.PartsJob, "delete_runs", lambda self: None)
-    learnt(words, parts=4, out=tmp_path / "b", group_size=1)
+    learnt(words, memory=memory, parts=4, out=tmp_path / "b", group_size=1)
     damaged = sorted((tmp_path / "b" / "runs").glob("*.safetensors"))[1]
     data = bytearray(damaged.read_bytes())
     data[-9] ^= 4
@@ -130,7 +164,7 @@ def test_what_is_there_is_not_made_again_and_what_is_damaged_is(
     sorted((tmp_path / "b").glob("part-*"))[2].unlink()
     made = recorded_writes(monkeypatch)
     reports: list[Any] = []
-    learnt(words, parts=4, out=tmp_path / "b", group_size=1, on_report=reports.append)
+    learnt(words, memory=memory, parts=4, out=tmp_path / "b", group_size=1, on_report=reports.append)
     assert [report.resumed for report in reports].count(False) == 1
     assert sorted(name.split("-")[0] for name in made) == ["part", "run"]
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
@@ -151,16 +185,19 @@ parts.write_part = counted
 sys.path.insert(0, sys.argv[4])
 from pathlib import Path
 from test_parts import learnt
-learnt(Path(sys.argv[1]), parts=4, out=Path(sys.argv[2]), group_size=1)
+learnt(Path(sys.argv[1]), memory=sys.argv[6], parts=4, out=Path(sys.argv[2]), group_size=1)
 """
 
 
-@pytest.mark.parametrize(("made", "fan_in"), [(0, 64), (2, 64), (5, 64), (17, 2), (25, 2)])
+@pytest.mark.parametrize(
+    ("memory", "made", "fan_in"),
+    [*(("exact", *numbers) for numbers in [(0, 64), (2, 64), (5, 64), (17, 2), (25, 2)]), ("tiered", 5, 64)],
+)
 def test_a_driver_that_was_killed_is_gone_on_with(
-    made: int, fan_in: int, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: str, made: int, fan_in: int, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learnt(words, parts=4, out=tmp_path / "a", group_size=1)
-    told = [words, tmp_path / "b", made, Path(__file__).parent, fan_in]
+    learnt(words, memory=memory, parts=4, out=tmp_path / "a", group_size=1)
+    told = [words, tmp_path / "b", made, Path(__file__).parent, fan_in, memory]
     command = [sys.executable, "-c", DRIVER, *map(str, told)]
     monkeypatch.setattr(adding, "FAN_IN", fan_in)
     monkeypatch.setattr(adding, "MOST_RUNS", fan_in)
@@ -168,7 +205,7 @@ def test_a_driver_that_was_killed_is_gone_on_with(
     assert ended.returncode == -signal.SIGKILL
     assert not (tmp_path / "b" / "head.safetensors").exists()
     reports: list[Any] = []
-    learnt(words, parts=4, out=tmp_path / "b", group_size=1, on_report=reports.append)
+    learnt(words, memory=memory, parts=4, out=tmp_path / "b", group_size=1, on_report=reports.append)
     assert sum(report.resumed for report in reports) == min(made, len(reports))
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
 

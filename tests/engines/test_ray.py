@@ -28,7 +28,7 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 import marked_source  # noqa: E402
 import object_store  # noqa: E402
-from hammemo import Bag, Exact, MemoryClassifier, Mixture, Suffixes, Together  # noqa: E402
+from hammemo import Bag, Exact, Hashed, MemoryClassifier, Mixture, Suffixes, Tiered, Together  # noqa: E402
 from hammemo.engines import fit  # noqa: E402
 from hammemo.experiments.speed import zipf_stream  # noqa: E402
 from hammemo.sources.documents import open_source  # noqa: E402
@@ -293,17 +293,20 @@ def test_files_and_states_in_a_bucket(cluster: Any, files: Path, expected: Any) 
             assert learn(there, "Exact", engine="ray", resume=address("states")) == expected["Exact"]
 
 
-def learn_in_parts(source: Any, folder: Path, **options: Any) -> dict[str, bytes]:
+def learn_in_parts(source: Any, folder: Path, memory: Any = None, **options: Any) -> dict[str, bytes]:
     """Return the files of a model that a source teaches, in parts."""
     told = {"classes": 20, "shard_bytes": marked_source.SHARD_BYTES, "group_size": 1, "parts": 3, "out": folder}
-    fit(MemoryClassifier(memory=Exact(), vote="sum"), source, marked_source.H, **{**told, **options})
+    fit(MemoryClassifier(memory=memory or Exact(), vote="sum"), source, marked_source.H, **{**told, **options})
     return {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
 
 
-def test_a_fit_in_parts_gives_the_same_files(cluster: Any, source: Any, files: Path, tmp_path: Path) -> None:
-    here = learn_in_parts(open_source(files), tmp_path / "here", engine="threads", workers=1)
+@pytest.mark.parametrize("memory", [Exact(), Tiered(Hashed(16, 8))], ids=lambda one: type(one).__name__)
+def test_a_fit_in_parts_gives_the_same_files(
+    memory: Any, cluster: Any, source: Any, files: Path, tmp_path: Path
+) -> None:
+    here = learn_in_parts(open_source(files), tmp_path / "here", memory, engine="threads", workers=1)
     (tmp_path / "marks").mkdir()
-    there = learn_in_parts(source(tmp_path / "marks"), tmp_path / "there", engine="ray")
+    there = learn_in_parts(source(tmp_path / "marks"), tmp_path / "there", memory, engine="ray")
     assert here == there
 
 

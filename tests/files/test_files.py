@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from file_catalogue import KERNELS, QUERIES, X, Y, classifiers, key_of, predictors
-from golden_files import EXPECTED, FOLDER, facts
+from golden_files import EXPECTED, FOLDER, FOLDERS, facts, write_folder
 from hammemo import (
     Exact,
     FileError,
@@ -620,6 +620,18 @@ GOLDEN = json.loads(EXPECTED.read_text("utf-8"))
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_files_stay_loadable(name: str, verify: bool) -> None:
     assert facts(load(FOLDER / name, verify=verify)) == GOLDEN[name]
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_golden_folders_are_written_again_to_the_byte(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written_by = archive.Archive(FOLDER / name / "head.safetensors", verify=True).about["version"]
+    for module in ("contents", "part_files"):
+        monkeypatch.setattr(f"hammemo.files.{module}.version", lambda _: written_by)
+    write_folder(tmp_path, *FOLDERS[name])
+    now, then = ({file.name: file.read_bytes() for file in place.iterdir()} for place in (tmp_path, FOLDER / name))
+    assert now == then
 
 
 def test_every_format_has_golden_files() -> None:

@@ -422,7 +422,7 @@ def test_a_query_touches_two_pages_of_records_and_one_range_a_site(tmp_path: Pat
                 touch.touched = set()
                 start, stop = (int(edge[0]) for edge in view.part.spans(k, view.part.find(k, np.array([[rank]]))))
                 assert len(touch.touched) <= 2
-                sizes.append((stop - start) * view.part._entries.itemsize)
+                sizes.append((stop - start) * view.part.entry_bytes.itemsize)
             touch.checked[:] = False
             touch.touched = set()
         model.predict(query[None])

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Exact, Hashed, MemoryClassifier, Tiered
+from hammemo import Exact, Hashed, MemoryClassifier, PositionalHamming, Tiered
+from hammemo.memories import Memory
 from hammemo.memories.bounds import proven
+from hammemo.tokens.contexts import Examples
+from hammemo.tokens.streams import stream_blocks
+from hammemo.tokens.vocabulary import Vocabulary
 from memory_catalogue import KERNELS, batches, examples
 
 
@@ -35,6 +39,45 @@ def test_every_answer_is_the_exact_one(
         np.testing.assert_array_equal(
             reader.scores(contexts, sites.weights), exact.reader().scores(contexts, sites.weights)
         )
+
+
+@given(
+    tokens=st.lists(st.integers(0, 5), min_size=1, max_size=60),
+    block=st.integers(4, 40),
+    labels=st.sampled_from([None, (0, 1), (9,)]),
+    settled=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_stream_is_learnt_as_its_examples_are(
+    tokens: list[int], block: int, labels: tuple[int, ...] | None, settled: bool
+) -> None:
+    chosen = None if labels is None else Vocabulary.of(labels)
+    fast, plain = (Tiered(Hashed(2, 2)).open(PositionalHamming().resolve(3), seed=5) for _ in range(2))
+    if settled:
+        for memory in (fast, plain):
+            memory.reserve(Examples.of([[0, 1, 2]], ["x"]))
+    blocks = list(stream_blocks(np.array(tokens), 3, block_tokens=block))
+    fast.add_blocks(blocks, chosen)
+    plain._edited(lambda memory: Memory.update_from_blocks(memory, blocks, chosen))
+    assert fast.state_bytes() == plain.state_bytes()
+
+
+def test_a_table_in_parts_comes_with_its_sketch() -> None:
+    clf = MemoryClassifier(memory=Tiered(Hashed(4, 2)), vote="sum").fit([["a", "b"], ["c", "d"]], ["x", "y"])
+    memory, other = clf.memory_, MemoryClassifier(memory=Hashed(5, 2), vote="sum").fit([["a", "b"]], ["x"]).memory_
+    before = memory.state_bytes()
+    for wrong in (None, other, memory):
+        with pytest.raises(ValueError, match="belongs a sketch of this layout"):
+            memory.hold_parts(memory.as_parts(), wrong)
+    with pytest.raises(ValueError, match="keeps nothing beside its table"):
+        memory.exact_.hold_parts(memory.as_parts(), memory.sketch_)
+    assert memory.state_bytes() == before
+    empty = memory.empty_like()
+    empty.hold_parts(memory.as_parts(), memory.beside)
+    assert empty.parted is not None
+    assert empty.state_bytes() == before
+    assert empty.without_table().n_entries == 0
+    assert empty.without_table().beside.state_bytes() == memory.sketch_.state_bytes()
 
 
 def test_the_estimator_works_with_two_tiers() -> None:

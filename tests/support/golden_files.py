@@ -30,6 +30,8 @@ from places import TESTS
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hammemo.memories import Memory
+
 FOLDER = TESTS / "files" / "golden"
 EXPECTED = FOLDER / "expected.json"
 
@@ -68,9 +70,20 @@ def facts(model: Any) -> dict[str, Any]:
     return {**answers, "state": hashlib.sha256(model.memory_.state_bytes()).hexdigest()}
 
 
-def write_folder(path: Path) -> dict[str, Any]:
+FOLDERS = {
+    "format-4-parts": (Exact(), 0),
+    "format-4-packed-parts": (Exact(), 300),
+    "format-4-tiered-parts": (Tiered(Hashed(3, 1)), 0),
+}
+"""The memories of models in parts that are kept, and how many labels more one context has: long rows are packed."""
+
+
+def write_folder(path: Path, memory: Memory, n_more: int) -> dict[str, Any]:
     """Write a model in parts, with edits of both signs on top, and return its facts."""
-    save(MemoryClassifier(KERNELS["tuples"], Exact(), vote="sum").fit(X, Y), path, parts=2)
+    model = MemoryClassifier(KERNELS["tuples"], memory, vote="sum").fit(X, Y)
+    if n_more:
+        model.partial_fit([X[0]] * n_more, [f"more {i}" for i in range(n_more)])
+    save(model, path, parts=2)
     with editing(path) as model:
         model.partial_fit(X[:1], ["no"], classes=["maybe"]).forget(X[1:2], Y[1:2])
     (path / "head.safetensors.lock").unlink()
@@ -85,6 +98,7 @@ if __name__ == "__main__":
         if name not in expected:
             save(model, FOLDER / name)
             expected[name] = facts(model)
-    if "format-4-parts" not in expected:
-        expected["format-4-parts"] = write_folder(FOLDER / "format-4-parts")
+    for name, about in FOLDERS.items():
+        if name not in expected:
+            expected[name] = write_folder(FOLDER / name, *about)
     EXPECTED.write_text(json.dumps(expected, indent=1, ensure_ascii=False) + "\n", "utf-8")

@@ -14,6 +14,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     import hammemo._native as compiled
 
 
@@ -31,6 +34,20 @@ class CompiledLoops(Protocol):
     RefusedError: type[compiled.RefusedError]
     Table: type[compiled.Table]
     TooWideError: type[compiled.TooWideError]
+
+    @staticmethod
+    def pack_rows(
+        lengths: NDArray[np.int64], labels: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """See `hammemo.memories.exact.packed`."""
+        ...
+
+    @staticmethod
+    def unpack_rows(
+        packed: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64], n_labels: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """See `hammemo.memories.exact.packed`."""
+        ...
 
     @staticmethod
     def paths() -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli import options as opt
 from hammemo.cli.console import counted, one_line_errors, print_json, progress_bar
 
 
@@ -16,14 +17,15 @@ def compact_folder(
         int | None, typer.Option(min=1, help="Cut it anew into about so many parts.", show_default="as it is cut")
     ] = None,
     wait: opt.Wait = None,
+    key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Fold what was added and forgotten into the parts of MODEL, a folder; then no file holds what was forgotten."""
     from hammemo import files
 
     with one_line_errors(), progress_bar("Compacting") as tell:
-        say = typer.echo
-        files.compact(model, parts=parts, wait=wait, tell=lambda sentence: say(sentence, err=True), on_progress=tell)
+        key, say = opt.read_key(key_file), partial(typer.echo, err=True)
+        files.compact(model, parts=parts, key=key, wait=wait, tell=say, on_progress=tell)
         facts = files.inspect(model)
     if as_json:
         print_json({name: facts[name] for name in ("parts", "part_bytes", "part_rows", "part_entries", "checksum")})

@@ -52,7 +52,8 @@ class ModelOptions:
         str,
         typer.Option(
             metavar="NAME",
-            help="auto (exact; hashed with --buckets, --reserved, --key-file), exact, hashed, gaussian (the paper's).",
+            help="auto (exact; hashed with --buckets, --reserved, --key-file), exact, hashed, tiered (a hashed one in "
+            "front of an exact one), gaussian (the paper's).",
             rich_help_panel=_PANEL,
         ),
     ] = "auto"
@@ -130,11 +131,12 @@ def kernel_of(text: str) -> SiteKernel | str:
 
 def memory_of(name: str, buckets: int, reserved: int, d: int, key: bytes | None, *, ledger: bool) -> Memory | str:
     """Return the memory of these options; "auto" as it is where nothing says more."""
-    from hammemo.memories import Exact, Gaussian, Hashed, Ledgered
+    from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
 
     makers: dict[str, Callable[[], Memory]] = {
         "hashed": lambda: Hashed(buckets, reserved, key=key),
         "exact": lambda: Exact(),
+        "tiered": lambda: Tiered(Hashed(buckets, reserved, key=key)),
         "gaussian": lambda: Gaussian(d),
     }
     if name == "auto":
@@ -144,8 +146,8 @@ def memory_of(name: str, buckets: int, reserved: int, d: int, key: bytes | None,
         name = "hashed" if hashed else "exact"
     if name not in makers:
         raise UsageError(f"--memory {name!r} is not known: use auto, {', '.join(makers)}.")
-    if key is not None and name != "hashed" and not ledger:
-        raise UsageError(f"--key-file: the {name} memory has no key. Use --memory hashed, or --ledger.")
+    if key is not None and name not in ("hashed", "tiered") and not ledger:
+        raise UsageError(f"--key-file: the {name} memory has no key. Use --memory hashed or tiered, or --ledger.")
     memory = makers[name]()
     return Ledgered(memory, key=key) if ledger else memory
 

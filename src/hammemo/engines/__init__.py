@@ -30,8 +30,8 @@ from hammemo.files.folders import HEAD, facts_of
 from hammemo.files.models import save
 from hammemo.files.remote import Remote, temporary_folder
 from hammemo.kernels.free_sites import tabled
-from hammemo.memories import Exact, Hashed
-from hammemo.memories.exact.parted_reader import PartedCounts
+from hammemo.memories import Hashed
+from hammemo.memories.exact.in_parts import InParts
 from hammemo.models.axes import is_auto, resolved_vote
 from hammemo.models.growing import warn_if_large
 from hammemo.sources.documents import Source, open_source
@@ -108,9 +108,9 @@ def fit(
         A folder or an address on object storage that remembers what is done: the same call made again repeats none of
         it. A cluster's workers must reach it too.
     parts : int, optional
-        Write an exact table to the folder `out` in about so many parts, cut by ranges of keys, and return the model
-        that answers from them. Nobody holds the whole table, and the folder remembers what is done: the same call made
-        again repeats none of it. Workers must reach the folder.
+        Write the exact table of an `Exact` or a `Tiered` memory to the folder `out` in about so many parts, cut by
+        ranges of keys, and return the model that answers from them. Nobody holds the whole table, and the folder
+        remembers what is done: the same call made again repeats none of it. Workers must reach the folder.
     out : str or path, optional
         With `parts`: the folder, on a disk that all workers see.
     shard_bytes, group_size : int, optional
@@ -163,10 +163,9 @@ def fit(
     tell = _Teller(len(groups), kept, on_progress, on_report)
     work = None if parts is None else _in_parts(job, manifest, model.memory_, parts, out, engine)
     if work is not None:
-        memory = template.empty_like()
         kind = "processes" if engine == "local" else engine
         with _spreading(kind, workers, address) as spread:
-            memory.hold_parts(run_parts(work, groups, spread, tell))
+            memory = run_parts(work, groups, spread, tell)
     elif engine == "ray":
         from hammemo.engines import ray
 
@@ -184,7 +183,7 @@ def fit(
             model.vote_ = resolved_vote(model.vote, memory, len(memory.labels))
         sample = _examples_of(block, labels) if model.sample_ is None else model.sample_.examples()
         reader = memory.static_reader() if model.vote_.keeps_cases else memory.reader()
-        if isinstance(reader, PartedCounts):
+        if work is not None:
             reader = _rows_to_fit(reader, model.vote_, model.sites_, sample)
         model.vote_.fit_to(reader, sample, model.sites_, seed=memory.seed)
     if work is not None:
@@ -195,7 +194,7 @@ def fit(
     return model
 
 
-def _rows_to_fit(reader: PartedCounts, vote: Vote, sites: Sites, sample: Examples) -> Reader:
+def _rows_to_fit(reader: Reader, vote: Vote, sites: Sites, sample: Examples) -> Reader:
     """Return what weights are fitted with: the rows of the sample; for continuation counts, the whole table."""
     if not isinstance(vote, Mixture):
         return reader.restricted(sample.contexts)
@@ -204,10 +203,10 @@ def _rows_to_fit(reader: PartedCounts, vote: Vote, sites: Sites, sample: Example
 
 def _in_parts(job: Job, manifest: dict[str, Any], sample: Any, parts: int, out: Any, engine: str) -> PartsJob:
     """Return what a fit in parts must know, or refuse what cannot be learnt so."""
-    if not isinstance(sample, Exact) or tabled(sample.sites):
+    if not isinstance(sample, InParts) or tabled(sample.sites):
         raise ValueError(
-            "parts= cuts an exact table of sites with positions: use memory='exact', and a kernel without Bag and "
-            "Together."
+            "parts= cuts an exact table of sites with positions: use memory='exact' or 'tiered', and a kernel without "
+            "Bag and Together."
         )
     if parts < 1 or out is None or job.checkpoint is not None:
         raise ValueError(

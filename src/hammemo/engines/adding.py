@@ -115,7 +115,9 @@ class Adder:
         """Return a run; its pages were checked when it was found, or it was written by this call."""
         return open_part(self.folder, run, self.sites, verify=False)
 
-    def arrays(self, runs: Sequence[PartFacts], first: Token | None, stop: Token | None) -> dict[str, NDArray[Any]]:
+    def arrays(
+        self, runs: Sequence[PartFacts], first: Token | None, stop: Token | None, *, packed: bool | None
+    ) -> dict[str, NDArray[Any]]:
         """Return the arrays of the part that holds the sum of runs from one token to before another; None: no end."""
         names = self._names(runs)
         low = 0 if first is None else rank_before(names[0], first)
@@ -123,7 +125,7 @@ class Adder:
         inner = self._pieces(runs, names, low, high)
         pieces = [self._summed(runs, names, *ends) for ends in pairwise(inner)]
         rows = [_side_by_side([piece[k] for piece in pieces]) for k in range(len(self.sites.positions))]
-        return used_arrays(rows, *names)
+        return used_arrays(rows, *names, packed=packed)
 
     def _names(self, runs: Sequence[PartFacts]) -> tuple[Vocabulary, Vocabulary]:
         """Return the tokens and the labels of runs; the last answer is kept, as a band is asked for many times."""

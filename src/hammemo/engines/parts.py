@@ -7,6 +7,10 @@ r"""Learn an exact table that nobody holds: groups write runs, ranges of keys ar
 3. The driver adds the examples of each label, opens the parts, fits the vote to a sample against them, and writes the
    head.
 
+A memory that keeps a sketch beside its table (:class:`~hammemo.memories.Tiered`) learns both in step 1. The sketch goes
+on when a run is written: it has one size. It is stored with the last run of the group, and the driver adds up those of
+all groups.
+
 So a worker holds one run or one range at a time, and the driver neither. Runs and parts lie in the folder of the model,
 under names that say whose they are; one that is there with the right checksum is not made again. Therefore whatever
 dies, a worker, a node or the driver, the same call goes on from there, and the files are the same to the byte. They do
@@ -20,13 +24,14 @@ import json
 import os
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
 
 from hammemo._arrays.integers import narrow
 from hammemo.engines.adding import Adder, Band, brought_together
 from hammemo.engines.jobs import GroupReport, ShardReader
+from hammemo.engines.states import pack, unpack
 from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
 from hammemo.files.part_files import PartFacts, right_part, write_part
@@ -41,13 +46,18 @@ if TYPE_CHECKING:
 
     from hammemo.engines.adding import Spread
     from hammemo.engines.jobs import Job
-    from hammemo.memories import Exact
+    from hammemo.memories import Memory
     from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.exact.in_parts import InParts
     from hammemo.memories.exact.part import Part
     from hammemo.sources.documents import Shard
     from hammemo.tokens.vocabulary import Token
 
 _KEPT: Final = "kept."
+"""How names of arrays begin that belong to the sample that is kept, in the last run of a group."""
+
+_BESIDE: Final = "beside."
+"""How names of arrays begin that belong to what is kept beside the table, in the last run of a group."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +96,14 @@ class PartsJob:
         return len(self.cuts) + 1
 
     @property
+    def template(self) -> InParts:
+        """An empty memory, its layout settled."""
+        return cast("InParts", self.job.template)
+
+    @property
     def adder(self) -> Adder:
         """What adds up runs."""
-        return Adder(self.job.template.sites, self.runs_folder, self.limit)
+        return Adder(self.template.sites, self.runs_folder, self.limit)
 
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[list[PartFacts], GroupReport]:
         """Learn a group of shards into runs, or return those that an earlier call has written."""
@@ -103,50 +118,61 @@ class PartsJob:
 
     def _write_runs(self, group: int, shards: tuple[Shard, ...], reader: ShardReader) -> Iterator[PartFacts]:
         most, number = self.adder.most_entries(), 0
-        memory: Any = self.job.template.empty_like()
+        memory: InParts = self.template.empty_like()
         for block in reader.blocks(shards):
             memory.add_blocks([block], self.job.labels)
             if memory.n_entries >= most:
                 yield self._write_run(memory, group, number, {})
-                memory, number = self.job.template.empty_like(), number + 1
-        kept = {} if reader.kept is None else reader.kept.packed()
-        yield self._write_run(memory, group, number, kept)  # also an empty one: it holds the sample
+                memory, number = memory.without_table(), number + 1
+        last = {} if reader.kept is None else _prefixed(_KEPT, reader.kept.packed())
+        if memory.beside is not None:
+            last |= _prefixed(_BESIDE, pack(memory.beside))
+        yield self._write_run(memory, group, number, last)  # also an empty one: it holds the sample
 
-    def _write_run(self, memory: Exact, group: int, number: int, kept: Mapping[str, NDArray[Any]]) -> PartFacts:
+    def _write_run(self, memory: InParts, group: int, number: int, more: Mapping[str, NDArray[Any]]) -> PartFacts:
         table = memory.table()
-        arrays = {**table_arrays(table), **_empty_arrays(table)}
-        arrays |= {f"{_KEPT}{name}": array for name, array in kept.items()}
+        arrays = {**table_arrays(table), **_empty_arrays(table), **more}
         name = f"{self.runs_name}-{group:06d}-{number:04d}.safetensors"
         return write_part(os.path.join(self.runs_folder, name), arrays)
 
     def _kept(self, runs: Sequence[PartFacts]) -> dict[str, NDArray[Any]] | None:
         if self.job.kept is None:
             return None
-        arrays = self.adder.open(runs[-1]).arrays
-        return {name.removeprefix(_KEPT): np.array(a) for name, a in arrays.items() if name.startswith(_KEPT)}
+        return self._with_prefix(_KEPT, runs[-1])
+
+    def add_beside(self, total: Memory, runs: Sequence[PartFacts]) -> None:
+        """Add what a group has learnt beside its table, given its runs."""
+        total.merge(unpack(total, self._with_prefix(_BESIDE, runs[-1])))
+
+    def _with_prefix(self, prefix: str, run: PartFacts) -> dict[str, NDArray[Any]]:
+        arrays = self.adder.open(run).arrays
+        return {name.removeprefix(prefix): np.array(a) for name, a in arrays.items() if name.startswith(prefix)}
 
     def add_band(self, first: int, stop: int, runs: tuple[PartFacts, ...]) -> PartFacts:
         """Write the sum of a band of some runs as a run of its own, or find it."""
         whose = json.dumps([[run.checksum for run in runs], first, stop]).encode()
         name = f"{self.runs_name}-{hashlib.blake2b(whose, digest_size=8).hexdigest()}.safetensors"
-        return self._written(self.runs_folder, name, first, stop, runs)
+        return self._written(self.runs_folder, name, first, stop, runs, packed=False)
 
     def add_range(self, number: int, runs: tuple[PartFacts, ...]) -> PartFacts:
         """Write the part of one range of keys, or find it."""
         name = f"{self.parts_name}-{number:06d}.safetensors"
-        return self._written(self.folder, name, number, number + 1, runs)
+        return self._written(self.folder, name, number, number + 1, runs, packed=None)
 
-    def _written(self, folder: str, name: str, first: int, stop: int, runs: tuple[PartFacts, ...]) -> PartFacts:
+    def _written(
+        self, folder: str, name: str, first: int, stop: int, runs: tuple[PartFacts, ...], *, packed: bool | None
+    ) -> PartFacts:
         """Return the file that holds the sum of neighbouring ranges of some runs."""
         facts = right_part(folder, name)
         if facts is None:
             edges = (None, *self.cuts, None)
-            facts = write_part(os.path.join(folder, name), self.adder.arrays(runs, edges[first], edges[stop]))
+            arrays = self.adder.arrays(runs, edges[first], edges[stop], packed=packed)
+            facts = write_part(os.path.join(folder, name), arrays)
         return facts
 
     def examples(self, runs: Sequence[PartFacts]) -> tuple[LabelCounts, tuple[LabelCounts, ...]]:
         """Return how many examples each label has, and how many of them hold no token at each site."""
-        counts, empties = LabelCounts(), [LabelCounts() for _ in self.job.template.sites.positions]
+        counts, empties = LabelCounts(), [LabelCounts() for _ in self.template.sites.positions]
         for run in runs:
             part = self.adder.open(run)
             counts = counts.plus(part.label_counts)
@@ -156,7 +182,7 @@ class PartsJob:
     def parted(self, runs: Sequence[PartFacts], parts: Sequence[PartFacts]) -> Parted:
         """Return the table in its parts."""
         counts, empties = self.examples(runs)
-        sites = self.job.template.sites
+        sites = self.template.sites
         held = [opened(self.folder, part, sites) for part in parts if part.rows]
         return Parted.of_parts(sites, held, counts, empties)
 
@@ -186,13 +212,17 @@ class Teller(Protocol):
         """Tell that one of these is done."""
 
 
-def run_parts(work: PartsJob, groups: Sequence[tuple[Shard, ...]], spread: Spread, tell: Teller) -> Parted:
-    """Learn all groups in parts."""
+def run_parts(work: PartsJob, groups: Sequence[tuple[Shard, ...]], spread: Spread, tell: Teller) -> InParts:
+    """Return a memory that has learnt all groups, its table in parts."""
     os.makedirs(work.runs_folder, exist_ok=True)
     tell.expect(work.n_ranges)
+    memory = work.template.empty_like()
     runs: list[PartFacts] = []
+    beside = None if memory.beside is None else memory.beside.empty_like()
     for written, report in spread(work.learn, enumerate(groups)):
         runs += written
+        if beside is not None:
+            work.add_beside(beside, written)
         tell(report)
 
     def add(function: Callable[..., PartFacts], tasks: Iterable[tuple[Any, ...]]) -> Iterator[PartFacts]:
@@ -202,7 +232,8 @@ def run_parts(work: PartsJob, groups: Sequence[tuple[Shard, ...]], spread: Sprea
 
     bands = brought_together(Band(0, work.n_ranges, tuple(runs)), work.add_band, add, tell.expect)
     ranges = [(number, band.runs) for band in bands for number in range(band.first, band.stop)]
-    return work.parted(runs, list(add(work.add_range, ranges)))
+    memory.hold_parts(work.parted(runs, list(add(work.add_range, ranges))), beside)
+    return memory
 
 
 def _recorded(folder: str, record: str) -> list[PartFacts] | None:
@@ -213,6 +244,10 @@ def _recorded(folder: str, record: str) -> list[PartFacts] | None:
     except (OSError, ValueError):
         return None
     return listed if listed and all(right_part(folder, facts.name) == facts for facts in listed) else None
+
+
+def _prefixed(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {f"{prefix}{name}": array for name, array in arrays.items()}
 
 
 def _empty_arrays(table: CountTable) -> dict[str, NDArray[Any]]:

@@ -18,6 +18,7 @@ def compact(
     folder: str | os.PathLike[str],
     *,
     parts: int | None = None,
+    key: bytes | None = None,
     trust: Iterable[type] = (),
     wait: float | None = None,
     tell: Callable[[str], None] | None = None,
@@ -34,7 +35,7 @@ def compact(
     folder : str or path
     parts : int, optional
         Cut the table anew into about so many parts of about the same size; without it the cuts stay where they are.
-    trust, wait, tell
+    key, trust, wait, tell
         As in `editing`.
     on_progress : callable, optional
         Is told (ranges done, ranges).
@@ -58,5 +59,5 @@ def compact(
         raise FileError(f"{os.fspath(folder)} is not a folder: only a model in parts is compacted.")
     notes = read_notes(folder)  # refuses what is not a model, before a lock file is made beside it
     with locked(head, wait, tell):
-        model, where = load(folder, trust=trust), os.fspath(folder)
+        model, where = load(folder, key=key, trust=trust), os.fspath(folder)
         write_head(model, folders.cut(model.memory_.parted, where, parts, on_progress), where, notes, model)

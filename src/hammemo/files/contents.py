@@ -23,7 +23,7 @@ from hammemo.files.archive import Archive, FileError, sealed
 from hammemo.files.descriptions import Restorer, exactly, field
 from hammemo.files.part_files import PART_FORMAT
 from hammemo.files.registry import BUILT_IN, LATER, PARTS, has_later_parts, is_built_in, name_in_file
-from hammemo.memories.exact import Exact
+from hammemo.memories.exact.in_parts import InParts
 from hammemo.memories.label_counts import Frame
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.kept import EVERYTHING, Kept
@@ -123,7 +123,9 @@ def _classifier_parts(
     declared = narrow(memory.labels.find(memory.declared))
     if parted is not None:
         about["parts"] = folders.described_parts(parted)
-    state = memory.state() if parted is None else folders.head_arrays(memory, parted)
+        state = memory.head_state(folders.table_in_head(parted, memory.labels))
+    else:
+        state = memory.state()
     return {**state, "declared": declared, **_vote_arrays(model.vote_), **kept}, about
 
 
@@ -219,7 +221,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     seed = field(about, "seed", int)
     if folder is None:
         memory.restore(arrays, sites, seed, declared, trusted=not verify)
-    elif isinstance(memory, Exact):
+    elif isinstance(memory, InParts):
         opened = partial(folders.stored_parts, folder, about["parts"], sites, verify=verify)
         memory.restore_parts(arrays, sites, seed, declared, opened)
     else:

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact import Exact
     from hammemo.memories.exact.count_table import CountTable
     from hammemo.memories.exact.part import Part
     from hammemo.tokens.vocabulary import Vocabulary
@@ -233,23 +232,24 @@ def _token(vocabulary: Vocabulary, rank: int) -> Any:
     return None
 
 
-def head_arrays(memory: Exact, parted: Parted) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a head: all of a state but its rows, and the examples that hold no token at a site."""
-    labels = memory.labels
+def table_in_head(parted: Parted, labels: Vocabulary) -> dict[str, NDArray[Any]]:
+    """Return what a head says of the table that its parts do not: the examples that hold no token at a site."""
     held = [(k, one) for k, one in enumerate(parted.empties) if one.total]
     empty = {
         "sites": np.repeat([k for k, _ in held], [len(one.counts) for _, one in held]),
         "labels": np.concatenate([np.empty(0, np.int64), *(labels.find(one.labels) for _, one in held)]),
         "counts": np.concatenate([np.empty(0, np.int64), *(one.counts for _, one in held)]),
     }
-    arrays = {f"empty.{name}": narrow(array.astype(np.int64)) for name, array in empty.items()}
-    return {**memory.frame().arrays(), **memory.free_arrays(), **arrays}
+    return {f"empty.{name}": narrow(array.astype(np.int64)) for name, array in empty.items()}
 
 
 def stored_parts(
     folder: str, described: Any, sites: Sites, all_labels: LabelCounts, stored: StoredArrays, *, verify: bool
 ) -> Parted:
-    """Return the table that a head describes, its parts mapped; each is compared with what the head says of it."""
+    """Return the table that a head describes, its parts mapped; each is compared with what the head says of it.
+
+    `stored` has what `table_in_head` gave.
+    """
     if not isinstance(described, list):
         raise ValueError("its parts are not a list")
     facts = [PartFacts.of(one) for one in described]

@@ -26,14 +26,15 @@ from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.origins import refuse_to_undo, remember
 from hammemo.files.registry import Registry
 from hammemo.files.remote import cached
-from hammemo.memories.exact import Exact
-from hammemo.memories.exact.parted import Parted
+from hammemo.memories.exact.in_parts import InParts
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor
 from hammemo.sources.formats import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from hammemo.memories.exact.parted import Parted
 
 
 def save(
@@ -105,11 +106,12 @@ def _is_for_folder(model: Any, path: str | os.PathLike[str], parts: int | None) 
     if parts is not None and parts < 0:
         raise ValueError(f"parts={parts!r}: a model is cut into one part or more; 0 writes one file.")
     memory = getattr(model, "memory_", None)
-    in_parts = isinstance(memory, Exact) and memory.parted is not None
+    in_parts = isinstance(memory, InParts) and memory.parted is not None
     wanted = bool(parts) or (parts is None and (in_parts or os.path.exists(os.path.join(path, folders.HEAD))))
-    if wanted and not isinstance(memory, Exact):
+    if wanted and not isinstance(memory, InParts):
         what = type(model if memory is None else memory).__name__
-        raise FileError(f"A {what} cannot be written in parts to a folder, only memory=Exact() can: name a file.")
+        able = "only memory=Exact() and memory=Tiered() can"
+        raise FileError(f"A {what} cannot be written in parts to a folder, {able}: name a file.")
     if wanted and os.path.isfile(path):
         raise FileError(f"{os.fspath(path)} is a file, and a model in parts is a folder: name a folder, or parts=0.")
     return wanted
@@ -127,9 +129,8 @@ def _save_folder(
         if not force:
             refuse_to_undo(model, head)
         now = model._now()
-        memory: Any = now.memory_._now()
-        held = memory.parted or Parted.of(memory.table())
-        write_head(now, folders.write_parts(held, folder, parts), folder, notes, owner=model)
+        memory: InParts = now.memory_
+        write_head(now, folders.write_parts(memory.as_parts(), folder, parts), folder, notes, owner=model)
 
 
 def write_head(

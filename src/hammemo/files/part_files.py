@@ -31,6 +31,7 @@ from hammemo.files.archive import DIGITS, OPENING, Archive, FileError, refusing
 from hammemo.files.atomic import replacement
 from hammemo.files.remote import source_of
 from hammemo.memories.exact.part import PAGE, Part
+from hammemo.memories.exact.part_entries import entries_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -124,7 +125,7 @@ def write_part(
         edits=edits,
         bytes=len(start) + size + len(blocks),
         rows=sum(len(array) - 1 for name, array in arrays.items() if name.startswith("rows.")),
-        entries=len(arrays["entries"]),
+        entries=entries_in(arrays),
         checksum=checksum,
         blocks=_digest(start, blocks),
     )
@@ -173,7 +174,7 @@ def open_part(folder: str, facts: PartFacts, sites: Sites, *, verify: bool = Tru
         pages = Pages(path, archive, facts, verify=verify, remote=remote)
         rest = {name: array for name, array in archive.arrays.items() if name != "blocks"}
         for name, array in rest.items():
-            if not name.startswith(("rows.", "entries", "index.")):  # those are touched when they are read
+            if array.size and not name.startswith(("rows.", "entries", "index.")):  # those are touched as they are read
                 pages(array, np.zeros(1, np.int64), np.full(1, len(array)))
         opener = partial(open_part, folder, facts, sites, verify=verify)
         return Part(sites, rest, pages, opener, path)
@@ -197,7 +198,7 @@ def right_part(folder: str, name: str) -> PartFacts | None:
         edits=False,
         bytes=len(archive.data),
         rows=sum(len(array) - 1 for key, array in archive.arrays.items() if key.startswith("rows.")),
-        entries=len(archive.arrays["entries"]),
+        entries=entries_in(archive.arrays),
         checksum=checksum,
         blocks=_digest(start, blocks.tobytes()),
     )

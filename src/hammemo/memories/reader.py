@@ -196,6 +196,13 @@ class Reader(ABC):
         """
         return self.with_rule(rule())
 
+    def restricted(self, contexts: Contexts, *, times: bool = False) -> Reader:  # noqa: ARG002
+        """Return a reader, in memory, that answers these contexts the same: this one, unless its rows lie in parts.
+
+        With `times` it also says what a mixture must know of all rows.
+        """
+        return self
+
     def _without_rows(self) -> TypeError:
         return TypeError(
             f"A log-linear vote reads rows of counts, which {type(self).__name__} does not keep: "

@@ -3,41 +3,47 @@ r"""Two tiers: a small table that proves most answers, and an exact one for the 
 The hashed memory answers a query and its certificate (:mod:`hammemo.memories.bounds`) says whether that answer is
 proven to be the exact classifier's. Where it is, the exact table is not touched; where it is not, the exact table is
 asked. So every prediction is the exact classifier's, while nearly all of them come from a table that fits in a cache.
-The exact table may be large and live in a memory-mapped file (``hammemo.load(path, verify=False)``).
+The exact table may be large and live in a memory-mapped file (``hammemo.load(path, verify=False)``), or in parts in a
+folder (``hammemo.save(model, folder, parts=N)``): then the sketch lies in the folder's head, is in memory as a whole,
+and a query that it proves touches no page of any part.
 
 The certificate is about the winner alone: scores and top-k lists come from the exact table.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from sklearn.base import clone
 
-from hammemo.memories.base import Memory
 from hammemo.memories.exact import Exact
+from hammemo.memories.exact.in_parts import InParts
 from hammemo.memories.exact.readers import SparseCounts
 from hammemo.memories.hashed import Hashed
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.reader import Compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo.memories.base import Memory
     from hammemo.memories.contributions import SiteScores
+    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.exact.parted import Parted
     from hammemo.memories.exact.sparse_rows import ExactReader
     from hammemo.memories.label_counts import Frame, LabelCounts
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts, Examples
+    from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
 
 
-class Tiered(Memory):
+class Tiered(InParts):
     """A hashed memory in front of an exact one; every answer is the exact one's.
 
     Parameters
@@ -57,6 +63,7 @@ class Tiered(Memory):
     """
 
     inner = ("sketch", "exact")
+    table_prefix = "exact."
 
     sketch_: Hashed
     exact_: Exact
@@ -70,6 +77,22 @@ class Tiered(Memory):
         exact, sketch = self.exact_.snapshot(), self.sketch_.snapshot()
         exact.update(examples, sign)  # first: what the exact table holds, the buckets hold too
         sketch.update(examples, sign)
+        self.exact_, self.sketch_ = exact, sketch
+
+    def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
+        """Add one example `by` times to both tiers or, below zero, take it back, or change neither."""
+        exact, sketch = self.exact_.snapshot(), self.sketch_.snapshot()
+        exact.update_one(tokens, label, by)
+        sketch.update_one(tokens, label, by)
+        self.exact_, self.sketch_ = exact, sketch
+
+    def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
+        """Add the windows of a stream: to the exact tier in bulk, however small a block is."""
+        exact, sketch = self.exact_.snapshot(), self.sketch_.snapshot()
+        for block in blocks:
+            exact.update_from_blocks([block], labels)
+            examples = block.examples()
+            sketch.update(examples if labels is None else examples.only(labels), 1)
         self.exact_, self.sketch_ = exact, sketch
 
     def reserve(self, examples: Examples) -> None:
@@ -146,14 +169,83 @@ class Tiered(Memory):
         for name, tier in (("sketch", self.sketch_), ("exact", self.exact_)):
             tier.restore_inside(self, all_labels, stored.part(name))
 
+    def table(self) -> CountTable:
+        """Return the counts of the exact tier."""
+        return self.exact_.table()
+
+    @property
+    def n_entries(self) -> int:
+        """How many entries the exact tier has, or more while it is not added up."""
+        return self.exact_.n_entries
+
+    @property
+    def parted(self) -> Parted | None:
+        """The table of the exact tier in parts, if it lies so."""
+        return self.exact_.parted
+
+    @property
+    def beside(self) -> Hashed:
+        """The sketch."""
+        return self.sketch_
+
+    def beside_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of the sketch."""
+        return {f"sketch.{name}": array for name, array in self.sketch_.state_arrays().items()}
+
+    def hold_parts(self, stored: Parted, beside: Memory | None = None) -> None:
+        """Store a table in parts and a sketch of the same examples, in place of all that is stored."""
+        if not isinstance(beside, Hashed) or beside.layout() != self.sketch_.layout():
+            raise ValueError(f"Beside a table in parts belongs a sketch of this layout, and {beside!r} is none.")
+        sketch = beside.snapshot()
+
+        def hold(memory: Tiered) -> None:
+            sketch.declared = memory.declared
+            memory.exact_, memory.sketch_ = memory.exact_.snapshot(), sketch
+            memory.exact_.hold_parts(stored)
+
+        self._edited(hold)
+
+    def without_table(self) -> Tiered:
+        """Return a memory with this sketch and an empty exact tier: only together with that table they agree."""
+        version = self.snapshot()
+        version.exact_ = self.exact_.without_table()
+        return version
+
+    def restore_around(
+        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], Parted]
+    ) -> None:
+        """Take the sketch, and a table in parts; refuse a sketch that has not counted as many examples as the table."""
+        self.sketch_, self.exact_ = self._cloned_tiers()
+        self.sketch_.restore_inside(self, all_labels, stored.part("sketch"))
+        self.exact_.open(self.sites, self.seed, self.declared)
+        self.exact_.restore_around(all_labels, stored.part("exact"), opened)
+        self._check_counted(self.exact_.as_parts().empties)
+
+    def _check_counted(self, empties: tuple[LabelCounts, ...]) -> None:
+        """Compare what the sketch has counted of each label at each site with its examples that hold a token there."""
+        observed = self.observed()
+        for k, (counted, empty) in enumerate(zip(self.sketch_.site_totals(), empties, strict=True)):
+            expected = observed.counts.copy()
+            expected[observed.labels.find(empty.labels)] -= empty.counts
+            if not np.array_equal(counted, expected):
+                raise ValueError(f"its sketch has not counted the examples of its table at site {k}")
+
     def observed(self) -> LabelCounts:
         """Return the labels that have examples, and how many."""
         return self.exact_.observed()
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of both tiers."""
-        tiers = (("sketch", self.sketch_), ("exact", self.exact_))
-        return {f"{name}.{part}": array for name, tier in tiers for part, array in tier.state_arrays().items()}
+        exact = {f"exact.{name}": array for name, array in self.exact_.state_arrays().items()}
+        return {**self.beside_arrays(), **exact}
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the canonical form in bytes, without the names; of a table in parts, of its rows and entries."""
+        version = self._now()
+        if version.parted is None:
+            return super().nbytes
+        return version.exact_.nbytes + sum(array.nbytes for array in version.beside_arrays().values())
 
 
 class TieredTables(Compiled):
@@ -206,8 +298,13 @@ class TieredTables(Compiled):
         """Return the exact winner of each context, asking the exact table only where the sketch has no proof."""
         answers = self._sketch.winners(contexts, weights, divisor)
         unproven = np.flatnonzero(~self._sketch.proven(contexts, weights, divisor, answers))
-        answers[unproven] = self._exact.winners(contexts[unproven], weights, divisor)
+        if len(unproven):
+            answers[unproven] = self._exact.winners(contexts[unproven], weights, divisor)
         return answers
+
+    def restricted(self, contexts: Contexts, *, times: bool = False) -> TieredTables:
+        """Return a reader, in memory, that answers these contexts the same; see `PartedCounts.restricted`."""
+        return TieredTables(self._sketch, cast("ExactReader", self._exact.restricted(contexts, times=times)))
 
     @property
     def file_format(self) -> int:

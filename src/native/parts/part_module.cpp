@@ -9,6 +9,7 @@
 #include <nanobind/stl/string.h>
 
 #include "../bound_arrays.hpp"
+#include "packed_rows.hpp"
 #include "part_table.hpp"
 
 namespace nb = nanobind;
@@ -68,10 +69,13 @@ public:
         part->file_bytes = file ? file->size() : 0;
         require(!checked || checked->size() >= (part->file_bytes + PAGE - 1) / PAGE, "a mark for each page");
         part->label_width = widths.data()[0], part->count_width = widths.data()[1];
+        const bool is_packed = !part->label_width && !part->count_width;
         for (const uint32_t width : {part->label_width, part->count_width})
-            require(width == 1 || width == 2 || width == 4 || width == 8, "numbers have 1, 2, 4 or 8 bytes");
-        require(entries.shape(1) == part->label_width + part->count_width, "entries have the widths that are declared");
-        part->entries = static_cast<const uint8_t*>(entries.data()), part->n_entries = entries.shape(0);
+            require(is_packed || width == 1 || width == 2 || width == 4 || width == 8, "numbers have 1, 2, 4 or 8 bytes");
+        require(entries.shape(1) == part->unit(), "entries have the widths that are declared");
+        require(!is_packed || entries.shape(0) >= PADDING, "packed rows end with eight bytes more");
+        part->entries = static_cast<const uint8_t*>(entries.data());
+        part->n_entries = entries.shape(0) - (is_packed ? PADDING : 0);
         require_inside(*part, part->entries, entries.nbytes());
         std::vector<nb::object> kept{nb::cast(ranks), nb::cast(labels), nb::cast(entries), nb::cast(file), nb::cast(checked)};
         for (size_t k = 0; k < records.size(); ++k) {
@@ -210,9 +214,71 @@ private:
     std::vector<std::vector<nb::object>> kept_;
 };
 
+// A row is copied before it is looked at: what the caller's arrays say may change.
+void pack_all(const Vector<int64_t>& lengths, const Vector<int64_t>& labels, const Vector<int64_t>& counts,
+              std::vector<uint8_t>& packed, std::vector<int64_t>& ends) {
+    std::vector<int64_t> row_labels, row_counts;
+    size_t first = 0;
+    for (size_t r = 0; r < lengths.size(); ++r) {
+        const int64_t n = load_once(lengths.data() + r);
+        require(n >= 1 && uint64_t(n) <= labels.size() - first && uint64_t(n) <= counts.size() - first, "entries for each row");
+        row_labels.assign(labels.data() + first, labels.data() + first + n);
+        row_counts.assign(counts.data() + first, counts.data() + first + n);
+        copies_are_private();
+        for (int64_t i = 0; i < n; ++i) {
+            require(row_labels[i] > (i ? row_labels[i - 1] : -1) && row_labels[i] < (int64_t{1} << 55), "labels ascend");
+            require(row_counts[i] >= 1 && row_counts[i] <= (int64_t{1} << 55), "counts are from 1 to 2^55");
+        }
+        pack_row(row_labels.data(), row_counts.data(), size_t(n), packed);
+        ends.push_back(int64_t(packed.size())), first += size_t(n);
+    }
+}
+
+nb::tuple pack_rows(const Vector<int64_t>& lengths, const Vector<int64_t>& labels, const Vector<int64_t>& counts) {
+    require_aligned(lengths), require_aligned(labels), require_aligned(counts);
+    std::vector<uint8_t> packed;
+    std::vector<int64_t> ends;
+    {
+        nb::gil_scoped_release released;
+        pack_all(lengths, labels, counts, packed, ends);
+    }
+    return nb::make_tuple(moved(std::move(packed)), moved(std::move(ends)));
+}
+nb::tuple unpack_rows(const Vector<uint8_t>& packed, const Vector<int64_t>& starts, const Vector<int64_t>& stops,
+                      uint64_t n_labels) {
+    require_aligned(starts), require_aligned(stops);
+    require(starts.size() == stops.size(), "a start and a stop a row");
+    require(packed.size() >= PADDING, "packed rows end with eight bytes more");
+    std::vector<int64_t> lengths, labels, counts;
+    {
+        nb::gil_scoped_release released;
+        for (size_t r = 0; r < starts.size(); ++r) {
+            const int64_t first = load_once(starts.data() + r), stop = load_once(stops.data() + r);
+            require(first >= 0 && first <= stop && uint64_t(stop) <= packed.size() - PADDING, "a row lies outside");
+            const size_t before = labels.size();
+            const bool right = first == stop || each_packed(packed.data() + first, packed.data() + stop, n_labels,
+                                                            [&](uint64_t label, uint64_t count) {
+                                                                labels.push_back(int64_t(label));
+                                                                counts.push_back(int64_t(count));
+                                                            });
+            require(right, "a packed row cannot be one");
+            lengths.push_back(int64_t(labels.size() - before));
+        }
+    }
+    return nb::make_tuple(moved(std::move(lengths)), moved(std::move(labels)), moved(std::move(counts)));
+}
+
 }  // namespace
 
 void bind_part_table(nb::module_& module) {
+    module.def("pack_rows", &pack_rows, nb::arg("lengths").noconvert(), nb::arg("labels").noconvert(),
+               nb::arg("counts").noconvert(),
+               nb::sig("def pack_rows(lengths: NDArray[np.int64], labels: NDArray[np.int64], counts: NDArray[np.int64]) -> "
+                       "tuple[NDArray[np.uint8], NDArray[np.int64]]"));
+    module.def("unpack_rows", &unpack_rows, nb::arg("packed").noconvert(), nb::arg("starts").noconvert(),
+               nb::arg("stops").noconvert(), nb::arg("n_labels"),
+               nb::sig("def unpack_rows(packed: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64], "
+                       "n_labels: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"));
     nb::exception<Damaged>(module, "DamagedError", PyExc_ValueError);
     nb::class_<Owner>(module, "PartTable")
         .def(nb::init<uint32_t, const nb::list&, uint64_t, uint64_t, const Vector<int64_t>&, const Vector<int64_t>&,

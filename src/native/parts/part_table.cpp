@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "../layout.hpp"
+#include "packed_rows.hpp"
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <sys/mman.h>
@@ -89,8 +90,11 @@ bool each_with(const Part& part, const uint8_t* first, const uint8_t* stop, cons
 // Call each(common label, count) for all entries of a span; false where one cannot be.
 template <class Each>
 bool each_entry(const Part& part, const Span& span, const Each& each) {
-    const uint64_t size = part.label_width + part.count_width;
+    const uint64_t size = part.unit();
     const uint8_t *first = part.entries + span.first * size, *stop = part.entries + span.stop * size;
+    if (part.is_packed())
+        return each_packed(first, stop, part.n_labels,
+                           [&](uint64_t label, uint64_t count) { each(part.labels[label], int64_t(count)); });
     switch (part.label_width) {
         case 1: return each_with<uint8_t>(part, first, stop, each);
         case 2: return each_with<uint16_t>(part, first, stop, each);
@@ -101,8 +105,26 @@ bool each_entry(const Part& part, const Span& span, const Each& each) {
 
 constexpr const char* WRONG_ENTRY = "an entry names a label that does not exist, or counts nothing";
 
+// The count of a common label in a packed row: blocks that end before it are passed over.
+int64_t count_in_packed(const Part& part, const Span& span, int64_t wanted) {
+    PackedRow row(part.entries + span.first, part.entries + span.stop, part.n_labels);
+    uint64_t gaps[BLOCK], counts[BLOCK], before = UINT64_MAX;
+    for (Block block; row.next(block); before += block.span) {
+        const uint64_t last = before + block.span;
+        if (last >= part.n_labels) refuse(part, WRONG_ENTRY);
+        if (part.labels[last] < wanted) continue;
+        if (!block.read(before, part.n_labels, gaps, counts)) refuse(part, WRONG_ENTRY);
+        for (size_t i = 0; i < block.m; ++i)
+            if (part.labels[before += gaps[i] + 1] == wanted) return int64_t(counts[i] + 1);
+        return 0;
+    }
+    if (!row.right()) refuse(part, WRONG_ENTRY);
+    return 0;
+}
+
 // The count of a common label in a span, 0 where it is not there: labels ascend, the part's and the common ones alike.
 int64_t count_in(const Part& part, const Span& span, int64_t wanted) {
+    if (part.is_packed()) return count_in_packed(part, span, wanted);
     uint64_t low = span.first, high = span.stop;
     while (low < high) {
         const uint64_t middle = low + (high - low) / 2;
@@ -228,9 +250,9 @@ void PartTable::locate(size_t site, const int64_t* ranks, Located& found) const 
         if (!same) continue;
         const uint64_t first = number_at(r, r.data, at * width + r.words);
         const uint64_t stop = number_at(r, r.data, (at + 1) * width + r.words);
-        if (stop < first || stop > here->n_entries || stop - first > here->n_labels)
+        if (stop < first || stop > here->n_entries || (stop - first > here->n_labels && !here->is_packed()))
             refuse(*here, "a row lies outside its entries");
-        const uint64_t size = here->label_width + here->count_width;
+        const uint64_t size = here->unit();
         if (first < stop &&
             is_checked(*here, here->entries + first * size, here->entries + stop * size, int64_t(number), found.missing))
             found.spans.push_back({uint32_t(number), first, stop});
@@ -261,7 +283,7 @@ void PartTable::fetch(const Span* spans, size_t n) const {
     std::vector<std::pair<uintptr_t, uintptr_t>> ranges;
     for (const Span* span = spans; span != spans + n; ++span) {
         const Part& here = *part(span->part);
-        const uint64_t size = here.label_width + here.count_width, bytes = (span->stop - span->first) * size;
+        const uint64_t size = here.unit(), bytes = (span->stop - span->first) * size;
         if (!here.file || bytes < FETCHED_FROM) continue;
         const auto first = reinterpret_cast<uintptr_t>(here.entries + span->first * size);
         ranges.emplace_back(first / PAGE * PAGE, first + bytes);

@@ -37,14 +37,17 @@ struct Part {
     std::vector<Records> sites;
     uint64_t n_own;             // as how many tokens are packed into words
     const uint8_t* entries;
-    uint64_t n_entries;
-    uint32_t label_width, count_width;
+    uint64_t n_entries;         // of packed rows: how many bytes
+    uint32_t label_width, count_width;  // both 0 where rows are packed
     const int32_t* ranks;       // the part's rank of each common token, -1 for none
     const int32_t* labels;      // the common label of each of the part's, -1 for none
     uint64_t n_labels;
     const uint8_t* checked;     // one byte a page of the file; null where there is nothing to check
     const uint8_t* file;
     uint64_t file_bytes;
+
+    bool is_packed() const { return !label_width; }
+    uint64_t unit() const { return is_packed() ? 1 : label_width + count_width; }  // bytes of what spans count
 };
 
 // Pages of a part that must be checked first; the part must be prepared first where `first` is -1.

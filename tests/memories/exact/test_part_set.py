@@ -50,6 +50,7 @@ ROW = st.tuples(st.tuples(*[st.sampled_from(TOKENS)] * H).map(list), st.sampled_
     asked=st.lists(st.tuples(*[st.sampled_from([*TOKENS, "new"])] * H), min_size=1, max_size=6),
     kept=st.sets(st.sampled_from(LABELS)),
     extra=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6), st.integers(-3, 300)), max_size=4),
+    packed=st.lists(st.booleans(), min_size=4, max_size=4),
 )
 def test_compiled_code_reads_what_numpy_reads(
     tables: list[list[Any]],
@@ -58,13 +59,14 @@ def test_compiled_code_reads_what_numpy_reads(
     asked: list[tuple[Any, ...]],
     kept: set[Any],
     extra: list[tuple[int, int, int]],
+    packed: list[bool],
 ) -> None:
     sites = kernel.resolve(H)
     parts = PartSet(
         sites,
         [
-            SignedPart(Part(sites, table_arrays(table_of(rows, sites))), sign)
-            for rows, sign in zip(tables, signs, strict=False)
+            SignedPart(Part(sites, table_arrays(table_of(rows, sites), packed=small)), sign)
+            for rows, sign, small in zip(tables, signs, packed, strict=False)
         ],
     )
     assert parts.is_compiled
@@ -112,11 +114,12 @@ def as_array(rows: list[tuple[Any, ...]]) -> np.ndarray[Any, Any]:
     rows=st.lists(ROW, min_size=1, max_size=25),
     kernel=st.sampled_from(KERNELS),
     asked=st.lists(ROW, min_size=1, max_size=6),
+    packed=st.booleans(),
 )
-def test_counts_of_single_labels(rows: list[Any], kernel: SiteKernel, asked: list[Any]) -> None:
+def test_counts_of_single_labels(rows: list[Any], kernel: SiteKernel, asked: list[Any], packed: bool) -> None:
     sites = kernel.resolve(H)
     table = table_of(rows, sites)
-    part = SignedPart(Part(sites, table_arrays(table)), 1)
+    part = SignedPart(Part(sites, table_arrays(table, packed=packed)), 1)
     parts = PartSet(sites, [part, part])
     for tokens, label, _ in asked:
         wanted = table_of([(tokens, label, 1)], sites)
@@ -126,6 +129,33 @@ def test_counts_of_single_labels(rows: list[Any], kernel: SiteKernel, asked: lis
         compared = [k for k, site in enumerate(sites.positions) if all(tokens[p] != NO_TOKEN for p in site)]
         assert found[0, compared].tolist() == (2 * held).tolist()
         assert not np.delete(found[0], compared).any()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_long_rows_are_read_like_short_ones(packed: bool) -> None:
+    """Rows of several blocks, some of them full, against the counts themselves."""
+    rng = np.random.default_rng(3)
+    sites = KERNELS[0].resolve(H)
+    X, y = rng.integers(0, 3, (3000, H)), rng.choice([*range(256), *range(1000, 200_000, 1777)], 3000)
+    truth: dict[tuple[int, int, int], int] = {}
+    for row, label in zip(X.tolist(), y.tolist(), strict=True):
+        for k, token in enumerate(row):
+            truth[k, token, label] = truth.get((k, token, label), 0) + 1
+    part = Part(sites, table_arrays(CountTable.of(Examples.of(X, y), sites), packed=packed))
+    parts = PartSet(sites, [SignedPart(part, 1)])
+    labels = parts.labels.ints.tolist()
+    ranks = np.array([[token] * H for token in range(3) for _ in labels])
+    wanted = np.tile(np.arange(len(labels)), 3)
+    expected = [
+        [truth.get((k, rank[0], labels[label]), 0) for k in range(H)] for rank, label in zip(ranks, wanted, strict=True)
+    ]
+    assert parts.counts(ranks, wanted).tolist() == expected
+    for k in range(H):
+        starts, stops = part.spans(k, part.find(k, ranks[:, [k]]))
+        assert part.counts_of(starts, stops, wanted).tolist() == [row[k] for row in expected]
+        assert not part.counts_of(starts, stops, np.full(len(starts), -1)).any()
+    sums = parts.sums(np.array([[0, 1, 2]]), np.ones(H), [], Columns(None, len(labels)))
+    assert sums[0].tolist() == [sum(truth.get((k, k, label), 0) for k in range(H)) for label in labels]
 
 
 @contextmanager
@@ -143,15 +173,20 @@ def suppress_damage() -> Iterator[None]:
     seed=st.integers(0, 2**32 - 1),
     name=st.sampled_from(["rows.0", "rows.1", "rows.2", "index.0", "index.1", "entries"]),
     kernel=st.sampled_from(KERNELS),
+    packed=st.booleans(),
+    few=st.booleans(),
 )
-def test_crafted_parts_are_refused_or_read_within_their_bounds(seed: int, name: str, kernel: SiteKernel) -> None:
+def test_crafted_parts_are_refused_or_read_within_their_bounds(
+    seed: int, name: str, kernel: SiteKernel, packed: bool, few: bool
+) -> None:
     """What cannot be is a ValueError; all else stays in the columns. (The sanitizers watch this test too.)"""
     rng = np.random.default_rng(seed)
     sites = kernel.resolve(H)
     X = rng.integers(0, 9, (300, H))
-    arrays = {k: np.array(v) for k, v in table_arrays(CountTable.of(Examples.of(X, X[:, 0] * 7 % 23), sites)).items()}
+    table = CountTable.of(Examples.of(X, X[:, 0] * 7 % 23), sites)
+    arrays = {k: np.array(v) for k, v in table_arrays(table, packed=packed).items()}
     victim = arrays[name].reshape(-1)
-    places = rng.integers(0, len(victim), rng.integers(1, 1 + len(victim)))
+    places = rng.integers(0, len(victim), 1 if few else rng.integers(1, 1 + len(victim)))
     victim[places] = rng.integers(0, np.iinfo(victim.dtype).max, len(places), victim.dtype, endpoint=True)
     parts = PartSet(sites, [SignedPart(Part(sites, arrays, name="the crafted one"), 1)])
     ranks = rng.integers(-1, 9, (40, H))

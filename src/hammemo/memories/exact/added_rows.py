@@ -55,7 +55,9 @@ def added_rows(held: Sequence[tuple[int, SiteRows]], length: int, n_tokens: int,
     return SiteRows(known.rows()[lengths > 0], lengths[lengths > 0], labels, totals)
 
 
-def used_arrays(rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary) -> dict[str, NDArray[Any]]:
+def used_arrays(
+    rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary, *, packed: bool | None
+) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part with these rows of each site, with those tokens and labels only that they use."""
     tokens, names = np.zeros(len(vocabulary), bool), np.zeros(len(labels), bool)
     for site in rows:
@@ -63,7 +65,7 @@ def used_arrays(rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabu
         names[site.labels] = True
     token_ranks, label_ranks = np.cumsum(tokens) - 1, np.cumsum(names) - 1
     named = [SiteRows(token_ranks[r.tuples], r.lengths, label_ranks[r.labels], r.counts) for r in rows]
-    return part_arrays(named, vocabulary.keep(tokens), labels.keep(names))
+    return part_arrays(named, vocabulary.keep(tokens), labels.keep(names), packed=packed)
 
 
 def rank_before(vocabulary: Vocabulary, token: Token) -> int:

@@ -19,25 +19,18 @@ which counts derived examples.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
-from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.native import native
-from hammemo._arrays.tensor_files import Spec, file_order, file_start
 from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, summed_pairs, tabled
-from hammemo.memories.base import Memory
 from hammemo.memories.exact.count_table import CountTable
+from hammemo.memories.exact.in_parts import InParts
 from hammemo.memories.exact.live import Live
 from hammemo.memories.exact.live_reader import LiveCounts
 from hammemo.memories.exact.parted import Parted
 from hammemo.memories.exact.parted_reader import PartedCounts
-from hammemo.memories.exact.parted_state import PartedState
 from hammemo.memories.exact.readers import DenseCounts, SparseCounts
 from hammemo.memories.exact.sparse_rows import free_frame
 from hammemo.memories.exact.stacks import Stacks, entries_of, live_for
@@ -45,18 +38,20 @@ from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from hammemo.kernels.sites import FreeSite, Sites
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.kernels.sites import FreeSite
+    from hammemo.memories.base import Memory
     from hammemo.memories.exact.sparse_rows import ExactReader, RowsReader
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 
 
-class Exact(Memory):
+class Exact(InParts):
     """Sparse counts of every (site, token, label): no error, and a size that grows with what was seen.
 
     It compiles to ``"sparse"`` (the default) or ``"dense"``: one 32-bit count for every position, token of the
@@ -86,8 +81,10 @@ class Exact(Memory):
             raise ValueError("A table alone does not hold what sites without a position have counted.")
         self._edited(lambda memory: memory._replace(Stacks.of(table)))
 
-    def hold_parts(self, stored: Parted) -> None:
+    def hold_parts(self, stored: Parted, beside: Memory | None = None) -> None:
         """Store what a table in parts has counted, in place of all that is stored at sites with positions."""
+        if beside is not None:
+            raise ValueError(f"An exact memory keeps nothing beside its table, and {beside!r} was given.")
         self._edited(lambda memory: memory._replace(stored))
 
     def _replace(self, stored: Stacks | Parted) -> None:
@@ -98,6 +95,12 @@ class Exact(Memory):
         """The table in parts, if it is one."""
         stored = self._stored
         return stored if isinstance(stored, Parted) else None
+
+    def without_table(self) -> Exact:
+        """Return a memory with an empty table; what sites without a position have counted stays."""
+        version = self.snapshot()
+        version._stored = Stacks.of(CountTable.empty(self.sites))
+        return version
 
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples, or take them back, or raise `NotStoredError` where a count would become negative."""
@@ -220,21 +223,12 @@ class Exact(Memory):
         self._stored = Stacks((table,), (), table.label_counts, on_disk=stored.trusted)
         self._restore_free(stored)
 
-    def restore_parts(
-        self,
-        state: Mapping[str, NDArray[Any]],
-        sites: Sites,
-        seed: int,
-        declared: NDArray[Any],
-        opened: Callable[[LabelCounts, StoredArrays], Parted],
+    def restore_around(
+        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], Parted]
     ) -> None:
-        """Start with a table in parts; `opened` returns it, given the labels and the arrays of the state."""
-
-        def take(memory: Exact, all_labels: LabelCounts, stored: StoredArrays) -> None:
-            memory._stored = opened(all_labels, stored)
-            memory._restore_free(stored)
-
-        self._restore(StoredArrays(state), sites, seed, declared, take)
+        """Take a state whose table lies in parts."""
+        self._stored = opened(all_labels, stored)
+        self._restore_free(stored)
 
     def _restore_free(self, stored: StoredArrays) -> None:
         parts = [stored.part(f"free.{k}") for k in range(len(tabled(self.sites)))]
@@ -279,27 +273,12 @@ class Exact(Memory):
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the canonical arrays of the table, and those of the sites without a position."""
-        return {**self.table().arrays_for(self.labels), **self.free_arrays()}
+        return {**self.table().arrays_for(self.labels), **self.beside_arrays()}
 
-    def free_arrays(self) -> dict[str, NDArray[Any]]:
+    def beside_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the canonical arrays of the sites without a position."""
         named = [(f"free.{k}", inner.state()) for k, inner in enumerate(self._free)]
         return {f"{prefix}.{name}": array for prefix, arrays in named for name, array in arrays.items()}
-
-    def state_digest(self) -> str:
-        """Return BLAKE2b-256 of `state_bytes`; of a table in parts, made range by range."""
-        version = self._now()
-        stored = version._stored
-        if not isinstance(stored, Parted):
-            return super().state_digest()
-        known = {**version.frame().arrays(), **version.free_arrays()}
-        state = PartedState(stored, version.labels)
-        specs = {**{name: Spec(array.dtype, array.shape) for name, array in known.items()}, **state.specs()}
-        digest = hashlib.blake2b(file_start(specs, {"layout": json.dumps(version.layout())}), digest_size=32)
-        for name in file_order(specs):
-            for piece in [known[name]] if name in known else state.pieces(name):
-                digest.update(np.ascontiguousarray(piece, specs[name].dtype).data)
-        return digest.hexdigest()
 
     @property
     def nbytes(self) -> int:

@@ -8,8 +8,9 @@ with n tokens in the vocabulary, :math:`((r_1 n + r_2) n + r_3) \dots`, which ke
   ends. A row's entries go from its start to the start of the next record;
 - ``index.k``: the words of the first record of every *block*, so many records that a block and the one record after it
   have no more bytes than a page of memory;
-- ``entries``: label and count of each entry, side by side, in the narrowest widths: the rows of all sites one after the
-  other, the labels of a row ascending.
+- ``entries``: the rows of all sites one after the other, the labels of a row ascending
+  (:mod:`hammemo.memories.exact.part_entries`): label and count side by side, in the narrowest widths, or packed in
+  bits. A start counts entries or, of packed rows, bytes.
 
 Once the index is in memory, a row that is looked for takes one block of records, which lies on two pages at most, and
 its entries, which lie in one range of bytes. `touch` is told of both before they are read: who opened the file checks
@@ -27,6 +28,7 @@ import numpy as np
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow
 from hammemo._versions import Cached
+from hammemo.memories.exact.part_entries import entry_arrays, stored_entries
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 PAGE: Final = 4096
 _FEW: Final = 32
-"""So many rows are read one by one, which is faster than all at once."""
+"""So many rows are looked for one by one, which is faster than all at once."""
 
 
 class Touch(Protocol):
@@ -120,12 +122,7 @@ class Part(Cached):
             self._rows.append(rows)
             self._index.append(index)
             self._plans.append(plan)
-        entries = stored.take("entries", "uint8", (None, None))
-        widths = stored.take("entry_widths", "uint8", (2,)).tolist()
-        if not set(widths) <= {1, 2, 4, 8} or entries.shape[1] != sum(widths):
-            raise ValueError("the array entries has not the widths that it declares")
-        kind = np.dtype([("label", f"<u{widths[0]}"), ("count", f"<u{widths[1]}")])
-        self._entries = entries.reshape(-1).view(kind)
+        self._entries = stored_entries(stored, len(self.labels))
 
     def __reduce__(self) -> Any:
         if self._opener is None:
@@ -142,12 +139,17 @@ class Part(Cached):
     @property
     def n_entries(self) -> int:
         """How many entries there are."""
-        return len(self._entries)
+        return self._entries.n_entries
+
+    @property
+    def entry_bytes(self) -> NDArray[Any]:
+        """The entries as they lie in the file; a span counts its items."""
+        return self._entries.array
 
     @property
     def nbytes(self) -> int:
         """Bytes of rows and entries."""
-        return self._entries.nbytes + sum(rows.nbytes for rows in self._rows)
+        return self._entries.array.nbytes + sum(rows.nbytes for rows in self._rows)
 
     @property
     def label_counts(self) -> LabelCounts:
@@ -201,12 +203,12 @@ class Part(Cached):
         return first, last
 
     def first_tokens(self, site: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the rank of the first token of each row of a site, and how many entries the row has."""
+        """Return the rank of the first token of each row of a site, and how many bytes its entries take."""
         rows = self._rows[site]
         self._told(rows, np.zeros(1, np.int64), np.full(1, len(rows)))
         starts = rows[:, -1].astype(np.int64)
         self._check_spans(starts[:-1], starts[1:])
-        return self._plans[site].unpacked(rows[:-1, :-1])[:, 0], np.diff(starts)
+        return self._plans[site].unpacked(rows[:-1, :-1])[:, 0], np.diff(starts) * self._entries.array.itemsize
 
     def find(self, site: int, tuples: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the row of each tuple of ranks, -1 where there is none.
@@ -255,50 +257,33 @@ class Part(Cached):
         return starts, stops
 
     def _check_spans(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> None:
-        wrong = (starts < 0) | (stops < starts) | (stops > len(self._entries)) | (stops - starts > len(self.labels))
-        if wrong.any():
+        if ((starts < 0) | (stops < starts)).any() or self._entries.are_outside(starts, stops):
             raise self._wrong("a row lies outside its entries")
 
     def entries(
         self, starts: NDArray[np.int64], stops: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the labels and counts of these spans of entries, one after the other."""
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return how many entries these spans have, and their labels and counts, one after the other."""
         held = stops > starts
-        starts, stops = starts[held], stops[held]
-        self._told(self._entries, starts, stops)
-        if len(starts) <= _FEW:
-            pieces = [self._entries[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-            read = np.concatenate([self._entries[:0], *pieces])
-        else:
-            lengths = stops - starts
-            shift = starts - (np.cumsum(lengths) - lengths)
-            read = self._entries[np.repeat(shift, lengths) + np.arange(int(lengths.sum()))]
-        return self._checked(read)
-
-    def _checked(self, read: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        labels, counts = read["label"].astype(np.int64), read["count"].astype(np.int64)
-        if len(labels) and (int(labels.max()) >= len(self.labels) or int(counts.min()) < 1):
-            raise self._wrong("an entry names a label that does not exist, or counts nothing")
-        return labels, counts
+        self._told(self._entries.array, starts[held], stops[held])
+        try:
+            return self._entries.read(starts, stops)
+        except ValueError as error:
+            raise self._wrong(str(error)) from None
 
     def counts_of(
         self, starts: NDArray[np.int64], stops: NDArray[np.int64], labels: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Return the count of one label in each span of entries, 0 where it is not there; -1 is no label."""
-        self._told(self._entries, starts[stops > starts], stops[stops > starts])
-        low, high, names = starts.copy(), stops.copy(), self._entries["label"]
-        while (open_ := low < high).any():
-            middle = (low + high) // 2
-            before = np.zeros(len(low), bool)
-            before[open_] = names[middle[open_]].astype(np.int64) < labels[open_]
-            low = np.where(open_ & before, middle + 1, low)
-            high = np.where(open_ & ~before, middle, high)
-        counts = np.zeros(len(labels), np.int64)
-        held = np.flatnonzero(low < stops)
-        read = self._entries[low[held]]
-        same = read["label"].astype(np.int64) == labels[held]
-        counts[held[same]] = read["count"][same].astype(np.int64)
-        return counts
+        spans, row = np.unique(np.column_stack([starts, stops]), axis=0, return_inverse=True)
+        lengths, held, counts = self.entries(*spans.T)
+        keys = np.repeat(np.arange(len(spans)), lengths) * len(self.labels) + held
+        if (np.diff(keys) <= 0).any():
+            raise self._wrong("the labels of a row do not ascend")
+        wanted = row.reshape(-1) * len(self.labels) + labels
+        place = np.searchsorted(keys, wanted)
+        same = (labels >= 0) & (np.append(keys, -1)[place] == wanted)
+        return np.where(same, np.append(counts, 0)[place], 0)
 
     def rows_between(self, site: int, first: int, stop: int) -> SiteRows:
         """Return the rows of a site whose first token has a rank from `first` to before `stop`."""
@@ -320,9 +305,7 @@ class Part(Cached):
         self._check_spans(starts[:-1], starts[1:])
         if (np.diff(tuples[:, 0]) < 0).any() or tuples.max(initial=0) >= max(len(self.vocabulary), 1):
             raise self._wrong("its rows are not in the order of their keys")
-        self._told(self._entries, starts[:1], starts[-1:])
-        labels, counts = self._checked(self._entries[starts[0] : starts[-1]])
-        return SiteRows(tuples, np.diff(starts), labels, counts)
+        return SiteRows(tuples, *self.entries(starts[:-1], starts[1:]))
 
     def _tuples(self, site: int, rows: slice) -> NDArray[np.int64]:
         self._told(self._rows[site], np.array([rows.start]), np.array([rows.stop]))
@@ -380,35 +363,32 @@ class Packing:
         return tuples
 
 
-def part_arrays(rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a part with these rows of each site; tokens and labels are named by their ranks here."""
+def part_arrays(
+    rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary, *, packed: bool | None = False
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a part with these rows of each site; tokens and labels are named by their ranks here.
+
+    Entries are side by side or packed; with None whichever is smaller.
+    """
     arrays = {f"vocabulary.{name}": array for name, array in vocabulary.arrays().items()}
     arrays |= {f"labels.{name}": array for name, array in labels.arrays().items()}
-    n_entries, first = sum(len(site.counts) for site in rows), 0
-    widths = [
-        np.min_scalar_type(max((int(part.max(initial=0)) for part in parts), default=0)).itemsize
-        for parts in ([site.labels for site in rows], [site.counts for site in rows])
-    ]
-    entries = np.empty(n_entries, np.dtype([("label", f"<u{widths[0]}"), ("count", f"<u{widths[1]}")]))
-    for k, site in enumerate(rows):
+    entries, ends = entry_arrays(rows, packed=packed)
+    first = 0
+    for k, (site, stops) in enumerate(zip(rows, ends, strict=True)):
         plan = Packing(len(vocabulary), site.tuples.shape[1])
-        dtype = np.uint32 if plan.is_narrow and n_entries < 2**32 else np.uint64
+        dtype = np.uint32 if plan.is_narrow and len(entries["entries"]) < 2**32 else np.uint64
         records = np.empty((len(site.tuples) + 1, plan.words + 1), dtype)
         records[:-1, :-1] = plan.packed(site.tuples, dtype)
         records[-1, :-1] = np.iinfo(dtype).max
         records[0, -1] = first
-        records[1:, -1] = first + np.cumsum(site.lengths)
+        records[1:, -1] = stops
+        first = int(records[-1, -1])
         arrays[f"rows.{k}"] = records
         arrays[f"index.{k}"] = np.ascontiguousarray(records[:-1][:: _block(records), :-1])
-        stop = first + len(site.counts)
-        entries["label"][first:stop], entries["count"][first:stop] = site.labels, site.counts
-        first = stop
-    arrays["entries"] = entries.view(np.uint8).reshape(n_entries, sum(widths))
-    arrays["entry_widths"] = np.array(widths, np.uint8)
-    return arrays
+    return arrays | entries
 
 
-def table_arrays(table: CountTable) -> dict[str, NDArray[Any]]:
+def table_arrays(table: CountTable, *, packed: bool | None = False) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part that holds a whole table, with how many examples each label has."""
     starts, first, rows = table.row_starts(), 0, []
     for known in table.tuples:
@@ -418,7 +398,7 @@ def table_arrays(table: CountTable) -> dict[str, NDArray[Any]]:
         labels, counts = (array[entries].astype(np.int64) for array in (table.entry_labels, table.entry_counts))
         rows.append(SiteRows(known.rows(), lengths, labels, counts))
         first = here.stop
-    arrays = part_arrays(rows, table.vocabulary, table.label_counts.labels)
+    arrays = part_arrays(rows, table.vocabulary, table.label_counts.labels, packed=packed)
     return {**arrays, "label_counts": narrow(table.label_counts.counts)}
 
 

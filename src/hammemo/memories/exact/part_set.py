@@ -202,9 +202,9 @@ class PartSet(Cached):
             asked, own = asked[own >= 0], own[own >= 0]
             order = np.argsort(own, kind="stable")  # in the order of the file
             starts, stops = view.part.spans(site, own[order])
-            labels, counts = view.part.entries(starts, stops)
+            lengths, labels, counts = view.part.entries(starts, stops)
             found[asked] += 1
-            pieces.append((np.repeat(asked[order], stops - starts), view.labels[labels], view.sign * counts))
+            pieces.append((np.repeat(asked[order], lengths), view.labels[labels], view.sign * counts))
         rows, names, counts = (np.concatenate(arrays).astype(np.int64) for arrays in zip(*pieces, strict=True))
         if columns.map is not None:
             names = columns.map[names].astype(np.int64)

@@ -344,7 +344,7 @@ class Parted(Cached):
     def range_arrays(self, first: int, stop: int) -> dict[str, NDArray[Any]]:
         """Return the arrays of the part with all keys whose first token has a rank from `first` to before `stop`."""
         rows = [self.site_rows(k, first, stop) for k in range(len(self.sites.positions))]
-        return used_arrays(rows, self.vocabulary, self.label_counts.labels)
+        return used_arrays(rows, self.vocabulary, self.label_counts.labels, packed=None)
 
     @cached_property
     def total(self) -> CountTable:

@@ -360,6 +360,14 @@ class Hashed(Memory):
         """Return the labels that have examples, and how many."""
         return self._counts
 
+    def site_totals(self) -> NDArray[np.int64]:
+        """Return how many examples of each observed label have been counted at each site: (S, L).
+
+        Those that hold no token there have not.
+        """
+        none = np.zeros((len(self.sites.positions), 0), np.int64)
+        return self._tables.totals[:, self._tables.columns] if self._tables.sites else none
+
     def _tables_now(self, threads: int = 1) -> HashedTables:
         layout = self._rows
         if layout is None:  # nothing is stored: every layout answers the same

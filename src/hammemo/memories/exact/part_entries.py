@@ -1,0 +1,153 @@
+"""The entries of a part: label and count side by side, or rows packed in bits.
+
+A *span* is where the entries of a row lie. It counts entries where they are side by side, and bytes where rows are
+packed (:mod:`hammemo.memories.exact.packed`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo._arrays.integers import narrow
+from hammemo.memories.exact.packed import PADDING, packed_rows, unpacked_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.memories.exact.part import SiteRows
+
+    Read = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+_FEW: Final = 32
+"""So many rows are read one by one, which is faster than all at once."""
+
+
+class PlainEntries:
+    """Label and count of each entry side by side, in the narrowest widths.
+
+    Parameters
+    ----------
+    array : ndarray of a type with the fields label and count
+    n_labels : int
+        How many labels there are: no row has more entries.
+    """
+
+    def __init__(self, array: NDArray[Any], n_labels: int) -> None:
+        self.array = array
+        self.n_entries = self.n_units = len(array)
+        self._n_labels = n_labels
+
+    def are_outside(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:
+        """Return whether a span cannot be one."""
+        return bool(((stops > self.n_units) | (stops - starts > self._n_labels)).any())
+
+    def read(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Read:
+        """Return the lengths of rows, and their labels and counts one after the other, or refuse them."""
+        lengths = stops - starts
+        if len(starts) <= _FEW:
+            pieces = [self.array[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+            read = np.concatenate([self.array[:0], *pieces])
+        elif (starts[1:] == stops[:-1]).all():
+            read = self.array[starts[0] : stops[-1]]
+        else:
+            shift = starts - (np.cumsum(lengths) - lengths)
+            read = self.array[np.repeat(shift, lengths) + np.arange(int(lengths.sum()))]
+        labels, counts = read["label"].astype(np.int64), read["count"].astype(np.int64)
+        if len(labels) and (int(labels.max()) >= self._n_labels or int(counts.min()) < 1):
+            raise ValueError("an entry names a label that does not exist, or counts nothing")
+        return lengths, labels, counts
+
+
+class PackedEntries:
+    """Rows packed in bits.
+
+    Parameters
+    ----------
+    array : ndarray of uint8
+        The rows one after the other, and eight bytes more.
+    n_entries, n_labels : int
+        How many there are.
+    """
+
+    def __init__(self, array: NDArray[np.uint8], n_entries: int, n_labels: int) -> None:
+        self.array = array
+        self.n_units = len(array) - PADDING
+        self.n_entries = n_entries
+        self._n_labels = n_labels
+
+    def are_outside(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> bool:  # noqa: ARG002
+        """Return whether a span cannot be one."""
+        return bool((stops > self.n_units).any())
+
+    def read(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Read:
+        """Return the lengths of rows, and their labels and counts one after the other, or refuse them."""
+        return unpacked_rows(self.array, starts, stops, self._n_labels)
+
+
+def stored_entries(stored: StoredArrays, n_labels: int) -> PlainEntries | PackedEntries:
+    """Return the entries that a file holds, checked."""
+    entries = stored.take("entries", "uint8", (None, None))
+    widths = stored.take("entry_widths", "uint8", (2,)).tolist()
+    if widths == [0, 0]:
+        n_entries = int(stored.whole_numbers("n_entries", (1,), below=2**60)[0])
+        if entries.shape[1] != 1 or len(entries) < PADDING:
+            raise ValueError("the array entries has no end")
+        return PackedEntries(entries.reshape(-1), n_entries, n_labels)
+    if not set(widths) <= {1, 2, 4, 8} or entries.shape[1] != sum(widths):
+        raise ValueError("the array entries has not the widths that it declares")
+    kind = np.dtype([("label", f"<u{widths[0]}"), ("count", f"<u{widths[1]}")])
+    return PlainEntries(entries.reshape(-1).view(kind), n_labels)
+
+
+def entries_in(arrays: Mapping[str, NDArray[Any]]) -> int:
+    """Return how many entries the arrays of a part have."""
+    return int(arrays["n_entries"][0]) if "n_entries" in arrays else len(arrays["entries"])
+
+
+def entry_arrays(
+    rows: Sequence[SiteRows], *, packed: bool | None
+) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
+    """Return the arrays of entries, and where the span of each row of each site ends.
+
+    Entries are side by side or packed; with None whichever is smaller.
+    """
+    if packed is not None:
+        return _packed_arrays(rows) if packed else _plain_arrays(rows)
+    small, plain = _packed_arrays(rows), _plain_arrays(rows)
+    return small if small[0]["entries"].nbytes < plain[0]["entries"].nbytes else plain
+
+
+def _plain_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
+    """Return the arrays of entries side by side, and where the span of each row of each site ends."""
+    n_entries, first, ends = sum(len(site.counts) for site in rows), 0, []
+    widths = [
+        np.min_scalar_type(max((int(part.max(initial=0)) for part in parts), default=0)).itemsize
+        for parts in ([site.labels for site in rows], [site.counts for site in rows])
+    ]
+    entries = np.empty(n_entries, np.dtype([("label", f"<u{widths[0]}"), ("count", f"<u{widths[1]}")]))
+    for site in rows:
+        stop = first + len(site.counts)
+        entries["label"][first:stop], entries["count"][first:stop] = site.labels, site.counts
+        ends.append(first + np.cumsum(site.lengths, dtype=np.int64))
+        first = stop
+    whole = entries.view(np.uint8).reshape(n_entries, sum(widths))
+    return {"entries": whole, "entry_widths": np.array(widths, np.uint8)}, ends
+
+
+def _packed_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
+    """Return the arrays of packed rows, and where the span of each row of each site ends."""
+    pieces: list[NDArray[np.uint8]] = []
+    ends, first = [], 0
+    for site in rows:
+        packed, own = packed_rows(site.lengths, site.labels, site.counts)
+        pieces.append(packed)
+        ends.append(first + own)
+        first += len(packed)
+    whole = np.concatenate([*pieces, np.zeros(PADDING, np.uint8)]).reshape(-1, 1)
+    n_entries = narrow(np.array([sum(len(site.counts) for site in rows)]))
+    return {"entries": whole, "entry_widths": np.zeros(2, np.uint8), "n_entries": n_entries}, ends
