@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import walkthrough
+from hammemo import MemoryClassifier, save
+from hammemo.datasets import load_sessions
 from places import ROOT
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ def test_the_list_of_guides_is_complete() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="the console blocks are for a POSIX shell")
-def test_a_cluster_is_planned_as_the_guide_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("guide", ["plan-a-cluster", "recommend"])
+def test_a_shell_prints_what_the_guide_says(guide: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")
     commands = tmp_path / "commands"
     commands.mkdir()
@@ -37,7 +40,7 @@ def test_a_cluster_is_planned_as_the_guide_says(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(commands), prepend=":")
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
-    page = GUIDES / "plan-a-cluster.md"
+    page = GUIDES / f"{guide}.md"
     assert walkthrough.walk(page.name, page.read_text(encoding="utf-8")) == ""
 
 
@@ -57,3 +60,21 @@ def test_a_model_is_served_as_the_guide_says(
         exec(code.replace("http://127.0.0.1:8080", server.url), {})
     printed = capsys.readouterr().out.splitlines()
     assert [line for line in printed if line in told] == told
+
+
+def test_clicks_are_served_as_the_guide_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("fastapi")
+    import running_servers as serving
+
+    monkeypatch.chdir(tmp_path)
+    visits, _ = load_sessions()  # the guide has learnt two visits more, and one less
+    save(MemoryClassifier().fit_stream(visits, h=30, short="pad"), "shop.model")
+    page = (GUIDES / "recommend.md").read_text(encoding="utf-8")
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if ">>>" not in block]
+    (told,) = re.findall(r"print\(.*\)  # (.*)$", code, re.MULTILINE)
+    with serving.in_thread(tmp_path / "models") as server:
+        assert code.count("http://127.0.0.1:8080") == 1
+        exec(code.replace("http://127.0.0.1:8080", server.url), {})
+    assert told in capsys.readouterr().out.splitlines()

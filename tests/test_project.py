@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +143,41 @@ def test_the_steps_of_a_release_know_the_version() -> None:
     assert "## [" not in right.stdout
     assert wrong.returncode == 1
     assert "v0.0.1" in wrong.stderr
+
+
+def test_links_of_the_readme_lead_somewhere_on_a_package_index(tmp_path: Path) -> None:
+    names = ("README.md", "pyproject.toml")
+    before = {name: (ROOT / name).read_text(encoding="utf-8") for name in names}
+    for name in names:
+        (tmp_path / name).write_text(before[name], encoding="utf-8")
+    address = "https://code.example.org/someone/hammemo"
+    command = [sys.executable, str(ROOT / ".ci" / "addresses.py"), address, "v1.2.3", str(tmp_path)]
+    subprocess.run(command, check=True)
+    readme, project = ((tmp_path / name).read_text(encoding="utf-8") for name in names)
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)\s]+)\)", readme)
+    assert sum(bool(image) for image, _ in links) == 1
+    for image, link in links:
+        kind, _, path = link.removeprefix(f"{address}/").partition("/v1.2.3/")
+        target = ROOT / path.partition("#")[0]
+        assert kind == ("raw" if image else "tree" if target.is_dir() else "blob"), link
+        assert target.exists(), link
+    assert readme.split("```")[1::2] == before["README.md"].split("```")[1::2]  # code stays as it is
+    urls = tomllib.loads(project)["project"]["urls"]
+    assert urls["Homepage"] == address
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 1
+    assert "already" in again.stderr
+    wrong = subprocess.run([*command[:2], f"{address}/", *command[3:]], capture_output=True, text=True, check=False)
+    assert f"{address}/" in wrong.stderr
+
+
+def test_packages_are_built_after_the_readme_got_its_addresses() -> None:
+    jobs = read(GITHUB / "workflows" / "release.yml")["jobs"]
+    for name, built in (("sdist", "bash .ci/release sdist dist"), ("wheels", "pypa/cibuildwheel")):
+        done = [step.get("run", step.get("uses", "")) for step in jobs[name]["steps"]]
+        addressed = [place for place, what in enumerate(done) if what.startswith("bash .ci/release addresses ")]
+        assert len(addressed) == 1
+        assert addressed[0] < min(place for place, what in enumerate(done) if what.startswith(built))
 
 
 def test_the_security_policy_keeps_this_minor_version() -> None:

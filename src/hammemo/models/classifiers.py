@@ -140,6 +140,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         ----------
         X : array-like or data frame of shape (m, h)
             Contexts: integers, strings or anything else that :mod:`hammemo.tokens.vocabulary` takes as a token.
+            Numbers are names, equal or not: cut measurements into ranges first, as ``KBinsDiscretizer`` does.
         y : array-like of shape (m,)
             Labels.
         sample_weight : array-like of shape (m,), optional

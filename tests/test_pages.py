@@ -1,0 +1,90 @@
+"""What a reader of the pages relies on: words are explained, links say where they lead, the first page is true."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from places import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS / "howto").glob("*.md"))]
+GLOSSARY = DOCS / "glossary.md"
+
+WORDS = {  # the library's own words, which a reader cannot know
+    *("agreement", "bucket", "case", "certificate", "context", "count", "document", "edit", "example"),
+    *("exact classifier", "free site", "kernel", "label", "layout", "ledger", "memory", "part", "position"),
+    *(
+        "predictor",
+        "query",
+        "refit",
+        "reserved row",
+        "run",
+        "score",
+        "shard",
+        "site",
+        "sketch",
+        "snapshot",
+        "state",
+        "token",
+    ),
+    *("tuple", "version", "vote", "weight", "window"),
+}
+SAYS_NOTHING = {"all of it", "all of them", "an example", "another page", "here", "how", "it", "link", "more", "page"}
+SAYS_NOTHING |= {"one command", "the table", "this", "times", "what is needed", "written down"}
+
+
+def read(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def entries() -> list[tuple[str, str]]:
+    """Return the words of the glossary, each with the last cell of its line: where it is explained."""
+    lines = re.findall(r"^\| (\*\*.*?) \| .* \| (.*?) \|$", read(GLOSSARY), re.MULTILINE)
+    return [(word, where) for words, where in lines for word in re.findall(r"\*\*(.+?)\*\*", words)]
+
+
+def test_the_glossary_has_every_word_once() -> None:
+    words = [word for word, _ in entries()]
+    assert len(words) == len(set(words))
+    assert not WORDS - set(words)
+
+
+@pytest.mark.parametrize(("word", "where"), entries())
+def test_the_page_that_explains_a_word_uses_it(word: str, where: str) -> None:
+    pages = re.findall(r"\]\(([\w/.-]+\.md)", where)
+    assert pages
+    for page in pages:
+        assert re.search(rf"\b{word.split()[-1][:4]}", read(DOCS / page), re.IGNORECASE), page
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/tour.md", "docs/guide.md"])
+def test_the_glossary_is_found_from_where_a_reader_begins(page: str) -> None:
+    text = read(ROOT / page)
+    assert "glossary.md" in text or ":link: glossary" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_text_of_a_link_says_where_it_leads(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", read(page), flags=re.MULTILINE | re.DOTALL)
+    texts = [" ".join(text.split()) for text in re.findall(r"\[([^\]]+)\]\([^)\s]+\)", prose)]
+    assert not {text for text in texts if text.lower() in SAYS_NOTHING or text.endswith(".md")}
+
+
+def test_the_first_page_names_licence_versions_and_platforms_as_they_are() -> None:
+    (line,) = re.findall(r"^BSD-3-Clause \(.*$", read(ROOT / "README.md"), re.MULTILINE)
+    project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
+    assert project["license"].split()[0] == "BSD-3-Clause"
+    versions = [int(minor) for text in project["classifiers"] for minor in re.findall(r"Python :: 3\.(\d+)$", text)]
+    assert f"Python 3.{min(versions)} to 3.{max(versions)};" in line
+    release = ROOT / ".github" / "workflows" / "release.yml"
+    if release.exists():  # a source distribution has no workflows
+        (systems,) = re.findall(r"os: \[(.*)\]", read(release))
+        assert {system.strip().split("-")[0] for system in systems.split(",")} == {"ubuntu", "macos", "windows"}
+    assert re.search(r"Linux .*macOS .*Windows", line)
