@@ -59,7 +59,7 @@ STEPS = ["learn", "forget", "one", "save", "compact", "recut", "merge", "unmerge
 TOKENS = [1, 2, 5, 2.5, "a", "b", "é", NO_TOKEN]
 
 
-@pytest.fixture(autouse=True, scope="module", params=[None, True], ids=["as is worth it", "packed"])
+@pytest.fixture(autouse=True, scope="module", params=[None, True], ids=["the smaller form", "packed"])
 def form(request: pytest.FixtureRequest) -> Iterator[bool | None]:
     """Let parts be written as they are by default, which is side by side for rows as short as here, or packed."""
     right = part.part_arrays

@@ -368,7 +368,7 @@ def part_arrays(
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part with these rows of each site; tokens and labels are named by their ranks here.
 
-    Entries are side by side or packed; with None packed where that takes two fifths of the room or less.
+    Entries are side by side or packed; with None whichever is smaller.
     """
     arrays = {f"vocabulary.{name}": array for name, array in vocabulary.arrays().items()}
     arrays |= {f"labels.{name}": array for name, array in labels.arrays().items()}

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
     Read = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
-_WORTH: Final = 0.4
-"""Rows are packed where they take no more than so much of the room. Long ones do, and take one and a half times as long
-to read; short ones would take more than twice as long, and save little."""
 _FEW: Final = 32
 """So many rows are read one by one, which is faster than all at once."""
 
@@ -117,12 +114,12 @@ def entry_arrays(
 ) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
     """Return the arrays of entries, and where the span of each row of each site ends.
 
-    Entries are side by side or packed; with None packed where it is worth it.
+    Entries are side by side or packed; with None whichever is smaller: that is packed, but for short rows.
     """
     if packed is not None:
         return _packed_arrays(rows) if packed else _plain_arrays(rows)
     small, plain = _packed_arrays(rows), _plain_arrays(rows)
-    return small if small[0]["entries"].nbytes <= _WORTH * plain[0]["entries"].nbytes else plain
+    return small if small[0]["entries"].nbytes < plain[0]["entries"].nbytes else plain
 
 
 def _plain_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, NDArray[Any]], list[NDArray[np.int64]]]:
