@@ -84,7 +84,7 @@ class Run:
         if self.server is not None:
             if not self.server.data.exists():
                 self.server.make()
-                _run("sync")
+                os.sync()
             self.server.start()
         self.child: Child | None = None
         self.rest = b""
