@@ -70,6 +70,7 @@ TOOLS = (
     "mkdir",
     "mkfifo",
     "mv",
+    "pgrep",  # joblib asks it for the children of a process
     "rm",
     "sed",
     "sh",
