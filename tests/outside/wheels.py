@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +54,8 @@ ABOUT_THE_SOURCE = (
     "tests/test_layout.py",
     "tests/test_walkthrough.py",  # makes environments of its own; .ci/run gives it the wheel
 )
+NEED_A_PACKAGE = {"torch": ("docs/runtimes.md", "portable/torch_module.py"), "mlflow": ("mlflow.py",)}
+"""Pages and modules whose examples cannot be run without a package that is no part of the extras here."""
 EXTRAS = ("cli", "plot", "text", "serve", "postgres", "hub", "onnx")
 TEST_PACKAGES = ("pytest>=8.0,<9.2", "pytest-xdist>=3.8", "hypothesis>=6.100")
 OTHERS = ("pyyaml>=6.0", "pandas>=2.2", "polars>=1.0", "fsspec>=2024.2", "onnxruntime>=1.20")
@@ -61,9 +64,11 @@ TOOLS = (
     "bash",
     "cat",
     "cp",
+    "dirname",
     "env",
     "git",
     "grep",
+    "head",
     "kill",
     "ln",
     "ls",
@@ -215,6 +220,10 @@ def suite(options: list[str]) -> None:
         assert "site-packages" in where, f"{where} is no installed package: install the wheel first."
         print(f"testing {where}", flush=True)
         left_out = [f"--ignore={path}" for path in ABOUT_THE_SOURCE]
+        for package, needing in NEED_A_PACKAGE.items():
+            if find_spec(package) is None:
+                print(f"{package} is not installed: {', '.join(needing)} are left out.", flush=True)
+                left_out += [f"--ignore={at / place}" for place in needing for at in (folder, Path(where).parent)]
         named = [option for option in options if option.startswith("tests/")]
         places = [] if named else ["tests", "README.md", "docs", str(Path(where).parent)]
         run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *left_out, *options, *places, cwd=folder)

@@ -18,7 +18,7 @@ from hammemo.models.kept_cases import CaseCutter, Keeper, KeptCases
 from hammemo.models.learning import Learning
 from hammemo.models.scorer import check_probabilities
 from hammemo.tokens.labels import common_label_dtype, label_array, widened_label_dtype
-from hammemo.tokens.streams import WindowSample, stream_blocks
+from hammemo.tokens.streams import WindowSample, long_enough, stream_blocks
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
 from hammemo.votes import LogLinear
 
@@ -157,7 +157,7 @@ class Streaming(Learning):
         *,
         starts: ArrayLike | None = None,
         classes: ArrayLike | None = None,
-        short: Literal["drop", "pad"] = "drop",
+        short: Literal["drop", "pad"] | None = None,
         pad: Any = None,
     ) -> Self:
         """Take the windows of whole documents back: the exact inverse of `partial_fit_stream`.
@@ -166,8 +166,11 @@ class Streaming(Learning):
 
         Parameters
         ----------
-        tokens, starts, classes, short, pad
+        tokens, starts, classes, pad
             As in `fit_stream`, and as the documents were learnt.
+        short : {"drop", "pad"}, optional
+            The same, as they were learnt. Where it is not said, a document that is too short for one window is refused:
+            who asks for a deletion must know that nothing would be deleted.
 
         Examples
         --------
@@ -179,6 +182,8 @@ class Streaming(Learning):
         True
         """
         check_is_fitted(self)
+        if short is None:
+            tokens, short = long_enough(tokens, self.sites_.h, starts), "drop"
         blocks = stream_blocks(tokens, self.sites_.h, starts, short, pad)
         labels = None if classes is None else Vocabulary.of(label_array(classes))
         self._edited(lambda model: model._forget_blocks(blocks, labels))

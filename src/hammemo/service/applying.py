@@ -154,8 +154,9 @@ class Applier:
             return b""
         if model.sample_ is None:
             raise NothingKept(
-                "The model keeps no sample of its examples, so its weights cannot be fitted again. Fit it anew where "
-                "the examples are, with a vote that keeps one (LogLinear(keep=True), the default), and upload it."
+                "The model keeps no sample of its examples, so its weights cannot be fitted again: its vote keeps none "
+                "(keep=False), or a row of a kept visit was forgotten by itself. Fit it anew where the examples are, "
+                "and upload it under another name."
             )
         fitted = model.snapshot().refit()
         weights = b"" if fitted.vote_.is_fitted_like(before) else packed(fitted.vote_)

@@ -196,6 +196,38 @@ def stream_blocks(
         yield _block(held, h, continues=continues)
 
 
+def long_enough(tokens: Any, h: int, starts: ArrayLike | None = None) -> Any:
+    """Return the same documents, or refuse one that has no window, when it is come to.
+
+    Parameters
+    ----------
+    tokens, h, starts
+        As in `stream_blocks`.
+    """
+    if isinstance(tokens, (str, bytes)) or hasattr(tokens, "columns"):
+        return tokens  # refused where it is read
+    if not _is_flat(tokens):
+        return _long_documents(tokens, h)
+    lengths = np.diff(np.append(_checked_starts(starts, len(tokens)), len(tokens)))
+    for number in np.flatnonzero(lengths <= h)[: len(tokens)].tolist():
+        raise _too_short(number, int(lengths[number]), h)
+    return tokens
+
+
+def _long_documents(tokens: Any, h: int) -> Iterator[NDArray[Any]]:
+    for number, whole in enumerate(map(document, tokens)):
+        if len(whole) <= h:
+            raise _too_short(number, len(whole), h)
+        yield whole
+
+
+def _too_short(number: int, length: int, h: int) -> ValueError:
+    return ValueError(
+        f"Document {number} has {length} tokens, and a context of {h} with its label has {h + 1}: nothing of it would "
+        "be taken back. Nothing was changed. Say short='pad' if it was learnt so; short='drop' leaves such ones out."
+    )
+
+
 def _documents(tokens: Any, starts: ArrayLike | None) -> Iterator[NDArray[Any]]:
     if not _is_flat(tokens):
         if starts is not None:
