@@ -18,7 +18,8 @@ PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}" 
 RACES = "tests/native/test_native_races.py"
 LIVE = ["tests/memories/exact/test_live.py", "tests/memories/exact/test_ratio_leaders.py"]
 PARTS = "tests/memories/exact/test_part_set.py"
-TESTS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py", RACES, *LIVE, PARTS]
+PACKED = "tests/memories/exact/test_packed.py"
+TESTS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py", RACES, *LIVE, PARTS, PACKED]
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-s"]  # -s: or a report dies with the process
 RACE = """
 import conftest, threading

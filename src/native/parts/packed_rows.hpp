@@ -28,12 +28,12 @@ inline bool read_number(const uint8_t*& place, const uint8_t* stop, uint64_t& va
     return false;
 }
 
-// Write m numbers of so many bits, up to 16, eight at a time: their places in the words are known when this is compiled.
+// Write n times eight numbers of so many bits, up to 16: their places in the words are known when this is compiled.
 template <uint32_t BITS>
-inline void unpack(const uint8_t* place, size_t m, uint64_t* out) {
+inline void unpack_eights(const uint8_t* place, size_t n, uint64_t* out) {
     constexpr uint64_t mask = (uint64_t{1} << BITS) - 1;
     constexpr uint32_t half = BITS <= 8 ? 8 : 4, shift = BITS <= 8 ? 0 : 4 * BITS % 8;
-    for (size_t i = 0; i < m; i += 8, place += BITS, out += 8) {
+    for (size_t i = 0; i < n; ++i, place += BITS, out += 8) {
         uint64_t word;
         std::memcpy(&word, place, sizeof word);
         for (uint32_t k = 0; k < half; ++k) out[k] = word >> k * BITS & mask;
@@ -43,29 +43,39 @@ inline void unpack(const uint8_t* place, size_t m, uint64_t* out) {
     }
 }
 
-inline void unpack(uint32_t bits, const uint8_t* place, size_t m, uint64_t* out) {
+// Write the first numbers of a stream, eight at a time; return how many.
+inline size_t unpack_most(uint32_t bits, const uint8_t* place, size_t m, uint64_t* out) {
+    const size_t n = m / 8;
     switch (bits) {
-        case 0: std::memset(out, 0, m * sizeof *out); return;
-        case 1: return unpack<1>(place, m, out);
-        case 2: return unpack<2>(place, m, out);
-        case 3: return unpack<3>(place, m, out);
-        case 4: return unpack<4>(place, m, out);
-        case 5: return unpack<5>(place, m, out);
-        case 6: return unpack<6>(place, m, out);
-        case 7: return unpack<7>(place, m, out);
-        case 8: return unpack<8>(place, m, out);
-        case 9: return unpack<9>(place, m, out);
-        case 10: return unpack<10>(place, m, out);
-        case 11: return unpack<11>(place, m, out);
-        case 12: return unpack<12>(place, m, out);
-        case 13: return unpack<13>(place, m, out);
-        case 14: return unpack<14>(place, m, out);
-        case 15: return unpack<15>(place, m, out);
-        case 16: return unpack<16>(place, m, out);
-        default: break;
+        case 1: unpack_eights<1>(place, n, out); break;
+        case 2: unpack_eights<2>(place, n, out); break;
+        case 3: unpack_eights<3>(place, n, out); break;
+        case 4: unpack_eights<4>(place, n, out); break;
+        case 5: unpack_eights<5>(place, n, out); break;
+        case 6: unpack_eights<6>(place, n, out); break;
+        case 7: unpack_eights<7>(place, n, out); break;
+        case 8: unpack_eights<8>(place, n, out); break;
+        case 9: unpack_eights<9>(place, n, out); break;
+        case 10: unpack_eights<10>(place, n, out); break;
+        case 11: unpack_eights<11>(place, n, out); break;
+        case 12: unpack_eights<12>(place, n, out); break;
+        case 13: unpack_eights<13>(place, n, out); break;
+        case 14: unpack_eights<14>(place, n, out); break;
+        case 15: unpack_eights<15>(place, n, out); break;
+        case 16: unpack_eights<16>(place, n, out); break;
+        default: return 0;
+    }
+    return 8 * n;
+}
+
+// No more than seven bytes after those of the m numbers are loaded: a word of eight begins where there is one of them.
+inline void unpack(uint32_t bits, const uint8_t* place, size_t m, uint64_t* out) {
+    if (!bits) {
+        std::memset(out, 0, m * sizeof *out);
+        return;
     }
     const uint64_t mask = (uint64_t{1} << bits) - 1;
-    for (size_t i = 0, bit = 0; i < m; ++i, bit += bits) {
+    for (size_t i = unpack_most(bits, place, m, out), bit = i * bits; i < m; ++i, bit += bits) {
         uint64_t word;
         std::memcpy(&word, place + bit / 8, sizeof word);
         out[i] = word >> bit % 8 & mask;
