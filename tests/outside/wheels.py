@@ -61,6 +61,7 @@ TEST_PACKAGES = ("pytest>=8.0,<9.2", "pytest-xdist>=3.8", "hypothesis>=6.100")
 OTHERS = ("pyyaml>=6.0", "pandas>=2.2", "polars>=1.0", "fsspec>=2024.2", "onnxruntime>=1.20")
 """Tests are skipped without these."""
 TOOLS = (
+    "awk",
     "bash",
     "cat",
     "cp",
@@ -78,6 +79,7 @@ TOOLS = (
     "pgrep",  # joblib asks it for the children of a process
     "rm",
     "sed",
+    "seq",
     "sh",
     "sleep",
     "tar",
