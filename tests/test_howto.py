@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -45,39 +45,45 @@ def test_a_shell_prints_what_the_guide_says(guide: str, tmp_path: Path, monkeypa
     assert walkthrough.walk(page.name, page.read_text(encoding="utf-8")) == ""
 
 
-def test_a_model_is_served_as_the_guide_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def run_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Return a function that runs code which asks a server, in a new folder, and returns the lines that it prints."""
     pytest.importorskip("fastapi")
     import running_servers as serving
 
     monkeypatch.chdir(tmp_path)
-    page = (GUIDES / "serve.md").read_text(encoding="utf-8")
-    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
-    told = re.findall(r"print\(.*\)  # (.*)$", code, re.MULTILINE)
+
+    def run(code: str) -> list[str]:
+        with serving.in_thread(tmp_path / "models") as server:
+            assert code.count("http://127.0.0.1:8080") == 1
+            exec(code.replace("http://127.0.0.1:8080", server.url), {})
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def python_blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+
+
+def told_by(code: str) -> list[str]:
+    """Return what the comments say that is printed."""
+    return re.findall(r"print\(.*\)  # (.*)$", code, re.MULTILINE)
+
+
+def test_a_model_is_served_as_the_guide_says(run_served: Any) -> None:
+    code = "\n".join(python_blocks((GUIDES / "serve.md").read_text(encoding="utf-8")))
+    told = told_by(code)
     assert len(told) == 4
-    with serving.in_thread(tmp_path / "models") as server:
-        assert code.count("http://127.0.0.1:8080") == 1
-        exec(code.replace("http://127.0.0.1:8080", server.url), {})
-    printed = capsys.readouterr().out.splitlines()
-    assert [line for line in printed if line in told] == told
+    assert [line for line in run_served(code) if line in told] == told
 
 
-def test_clicks_are_served_as_the_guide_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("fastapi")
-    import running_servers as serving
-
-    monkeypatch.chdir(tmp_path)
+def test_clicks_are_served_as_the_guide_says(run_served: Any) -> None:
     page = (GUIDES / "recommend.md").read_text(encoding="utf-8")
     visits, _ = load_sessions()
     (tomorrow,) = re.findall(r"tomorrow = (.*)", page)
     shop = MemoryClassifier().fit_stream(visits, h=30, short="pad")
     save(shop.partial_fit_stream(ast.literal_eval(tomorrow), h=30, short="pad"), "shop.model")
-    (code,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if ">>>" not in block]
-    (told,) = re.findall(r"print\(.*\)  # (.*)$", code, re.MULTILINE)
-    with serving.in_thread(tmp_path / "models") as server:
-        assert code.count("http://127.0.0.1:8080") == 1
-        exec(code.replace("http://127.0.0.1:8080", server.url), {})
-    assert told in capsys.readouterr().out.splitlines()
+    (code,) = [block for block in python_blocks(page) if ">>>" not in block]
+    (told,) = told_by(code)
+    assert told in run_served(code)

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hammemo
+from folder_cases import KERNELS, rows
 from hammemo import (
     NO_TOKEN,
     Bag,
@@ -28,8 +29,6 @@ from hammemo import (
     MemoryClassifier,
     Mixture,
     NotStoredError,
-    PositionalHamming,
-    SiteKernel,
     Suffixes,
     compact,
     editing,
@@ -44,11 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-KERNELS = {
-    "positions": PositionalHamming(),
-    "suffixes": Suffixes(3),
-    "wide": SiteKernel([(0, 1, 2), (0,), (1, 2)]),
-}
 VOTES: dict[str, Any] = {
     "sum": "sum",
     "mean": "mean",
@@ -56,7 +50,6 @@ VOTES: dict[str, Any] = {
     "mixture": Mixture(sample=60, steps=3),
 }
 STEPS = ["learn", "forget", "one", "save", "compact", "recut", "merge", "unmerge"]
-TOKENS = [1, 2, 5, 2.5, "a", "b", "é", NO_TOKEN]
 
 
 @pytest.fixture(autouse=True, scope="module", params=[None, True], ids=["the smaller form", "packed"])
@@ -67,13 +60,6 @@ def form(request: pytest.FixtureRequest) -> Iterator[bool | None]:
         if request.param:
             patch.setattr(added_rows, "part_arrays", lambda *given, **_: right(*given, packed=True))
         yield request.param
-
-
-def rows(n: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    rng = np.random.default_rng(seed)
-    X = np.empty((n, 3), object)
-    X[:] = [[TOKENS[j] for j in row] for row in rng.integers(0, len(TOKENS), (n, 3))]
-    return X, np.array([["x", "y", "z", "w"][j] for j in rng.integers(0, 4, n)], object)
 
 
 def fitted(kernel: str, vote: str, n: int = 60, seed: int = 0) -> MemoryClassifier:

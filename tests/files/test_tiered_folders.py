@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from folder_cases import KERNELS, rows
 from hammemo import (
     NO_TOKEN,
     Exact,
@@ -23,9 +24,6 @@ from hammemo import (
     LogLinear,
     MemoryClassifier,
     NotStoredError,
-    PositionalHamming,
-    SiteKernel,
-    Suffixes,
     Tiered,
     compact,
     editing,
@@ -40,24 +38,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from numpy.typing import NDArray
 
-KERNELS = {
-    "positions": PositionalHamming(),
-    "suffixes": Suffixes(3),
-    "wide": SiteKernel([(0, 1, 2), (0,), (1, 2)]),
-}
 VOTES: dict[str, Any] = {"sum": "sum", "mean": "mean", "log-linear": LogLinear(sample=60)}
 STEPS = ["learn", "forget", "one", "wrong", "save", "compact", "recut", "merge", "unmerge"]
-TOKENS = [1, 2, 5, 2.5, "a", "b", "é", NO_TOKEN]
 KEY = bytes(range(32))
-
-
-def rows(n: int, seed: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    rng = np.random.default_rng(seed)
-    X = np.empty((n, 3), object)
-    X[:] = [[TOKENS[j] for j in row] for row in rng.integers(0, len(TOKENS), (n, 3))]
-    return X, np.array([["x", "y", "z", "w"][j] for j in rng.integers(0, 4, n)], object)
 
 
 def new(kernel: str = "positions", vote: str = "sum", key: bytes | None = None) -> MemoryClassifier:

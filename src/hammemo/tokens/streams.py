@@ -209,7 +209,8 @@ def long_enough(tokens: Any, h: int, starts: ArrayLike | None = None) -> Any:
     if not _is_flat(tokens):
         return _long_documents(tokens, h)
     lengths = np.diff(np.append(_checked_starts(starts, len(tokens)), len(tokens)))
-    for number in np.flatnonzero(lengths <= h)[: len(tokens)].tolist():
+    number = int((lengths <= h).argmax())  # the first that is too short, if any is
+    if len(tokens) and lengths[number] <= h:
         raise _too_short(number, int(lengths[number]), h)
     return tokens
 
