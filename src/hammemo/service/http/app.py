@@ -197,24 +197,32 @@ async def _upload(service: Service, call: Call) -> Answer:
 
 async def _download(service: Service, call: Call) -> Answer | None:
     """Send a model file piece by piece; a caller who does not read loses the connection."""
-    with service.transfer() as folder:
+    transfer = service.transfer()
+    with transfer as folder:
         path = Path(folder, "model")
         await service.in_thread(lambda: service.host.write_file(call.caller.tenant, call.model, path))
-        headers = [
-            (b"content-type", b"application/octet-stream"),
-            (b"content-length", str(path.stat().st_size).encode()),
-            (b"x-content-type-options", b"nosniff"),
-            (b"cache-control", b"no-store"),
-            (b"content-disposition", f'attachment; filename="{call.model}.model"'.encode()),
-        ]
-        call.has_begun = True
-        await call.send({"type": "http.response.start", "status": 200, "headers": headers})
-        with path.open("rb") as file:
-            async with asyncio.timeout(service.limits.file_seconds):
-                while piece := await service.in_thread(lambda: file.read(_PIECE)):
+        await _begin_file(call, path)
+        async with asyncio.timeout(service.limits.file_seconds):
+            with path.open("rb") as file:
+                piece = await service.in_thread(lambda: file.read(_PIECE))
+                while following := await service.in_thread(lambda: file.read(_PIECE)):
                     await call.send({"type": "http.response.body", "body": piece, "more_body": True})
-        await call.send({"type": "http.response.body", "body": b""})
+                    piece = following
+            transfer.cleanup()  # before the last piece: once the caller has the whole file, no copy is left here
+            await call.send({"type": "http.response.body", "body": piece})
     return None
+
+
+async def _begin_file(call: Call, path: Path) -> None:
+    headers = [
+        (b"content-type", b"application/octet-stream"),
+        (b"content-length", str(path.stat().st_size).encode()),
+        (b"x-content-type-options", b"nosniff"),
+        (b"cache-control", b"no-store"),
+        (b"content-disposition", f'attachment; filename="{call.model}.model"'.encode()),
+    ]
+    call.has_begun = True
+    await call.send({"type": "http.response.start", "status": 200, "headers": headers})
 
 
 # About the server
