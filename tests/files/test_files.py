@@ -341,6 +341,15 @@ FORGERIES: list[tuple[str, str, Any, str]] = [
     ("exact", "fingerprint", "0", "not the one it declares"),
     ("exact", "kind", "pickle", "not known"),
     ("exact", "feature_names_in", ["a"], "names 1 features"),
+    ("stream", "cutting", None, "entry cutting"),
+    ("stream", "cutting", {"short": "pad"}, "lacks pad"),
+    ("stream", "cutting/short", "cut", "short='cut' is not known"),
+    ("stream", "cutting/short", "drop", "needs short='pad'"),
+    ("stream", "cutting/pad", ["x"], "entry pad"),
+    ("stream", "cutting/pad", True, "entry pad"),
+    ("stream", "cutting/pad", 2.0, "canonical"),
+    ("stream", "cutting/pad", 2**70, "64 bits"),
+    ("stream predictor", "cutting/pad", {}, "entry pad"),
     ("hashed", "fitted/memory/params/buckets", 2**30, r"shared.0 has shape \(4, 3\) instead of \(1073741824, 3\)"),
     ("hashed", "fitted/memory/params/reserved", 1, "more reserved features"),
     ("hashed", "fitted/memory/params/buckets", 2**40, "buckets=1099511627776"),
@@ -361,8 +370,11 @@ FORGERIES: list[tuple[str, str, Any, str]] = [
 
 @pytest.mark.parametrize(("kind", "entry", "value", "message"), FORGERIES, ids=lambda value: str(value)[:30])
 def test_a_forged_description_is_refused(kind: str, entry: str, value: Any, message: str, path: Path) -> None:
+    stream = MemoryClassifier(memory=Exact(), vote="sum").fit_stream([["a", "b"]], 2, short="pad", pad="x")
     models: dict[str, MemoryClassifier | Predictor] = {
         "exact": MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y),
+        "stream": stream,
+        "stream predictor": stream.compile(),
         "hashed": MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, Y),
         "gaussian": MemoryClassifier(memory=Gaussian(d=6), vote="sum").fit(X, Y),
         "sparse": MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).compile(),

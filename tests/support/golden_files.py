@@ -36,9 +36,13 @@ FOLDER = TESTS / "files" / "golden"
 EXPECTED = FOLDER / "expected.json"
 
 
+VISITS = [["a", "b"], ["a", "b", "ß", "b"], ["", "a"]]
+
+
 def models() -> dict[str, MemoryClassifier | Predictor]:
     """Return the models whose files are kept."""
     auto = MemoryClassifier().fit([*X] * 10, [*Y] * 10)
+    stream = MemoryClassifier(None, Exact(), "sum").fit_stream(VISITS, X.shape[1], short="pad", pad="x")
     hashed = MemoryClassifier(None, memory=Hashed(4, 2), vote="mean").fit(X, Y)
     return {
         "exact": MemoryClassifier(KERNELS["tuples"], Exact(), vote="sum")
@@ -53,6 +57,8 @@ def models() -> dict[str, MemoryClassifier | Predictor]:
         "ledgered": MemoryClassifier(None, memory=Ledgered(Hashed(3, 1)), vote="sum").fit(X, Y),
         "log-linear": MemoryClassifier(Suffixes(3), Hashed([3, 4, 5], 1), LogLinear()).fit(X, Y),
         "auto": auto,
+        "stream": stream,
+        "stream-predictor": stream.compile(),
         "auto-predictor": auto.compile(),
         "hashed-predictor": hashed.compile(),
         "log-linear-predictor": MemoryClassifier(None, memory=Exact(), vote=LogLinear()).fit(X, Y).compile(),

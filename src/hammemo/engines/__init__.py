@@ -36,6 +36,7 @@ from hammemo.models.axes import is_auto, resolved_vote
 from hammemo.models.growing import warn_if_large
 from hammemo.sources.documents import Source, open_source
 from hammemo.sources.formats import is_address
+from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import LogLinear, Mixture
@@ -151,7 +152,9 @@ def fit(
         raise ValueError(f"There is nothing to learn: no document of the source has more than h={h} tokens.")
     chosen = _frequent(block, int(classes)) if isinstance(classes, (int, np.integer)) else classes
     model: MemoryClassifier = clone(estimator)
-    model.partial_fit_stream(np.split(block.tokens, block.starts[1:]), h, classes=chosen, layout=layout)
+    documents = np.split(block.tokens, block.starts[1:])  # filled up already
+    model.partial_fit_stream(documents, h, short="drop", classes=chosen, layout=layout)
+    model.cutting_ = Cutting(short, pad)
     labels = None if chosen is None else Vocabulary.of(label_array(chosen))
     template = model.memory_.empty_like()
     kept = None if model.sample_ is None else model.sample_.emptied()

@@ -154,7 +154,7 @@ class Ours(LanguageModel):
     def probabilities(self, stream: NDArray[np.int64], start: int) -> NDArray[np.float64]:
         """Return them by what one token costs: no other label is scored."""
         padded = np.concatenate([np.full(self.h, NO_TOKEN, np.int64), stream])  # nothing precedes the first token
-        return np.exp(-self._model.log_loss_stream(padded[start:]))
+        return np.exp(-self._model.log_loss_stream(padded[start:], short="drop"))
 
 
 def all_of_ours() -> tuple[Ours, ...]:

@@ -46,9 +46,9 @@ FORMATS: Final = (1, 2, 3, 4)
 """The numbers of the formats that are read. A change of what a file means gets a new number.
 
 A file has the lowest number that says all of it: 4 where it is the head of a folder or a part in it; else 3 where a
-part is "auto" or has a name that only votes had, where a part has a parameter that it did not have, or where missing
-values are not tokens of their own; else 2 where it holds a hashed memory whose reserved features are known by
-identities, and else 1.
+part is "auto" or has a name that only votes had, where a part has a parameter that it did not have, where missing
+values are not tokens of their own, or where it says how streams were cut; else 2 where it holds a hashed memory whose
+reserved features are known by identities, and else 1.
 """
 
 _NAMES_OF_FORMAT_1: Final = ("sum", "mean", "log-linear")
@@ -113,6 +113,7 @@ def _classifier_parts(
         "seed": memory.seed,
         "layout": memory.layout(),
         "fingerprint": memory.fingerprint(),
+        **descriptions.cutting_entry(model.cutting_),
     }
     sample, kept = model.sample_, {}
     if sample is not None:
@@ -146,6 +147,7 @@ def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[st
         "vote": descriptions.part_description("vote", model.vote),
         **descriptions.common_entries(model.sites, model.label_dtype_),
         **({} if model._missing() == _MISSING else {"missing": model._missing()}),
+        **descriptions.cutting_entry(model.cutting_),
     }
     frame = Frame(model.sites, compiled.labels, compiled.label_counts)
     return {**frame.arrays(), **arrays, **_vote_arrays(model.vote)}, about
@@ -185,13 +187,13 @@ def format_of(model: MemoryClassifier | Predictor) -> int:
     """Return the lowest number of a format that says all of a model."""
     if isinstance(model, Predictor):
         state = getattr(model.compiled, "file_format", 1)
-        newer = has_later_parts(model.vote) or model._missing() != _MISSING
+        newer = has_later_parts(model.vote) or model._missing() != _MISSING or model.cutting_ is not None
     else:
         params = {name: getattr(model, name) for name in PARTS if hasattr(model, name)}
         named = any(isinstance(value, str) and value not in _NAMES_OF_FORMAT_1 for value in params.values())
         later = any(getattr(model, name) != value for name, value in LATER.get(type(model), {}).items())
         parts = [*params.values(), model.kernel_, model.vote_]
-        newer = named or later or has_later_parts(parts) or model.sample_ is not None
+        newer = named or later or has_later_parts(parts) or model.sample_ is not None or model.cutting_ is not None
         state = getattr(model.memory_, "file_format", 1)
     return 3 if newer else int(state)
 
@@ -199,8 +201,8 @@ def format_of(model: MemoryClassifier | Predictor) -> int:
 def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str | None = None) -> MemoryClassifier:
     """Return the classifier in a file; with a folder, the file is its head."""
     about, arrays = archive.about, dict(archive.arrays)
-    entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
-    entries = (*entries, *(("sample",) if "sample" in about else ()), *(("parts",) if folder is not None else ()))
+    entries = [*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint"]
+    entries += [name for name in ("sample", "cutting") if name in about] + ["parts"] * (folder is not None)
     exactly(descriptions.without_notes(about), entries)
     cls = restorer.registry.find("classifier", field(about, "class", str))
     params = {**LATER.get(cls, {}), **field(about, "params", dict)}
@@ -229,7 +231,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
         raise ValueError("its layout is not the one it declares")
     model.kernel_, model.memory_, model.vote_, model.sites_ = kernel, memory, vote, sites
-    model.sample_ = sample
+    model.sample_, model.cutting_ = sample, descriptions.stored_cutting(about)
     model.choices_ = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED)
     model.n_features_in_ = sites.h
     model.label_dtype_ = descriptions.stored_label_dtype(about, memory.labels)
@@ -261,7 +263,7 @@ def _stored_sample(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h:
 def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:
     about = archive.about
     entries = {"missing": _MISSING, **descriptions.without_notes(about)}
-    exactly(entries, (*_START, "description", "vote", "missing"))
+    exactly(entries, (*_START, "description", "vote", "missing", *(["cutting"] if "cutting" in about else [])))
     check_way(field(entries, "missing", str))
     cls: Any = restorer.registry.find("compiled", field(about, "class", str))
     vote, sites = restorer.part("vote", about["vote"]), descriptions.stored_sites(about)
@@ -272,7 +274,7 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
     compiled = cls.restored(frame, stored, field(about, "description", dict), restorer.key)
     stored.finish()
     dtype = descriptions.stored_label_dtype(about, frame.labels)
-    return Predictor(compiled, dtype, sites, vote, entries["missing"])
+    return Predictor(compiled, dtype, sites, vote, entries["missing"], descriptions.stored_cutting(about))
 
 
 def _restore_vote(vote: Vote, arrays: dict[str, NDArray[Any]], sites: Sites, *, verify: bool) -> None:

@@ -21,6 +21,7 @@ from hammemo.kernels import Joined, SiteKernel
 from hammemo.kernels.sites import FREE_KINDS, FreeSite
 from hammemo.memories.secret_keys import secret_digest
 from hammemo.tokens.contexts import check_column_names
+from hammemo.tokens.cutting import Cutting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -108,6 +109,11 @@ def plain(name: str, value: Any) -> Any:
     raise FileError(
         f"{name}={value!r} cannot be saved: parameters in a file are finite numbers, strings, None, or lists of these."
     )
+
+
+def cutting_entry(cutting: Cutting | None) -> dict[str, Any]:
+    """Return the entry that says how streams were cut, if that is known."""
+    return {} if cutting is None else {"cutting": {"short": cutting.short, "pad": cutting.pad}}
 
 
 # Checking
@@ -278,6 +284,19 @@ def check_kernel(kernel: SiteKernel, sites: Sites) -> None:
         resolved.weights, sites.weights
     ):
         raise ValueError("its sites are not those of its kernel")
+
+
+def stored_cutting(about: Mapping[str, Any]) -> Cutting | None:
+    """Return how streams were cut, checked; None where the file does not say it."""
+    if "cutting" not in about:
+        return None
+    described = field(about, "cutting", dict)
+    exactly(described, ("short", "pad"))
+    pad = field(described, "pad", str, int, float, type(None))
+    cutting = Cutting(field(described, "short", str), pad)
+    if type(cutting.pad) is not type(pad):  # such as 2.0, which is the token 2
+        raise ValueError("its pad token is not in canonical form")
+    return cutting
 
 
 def stored_label_dtype(about: Mapping[str, Any], labels: Vocabulary) -> np.dtype[Any]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from hammemo.memories import Memory
     from hammemo.models.kept import Kept
+    from hammemo.tokens.cutting import Cutting
 
 Self = TypeVar("Self", bound="Additive")
 
@@ -28,6 +29,7 @@ class Additive(Versioned):
     label_dtype_: np.dtype[Any]
     sample_: Kept | None = None
     """What `refit` fits the vote to."""
+    cutting_: Cutting | None
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -55,6 +57,7 @@ class Additive(Versioned):
             dtype = common_label_dtype(model.classes_, other.classes_)
             memory = model.memory_.snapshot()
             memory.merge(other.memory_)
+            model.cutting_ = model._cutting_with(other.cutting_, other.memory_)
             model.memory_, model.label_dtype_ = memory, dtype
             model.sample_ = model._sample_with(other, 1)
 
@@ -125,6 +128,12 @@ class Additive(Versioned):
         fresh.memory_ = fresh.memory_.empty_like()
         fresh.sample_ = None if fresh.sample_ is None else fresh.sample_.emptied()
         return fresh
+
+    def _cutting_with(self, theirs: Cutting | None, memory: Memory | None = None) -> Cutting | None:
+        """Return how streams are cut of which some more were learnt, cut so; None where the two differ."""
+        if theirs == self.cutting_ or not self.memory_.label_counts.any():
+            return theirs
+        return self.cutting_ if memory is not None and not memory.label_counts.any() else None
 
     def _sample_with(self, other: Additive, sign: int) -> Kept | None:
         """Return the kept sample with the other's added or subtracted; None where one of them has none."""

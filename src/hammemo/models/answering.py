@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hammemo.models.explanations import Explanation
     from hammemo.models.scorer import Scorer
     from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.cutting import Cutting
     from hammemo.votes import Vote
 
 
@@ -50,6 +51,8 @@ class Answering(ABC):
     """What answers queries: contexts X, one row a context, or one context x."""
 
     label_dtype_: np.dtype[Any]
+    cutting_: Cutting | None = None
+    """How streams were cut into windows, if any were learnt, all alike."""
 
     def _now(self: Self) -> Self:
         """Return this version of the model: every answer is taken from one."""
@@ -62,6 +65,10 @@ class Answering(ABC):
     @abstractmethod
     def _contexts(self, X: Any) -> Contexts:
         """Return checked contexts."""
+
+    def _cut(self, X: Any, h: int) -> Any:
+        """Return contexts of h tokens where the model knows how to make them of shorter and longer ones."""
+        return X if self.cutting_ is None else self.cutting_.contexts(X, h)
 
     def _missing(self) -> str:
         """Return what takes the place of missing values; a model without such a parameter refuses them."""
@@ -186,7 +193,8 @@ class Answering(ABC):
         model = self._now()
         scorer = model._scorer()
         names = getattr(model, "feature_names_in_", None)
-        context = scorer.contexts([filled_tokens(one_context(x, names), model._missing())])
+        (tokens,) = model._cut([one_context(x, names)], scorer.sites.h)
+        context = scorer.contexts([filled_tokens(tokens, model._missing())])
         explanation = scorer.explanation(context, model._classes(scorer), k)
         return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
 

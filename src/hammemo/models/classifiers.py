@@ -79,6 +79,9 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         Why the parts are what they are; `report` shows it.
     n_features_in_ : int
         Tokens per context, the paper's h.
+    cutting_ : Cutting or None
+        What `fit_stream` did with beginnings of documents (short, pad); None where no streams were learnt, or not all
+        alike. Where it is known, contexts may have any length.
     version_ : int
         How many edits there were.
 
@@ -350,7 +353,9 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         model = self._now()
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
         compiled = model.memory_._now().compile(form, tokens, effective_n_jobs(n_jobs))
-        return Predictor(compiled, model.label_dtype_, model.sites_, model.vote_, model._missing()).prepare()
+        return Predictor(
+            compiled, model.label_dtype_, model.sites_, model.vote_, model._missing(), model.cutting_
+        ).prepare()
 
     def report(self) -> Report:
         """Return what the model is made of: what was chosen, why, and what it gained; ``print`` shows it."""
@@ -393,7 +398,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
     def _contexts(self, X: Any) -> Contexts:
         check_is_fitted(self)
-        return validated_contexts(self, X, reset=False)
+        return validated_contexts(self, self._cut(X, self.sites_.h), reset=False)
 
     def _vote(self) -> str | Vote:
         if hasattr(self, "vote_"):

@@ -89,6 +89,7 @@ class Learning(Additive, Answering):
             )
         memory = settled.memory.open(self.sites_, _seed(self.random_state))
         self.memory_ = memory if layout is None else _shard_of(layout, memory)
+        self.cutting_ = None if layout is None else layout.cutting_
         self.sample_ = None
         if self.vote_.keeps_sample:
             theirs = getattr(layout, "sample_", None)
@@ -114,7 +115,7 @@ class Learning(Additive, Answering):
         """
         reset = not hasattr(self, "memory_") if reset is None else reset
         check_way(self._missing())
-        array = validated_array(self, X, reset=reset, y=y)
+        array = validated_array(self, X if reset else self._cut(X, self.sites_.h), reset=reset, y=y)
         targets = label_array(y)
         declared = targets[:0] if classes is None else label_array(classes)
         dtype = common_label_dtype(targets, declared, *([] if reset else [self._label_ends()]))
@@ -157,6 +158,7 @@ class Learning(Additive, Answering):
 
     def _change_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
         context = one_context(tokens, getattr(self, "feature_names_in_", None), "learn_one" if by > 0 else "forget_one")
+        (context,) = self._cut([context], self.n_features_in_)
         context = filled_tokens(context, self._missing())
         if len(context) != self.n_features_in_:
             raise ValueError(
@@ -200,7 +202,8 @@ class Learning(Additive, Answering):
         return not is_auto(self.vote) or int(examples.multiplicity.sum()) >= settling.FEWEST
 
     def _examples(self, X: Any, y: Any, sample_weight: Any) -> Examples:
-        return Examples.of(validated_array(self, X, reset=False, y=y), label_array(y), sample_weight)
+        array = validated_array(self, self._cut(X, self.sites_.h), reset=False, y=y)
+        return Examples.of(array, label_array(y), sample_weight)
 
     def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
         if self.vote_.has_weights:  # else no reader is made

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hammemo.portable.graph import Graph
     from hammemo.portable.torch_module import TorchPredictor
     from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.cutting import Cutting
     from hammemo.votes import Vote
 
 
@@ -42,9 +43,16 @@ class Predictor(Answering):
     """
 
     def __init__(
-        self, compiled: Compiled, label_dtype: np.dtype[Any], sites: Sites, vote: Vote, missing: str = "token"
+        self,
+        compiled: Compiled,
+        label_dtype: np.dtype[Any],
+        sites: Sites,
+        vote: Vote,
+        missing: str = "token",
+        cutting: Cutting | None = None,
     ) -> None:
         self.label_dtype_ = label_dtype
+        self.cutting_ = cutting
         self.missing = missing
         self.compiled = compiled
         self._asked = Scorer(compiled, sites, vote)
@@ -75,7 +83,7 @@ class Predictor(Answering):
         return self._asked
 
     def _contexts(self, X: Any) -> Contexts:
-        return self._asked.contexts(filled(token_array(X), self._missing()))
+        return self._asked.contexts(filled(token_array(self._cut(X, self.sites.h)), self._missing()))
 
     def _vote(self) -> Vote:
         return self.vote

@@ -17,6 +17,7 @@ from hammemo.models.growing import watched
 from hammemo.models.kept_cases import CaseCutter, Keeper, KeptCases
 from hammemo.models.learning import Learning
 from hammemo.models.scorer import check_probabilities
+from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import common_label_dtype, label_array, widened_label_dtype
 from hammemo.tokens.streams import WindowSample, long_enough, stream_blocks
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
@@ -69,7 +70,8 @@ class Streaming(Learning):
         classes : array-like, optional
             Learn only the windows whose next token is one of these, and keep them all as candidates.
         short, pad
-            As in `windows`.
+            As in `windows`. The model remembers them (``cutting_``): contexts that are asked about later may be shorter
+            or longer than h, and are filled up or cut alike.
         layout : MemoryClassifier, optional
             As in `partial_fit`; its fitted vote, if it has one, is not fitted again.
 
@@ -81,12 +83,17 @@ class Streaming(Learning):
         >>> clf = MemoryClassifier().fit_stream(stream, h=2, starts=[0, 6])
         >>> clf.predict([[1, 2]]).tolist(), clf.memory_.label_counts.tolist()
         ([3], [1, 1, 2, 1])
+        >>> visits = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]]
+        >>> shop = MemoryClassifier(vote="sum").fit_stream(visits, h=3, short="pad")
+        >>> shop.predict([["pen"], ["tea", "cup"]]).tolist()
+        ['ink', 'pot']
         """
+        cutting = Cutting(short, pad)
         blocks = stream_blocks(tokens, h, starts, short, pad)
 
         def learn(model: Streaming) -> None:
             model.__dict__.pop("memory_", None)
-            sample = model._learn_blocks(blocks, h, classes, layout, sampled=True)
+            sample = model._learn_blocks(blocks, h, cutting, classes, layout, sampled=True)
             if sample is not None and model._is_enough(sample):
                 model._fit_vote_to(sample)
 
@@ -96,21 +103,37 @@ class Streaming(Learning):
     def partial_fit_stream(
         self: Self,
         tokens: Any,
-        h: int,
+        h: int | None = None,
         *,
         starts: ArrayLike | None = None,
         classes: ArrayLike | None = None,
-        short: Literal["drop", "pad"] = "drop",
+        short: Literal["drop", "pad"] | None = None,
         pad: Any = None,
         layout: MemoryClassifier | None = None,
     ) -> Self:
-        """Learn the windows of one more stream; the parameters are those of `fit_stream`. No vote is fitted."""
-        blocks = stream_blocks(tokens, h, starts, short, pad)
-        self._edited(lambda model: model._learn_blocks(blocks, h, classes, layout))
+        """Learn the windows of one more stream; the parameters are those of `fit_stream`. No vote is fitted.
+
+        What is not said of h, short and pad is as in the streams that were learnt before, or in those of the layout.
+        """
+        known = self if hasattr(self, "memory_") else layout
+        if h is None:
+            if known is None:
+                raise ValueError("Nothing was learnt yet: say how many tokens a context has, h=…")
+            h = known.sites_.h
+        cutting = _said(short, pad) or (known.cutting_ if known else None) or Cutting()
+        blocks = stream_blocks(tokens, h, starts, cutting.short, cutting.pad)
+        self._edited(lambda model: model._learn_blocks(blocks, h, cutting, classes, layout))
         return self
 
     def _learn_blocks(
-        self, blocks: Iterator[Block], h: int, classes: Any, layout: MemoryClassifier | None, *, sampled: bool = False
+        self,
+        blocks: Iterator[Block],
+        h: int,
+        cutting: Cutting,
+        classes: Any,
+        layout: MemoryClassifier | None,
+        *,
+        sampled: bool = False,
     ) -> Examples | None:
         """Learn the windows of blocks; return a sample of them if one is wanted and the vote has weights to fit."""
         first = next(blocks, None)
@@ -129,6 +152,7 @@ class Streaming(Learning):
             )
             self._start(h, settled, layout)
             self.n_features_in_ = h
+        self.cutting_ = self._cutting_with(cutting)
         self.label_dtype_ = common_label_dtype(*kinds)
         labels = None if chosen is None else Vocabulary.of(chosen)
         memory = self.memory_.snapshot()
@@ -166,25 +190,33 @@ class Streaming(Learning):
 
         Parameters
         ----------
-        tokens, starts, classes, pad
+        tokens, starts, classes
             As in `fit_stream`, and as the documents were learnt.
-        short : {"drop", "pad"}, optional
-            The same, as they were learnt. Where it is not said, a document that is too short for one window is refused:
-            who asks for a deletion must know that nothing would be deleted.
+        short, pad
+            The same. Where they are not said, the model knows how they were learnt; one that does not know, because
+            streams were cut in two ways or its file is an old one, asks for them. Where beginnings were dropped and
+            short is not said, a document that is too short for one window is refused: who asks for a deletion must know
+            that nothing would be deleted.
 
         Examples
         --------
         >>> from hammemo import Bag, MemoryClassifier, Mixture, Suffixes
         >>> sessions = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]] * 9
         >>> clf = MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture()).fit_stream(sessions, h=3, short="pad")
-        >>> rest = clf.empty_like().partial_fit_stream(sessions[1:], h=3, short="pad").refit()
-        >>> clf.forget_stream(sessions[:1], short="pad").refit().memory_.state_bytes() == rest.memory_.state_bytes()
+        >>> rest = clf.empty_like().partial_fit_stream(sessions[1:]).refit()
+        >>> clf.forget_stream(sessions[:1]).refit().memory_.state_bytes() == rest.memory_.state_bytes()
         True
         """
         check_is_fitted(self)
-        if short is None:
-            tokens, short = long_enough(tokens, self.sites_.h, starts), "drop"
-        blocks = stream_blocks(tokens, self.sites_.h, starts, short, pad)
+        h, cutting = self.sites_.h, _said(short, pad) or self.cutting_
+        if cutting is None:
+            raise ValueError(
+                "The model does not know how these documents were cut into windows: streams were cut in two ways, none "
+                "was learnt, or the model is from an old file. Say short='drop' or short='pad', as they were learnt."
+            )
+        if short is None and cutting.short == "drop":
+            tokens = long_enough(tokens, h, starts)
+        blocks = stream_blocks(tokens, h, starts, cutting.short, cutting.pad)
         labels = None if classes is None else Vocabulary.of(label_array(classes))
         self._edited(lambda model: model._forget_blocks(blocks, labels))
         return self
@@ -194,7 +226,7 @@ class Streaming(Learning):
         tokens: Any,
         *,
         starts: ArrayLike | None = None,
-        short: Literal["drop", "pad"] = "drop",
+        short: Literal["drop", "pad"] | None = None,
         pad: Any = None,
     ) -> NDArray[np.float64]:
         """Return minus the natural logarithm of the probability of every token of a stream that has a context.
@@ -204,8 +236,10 @@ class Streaming(Learning):
 
         Parameters
         ----------
-        tokens, starts, short, pad
+        tokens, starts
             As in `fit_stream`; nothing is learnt.
+        short, pad
+            The same; as the model has learnt where they are not said.
 
         Shapes
         ------
@@ -224,7 +258,8 @@ class Streaming(Learning):
         scorer = model._scorer()
         check_probabilities(scorer.vote)
         losses = [np.empty(0)]
-        for block in stream_blocks(tokens, scorer.sites.h, starts, short, pad):
+        cutting = _said(short, pad) or model.cutting_ or Cutting()
+        for block in stream_blocks(tokens, scorer.sites.h, starts, cutting.short, cutting.pad):
             losses += [scorer.losses(examples) for examples in block.parts(_ASKED_AT_ONCE)]
         return np.concatenate(losses)
 
@@ -241,6 +276,11 @@ class Streaming(Learning):
         if isinstance(sample, KeptCases):
             sample = sample.with_some(cutter.finish(), -1)
         self.memory_, self.sample_ = memory, sample
+
+
+def _said(short: Literal["drop", "pad"] | None, pad: Any) -> Cutting | None:
+    """Return how the caller wants documents to be cut; None where nothing is said of it."""
+    return None if short is None and pad is None else Cutting(short or "drop", pad)
 
 
 def _stream_facts(first: Block, chosen: NDArray[Any] | None) -> StreamFacts:

@@ -1,0 +1,77 @@
+"""How documents are cut into windows, and contexts of any length filled up or cut to the same shape.
+
+A model of streams predicts a token from the h before it. A document has beginnings, tokens with fewer before them: they
+are left out ("drop"), or learnt with the missing positions filled in front ("pad"). Who asks has the same beginnings,
+such as a visit of two clicks so far; who forgets must cut as was learnt. So a model remembers its cutting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from hammemo.tokens.contexts import check_window, joined, token_array, window_filler
+from hammemo.tokens.vocabulary import as_token
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """What is done with tokens that have fewer than h tokens before them.
+
+    Parameters
+    ----------
+    short : {"drop", "pad"}
+    pad : token, optional
+        As in `windows`.
+
+    Examples
+    --------
+    >>> from hammemo.tokens.cutting import Cutting
+    >>> Cutting("pad", "(start)").contexts([["a"], ["a", "b", "c"]], h=2)
+    [['(start)', 'a'], ['b', 'c']]
+    """
+
+    short: Literal["drop", "pad"] = "drop"
+    pad: Any = None
+
+    def __post_init__(self) -> None:
+        check_window(1, self.short, self.pad)
+        if self.pad is not None:
+            object.__setattr__(self, "pad", as_token(self.pad))
+
+    def contexts(self, X: Any, h: int) -> Any:
+        """Return contexts of h tokens: of longer ones the last h count, shorter ones are filled in front.
+
+        Contexts that have h tokens, and what is not contexts of tokens, are returned as they are: others check them.
+        """
+        if hasattr(X, "columns") or hasattr(X, "tocsr"):
+            return X
+        if isinstance(X, np.ndarray) and X.ndim == 2:
+            return X if X.shape[1] == h else self._array(X, h)
+        rows = list(X) if isinstance(X, (list, tuple, np.ndarray)) or hasattr(X, "to_list") else []
+        if not all(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
+            return X
+        if all(len(row) == h for row in rows):
+            return X if isinstance(X, (list, tuple)) else rows
+        return [self.context(row, h) for row in rows]
+
+    def context(self, tokens: Any, h: int) -> list[Any]:
+        """Return one context of h tokens."""
+        last = list(tokens[-h:])
+        return [*self._missing(h - len(last), h).tolist(), *last] if len(last) < h else last
+
+    def _array(self, X: np.ndarray[Any, Any], h: int) -> Any:
+        if X.shape[1] > h:
+            return X[:, -h:]
+        filler = np.tile(self._missing(h - X.shape[1], h), (len(X), 1))
+        return joined([filler.T, token_array(X).T]).T
+
+    def _missing(self, n: int, h: int) -> np.ndarray[Any, Any]:
+        if self.short == "drop":
+            raise ValueError(
+                f"A context has {h - n} tokens, and the model reads {h}: it learnt no beginnings of documents. Pass "
+                f"{h} tokens or more, or learn with short='pad'."
+            )
+        return window_filler(n, self.short, self.pad)
