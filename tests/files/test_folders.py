@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +42,6 @@ from hammemo.memories.exact import added_rows, part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 VOTES: dict[str, Any] = {
     "sum": "sum",
@@ -428,6 +428,25 @@ def test_a_query_touches_two_pages_of_records_and_one_range_a_site(tmp_path: Pat
         model.predict(query[None])
         pages = [page for view in parts._views for page in view.part._touch.touched]
         assert len(pages) <= sum(-(-size // 4096) + 3 for size in sizes if size)
+
+
+SMAPS = Path("/proc/self/smaps")
+"""What Linux tells of the mapped files of a process."""
+
+
+@pytest.mark.skipif(not SMAPS.exists(), reason="the operating system does not tell")
+def test_rows_of_parts_are_read_without_what_lies_around_them(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    save(
+        MemoryClassifier(memory=Exact(), vote="sum").fit(rng.integers(0, 99, (999, 2)), rng.integers(0, 9, 999)),
+        tmp_path,
+        parts=3,
+    )
+    model = load(tmp_path)
+    about = SMAPS.read_text().split(str(tmp_path))[1:]
+    flags = [one.split("VmFlags:")[1].splitlines()[0].split() for one in about]
+    assert len(flags) == len(model.memory_.parted.base.parts.parts)
+    assert all("rr" in one for one in flags)  # random reads
 
 
 LIMITED = """

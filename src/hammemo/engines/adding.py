@@ -113,7 +113,7 @@ class Adder:
 
     def open(self, run: PartFacts) -> Part:
         """Return a run; its pages were checked when it was found, or it was written by this call."""
-        return open_part(self.folder, run, self.sites, verify=False)
+        return open_part(self.folder, run, self.sites, verify=False, scanned=True)
 
     def arrays(
         self, runs: Sequence[PartFacts], first: Token | None, stop: Token | None, *, packed: bool | None

@@ -10,6 +10,9 @@ whole, states the size of the file, its checksum, and a hash H of the file's hea
 - a page is hashed when it is first touched and compared with its entry in ``blocks``; nothing is answered from a page
   that differs, and the error names the file.
 
+A query reads a few pages here and there, so the operating system is told not to read what lies around them. Longer
+ranges are asked for before they are read.
+
 The checksum over the whole file is what `inspect` compares, and what tells whether a part that exists is the right one.
 """
 
@@ -46,6 +49,8 @@ PART_FORMAT: Final = 4
 _HASH: Final = 8
 _READ: Final = 2**20
 _FETCHED_AT_ONCE: Final = 4
+_SCANNED: Final = 64
+"""So many pages at once are asked for, whether they were read before or not: they may be in memory no longer."""
 
 
 @dataclass(frozen=True)
@@ -163,8 +168,11 @@ def _digest(start: bytes, blocks: bytes) -> str:
     return hashlib.blake2b(start + blocks, digest_size=16).hexdigest()
 
 
-def open_part(folder: str, facts: PartFacts, sites: Sites, *, verify: bool = True) -> Part:
-    """Return the part in a file of a folder, mapped; refuse another file than the head describes."""
+def open_part(folder: str, facts: PartFacts, sites: Sites, *, verify: bool = True, scanned: bool = False) -> Part:
+    """Return the part in a file of a folder, mapped; refuse another file than the head describes.
+
+    With `scanned` it is read from one end to the other, not a row here and there.
+    """
     path = os.path.join(folder, facts.name)
     remote = source_of(folder)
     if remote is not None:
@@ -172,11 +180,13 @@ def open_part(folder: str, facts: PartFacts, sites: Sites, *, verify: bool = Tru
     with _refusing(path):
         archive = Archive(path, verify=False, writable=False)
         pages = Pages(path, archive, facts, verify=verify, remote=remote)
+        if not scanned:
+            pages.expect_single_rows()
         rest = {name: array for name, array in archive.arrays.items() if name != "blocks"}
         for name, array in rest.items():
             if array.size and not name.startswith(("rows.", "entries", "index.")):  # those are touched as they are read
                 pages(array, np.zeros(1, np.int64), np.full(1, len(array)))
-        opener = partial(open_part, folder, facts, sites, verify=verify)
+        opener = partial(open_part, folder, facts, sites, verify=verify, scanned=scanned)
         return Part(sites, rest, pages, opener, path)
 
 
@@ -262,8 +272,14 @@ class Pages:
         self._places: dict[int, tuple[int, int]] = {}
         self.checked = np.full(n_pages, not verify and remote is None)
         self._fetch_absent = None if remote is None else remote.fetcher(path, self._end)
+        self._map = getattr(archive.data.base, "_mmap", archive.data.base)
         self.touched: set[int] | None = None
         """The pages that were touched, if somebody counts them."""
+
+    def expect_single_rows(self) -> None:
+        """Let a page be read without those around it: on Linux 32 by default, and hundreds on some machines."""
+        if isinstance(self._map, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
+            self._map.madvise(mmap.MADV_RANDOM)
 
     def __call__(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
         """See `Touch`."""
@@ -277,7 +293,7 @@ class Pages:
         if self.touched is not None:
             self.touched.update(pages.tolist())
         new = np.unique(pages[~self.checked[pages]])
-        self._fetch(new)
+        self._fetch(new if len(pages) < _SCANNED else np.unique(pages))
         if self._fetch_absent is not None:
             absent = np.array([page for page in new.tolist() if not self._is_right(page)], np.int64)
             if len(absent):
@@ -294,11 +310,10 @@ class Pages:
 
     def _fetch(self, pages: NDArray[np.int64]) -> None:
         """Ask the operating system for pages in the order of the file, before they are read one by one."""
-        owner = getattr(self.data.base, "_mmap", self.data.base)
-        if len(pages) < _FETCHED_AT_ONCE or not isinstance(owner, mmap.mmap) or not hasattr(mmap, "MADV_WILLNEED"):
+        if len(pages) < _FETCHED_AT_ONCE or not isinstance(self._map, mmap.mmap) or not hasattr(mmap, "MADV_WILLNEED"):
             return
         for run in np.split(pages, np.flatnonzero(np.diff(pages) > 1) + 1):
-            owner.madvise(mmap.MADV_WILLNEED, int(run[0]) * PAGE, len(run) * PAGE)
+            self._map.madvise(mmap.MADV_WILLNEED, int(run[0]) * PAGE, len(run) * PAGE)
 
     def _is_right(self, page: int) -> bool:
         """Return whether a page has its hash."""
