@@ -57,6 +57,12 @@ def test_language(tmp_path: Path) -> None:
     assert plain["perplexity"] < 8
 
 
+def test_threads_of_blas() -> None:
+    page = printed("benchmarks.blas_threads", "--sets", "car", "--threads", "1", "--repeats", "1")
+    assert "| car | fit | 1 |" in page
+    assert "| car | refit | 1 |" in page
+
+
 def test_two_versions() -> None:
     """One version beside itself: every kind of figure is there, and states and answers are equal."""
     only = "^start: import hammemo$|^Hashed, sum, 64 labels: (predict, ints|edits|fit|load)$"

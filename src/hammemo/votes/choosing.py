@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hammemo._arrays.blas import one_blas_thread
 from hammemo.kernels.selection import SMOOTHING
 from hammemo.kernels.selection.shared_weights import RIDGE
 from hammemo.votes.base import softmax
@@ -60,6 +61,7 @@ def plain_log_linear(n_labels: int) -> LogLinear:
     return LogLinear(per_label=n_labels <= FEW_LABELS, uniform=UNIFORM)
 
 
+@one_blas_thread
 def chosen_log_linear(selection: Selection, n_labels: int, n_sites: int) -> tuple[LogLinear, list[Trial]]:
     """Return the vote for the sites of a selection, and all that was tried, the best first."""
     losses: dict[tuple[bool, float, float], list[NDArray[np.float64]]] = {}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from hammemo._arrays.blas import one_blas_thread
 from hammemo.memories.exact.free_rows import with_free_rows
 from hammemo.memories.exact.sparse_rows import RowsReader
 from hammemo.memories.row_rules import RowRule
@@ -188,6 +189,7 @@ class LogLinear(Vote):
             raise ValueError(f"class_weight={given!r}: weights are finite numbers above zero.")
         return np.asarray(np.log([float(named.get(label, 1.0)) for label in labels]), np.float64)
 
+    @one_blas_thread
     def fit_to(
         self, reader: Reader, examples: Examples, sites: Sites, *, seed: int = 0, leave_one_out: bool = True
     ) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._arrays.blas import one_blas_thread
 from hammemo._progress import progress_bar
 from hammemo.kernels.kernels import PositionalHamming, SiteKernel
 from hammemo.kernels.selection.copies import Copies
@@ -97,6 +98,7 @@ class AutoSites(SiteKernel):
         """Return h."""
         return h
 
+    @one_blas_thread
     def choose(self, examples: Examples, seed: int = 0) -> Selection:
         """Return the sites that these examples ask for.
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo._arrays.blas import one_blas_thread
 from hammemo.kernels.free_sites import distinct_places
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.ranker import Ranker
@@ -150,6 +151,7 @@ class Mixture(Vote):
             found[known] = probabilities(terms, weights, len(asked))
         return found
 
+    @one_blas_thread
     def fit_to(
         self, reader: Reader, examples: Examples, sites: Sites, *, seed: int = 0, leave_one_out: bool = True
     ) -> None:

@@ -1,0 +1,87 @@
+"""One thread of BLAS while weights are fitted: these products are many and small, and more threads only wait.
+
+OpenBLAS shares out every product above some ten thousand numbers. Fitting makes thousands of those, each of a few
+microseconds. A second thread gains nothing there, doubles the processor time, and where other programs use the cores a
+product waits until its second thread gets one. Besides, sums are added in one order: weights do not depend on the
+number of cores.
+
+The number of threads belongs to the process. So threads that fit at the same time are counted: the first one sets the
+limit, and the last one takes it back. A library is left alone if someone else has set its number meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import ContextDecorator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from threadpoolctl import ThreadpoolController
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class OneBlasThread(ContextDecorator):
+    """A block, or a function, during which BLAS uses one thread; blocks may lie in one another, in any threads."""
+
+    def __init__(self) -> None:
+        self._holders = 0
+        self._before: list[tuple[Any, int]] = []
+        self.free_after_fork()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._holders:
+                self._restore()  # no numbers are noted, unless an interrupt came while they were put back
+                try:
+                    self._limit()
+                except BaseException:
+                    self._restore()
+                    raise
+            self._holders += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._holders -= 1
+            if not self._holders:
+                self._restore()
+
+    def free_after_fork(self) -> None:
+        """Take a new lock: who held the old one is not in the child. Where a thread was fitting, the limit stays."""
+        self._lock = threading.Lock()
+
+    def _limit(self) -> None:
+        self._before = [(library, library.get_num_threads()) for library in _libraries()]
+        for library, threads in self._before:
+            if threads != 1:
+                _set(library, 1)
+
+    def _restore(self) -> None:
+        for library, threads in self._before:
+            if threads != 1 and library.get_num_threads() == 1:
+                _set(library, threads)
+        self._before = []
+
+
+def _set(library: Any, threads: int) -> None:
+    """Set its number of threads, unless another thread is inside a block of threadpoolctl's own (from 3.8 on)."""
+    library.set_num_threads(threads)
+    release = getattr(library, "clear_controlling_thread", None)
+    if release is not None:
+        release()  # else no other thread could set it: the last to leave may be another one
+
+
+@cache
+def _libraries() -> list[Any]:
+    """Return the BLAS libraries of NumPy and SciPy; they are loaded by the time that something is fitted."""
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)  # a search: a hundredth of a second
+
+
+one_blas_thread = OneBlasThread()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=one_blas_thread.free_after_fork)
