@@ -60,6 +60,33 @@ def test_the_table_of_figures_and_the_drawing(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
+def test_clicks_are_judged_by_the_first_twenty_too(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    visits = [" ".join(str(item) for item in (start + rng.integers(0, 6, 5).cumsum()) % 150) for start in range(200)]
+    (tmp_path / "visits.txt").write_text("\n".join(visits) + "\n")
+    options = ("evaluate", str(tmp_path / "visits.txt"), "--h", "2", "--short", "pad", "--holdout", "0.5")
+    found = json.loads(said(*options, "--json"))
+    assert found["labels"] > 100
+    page = said(*options)
+    assert "top-20" in page
+    assert "MRR@20" in page
+    for measures in found["learners"].values():
+        assert measures["top_5"] <= measures["top_20"] <= 1
+        assert measures["accuracy"] <= measures["reciprocal_rank_20"] <= measures["top_20"]
+        for name in ("top_5", "top_20", "reciprocal_rank_20"):
+            assert f"{measures[name]:.4f}" in page
+
+
+def test_few_labels_are_not_judged_by_the_first_twenty(tmp_path: Path) -> None:
+    file, _, _ = table(tmp_path)
+    options = ("evaluate", str(file), "--label", "label", "--columns", "a,b,c", "--folds", "2")
+    page = said(*options)
+    assert "top-5" in page
+    assert "20" not in page.split("answers")[1]
+    for measures in json.loads(said(*options, "--json"))["learners"].values():
+        assert measures["top_20"] is measures["reciprocal_rank_20"] is None
+
+
 def test_time_holds_out_the_last_and_is_no_part_of_the_context(tmp_path: Path) -> None:
     file, _, _ = table(tmp_path)
     found = json.loads(said("evaluate", str(file), "--label", "label", "--time", "when", "--json"))

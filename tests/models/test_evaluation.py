@@ -87,6 +87,51 @@ def test_measures_are_those_of_scikit_learn() -> None:
     assert sum(one["asked"] for one in found.calibration) == 300
 
 
+def brute_force(rankings: list[list[Any]], y: list[Any]) -> tuple[float, float, float]:
+    """Return top-5, top-20 and the mean reciprocal rank at 20 of full rankings, by counting."""
+    hits_5 = hits_20 = 0
+    reciprocal = 0.0
+    for ranking, label in zip(rankings, y, strict=True):
+        for rank, candidate in enumerate(ranking[:20], 1):
+            if candidate == label:
+                hits_5 += rank <= 5
+                hits_20 += 1
+                reciprocal += 1 / rank
+    return hits_5 / len(y), hits_20 / len(y), reciprocal / len(y)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["log-linear", "sum"]))
+def test_the_first_twenty_of_many_labels_are_counted(seed: int, vote: str) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 30, (900, 2))
+    y = (X[:, 0] * 5 + rng.integers(0, 8, 900)) % 130
+    model = MemoryClassifier("positional", vote=vote)
+    found = evaluate(model, Rows(X, y), Split("", [(np.arange(500), np.arange(500, 900))]))
+    assert found.n_labels > 100
+    fitted = model.fit(X[:500], y[:500])
+    counts = {label: int((y[:500] == label).sum()) for label in np.unique(y[:500]).tolist()}
+    by_count = sorted(counts, key=lambda label: (-counts[label], str(label)))
+    rankings = {
+        MODEL: fitted.top_k(X[500:], len(fitted.classes_)).tolist(),
+        BAYES: naive_bayes(2).fit(X[:500], y[:500]).top_k(X[500:], len(fitted.classes_)).tolist(),
+        MAJORITY: [by_count] * 400,
+    }
+    for name, ranking in rankings.items():
+        measures = found.measures[name]
+        assert measures.top_20 is not None
+        counted = brute_force(ranking, y[500:].tolist())
+        assert (measures.top_5, measures.top_20, measures.reciprocal_rank_20) == pytest.approx(counted, rel=1e-12)
+        assert measures.accuracy <= measures.top_5 <= measures.top_20
+
+
+@pytest.mark.parametrize(("n_labels", "counted"), [(100, False), (101, True)])
+def test_the_first_twenty_are_counted_above_a_hundred_labels(n_labels: int, counted: bool) -> None:
+    rows = rows_of([*range(n_labels)] * 2)
+    for measures in evaluate(MemoryClassifier(vote="sum"), rows, folds(rows, 2)).measures.values():
+        assert (measures.top_20 is not None) == (measures.reciprocal_rank_20 is not None) == counted
+
+
 def test_naive_bayes_is_the_product_of_shares() -> None:
     rng = np.random.default_rng(1)
     X, y = rng.integers(0, 3, (4000, 2)), rng.integers(0, 2, 4000)

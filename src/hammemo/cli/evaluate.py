@@ -24,7 +24,7 @@ from hammemo.cli.learn import SequenceOptions  # noqa: TC001  (typer reads annot
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
-    from hammemo.models.evaluation import Evaluation
+    from hammemo.models.evaluation import Evaluation, Measures
     from hammemo.models.splits import Documents, Material, Rows, Split
     from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
 
@@ -170,16 +170,25 @@ def _print(found: Evaluation) -> None:
     )
     table = Table()
     table.add_column("")
-    for title in ("accuracy", "top-5", "log-loss", "calibration error"):
+    shown = {name: _cells(measures) for name, measures in found.measures.items()}
+    for title in next(iter(shown.values())):
         table.add_column(title, justify="right")
-    for name, measures in found.measures.items():
-        spread = "" if measures.accuracy_sd is None else f" ± {measures.accuracy_sd:.4f}"
-        numbers = (measures.top_5, measures.log_loss, measures.calibration_error)
-        cells = ("none" if number is None else f"{number:.4f}" for number in numbers)
-        table.add_row(name, f"{measures.accuracy:.4f}{spread}", *cells)
+    for name, cells in shown.items():
+        table.add_row(name, *cells.values())
     console().print(table)
     if found.n_not_learnt:
         typer.echo(
             f"{counted(found.n_not_learnt, 'answer')} could not be right, because the label was not learnt: counted as "
             "wrong, and left out of the log-loss."
         )
+
+
+def _cells(measures: Measures) -> dict[str, str]:
+    """Return the figures of one learner by their titles."""
+    spread = "" if measures.accuracy_sd is None else f" ± {measures.accuracy_sd:.4f}"
+    numbers = {"top-5": measures.top_5}
+    if measures.top_20 is not None and measures.reciprocal_rank_20 is not None:
+        numbers |= {"top-20": measures.top_20, "MRR@20": measures.reciprocal_rank_20}
+    losses = {"log-loss": measures.log_loss, "calibration error": measures.calibration_error}
+    cells = {title: "none" if number is None else f"{number:.4f}" for title, number in (numbers | losses).items()}
+    return {"accuracy": f"{measures.accuracy:.4f}{spread}", **cells}

@@ -4,8 +4,10 @@ What is learnt and what is asked, a `Split` says (:mod:`hammemo.models.splits`).
 
 **What is measured**, over all examples that are asked: the share of right answers; the share whose label is among the
 five best; the mean log-loss in nats; and the expected calibration error: over 15 bins of equal width of the highest
-probability, the mean of \|its mean - share of right answers\|, weighted by the examples in the bin. A label that the
-training part does not have cannot be answered: it counts as wrong, and is left out of the log-loss.
+probability, the mean of \|its mean - share of right answers\|, weighted by the examples in the bin. With more than a
+hundred labels also, as recommenders are judged: the share whose label is among the twenty best, and the mean of one
+over its rank there, 0 where it is not among them. A label that the training part does not have cannot be answered: it
+counts as wrong, and is left out of the log-loss.
 
 **Beside it**: the most frequent label with the labels' shares as probabilities, and naive Bayes from the same counts:
 single positions, each with weight 1, one pseudo-example a row that is spread as the labels are.
@@ -35,7 +37,11 @@ if TYPE_CHECKING:
     from hammemo.models.splits import Material, Split
 
 BINS: Final = 15
-TOP: Final = 5
+FEW: Final = 5
+MANY: Final = 20
+"""The two lengths of a list of answers that are judged."""
+MANY_LABELS: Final = 100
+"""With more labels than that, the longer list is judged, too."""
 MODEL: Final = "this model"
 BAYES: Final = "naive Bayes"
 MAJORITY: Final = "majority"
@@ -53,13 +59,17 @@ class Answers:
     """What one learner said to examples whose labels are known."""
 
     predicted: NDArray[Any]
-    right: NDArray[np.bool_]
-    near: NDArray[np.bool_]
-    """Whether the label is among the best five."""
+    rank: NDArray[np.int64]
+    """Of the label among the twenty best, from 1; 0 where it is not among them."""
     probability: NDArray[np.float64]
     """Of the label; NaN where that was not learnt, or where there are no probabilities."""
     highest: NDArray[np.float64]
     """Of the answer; NaN where there are no probabilities."""
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Whether the answer is the label."""
+        return np.asarray(self.rank == 1)
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,10 @@ class Measures:
     calibration_error: float | None
     accuracy_sd: float | None = None
     """Over the folds; None where there is one."""
+    top_20: float | None = None
+    """None where labels are a hundred or fewer."""
+    reciprocal_rank_20: float | None = None
+    """The mean of 1 / rank in the best twenty; None where labels are a hundred or fewer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,15 +194,16 @@ class _Tally:
         if not sum(map(len, self.truths)):
             raise ValueError("There is nothing to ask: no example is in the part that was held out. Give more input.")
         y = np.concatenate([truth.astype(object) for truth in self.truths])
+        n_labels = len(set(y.tolist()))
         names, confusion = _confusion(y, np.concatenate([part.predicted for part in self.answers[MODEL]]))
         return Evaluation(
             split=title,
             n_learnt=float(np.mean(self.sizes)),
             n_asked=len(y),
-            n_labels=len(set(y.tolist())),
+            n_labels=n_labels,
             n_not_learnt=int(sum(np.isnan(part.probability).sum() for part in self.answers[MAJORITY])),
             fit_seconds=float(np.mean(self.seconds)),
-            measures={name: _measures(parts) for name, parts in self.answers.items()},
+            measures={name: _measures(parts, n_labels) for name, parts in self.answers.items()},
             confusion_labels=names,
             confusion=confusion,
             calibration=_calibration(self.answers[MODEL]),
@@ -205,43 +220,47 @@ def asked_of(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> Answe
     columns = {label: column for column, label in enumerate(model.classes_.tolist())}
     place = np.array([columns.get(label, -1) for label in y.tolist()], np.int64)
     step = max(1, _CHUNK_NUMBERS // max(len(columns), 1))
-    parts = [_chunk(model, X[i : i + step], place[i : i + step]) for i in range(0, len(y), step)]
-    best = np.concatenate([part[0] for part in parts]) if parts else np.empty((0, 1), object)
-    probability, highest = (np.concatenate([part[i] for part in parts] or [np.empty(0)]) for i in (1, 2))
-    near = best == np.asarray(y, object)[:, None]
-    return Answers(best[:, 0], near[:, 0], near.any(axis=1), probability, highest)
+    truths = np.asarray(y, object)
+    parts = [_chunk(model, X[i : i + step], truths[i : i + step], place[i : i + step]) for i in range(0, len(y), step)]
+    nothing = Answers(np.empty(0, object), np.empty(0, np.int64), np.empty(0), np.empty(0))
+    return Answers(*(np.concatenate(arrays) for arrays in zip(*map(_arrays, parts or [nothing]), strict=True)))
 
 
-def _chunk(
-    model: MemoryClassifier, X: NDArray[Any], place: NDArray[np.int64]
-) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the best labels, the probability of the true one and that of the best."""
-    best = model.top_k(X, TOP).astype(object)
+def _arrays(answers: Answers) -> tuple[NDArray[Any], ...]:
+    return answers.predicted, answers.rank, answers.probability, answers.highest
+
+
+def _chunk(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any], place: NDArray[np.int64]) -> Answers:
+    """Return what a model says to a few contexts; `place` is the column of each label, -1 where it was not learnt."""
+    best = model.top_k(X, MANY).astype(object)
+    found = best == y[:, None]
+    rank = np.where(found.any(axis=1), 1 + found.argmax(axis=1), 0)
     if not hasattr(model, "predict_proba"):
-        return best, np.full(len(X), np.nan), np.full(len(X), np.nan)
+        return Answers(best[:, 0], rank, np.full(len(X), np.nan), np.full(len(X), np.nan))
     probabilities = model.predict_proba(X)
     of_truth = np.where(place >= 0, probabilities[np.arange(len(X)), place], np.nan)
-    return best, of_truth, probabilities.max(axis=1)
+    return Answers(best[:, 0], rank, of_truth, probabilities.max(axis=1))
 
 
 def _most_frequent(learnt: NDArray[Any], y: NDArray[Any]) -> Answers:
     """Return the answers of the label that is learnt most often, with the labels' shares as probabilities."""
     counts = Counter(label_array(learnt).tolist())
-    best = sorted(counts, key=lambda label: (-counts[label], str(label)))[:TOP]
+    best = sorted(counts, key=lambda label: (-counts[label], str(label)))[:MANY]
+    ranks = {label: rank for rank, label in enumerate(best, 1)}
     shares = {label: count / len(learnt) for label, count in counts.items()}
     truths = y.tolist()
     predicted = np.full(len(y), best[0], object)
     return Answers(
         predicted,
-        np.array([label == best[0] for label in truths], bool),
-        np.array([label in best for label in truths], bool),
+        np.array([ranks.get(label, 0) for label in truths], np.int64),
         np.array([shares.get(label, np.nan) for label in truths], np.float64),
         np.full(len(y), shares[best[0]]),
     )
 
 
-def _measures(parts: list[Answers]) -> Measures:
-    right = np.concatenate([part.right for part in parts])
+def _measures(parts: list[Answers], n_labels: int) -> Measures:
+    rank = np.concatenate([part.rank for part in parts])
+    right, listed, many = rank == 1, rank > 0, n_labels > MANY_LABELS
     probability, highest = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("probability", "highest")
     )
@@ -250,10 +269,12 @@ def _measures(parts: list[Answers]) -> Measures:
     loss = float(-np.log(np.maximum(probability[known], _LEAST)).mean()) if told and known.any() else None
     return Measures(
         accuracy=float(right.mean()),
-        top_5=float(np.concatenate([part.near for part in parts]).mean()),
+        top_5=float((listed & (rank <= FEW)).mean()),
         log_loss=loss,
         calibration_error=expected_calibration_error(highest, right) if told else None,
         accuracy_sd=float(np.std(shares, ddof=1)) if len(shares) > 1 else None,
+        top_20=float(listed.mean()) if many else None,
+        reciprocal_rank_20=float(np.where(listed, 1 / np.maximum(rank, 1), 0.0).mean()) if many else None,
     )
 
 
