@@ -10,7 +10,7 @@ import json
 import re
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from docutils import nodes
@@ -59,6 +59,9 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_custom_sections = ["Shapes", ("Attributes", "params_style")]
 
+_BACK_LINK = re.compile(
+    r'(?P<before>class="viewcode-back" href="[^"#]*/(?P<page>(?:\w+\.)+(?P<name>\w+))\.html#)(?P<anchor>[\w.]+)'
+)
 _COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 
 
@@ -144,6 +147,23 @@ def _link_the_gallery(_app: Sphinx, _page: str, source: list[str]) -> None:
     source[0] = source[0].replace("](gallery/)", "](generated/gallery/index.rst)")
 
 
+def _lead_back_to_where_a_name_is_listed(
+    _app: Sphinx, page: str, _template: str, context: dict[str, Any], _doctree: object
+) -> None:
+    """Give the links from a source page back to the reference their anchors: the name by which each is listed.
+
+    One file may define `hammemo.save` and `hammemo.files.read_notes`; viewcode takes the module of the first name that
+    it meets for all of them. The page of a name is called by it.
+    """
+
+    def mended(link: re.Match[str]) -> str:
+        member = link["anchor"].rsplit(f".{link['name']}.", 1)[1:]  # of a class
+        return link["before"] + ".".join([link["page"], *member])
+
+    if page.startswith("_modules/") and "body" in context:
+        context["body"] = _BACK_LINK.sub(mended, context["body"])
+
+
 def _trim_code(_app: Sphinx, page: nodes.document) -> None:
     """Drop the blank line at the end of an example, which is there for doctest only."""
     for block in page.findall(nodes.literal_block):
@@ -156,6 +176,7 @@ def setup(app: Sphinx) -> None:
     """Connect all of the above to the build."""
     app.connect("source-read", _link_the_gallery)
     app.connect("doctree-read", _trim_code)
+    app.connect("html-page-context", _lead_back_to_where_a_name_is_listed)
     app.connect("autodoc-skip-member", _skip_what_is_not_ours)
     app.connect("autodoc-process-docstring", _set_shapes_as_code, priority=100)  # before napoleon
     app.connect("build-finished", _copy_mathjax)

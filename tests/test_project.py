@@ -171,6 +171,22 @@ def test_links_of_the_readme_lead_somewhere_on_a_package_index(tmp_path: Path) -
     assert f"{address}/" in wrong.stderr
 
 
+def test_links_of_the_site_that_lead_nowhere_are_named(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / ".ci" / "links.py"), str(tmp_path)]
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "a.html").write_text('<h1 id="here">A</h1><a href="inner/b%20c.html#there">b</a><a href="#here">a</a>')
+    (tmp_path / "inner" / "b c.html").write_text(
+        '<a name="there"></a><a href="../a.html">a</a><a href="https://x/#y">x</a>'
+    )
+    subprocess.run(command, check=True)
+    (tmp_path / "c.html").write_text('<a href="a.html#nothing">a</a> <a href="gone.html">b</a> <a href="#top">c</a>')
+    wrong = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert wrong.returncode == 1
+    assert wrong.stderr.splitlines()[1:] == ["c.html: a.html#nothing", "c.html: gone.html", "c.html: #top"]
+    empty = subprocess.run([*command[:2], str(tmp_path / "none")], capture_output=True, text=True, check=False)
+    assert "build the site first" in empty.stderr
+
+
 def test_packages_are_built_after_the_readme_got_its_addresses() -> None:
     jobs = read(GITHUB / "workflows" / "release.yml")["jobs"]
     for name, built in (("sdist", "bash .ci/release sdist dist"), ("wheels", "pypa/cibuildwheel")):
