@@ -26,6 +26,7 @@ from hammemo import (
     MemoryClassifier,
     Predictor,
     SiteKernel,
+    Tiered,
     load,
     save,
 )
@@ -428,6 +429,30 @@ def test_forged_arrays_are_refused(
 def test_a_token_that_no_row_has_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clf = MemoryClassifier(memory=Exact(), vote="sum").fit([[1], [2]], ["x", "y"])
     assert_forged_is_refused(clf, "vocabulary.floats", lambda _: np.array([0.5]), "no row has", path, monkeypatch)
+
+
+def tiered() -> MemoryClassifier:
+    return MemoryClassifier(memory=Tiered(Hashed(4, 2)), vote="sum").fit(X, Y)
+
+
+@pytest.mark.parametrize("name", ["sketch.own.0", "sketch.shared.0", "sketch.shared.2"])
+def test_a_sketch_that_has_counted_less_than_the_table_is_refused(
+    name: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def less(counts: Any) -> Any:
+        return counts - (np.arange(counts.size).reshape(counts.shape) == counts.argmax()).astype(counts.dtype)
+
+    message = f"sketch has not counted the examples of its table at site {name[-1]}"
+    assert_forged_is_refused(tiered(), name, less, message, path, monkeypatch)
+    load(path, verify=False)  # what is trusted is not read for it
+
+
+def test_a_table_that_has_counted_less_than_the_sketch_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def less(counts: Any) -> Any:
+        return counts - (np.arange(counts.size) == counts.argmax()).astype(counts.dtype)
+
+    message = "sketch has not counted the examples of its table"
+    assert_forged_is_refused(tiered(), "exact.entry_counts", less, message, path, monkeypatch)
 
 
 def assert_forged_is_refused(

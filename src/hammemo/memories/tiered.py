@@ -19,6 +19,7 @@ from sklearn.base import clone
 
 from hammemo.memories.exact import Exact
 from hammemo.memories.exact.in_parts import InParts
+from hammemo.memories.exact.parted import Parted, empties_of
 from hammemo.memories.exact.readers import SparseCounts
 from hammemo.memories.hashed import Hashed
 from hammemo.memories.hashed.readers import HashedTables
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from hammemo.memories.base import Memory
     from hammemo.memories.contributions import SiteScores
     from hammemo.memories.exact.count_table import CountTable
-    from hammemo.memories.exact.parted import Parted
     from hammemo.memories.exact.sparse_rows import ExactReader
     from hammemo.memories.label_counts import Frame, LabelCounts
     from hammemo.memories.ranker import Ranker
@@ -164,10 +164,12 @@ class Tiered(InParts):
         self.exact_, self.sketch_ = exact, sketch
 
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
-        """Take the state of both tiers."""
+        """Take the state of both tiers; refuse a sketch that has not counted as many examples as the table."""
         self.sketch_, self.exact_ = self._cloned_tiers()
         for name, tier in (("sketch", self.sketch_), ("exact", self.exact_)):
             tier.restore_inside(self, all_labels, stored.part(name))
+        if not stored.trusted:  # it reads both tables
+            self._check_counted(empties_of(self.exact_.table()))
 
     def table(self) -> CountTable:
         """Return the counts of the exact tier."""
