@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hammemo
-from folder_cases import KERNELS, rows
+from folder_cases import KERNELS, assert_same, rows
 from hammemo import (
     NO_TOKEN,
     Bag,
@@ -64,20 +64,6 @@ def form(request: pytest.FixtureRequest) -> Iterator[bool | None]:
 
 def fitted(kernel: str, vote: str, n: int = 60, seed: int = 0) -> MemoryClassifier:
     return MemoryClassifier(KERNELS[kernel], Exact(), VOTES[vote]).fit(*rows(n, seed))
-
-
-def assert_same(parted: MemoryClassifier, plain: MemoryClassifier, seed: int = 99) -> None:
-    """All that can be asked of the two is the same."""
-    assert parted.memory_.parted is not None
-    assert parted.memory_.state_digest() == plain.memory_.state_digest()
-    assert parted.memory_.state_bytes() == plain.memory_.state_bytes()
-    few, many = rows(5, seed)[0], rows(40, seed)[0]
-    for asked in (few, many):
-        np.testing.assert_array_equal(parted.class_scores(asked), plain.class_scores(asked))
-        assert parted.predict(asked).tolist() == plain.predict(asked).tolist()
-        assert np.array_equal(parted.top_k(asked, 3), plain.top_k(asked, 3))
-        assert parted.certify(asked).all()
-    assert str(parted.explain(few[0])) == str(plain.explain(few[0]))
 
 
 @pytest.mark.filterwarnings("ignore:The two models have different fitted weights")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from folder_cases import KERNELS, rows
+from folder_cases import KERNELS, assert_same, rows
 from hammemo import (
     NO_TOKEN,
     Exact,
@@ -50,21 +50,6 @@ def new(kernel: str = "positions", vote: str = "sum", key: bytes | None = None) 
 
 def fitted(kernel: str = "positions", vote: str = "sum", n: int = 60, key: bytes | None = None) -> MemoryClassifier:
     return new(kernel, vote, key).fit(*rows(n, 0))
-
-
-def assert_same(parted: MemoryClassifier, plain: MemoryClassifier) -> None:
-    """All that can be asked of the two is the same."""
-    assert parted.memory_.parted is not None
-    assert plain.memory_.parted is None
-    assert parted.memory_.state_digest() == plain.memory_.state_digest()
-    assert parted.memory_.state_bytes() == plain.memory_.state_bytes()
-    for asked in (rows(5, 99)[0], rows(40, 99)[0]):
-        np.testing.assert_array_equal(parted.class_scores(asked), plain.class_scores(asked))
-        for one in (parted, parted.compile()):
-            assert one.predict(asked).tolist() == plain.predict(asked).tolist()
-        assert np.array_equal(parted.top_k(asked, 3), plain.top_k(asked, 3))
-        assert parted.certify(asked).all()
-    assert str(parted.explain(asked[0])) == str(plain.explain(asked[0]))
 
 
 def outcome(change: Callable[[], Any]) -> str:

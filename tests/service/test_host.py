@@ -37,6 +37,7 @@ from hammemo.service.sqlite_log import SqliteLog
 from hammemo.service.writing import Upkeep, WrittenModel
 from pace import patience
 from postgres_server import Server, needs_postgres, one_server, postgres
+from service_hosts import hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,30 +45,7 @@ if TYPE_CHECKING:
 
     from hammemo.service.hosted import HostedModel
 
-__all__ = ["postgres"]
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[needs_postgres, one_server])])
-def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Host]]:
-    """Return a function that opens the same models again and again; all are closed in the end."""
-    log = None
-    if request.param == "postgres":
-        server: Server = request.getfixturevalue("postgres")
-        log = server.address
-    made: list[Host] = []
-
-    def make(**options: Any) -> Host:
-        made.append(Host(tmp_path, log, **options))
-        return made[-1]
-
-    first = make()
-    for tenant in first.tenants():
-        for name in first.names(tenant):
-            first.delete(tenant, name)
-    first.close()
-    yield make
-    for host in made:
-        host.close()
+__all__ = ["hosts", "postgres"]
 
 
 def learn(op: str, *rows: list[Any], label: Any = "x") -> Edit:

@@ -48,7 +48,8 @@ from hammemo.service.weights import packed, take
 from hammemo.service.writing import Upkeep
 from hammemo.votes import Mixture
 from pace import patience
-from postgres_server import Server, needs_postgres, one_server, postgres
+from postgres_server import postgres
+from service_hosts import hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
     from hammemo.service.hosted import HostedModel
 
-__all__ = ["postgres"]
+__all__ = ["hosts", "postgres"]
 
 REFIT: Final = "refit"
 
@@ -88,28 +89,6 @@ def uploaded(tmp_path: Path) -> Path:
     X, y = examples()
     save(MemoryClassifier(memory=Ledgered(Exact())).fit(X, y), tmp_path / "fitted.model")
     return tmp_path / "fitted.model"
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[needs_postgres, one_server])])
-def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Host]]:
-    """Return a function that opens the same models again and again; all are closed in the end."""
-    log = None
-    if request.param == "postgres":
-        server: Server = request.getfixturevalue("postgres")
-        log = server.address
-    made: list[Host] = []
-
-    def make(**options: Any) -> Host:
-        made.append(Host(tmp_path / "models", log, **options))
-        return made[-1]
-
-    first = make()
-    for name in first.names("t"):
-        first.delete("t", name)
-    first.close()
-    yield make
-    for host in made:
-        host.close()
 
 
 def test_after_forget_and_refit_weights_are_those_of_the_rest(hosts: Callable[..., Host], uploaded: Path) -> None:
