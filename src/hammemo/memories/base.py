@@ -309,11 +309,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         version = self._now()
         observed = version.observed()
         labels = observed.labels.union(version.declared)
-        if labels is observed.labels:  # nothing else was declared
-            return Frame(version.sites, labels, observed.counts)
-        counts = np.zeros(len(labels), np.int64)
-        counts[labels.find(observed.labels)] = observed.counts
-        return Frame(version.sites, labels, counts)
+        return Frame(version.sites, labels, observed.counts_for(labels))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the canonical form of all that is stored, as named arrays."""

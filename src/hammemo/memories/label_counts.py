@@ -70,6 +70,19 @@ class LabelCounts(Cached):
         vars(changed)["total"] = total
         return changed
 
+    def counts_for(self, labels: Vocabulary) -> NDArray[np.int64]:
+        """Return how many examples each of these labels has, zero for those that are not held; all that are, are there.
+
+        Shapes
+        ------
+        returned : (len(labels),)
+        """
+        if labels is self.labels:
+            return self.counts
+        counts = np.zeros(len(labels), np.int64)
+        counts[labels.find(self.labels)] = self.counts
+        return counts
+
     def positive(self) -> LabelCounts:
         """Return the labels that have examples."""
         return LabelCounts(self.labels.keep(self.counts > 0), self.counts[self.counts > 0])

@@ -227,9 +227,7 @@ class Tiered(InParts):
         """Compare what the sketch has counted of each label at each site with its examples that hold a token there."""
         observed = self.observed()
         for k, (counted, empty) in enumerate(zip(self.sketch_.site_totals(), empties, strict=True)):
-            expected = observed.counts.copy()
-            expected[observed.labels.find(empty.labels)] -= empty.counts
-            if not np.array_equal(counted, expected):
+            if not np.array_equal(counted, observed.counts - empty.counts_for(observed.labels)):
                 raise ValueError(f"its sketch has not counted the examples of its table at site {k}")
 
     def observed(self) -> LabelCounts:

@@ -21,14 +21,13 @@ from hammemo.memories.exact.live import Live
 from hammemo.memories.exact.ratio_ranker import RatioRanker, has_rule, mean_rule
 from hammemo.memories.exact.sparse_rows import (
     Entries,
-    RowsReader,
     SparseRanker,
     SparseRows,
+    VersionReader,
     restored_free,
     restored_table,
 )
 from hammemo.memories.exact.stacks import Stacks, entries_of
-from hammemo.memories.label_counts import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo._native import LiveRule
     from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.label_counts import Frame, LabelCounts
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
@@ -119,7 +119,7 @@ class LiveRows:
         return np.asarray(counts.toarray().reshape(n_sites, m, len(self.labels)).transpose(1, 0, 2))
 
 
-class LiveCounts(RowsReader):
+class LiveCounts(VersionReader):
     """Answers from one version of a live table.
 
     Parameters
@@ -200,24 +200,9 @@ class LiveCounts(RowsReader):
         return observed.union(self.declared)
 
     @property
-    def row_width(self) -> int:  # type: ignore[override]
-        """How many numbers one query needs where all scores are made."""
-        return len(self.labels)
-
-    @cached_property
-    def label_counts(self) -> NDArray[np.int64]:  # type: ignore[override]
-        """How many examples each label has."""
-        observed = self._source.label_counts
-        if observed.labels is self.labels:  # none is declared without examples
-            return observed.counts
-        counts = np.zeros(len(self.labels), np.int64)
-        counts[self.labels.find(observed.labels)] = observed.counts
-        return counts
-
-    @property
-    def frame(self) -> Frame:  # type: ignore[override]
-        """The sites, the labels and their counts."""
-        return Frame(self.sites, self.labels, self.label_counts)
+    def observed(self) -> LabelCounts:
+        """The labels that have examples, and how many."""
+        return self._source.label_counts
 
     def winners(
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]

@@ -13,8 +13,7 @@ from hammemo._arrays.tuple_sets import TupleSet
 from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.live_reader import is_one_number
 from hammemo.memories.exact.readers import SparseCounts
-from hammemo.memories.exact.sparse_rows import MatrixRows, RowsReader, SparseRanker
-from hammemo.memories.label_counts import Frame
+from hammemo.memories.exact.sparse_rows import MatrixRows, SparseRanker, VersionReader
 from hammemo.tokens.contexts import Contexts
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from hammemo.memories.exact.part import SiteRows
     from hammemo.memories.exact.part_set import Columns, PartSet
     from hammemo.memories.exact.parted import Parted
+    from hammemo.memories.label_counts import Frame, LabelCounts
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -128,7 +128,7 @@ _MOST_ASKED: Final = 4096
 """So many contexts are answered at once: where their rows lie is known for all before the first is read."""
 
 
-class PartedCounts(RowsReader):
+class PartedCounts(VersionReader):
     """Answers from one version of a table in parts.
 
     Parameters
@@ -155,22 +155,9 @@ class PartedCounts(RowsReader):
         return self._stored.labels.union(self.declared)
 
     @property
-    def row_width(self) -> int:  # type: ignore[override]
-        """How many numbers one query needs where all scores are made."""
-        return len(self.labels)
-
-    @cached_property
-    def label_counts(self) -> NDArray[np.int64]:  # type: ignore[override]
-        """How many examples each label has."""
-        observed = self._stored.label_counts
-        counts = np.zeros(len(self.labels), np.int64)
-        counts[self.labels.find(observed.labels)] = observed.counts
-        return counts
-
-    @property
-    def frame(self) -> Frame:  # type: ignore[override]
-        """The sites, the labels and their counts."""
-        return Frame(self.sites, self.labels, self.label_counts)
+    def observed(self) -> LabelCounts:
+        """The labels that have examples, and how many."""
+        return self._stored.label_counts
 
     @cached_property
     def _rows(self) -> PartedRows:

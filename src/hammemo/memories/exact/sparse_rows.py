@@ -158,6 +158,30 @@ class RowsReader(ExactReader):
         return made[1]
 
 
+class VersionReader(RowsReader):
+    """A reader of one version of a table: made anew after every edit, so counts wait until somebody needs them."""
+
+    @property
+    @abstractmethod
+    def observed(self) -> LabelCounts:
+        """The labels that have examples, and how many."""
+
+    @property
+    def row_width(self) -> int:  # type: ignore[override]
+        """How many numbers one query needs where all scores are made."""
+        return len(self.labels)
+
+    @cached_property
+    def label_counts(self) -> NDArray[np.int64]:  # type: ignore[override]
+        """How many examples each label has."""
+        return self.observed.counts_for(self.labels)
+
+    @property
+    def frame(self) -> Frame:  # type: ignore[override]
+        """The sites, the labels and their counts."""
+        return Frame(self.sites, self.labels, self.label_counts)
+
+
 class MatrixRows(Cached):
     """Rows that are read as a sparse matrix: their entries, and all their counts."""
 
