@@ -155,6 +155,18 @@ class Client:
         """Take examples back, all or none, once; what is not stored is refused with status 409."""
         return self._edit(model, "forget", rows, labels, op)
 
+    def learn_stream(self, model: str, documents: Iterable[Row], *, op: str | None = None) -> Receipt:
+        """Learn whole documents, all or none, once: every token from the tokens before it.
+
+        The model must have been fitted to documents (`fit_stream`): they are cut into examples as those were. A
+        document, such as a visit, is learnt when it has ended: a part of it is another document.
+        """
+        return self._edit_stream(model, "learn-stream", documents, op)
+
+    def forget_stream(self, model: str, documents: Iterable[Row], *, op: str | None = None) -> Receipt:
+        """Take whole documents back, as they were learnt, all or none, once; status 409 if one is not stored."""
+        return self._edit_stream(model, "forget-stream", documents, op)
+
     def refit(self, model: str, *, op: str | None = None, timeout: float = 600.0) -> Receipt:
         """Fit the weights of the model's vote again, to the examples that it keeps, once: after `forget`.
 
@@ -167,6 +179,11 @@ class Client:
 
     def _edit(self, model: str, kind: str, rows: Any, labels: Any, op: str | None) -> Receipt:
         body = {"op": op or uuid.uuid4().hex, "rows": _plain(rows), "labels": list(_plain_row(labels))}
+        told = self._asked("POST", _path(model, kind), body)
+        return Receipt(told["version"], told["status"])
+
+    def _edit_stream(self, model: str, kind: str, documents: Any, op: str | None) -> Receipt:
+        body = {"op": op or uuid.uuid4().hex, "documents": _plain_documents(documents)}
         told = self._asked("POST", _path(model, kind), body)
         return Receipt(told["version"], told["status"])
 
@@ -317,6 +334,15 @@ def _plain(rows: Any) -> list[list[Any]]:
     """Return rows as lists of what JSON can say; arrays and data frames are taken, too."""
     rows = getattr(rows, "values", rows) if hasattr(rows, "columns") else rows
     return [_plain_row(row) for row in rows]
+
+
+def _plain_documents(documents: Any) -> list[list[Any]]:
+    """Return documents as lists of what JSON can say; one that is not in a list of documents is refused."""
+    if not isinstance(documents, (str, bytes)) and not hasattr(documents, "columns"):
+        documents = list(documents)
+        if all(hasattr(entry, "__iter__") and not isinstance(entry, (str, bytes)) for entry in documents):
+            return [_plain_row(entry) for entry in documents]
+    raise TypeError("documents is a list of documents, and a document a list of tokens: send a single one as [tokens].")
 
 
 def _plain_row(row: Any) -> list[Any]:

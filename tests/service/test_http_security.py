@@ -28,7 +28,9 @@ JSON = {"content-type": "application/json"}
 BODIES: dict[str, Any] = {
     "create": {},
     "learn": {"op": "theirs", "rows": [["a"]], "labels": ["x"]},
+    "learn-stream": {"op": "theirs", "documents": [["a"]]},
     "forget": {"op": "theirs", "rows": [["a"]], "labels": ["x"]},
+    "forget-stream": {"op": "theirs", "documents": [["a"]]},
     "refit": {"op": "theirs"},
     "v2-infer": {"inputs": [{"name": "rows", "shape": [1, 1], "datatype": "BYTES", "data": ["a"]}]},
 }

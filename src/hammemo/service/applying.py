@@ -1,9 +1,10 @@
 """Edits applied to a model, many at a time, with the result of one at a time.
 
-Edits that follow each other and are of one kind become one call of `partial_fit` or `forget`. Where that is refused,
-its halves are tried, down to the single edits that are at fault: a refusal changes nothing, so the result is that of
-trying each in turn. (Together they succeed only if each would succeed in turn: forgetting takes counts down only, and
-learnt edits are put together only where their labels are all strings or all whole numbers.)
+Edits that follow each other and are of one kind become one call of `partial_fit` or `forget`, or, if they are of whole
+documents, of `partial_fit_stream` or `forget_stream`. Where that is refused, its halves are tried, down to the single
+edits that are at fault: a refusal changes nothing, so the result is that of trying each in turn. (Together they succeed
+only if each would succeed in turn: forgetting takes counts down only, learnt edits are put together only where their
+labels are all strings or all whole numbers, and documents of which nothing can be learnt are found edit by edit.)
 
 A model whose layout is open learns its first edit alone: then the layout is that of the first edit, however edits were
 grouped, and a restart gives the same bytes.
@@ -25,6 +26,7 @@ from hammemo.service.log import LogDamaged, Overtaken
 from hammemo.service.operations import (
     Body,
     Content,
+    Documents,
     Limits,
     Malformed,
     NothingKept,
@@ -38,6 +40,7 @@ from hammemo.service.operations import (
 )
 from hammemo.service.settings import Settings, check_parts
 from hammemo.service.weights import packed, take
+from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -110,6 +113,8 @@ class Applier:
         try:
             if isinstance(first, Refit):  # it is alone in its run
                 self._refit(first, start)
+            elif isinstance(first, Documents):
+                self._change_documents([body for body in bodies[start:stop] if isinstance(body, Documents)])
             else:
                 self._change([body for body in bodies[start:stop] if isinstance(body, Body)])
         except MemoryError:
@@ -136,6 +141,22 @@ class Applier:
             (model.partial_fit if learn else model.forget)(rows, labels)
         self.model, self._is_refitted = model, False
 
+    def _change_documents(self, run: Sequence[Documents]) -> None:
+        """Learn or forget the documents of a run of edits, all of them or none."""
+        model: Any = self.model
+        cutting = getattr(model, "cutting_", None)
+        if cutting is None:
+            raise Malformed(
+                "The model was not made of documents, so it is not known how to cut them into examples: send rows and "
+                "labels. Or fit a model with fit_stream, and upload it under another name."
+            )
+        if run[0].learns:
+            for body in run:
+                _check_learnable(body, model.n_features_in_ if cutting.short == "drop" else 0)
+        documents = [document for body in run for document in body.documents]
+        (model.partial_fit_stream if run[0].learns else model.forget_stream)(documents)
+        self._is_refitted = False
+
     def _refit(self, edit: Refit, place: int) -> None:
         """Fit the vote again, or take what was fitted by whoever wrote the log."""
         if self.model is None:
@@ -155,8 +176,8 @@ class Applier:
         if model.sample_ is None:
             raise NothingKept(
                 "The model keeps no sample of its examples, so its weights cannot be fitted again: its vote keeps none "
-                "(keep=False), or a row of a kept visit was forgotten by itself. Fit it anew where the examples are, "
-                "and upload it under another name."
+                "(keep=False), or a part of a kept document was forgotten by itself, or a document otherwise than it "
+                "was learnt. Fit it anew where the examples are, and upload it under another name."
             )
         fitted = model.snapshot().refit()
         weights = b"" if fitted.vote_.is_fitted_like(before) else packed(fitted.vote_)
@@ -171,6 +192,13 @@ class Applier:
         if self.limits is not None:
             check_parts(model, h, self.limits)
         return model.open(h)
+
+
+def _check_learnable(body: Documents, n_context: int) -> None:
+    """Refuse documents without one token, after the first `n_context` of a document, that can be learnt."""
+    if not any(token != NO_TOKEN for document in body.documents for token in document[n_context:]):
+        least = f"more than {n_context} tokens" if n_context else "a token that is none of NO_TOKEN"
+        raise Malformed(f"There is nothing to learn: a document of this model has {least}, and none here has.")
 
 
 def first_state(settings: Settings) -> State:
@@ -241,9 +269,12 @@ def _group(body: Content) -> tuple[str, type, int] | None:
     """Return what edits must have in common to be applied together; None for one that is applied alone."""
     if isinstance(body, Refit):
         return None
-    kinds = set(map(type, body.labels))
+    if isinstance(body, Documents):
+        kinds, width = {type(token) for document in body.documents for token in document}, 0
+    else:
+        kinds, width = set(map(type, body.labels)), len(body.rows[0])
     kind = kinds.pop() if len(kinds) == 1 else None
-    return (body.kind, kind, len(body.rows[0])) if kind is str or kind is int else None
+    return (body.kind, kind, width) if kind is str or kind is int else None
 
 
 def _refusal(error: Exception) -> ServiceError:

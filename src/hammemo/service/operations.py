@@ -1,12 +1,12 @@
 """What is asked of a served model: edits with an id, receipts, and refusals with a status.
 
-**An edit** is some examples to learn or to forget, or the wish that the vote is fitted again (a *refit*), and an
-operation id that the client has chosen. Whoever got no answer sends the same edit with the same id again: it is applied
-once. An id with another content is refused.
+**An edit** is some examples or whole documents to learn or to forget, or the wish that the vote is fitted again (a
+*refit*), and an operation id that the client has chosen. Whoever got no answer sends the same edit with the same id
+again: it is applied once. An id with another content is refused.
 
-**A body** is the content of an edit as bytes, MessagePack of kind, rows and labels: what the log keeps and what the
-keyed digest of an id is made of. A token keeps its kind: 1, 1.0, "1", true and null are five different bodies. (The
-library itself then takes 1 and 1.0 as one token.) Of a refit the log keeps what was fitted
+**A body** is the content of an edit as bytes, MessagePack of kind, rows and labels, or of kind and documents: what the
+log keeps and what the keyed digest of an id is made of. A token keeps its kind: 1, 1.0, "1", true and null are five
+different bodies. (The library itself then takes 1 and 1.0 as one token.) Of a refit the log keeps what was fitted
 (:mod:`hammemo.service.weights`), and the digest is made of the wish.
 
 **A refusal** is a `ServiceError` with the status that HTTP answers. Its message may name values that the client has
@@ -24,7 +24,7 @@ from typing import Final, Literal
 import msgspec
 
 Kind = Literal["learn", "forget"]
-"""What is done with examples."""
+"""What is done with examples and with documents."""
 
 Token = str | int | float | bool | None
 """What JSON can say."""
@@ -42,12 +42,14 @@ KEY_BYTES: Final = 32
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """Examples to learn or to forget, all of them or none, or a refit, under an id of the client's choice."""
+    """Examples or documents to learn or to forget, all or none, or a refit, under an id of the client's choice."""
 
     op: str
     kind: Literal[Kind, "refit"]
     rows: list[list[Token]] = []
     labels: list[Label] = []
+    documents: list[list[Token]] = []
+    """In place of rows and labels: every token is learnt from those before it, as the model cuts streams."""
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -65,6 +67,12 @@ class Limits:
     """The most examples of one edit."""
     columns: int = 4_096
     """The most tokens of a row."""
+    documents: int = 10_000
+    """The most documents of one edit."""
+    document: int = 32_768
+    """The most tokens of a document."""
+    tokens: int = 65_536
+    """The most tokens of all documents of one edit."""
     text: int = 4_096
     """The most characters of a token or a label."""
     body: int = 8 * 2**20
@@ -177,6 +185,23 @@ class Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
         return len(self.rows)
 
 
+class Documents(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Whole documents, as the log keeps them."""
+
+    kind: Literal["learnstream", "forgetstream"]
+    documents: list[list[Token]]
+
+    @property
+    def learns(self) -> bool:
+        """Whether they are learnt."""
+        return self.kind == "learnstream"
+
+    @property
+    def n_rows(self) -> int:
+        """About how many examples it has: no more than one for each token."""
+        return sum(map(len, self.documents))
+
+
 class Refit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A refit: None as long as the vote is to be fitted, then what was fitted; no bytes where that changed nothing."""
 
@@ -193,11 +218,17 @@ class Refit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         return _encoder.encode(self)
 
 
-Content = Body | Refit
+Content = Body | Documents | Refit
 """The content of an edit."""
+
+_KINDS_OF_DOCUMENTS: Final[dict[str, Literal["learnstream", "forgetstream"]]] = {
+    "learn": "learnstream",  # letters only: a version that does not know a kind names it if it is one plain word
+    "forget": "forgetstream",
+}
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Body)
+_documents_decoder = msgspec.msgpack.Decoder(Documents)
 _refit_decoder = msgspec.msgpack.Decoder(Refit)
 _parts_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
@@ -214,14 +245,16 @@ def encoded(edit: Edit, limits: Limits) -> bytes:
     if not isinstance(edit.op, str) or not _OP.fullmatch(edit.op):
         raise Malformed("op: an operation id is 1 to 128 printable ASCII characters without spaces, such as a UUID.")
     if edit.kind == "refit":
-        if edit.rows or edit.labels:
-            raise Malformed("A refit has no rows and no labels: the vote is fitted to what the model keeps.")
+        if edit.rows or edit.labels or edit.documents:
+            raise Malformed(
+                "A refit has no rows, no labels and no documents: the vote is fitted to what the model keeps."
+            )
         return Refit().body()
     if edit.kind not in ("learn", "forget"):
         raise Malformed(f"kind={str(edit.kind)[:40]!r} is not known: an edit is to 'learn', to 'forget' or a 'refit'.")
-    _check_examples(edit.rows, edit.labels, limits)
+    content = _checked_documents(edit, limits) if edit.documents else _checked_examples(edit, limits)
     try:
-        body = _encoder.encode(Body(edit.kind, edit.rows, edit.labels))
+        body = _encoder.encode(content)
     except (UnicodeEncodeError, OverflowError):
         raise Malformed(
             "A token or a label cannot be written: a string is not Unicode, or a number is too large."
@@ -238,6 +271,8 @@ def decoded(body: bytes) -> Content:
     except msgspec.ValidationError:
         if (kind := _kind(body)) == "refit":
             return _refit_decoder.decode(body)
+        if kind in _KINDS_OF_DOCUMENTS.values():
+            return _decoded_documents(body)
         if kind not in ("", "learn", "forget"):
             raise UnknownKind(kind) from None
         raise
@@ -248,6 +283,13 @@ def decoded(body: bytes) -> Content:
         or not found.rows[0]
     ):
         raise msgspec.ValidationError("rows and labels do not belong together")
+    return found
+
+
+def _decoded_documents(body: bytes) -> Documents:
+    found = _documents_decoder.decode(body)
+    if not found.documents or not all(found.documents):
+        raise msgspec.ValidationError("there are no documents, or one of them is empty")
     return found
 
 
@@ -273,7 +315,35 @@ def check_name(kind: str, name: str) -> str:
     return name
 
 
-def _check_examples(rows: list[list[Token]], labels: list[Label], limits: Limits) -> None:
+def _checked_documents(edit: Edit, limits: Limits) -> Documents:
+    """Return the documents of an edit, or refuse them."""
+    documents = edit.documents
+    if edit.rows or edit.labels:
+        raise Malformed("An edit has documents, or rows and labels, not both: send two edits.")
+    if len(documents) > limits.documents:
+        raise TooLarge(f"The edit has {len(documents):,} documents, and one may have {limits.documents:,}: send parts.")
+    longest, in_all = max(map(len, documents)), sum(map(len, documents))
+    if longest > limits.document:
+        raise TooLarge(
+            f"A document has {longest:,} tokens, and one may have {limits.document:,}. A part of it is another "
+            "document: learn and forget it with the library, and upload the model under another name."
+        )
+    if in_all > limits.tokens:
+        raise TooLarge(
+            f"The documents have {in_all:,} tokens, and those of one edit may have {limits.tokens:,}: send them in "
+            "several edits."
+        )
+    for i, document in enumerate(documents):
+        if not document:
+            raise Malformed(f"Document {i} is empty: a document has at least one token.")
+        for token in document:
+            _check_value(token, limits)
+    return Documents(_KINDS_OF_DOCUMENTS[edit.kind], documents)
+
+
+def _checked_examples(edit: Edit, limits: Limits) -> Body:
+    """Return the examples of an edit, or refuse them."""
+    rows, labels = edit.rows, edit.labels
     if not rows or len(rows) != len(labels):
         raise Malformed(
             f"There are {len(rows)} rows and {len(labels)} labels: send one label for each of 1 or more rows."
@@ -290,6 +360,8 @@ def _check_examples(rows: list[list[Token]], labels: list[Label], limits: Limits
             _check_value(token, limits)
     for label in labels:
         _check_value(label, limits)
+    assert edit.kind != "refit"
+    return Body(edit.kind, rows, labels)
 
 
 def _check_value(value: Token, limits: Limits) -> None:

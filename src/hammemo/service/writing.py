@@ -15,7 +15,8 @@ the group was written is then read from the log: a client that sends its edit ag
 
 A second thread makes snapshots, of a published version and so beside edits.
 
-A refit takes seconds. The edits after it wait for it; questions are answered from the version before.
+A refit takes seconds, and so may many examples. The edits after it wait for it; questions are answered from the version
+before.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ _logger = logging.getLogger("hammemo.service")
 
 _IDLE: Final = 1.0
 """Seconds after which a writer without work looks after its log."""
+
+_MANY: Final = 1_000
+"""Examples that may take longer than a lease lasts."""
 
 _LATER: Final = 30.0
 """Seconds before a snapshot that failed is tried again."""
@@ -214,8 +218,9 @@ class WrittenModel(HostedModel):
         seen = self._log.seen([waiting.op for waiting in group])
         fresh = [waiting for waiting in group if waiting.op not in seen]
         applier = Applier(self._state.model, self._settings, self._limits)
-        with self._tended() if any(isinstance(waiting.content, Refit) for waiting in fresh) else nullcontext():
-            applier.apply([waiting.content for waiting in fresh])
+        contents = [waiting.content for waiting in fresh]
+        with self._tended() if _may_take_long(contents) else nullcontext():
+            applier.apply(contents)
         accepted = [waiting for i, waiting in enumerate(fresh) if i not in applier.refused]
         entries = [
             Entry(waiting.op, waiting.digest, applier.logged.get(i, waiting.body))
@@ -333,6 +338,11 @@ class WrittenModel(HostedModel):
 
     def _facts(self) -> dict[str, object]:
         return {"tenant": self.tenant, "model": self.name, "version": self._state.version}
+
+
+def _may_take_long(contents: list[Content]) -> bool:
+    is_refitted = any(isinstance(content, Refit) for content in contents)
+    return is_refitted or sum(content.n_rows for content in contents) >= _MANY
 
 
 def _answer_again(waiting: _Waiting, seen: Seen) -> None:

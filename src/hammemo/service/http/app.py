@@ -58,6 +58,7 @@ _MOST_CLASSES: Final = 1_000
 # Edits
 
 _edit_decoder: Final = msgspec.json.Decoder(bodies.EditBody)
+_stream_decoder: Final = msgspec.json.Decoder(bodies.StreamBody)
 _refit_decoder: Final = msgspec.json.Decoder(bodies.RefitBody)
 
 
@@ -72,11 +73,12 @@ def _editing(read: Callable[[bytes], Edit]) -> Callable[[Service, Call], Awaitab
 
         is_short = len(call.body) <= _SHORT_BODY
         edit, future = hand_over() if is_short else await service.in_thread(hand_over)
-        kind, n_rows = edit.kind, len(edit.rows)
+        kind = edit.kind
+        sizes = {"documents": len(edit.documents)} if edit.documents else {"rows": len(edit.rows)}
         del edit  # its rows are not needed while it waits
         receipt = await asyncio.wrap_future(future)
-        service.metrics.count_edit(call.caller.tenant, call.model, kind, receipt.status, n_rows)
-        call.facts |= {"version": receipt.version, "rows": n_rows, "edit": receipt.status}
+        service.metrics.count_edit(call.caller.tenant, call.model, kind, receipt.status, **sizes)
+        call.facts |= {"version": receipt.version, **sizes, "edit": receipt.status}
         return Answer(encoded(receipt))
 
     return handle
@@ -86,6 +88,14 @@ def _examples(kind: Kind) -> Callable[[bytes], Edit]:
     def read(sent: bytes) -> Edit:
         body = decoded(_edit_decoder, sent)
         return Edit(body.op, kind, body.rows, body.labels)
+
+    return read
+
+
+def _documents(kind: Kind) -> Callable[[bytes], Edit]:
+    def read(sent: bytes) -> Edit:
+        body = decoded(_stream_decoder, sent)
+        return Edit(body.op, kind, documents=body.documents)
 
     return read
 
@@ -259,6 +269,16 @@ OPERATIONS: Final = (
     Operation(
         "forget", "POST", f"{_MODEL}/forget", "forget", _editing(_examples("forget")), "Take examples back.",
         "json", bodies.EditBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
+    ),
+    Operation(  # routes of their own: a body with rows or documents would say in no document which belong together
+        "learn-stream", "POST", f"{_MODEL}/learn-stream", "learn", _editing(_documents("learn")),
+        "Learn whole documents, in a model that was fitted to documents: every token from the tokens before it.",
+        "json", bodies.StreamBody, bodies.EditAnswer, edits=True, refuses=(404, 422),
+    ),
+    Operation(
+        "forget-stream", "POST", f"{_MODEL}/forget-stream", "forget", _editing(_documents("forget")),
+        "Take whole documents back, as they were learnt.",
+        "json", bodies.StreamBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
     ),
     Operation(
         "refit", "POST", f"{_MODEL}/refit", "forget", _editing(_refit),

@@ -49,6 +49,20 @@ class EditBody(Struct, frozen=True, forbid_unknown_fields=True):
     labels: Annotated[list[Label], Meta(min_length=1, max_length=MOST_ROWS)]
 
 
+class StreamBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Whole documents to learn or to forget, all of them or none: every token from the tokens before it."""
+
+    op: Op
+    documents: Annotated[
+        list[Row],
+        Meta(
+            min_length=1,
+            max_length=MOST_ROWS,
+            description="One list of tokens each, from the first to the last, such as the clicks of one visit.",
+        ),
+    ]
+
+
 class RefitBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The wish that the vote is fitted again, to the examples that the model keeps."""
 

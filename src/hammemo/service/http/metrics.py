@@ -73,7 +73,10 @@ class _OfTenant:
             "hammemo_edits", "Acknowledged edits.", ["model", "kind", "status"], registry=self.registry
         )
         self.examples = Counter(
-            "hammemo_edited_examples", "Examples of acknowledged edits.", ["model", "kind"], registry=self.registry
+            "hammemo_edited_examples", "Rows of acknowledged edits.", ["model", "kind"], registry=self.registry
+        )
+        self.documents = Counter(
+            "hammemo_edited_documents", "Documents of acknowledged edits.", ["model", "kind"], registry=self.registry
         )
         self.registry.register(_Models(described))
         self._of_request: dict[tuple[str, int], Any] = {}
@@ -115,12 +118,14 @@ class Metrics:
         """Count one answer."""
         self.of(tenant).count(ask, status, seconds)
 
-    def count_edit(self, tenant: str, model: str, kind: str, status: str, examples: int) -> None:
+    def count_edit(self, tenant: str, model: str, kind: str, status: str, *, rows: int = 0, documents: int = 0) -> None:
         """Count one acknowledged edit."""
         figures = self.of(tenant)
         figures.edits.labels(model, kind, status).inc()
         if status == "applied":
-            figures.examples.labels(model, kind).inc(examples)
+            figures.examples.labels(model, kind).inc(rows)
+            if documents:
+                figures.documents.labels(model, kind).inc(documents)
 
     def text(self, tenant: str) -> bytes:
         """Return the figures that a tenant may see, in the form of Prometheus."""

@@ -1,0 +1,481 @@
+"""Whole documents on a server: the same bytes as in the library, once, also after a crash and for whoever follows."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import running_servers as serving
+import stand_in_cutting
+from hammemo import NO_TOKEN, Bag, Exact, Hashed, Ledgered, MemoryClassifier, Mixture, Suffixes, save
+from hammemo.client import Client, ServerError
+from hammemo.service.applying import Applier
+from hammemo.service.host import Host
+from hammemo.service.operations import (
+    Documents,
+    Edit,
+    Limits,
+    Malformed,
+    NothingKept,
+    NotStored,
+    OpReused,
+    Receipt,
+    TooLarge,
+    decoded,
+    encoded,
+)
+from hammemo.service.settings import Settings
+from hammemo.service.writing import Upkeep
+from pace import patience
+from postgres_server import Server, needs_postgres, one_server, postgres
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from hammemo.service.hosted import HostedModel
+    from hammemo.service.operations import Content
+
+__all__ = ["postgres"]
+
+stand_in_cutting.install()
+
+Visits = list[list[Any]]
+
+
+def visits(n: int = 120, seed: int = 0) -> Visits:
+    rng = np.random.default_rng(seed)
+    walks = rng.integers(0, 12, (n, 1)) + np.cumsum(rng.integers(0, 3, (n, 6)), axis=1)
+    return [walk[: rng.integers(1, 7)].tolist() for walk in walks]
+
+
+def learnt(documents: Visits, short: str = "pad") -> MemoryClassifier:
+    h = 3 if short == "pad" else 2
+    clf = MemoryClassifier(Suffixes(1) + Bag(h), vote=Mixture())
+    return clf.fit_stream(documents, h=h, short=short)  # type: ignore[arg-type]
+
+
+def held(clf: MemoryClassifier | None) -> tuple[Any, ...]:
+    """Return everything that an edit may change: the state, the kept sample and the weights, as bytes."""
+    assert clf is not None
+    sample = clf.sample_
+    kept = None if sample is None else {name: array.tobytes() for name, array in sample.packed().items()}
+    fitted = {name: array.tobytes() for name, array in clf.vote_.state().items()}
+    return clf.memory_.state_bytes(), kept, fitted, clf.classes_.tolist()
+
+
+def now(model: HostedModel) -> tuple[Any, ...]:
+    return held(model.state().model)
+
+
+def learn(op: str, documents: Visits) -> Edit:
+    return Edit(op, "learn", documents=documents)
+
+
+def forget(op: str, documents: Visits) -> Edit:
+    return Edit(op, "forget", documents=documents)
+
+
+def done(model: HostedModel, edit: Edit) -> Receipt:
+    return model.edit(edit).result()
+
+
+@pytest.fixture
+def uploaded(tmp_path: Path) -> Path:
+    """Return the file of a model of visits."""
+    save(learnt(visits()), tmp_path / "visits.model")
+    return tmp_path / "visits.model"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[needs_postgres, one_server])])
+def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Host]]:
+    """Return a function that opens the same models again and again; all are closed in the end."""
+    log = None
+    if request.param == "postgres":
+        server: Server = request.getfixturevalue("postgres")
+        log = server.address
+    made: list[Host] = []
+
+    def make(**options: Any) -> Host:
+        made.append(Host(tmp_path / "models", log, **options))
+        return made[-1]
+
+    first = make()
+    for name in first.names("t"):
+        first.delete("t", name)
+    first.close()
+    yield make
+    for host in made:
+        host.close()
+
+
+def test_edits_are_those_of_the_library(hosts: Callable[..., Host], uploaded: Path) -> None:
+    new = [[50, 51, 52, 50, 53], [51], [1, 2]]
+    twin = learnt(visits())
+    host = hosts(upkeep=Upkeep(at_close=False))
+    model = host.upload("t", "m", uploaded)
+    assert done(model, learn("1", new)) == Receipt(1, "applied")
+    assert now(model) == held(twin.partial_fit_stream(new, h=3, short="pad"))
+    assert done(model, forget("2", visits()[:5])) == Receipt(2, "applied")
+    assert now(model) == held(twin.forget_stream(visits()[:5], short="pad"))
+    assert done(model, learn("1", new)) == Receipt(1, "repeated")
+    assert now(model) == held(twin)
+    host.close()
+    again = hosts().get("t", "m")
+    assert (again.version, again.replayed) == (2, 2)
+    assert now(again) == held(twin)
+    again.snapshot()
+    done(again, learn("3", new))
+    assert now(again) == held(twin.partial_fit_stream(new, h=3, short="pad"))
+
+
+def test_after_forget_and_refit_the_model_is_that_of_the_rest(hosts: Callable[..., Host], uploaded: Path) -> None:
+    model = hosts(upkeep=Upkeep(at_close=False)).upload("t", "m", uploaded)
+    rest = model.answering()[0].empty_like().partial_fit_stream(visits()[7:], h=3, short="pad").refit()
+    done(model, forget("1", visits()[:7]))
+    assert now(model) != held(rest)  # the weights
+    assert done(model, Edit("2", "refit")) == Receipt(2, "applied")
+    assert now(model) == held(rest)
+
+
+def test_a_follower_has_the_same_bytes(hosts: Callable[..., Host], uploaded: Path) -> None:
+    model = hosts().upload("t", "m", uploaded)
+    followed = hosts(follower=True).get("t", "m")
+    for n, visit in enumerate(visits()[:3]):
+        done(model, forget(f"a{n}", [visit]))
+        done(model, learn(f"b{n}", [[70 + n, 1]]))
+        version = done(model, Edit(f"c{n}", "refit")).version
+        assert held(followed.answering(version, wait=patience(60))[0]) == now(model)
+
+
+def test_an_id_belongs_to_one_edit(tmp_path: Path, uploaded: Path) -> None:
+    with Host(tmp_path / "models") as host:
+        model = host.upload("t", "m", uploaded)
+        done(model, learn("1", [[1, 2, 3]]))
+        before = now(model)
+        others = [
+            learn("1", [[1, 2]]),
+            learn("1", [[1, 2], [3]]),
+            forget("1", [[1, 2, 3]]),
+            Edit("1", "learn", [[1, 2, 3]], [4]),
+        ]
+        for other in others:
+            with pytest.raises(OpReused):
+                done(model, other)
+        assert (model.version, now(model)) == (1, before)
+
+
+def test_what_is_not_stored_changes_nothing(tmp_path: Path, uploaded: Path) -> None:
+    with Host(tmp_path / "models") as host:
+        model = host.upload("t", "m", uploaded)
+        before = now(model)
+        for n, missing in enumerate([[[99]], [visits()[0], [1, 99]], [visits()[0]] * 200, [["1", "2"]]]):
+            with pytest.raises(NotStored):
+                done(model, forget(f"{n}", missing))
+            assert (model.version, now(model)) == (0, before)
+        done(model, learn("0", [[99]]))  # the id of a refused edit is free
+        done(model, forget("5", [[99]]))
+        assert now(model) == before
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        [[]],
+        [[1], []],
+        [[None]],
+        [[float("nan")]],
+        [["a", 1]],
+        [[1.5]],
+        [[2**63]],
+        [[2**70]],
+        [["\ud800"]],
+        [[NO_TOKEN]],
+    ],
+    ids=repr,
+)
+def test_crafted_documents_are_refused_and_change_nothing(documents: Visits, tmp_path: Path, uploaded: Path) -> None:
+    with Host(tmp_path / "models") as host:
+        model = host.upload("t", "m", uploaded)
+        before = now(model)
+        with pytest.raises(Malformed):
+            done(model, learn("1", documents))
+        assert (model.version, now(model)) == (0, before)
+
+
+def test_a_document_too_short_for_its_model_is_refused(tmp_path: Path) -> None:
+    twin = learnt(visits(), "drop")
+    save(twin, tmp_path / "m")
+    with Host(tmp_path / "models") as host:
+        model = host.upload("t", "m", tmp_path / "m")
+        before = now(model)
+        with pytest.raises(Malformed, match=r"nothing to learn.*more than 2 tokens"):
+            done(model, learn("1", [[1], [1, 2]]))
+        assert (model.version, now(model)) == (0, before)
+        done(model, learn("2", [[1], [1, 2, 3]]))
+        assert now(model) == held(twin.partial_fit_stream([[1], [1, 2, 3]], h=2, short="drop"))
+        done(model, forget("3", [[1, 2, 3]]))
+        assert now(model) == before
+
+
+@pytest.mark.parametrize("made", [{"columns": 4}, {}])
+def test_a_model_that_was_not_made_of_documents_says_what_to_do(made: dict[str, Any], tmp_path: Path) -> None:
+    with Host(tmp_path) as host:
+        model = host.create("t", "m", made)
+        for edit in (learn("1", [["a", "b"]]), forget("2", [["a", "b"]])):
+            with pytest.raises(Malformed, match=r"rows and labels.*fit_stream.*upload"):
+                done(model, edit)
+        assert done(model, Edit("1", "learn", [["a"] * 4], ["x"])).version == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "documents", "said"),
+    [
+        (Limits(documents=2), [[1]] * 3, "3 documents.*send parts"),
+        (Limits(tokens=5), [[1, 2], [3, 4], [5, 6]], "6 tokens.*several edits"),
+        (Limits(document=3), [[1, 2, 3, 4]], "4 tokens.*another document"),
+        (Limits(text=3), [["abcd"]], "3 characters"),
+        (Limits(body=40), [["abcd"]] * 20, "bytes"),
+    ],
+)
+def test_limits(limits: Limits, documents: Visits, said: str) -> None:
+    for kind in ("learn", "forget"):
+        with pytest.raises(TooLarge, match=said):
+            encoded(Edit("op", kind, documents=documents), limits)
+    encoded(learn("op", documents[:1]), Limits())
+
+
+def test_an_edit_has_documents_or_rows() -> None:
+    with pytest.raises(Malformed, match="not both"):
+        encoded(Edit("op", "learn", [["a"]], ["x"], [["a"]]), Limits())
+    with pytest.raises(Malformed, match="no documents"):
+        encoded(Edit("op", "refit", documents=[["a"]]), Limits())
+
+
+TOKENS = st.one_of(st.text(max_size=3), st.integers(-(2**63), 2**64 - 1), st.booleans(), st.none(), st.just(1.0))
+
+
+@given(documents=st.lists(st.lists(TOKENS, min_size=1, max_size=4), min_size=1, max_size=4))
+def test_what_the_log_keeps_is_what_was_sent(documents: Visits) -> None:
+    for edit in (learn("op", documents), forget("op", documents)):
+        again = decoded(encoded(edit, Limits()))
+        assert isinstance(again, Documents)
+        assert repr(again.documents) == repr(documents)  # 1, 1.0 and True differ
+        assert again.learns == (edit.kind == "learn")
+
+
+def test_older_versions_can_name_the_kind() -> None:
+    """They take a kind for one only where it is a plain word, and else say that the log is damaged."""
+    for edit in (learn("op", [["a", 1]]), forget("op", [["a", 1]])):
+        kind, *_ = msgspec.msgpack.decode(encoded(edit, Limits()))
+        assert re.fullmatch(r"[a-z]{1,20}", kind)
+    assert encoded(learn("op", [["a", 1]]), Limits()) == b"\x92\xablearnstream\x91\x92\xa1a\x01"  # kept over upgrades
+
+
+@pytest.mark.parametrize("wrong", [[], [[]], [["a"], []], "a", [[["a"]]], {}, [1]])
+def test_damaged_bodies_are_no_documents(wrong: Any) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        decoded(msgspec.msgpack.encode(["learnstream", wrong]))
+    with pytest.raises(msgspec.ValidationError):
+        decoded(msgspec.msgpack.encode(["forgetstream", [["a"]], 1]))
+
+
+def test_a_visit_learnt_by_rows_and_forgotten_as_a_whole_ends_the_sample(tmp_path: Path, uploaded: Path) -> None:
+    """The counts are exact whichever way; the sample of whole visits cannot tell, and a refit says so."""
+    with Host(tmp_path / "models") as host:
+        model = host.upload("t", "m", uploaded)
+        state = now(model)[0]
+        done(model, Edit("1", "learn", [[NO_TOKEN, NO_TOKEN, 80], [NO_TOKEN, 80, 81]], [81, 82]))
+        done(model, Edit("2", "learn", [[NO_TOKEN] * 3], [80]))
+        done(model, forget("3", [[80, 81, 82]]))
+        assert now(model)[0] == state
+        with pytest.raises(NothingKept, match="otherwise than it was learnt"):
+            done(model, Edit("4", "refit"))
+
+
+def test_threads_edit_at_once(tmp_path: Path, uploaded: Path) -> None:
+    receipts: list[Receipt] = []
+    with Host(tmp_path / "models", upkeep=Upkeep(at_close=False)) as host:
+        model = host.upload("t", "m", uploaded)
+
+        def edit(k: int) -> None:
+            for n in range(8):
+                receipts.append(done(model, learn(f"{k}+{n}", [[k, n, k, 90], [k]])))
+                receipts.append(done(model, forget(f"{k}-{n}", [[k, n, k, 90]])))
+
+        threads = [threading.Thread(target=edit, args=(k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        twin = learnt(visits()).partial_fit_stream([[k] for k in range(4)] * 8, h=3, short="pad")
+        assert sorted(receipt.version for receipt in receipts) == list(range(1, 65))
+        assert now(model) == held(twin)
+    with Host(tmp_path / "models") as host:
+        again = host.get("t", "m")
+        assert (again.replayed, now(again)) == (64, held(twin))
+
+
+KILLED = """
+import os, signal, sys
+from hammemo.service.host import Host
+from hammemo.service.operations import Edit
+from hammemo.service.writing import Upkeep
+sys.path.insert(0, sys.argv[2])
+from test_documents import done, forget, learn, now, visits
+host = Host(sys.argv[1], upkeep=Upkeep(at_close=False))
+model = host.get("t", "m")
+done(model, forget("1", visits()[:9]))
+done(model, Edit("2", "refit"))
+done(model, learn("3", [[1, 60, 2]]))
+print(repr(now(model)), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
+def test_after_kill_the_bytes_are_the_same(tmp_path: Path, uploaded: Path) -> None:
+    with Host(tmp_path / "models") as host:
+        host.upload("t", "m", uploaded)
+    script = [sys.executable, "-c", KILLED, str(tmp_path / "models"), os.path.dirname(__file__)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = subprocess.run(script, capture_output=True, text=True, check=False, env=environment)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
+    with Host(tmp_path / "models") as host:
+        again = host.get("t", "m")
+        assert (again.replayed, repr(now(again))) == (3, ended.stdout.strip())
+
+
+# In groups
+
+MEMORIES = [
+    ("pad", Exact()),
+    ("pad", Ledgered(Exact())),
+    ("drop", Exact()),
+    ("drop", Ledgered(Hashed(buckets=4, reserved=2))),
+]
+
+
+@st.composite
+def edits(draw: st.DrawFn) -> list[Content]:
+    crafted = draw(st.booleans())
+    plain = [1, 2, 3]
+    tokens = st.sampled_from([*plain, 1.0, True, "1", "a", 2**63, NO_TOKEN] if crafted else plain)
+    documents = st.lists(st.lists(tokens, min_size=1, max_size=5), min_size=1, max_size=3)
+    kinds: Any = st.sampled_from(["learnstream", "learnstream", "forgetstream"])
+    return draw(st.lists(st.builds(Documents, kinds, documents), max_size=10))
+
+
+@pytest.mark.parametrize(("short", "memory"), MEMORIES, ids=repr)
+@given(bodies=edits())
+@settings(max_examples=50)
+def test_groups_equal_single_edits(short: Any, memory: Any, bodies: list[Content]) -> None:
+    h = 3 if short == "pad" else 2
+    vote: Any = "sum" if isinstance(memory, Ledgered) and isinstance(memory.memory, Hashed) else Mixture()
+    start = MemoryClassifier(Suffixes(2), memory, vote, 0).fit_stream([[1, 2, 3, 1], [2, 1, 3]], h=h, short=short)
+    chosen = Settings.of_file(None)
+    together = Applier(start, chosen, Limits())
+    together.apply(bodies)
+    model, refused = start, {}
+    for i, body in enumerate(bodies):
+        single = Applier(model, chosen, Limits())
+        single.apply([body])
+        assert single.model is not None
+        model = single.model
+        if single.refused:
+            refused[i] = type(single.refused[0])
+    assert {i: type(error) for i, error in together.refused.items()} == refused
+    assert held(together.model) == held(model)
+    again = Applier(start, chosen)  # what was accepted is applied by whoever replays
+    again.apply([body for i, body in enumerate(bodies) if i not in refused])
+    assert not again.refused
+    assert held(again.model) == held(model)
+
+
+# Over HTTP
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[serving.Running]:
+    with serving.in_thread(tmp_path_factory.mktemp("served")) as running:
+        yield running
+
+
+def test_a_client_learns_and_forgets_visits(server: serving.Running, uploaded: Path) -> None:
+    import httpx
+
+    with Client(server.url) as client:
+        client.upload("m", uploaded)
+        arrays: Any = (np.array(visit) for visit in ([1, 60, 2], [3]))
+        assert client.learn_stream("m", [[1, 60, 2], (3,)], op="a") == (1, "applied")
+        assert client.learn_stream("m", arrays, op="a") == (1, "repeated")
+        assert client.forget_stream("m", [[1, 60, 2]]).version == 2
+        twin = learnt(visits()).partial_fit_stream([[3]], h=3, short="pad")
+        assert now(next(model for model in server.service.host.opened() if model.name == "m")) == held(twin)
+        with pytest.raises(ServerError) as missing:
+            client.forget_stream("m", [[1, 60, 2]])
+        assert (missing.value.status, missing.value.code) == (409, "not_stored")
+        with pytest.raises(ServerError) as other:
+            client.learn_stream("m", [[1]], op="a")
+        assert (other.value.status, other.value.code) == (422, "op_reused")
+        lines = httpx.get(f"{server.url}/metrics").text.splitlines()
+        assert 'hammemo_edits_total{kind="learn",model="m",status="applied"} 1.0' in lines
+        assert 'hammemo_edits_total{kind="learn",model="m",status="repeated"} 1.0' in lines
+        assert 'hammemo_edited_documents_total{kind="learn",model="m"} 2.0' in lines
+        assert 'hammemo_edited_documents_total{kind="forget",model="m"} 1.0' in lines
+        assert 'hammemo_requests_total{ask="forget-stream",status="409"} 1.0' in lines
+
+
+@pytest.mark.parametrize("documents", ["abc", ["abc"], [1, 2], [[1], 2], [b"abc"]])
+def test_a_client_refuses_what_is_no_list_of_documents(documents: Any) -> None:
+    with Client("http://127.0.0.1:1", patience=0) as client, pytest.raises(TypeError, match=r"\[tokens\]"):
+        client.learn_stream("m", documents)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {},
+        {"op": "a"},
+        {"op": "a", "documents": []},
+        {"op": "a", "documents": [[]]},
+        {"op": "a", "documents": [["a"], "b"]},
+        {"op": "a", "documents": [[["a"]]]},
+        {"op": "a", "documents": [[None]]},
+        {"op": "a", "documents": [["a"]], "rows": [["a"]], "labels": ["a"]},
+        {"op": "a", "documents": [[10**30]]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("ask", ["learn-stream", "forget-stream"])
+def test_what_is_no_edit_is_refused(server: serving.Running, uploaded: Path, ask: str, sent: Any) -> None:
+    import httpx
+
+    with Client(server.url) as client:
+        if "whole" not in client.models():
+            client.upload("whole", uploaded)
+        answer = httpx.post(f"{server.url}/v1/models/whole/{ask}", json=sent)
+        assert (answer.status_code, client.describe("whole")["version"]) == (422, 0)
+
+
+def test_the_document_has_them(server: serving.Running) -> None:
+    import httpx
+
+    told = httpx.get(f"{server.url}/openapi.json").json()
+    for ask, role, statuses in (("learn", "learn", {"404", "422"}), ("forget", "forget", {"404", "409", "422"})):
+        found = told["paths"][f"/v1/models/{{model}}/{ask}-stream"]["post"]
+        assert found["description"] == f"Needs the role {role}."
+        assert {"200", "413", *statuses} <= set(found["responses"])
+    schema = told["components"]["schemas"]["StreamBody"]
+    assert schema["required"] == ["op", "documents"]
