@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import running_servers as serving
-from hammemo import Exact, Hashed, MemoryClassifier
+from hammemo import Exact, Hashed, MemoryClassifier, save
 from hammemo.client import Client, ServerError
 from hammemo.memories import Ledgered
 from hammemo.service.http.asking import Asked, table
@@ -46,6 +47,28 @@ def twin() -> MemoryClassifier:
     return MemoryClassifier(memory=Ledgered(Exact()), random_state=0).partial_fit(ROWS, LABELS)
 
 
+def test_explanations_of_an_uploaded_model_name_its_columns_also_after_a_restart(tmp_path: Path) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(ROWS, columns=["colour", "size"])
+    clf = MemoryClassifier().fit(frame, LABELS)
+    save(clf, tmp_path / "m")
+    wanted = str(clf.explain(ROWS[0]))
+    assert "colour: 'red'" in wanted
+    for restarted in (False, True):
+        with serving.in_thread(tmp_path / "models") as server, Client(server.url) as client:
+            if not restarted:
+                client.upload("m", tmp_path / "m")
+            assert str(client.explain("m", ROWS[:1])) == wanted
+            assert client.describe("m")["column_names"] == ["colour", "size"]
+            if not restarted:
+                client.learn("m", [["blue", "huge"]], ["whale"])
+                client.forget("m", [["blue", "huge"]], ["whale"])
+                assert client.snapshot("m") == 2
+                client.create("nameless", columns=2)
+            assert client.describe("nameless")["column_names"] is None
+
+
 def test_answers_are_those_of_the_library(client: Client, twin: MemoryClassifier) -> None:
     asked: list[list[str | None]] = [*map(list[str | None], ROWS), ["red", None], ["blue", "large"]]
     X = table(asked)
@@ -61,7 +84,7 @@ def test_answers_are_those_of_the_library(client: Client, twin: MemoryClassifier
 
 def test_explanations_print_as_those_of_the_library(client: Client, twin: MemoryClassifier) -> None:
     found = client.explain("fruit", ROWS[:2], 2)
-    wanted = [twin.explain(row, 2) for row in ROWS[:2]]
+    wanted = [replace(twin.explain(row, 2), names=("colour", "size")) for row in ROWS[:2]]
     assert str(found) == "\n\n".join(map(str, wanted))
     assert str(found[0]) == str(wanted[0])
     assert found[0].explanation().to_dict() == wanted[0].to_dict()

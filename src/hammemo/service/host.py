@@ -161,7 +161,7 @@ class Host:
         """Make a model of a model file, which is checked as `load` does and not changed."""
         _check_names(tenant, name)
         model = self._loaded(path).snapshot()
-        names = model.__dict__.pop("feature_names_in_", None)  # rows come as lists, without names
+        names = model.__dict__.pop("feature_names_in_", None)  # the settings keep them: rows come without names
         settings = Settings.of_file(None if names is None else names.tolist())
         with self._writing(), _reaching(f"The model {name!r} cannot be made"):
             if not self._store.create(tenant, name, settings.text(), model):
@@ -174,9 +174,9 @@ class Host:
         state = hosted.state()
         if state.model is None:
             raise NothingLearnt("The model does not know yet how many columns it has: let it learn an example first.")
-        model, columns = state.model.snapshot(), hosted.settings.given.get("columns")
-        if isinstance(columns, list):
-            model.feature_names_in_ = np.array(columns, dtype=object)
+        model, names = state.model.snapshot(), hosted.settings.column_names
+        if names is not None:
+            model.feature_names_in_ = np.array(names, dtype=object)
         try:
             save(model, path, force=True)
         except OSError as error:

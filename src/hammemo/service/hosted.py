@@ -98,6 +98,7 @@ class HostedModel:
             "uploaded": about.uploaded,
             "version": state.version,
             "columns": None if model is None else int(model.n_features_in_),
+            "column_names": about.column_names,
             "classes": [] if model is None else model.classes_.tolist(),
             "examples": 0 if model is None else int(model.memory_.label_counts.sum()),
             "snapshot_version": self._snapshot_version,

@@ -95,6 +95,12 @@ class Settings:
         columns = self.given.get("columns")
         return len(columns) if isinstance(columns, list) else columns
 
+    @property
+    def column_names(self) -> list[str] | None:
+        """What the columns are called; None where they have no names."""
+        columns = self.given.get("columns")
+        return columns if isinstance(columns, list) else None
+
     def model(self) -> MemoryClassifier:
         """Return a new model that has learnt nothing and is not open."""
         restorer = Restorer(Registry(), None)

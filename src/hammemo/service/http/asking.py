@@ -6,6 +6,7 @@ once; everything else takes the long way, through arrays. Both give the same lab
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.explanations import Explanation
     from hammemo.service.http.bodies import Question, RankedQuestion
     from hammemo.service.http.limits import Limits
     from hammemo.service.operations import Token
@@ -35,11 +37,14 @@ class Asked:
         A version that does not change.
     version : int
         The acknowledged edits that it holds.
+    names : list of str, optional
+        What the columns are called, for explanations: the model itself has no names, since rows come without.
     """
 
-    def __init__(self, model: MemoryClassifier, version: int) -> None:
+    def __init__(self, model: MemoryClassifier, version: int, names: Sequence[str] | None = None) -> None:
         self.model = model
         self.version = version
+        self._names = None if names is None else tuple(names)
         self._single: Callable[[Sequence[Any]], int] | None = None
         self._classes: list[Any] = []
         self._h = int(model.n_features_in_)
@@ -109,8 +114,8 @@ class Asked:
         return Explanations([self._explained(row, k) for row in rows], self.version)
 
     def _explained(self, row: list[Token], k: int) -> dict[str, Any]:
-        found: dict[str, Any] = self._ask(lambda: self.model.explain(row, k)).to_dict()
-        return found
+        found: Explanation = self._ask(lambda: self.model.explain(row, k))
+        return replace(found, names=self._names).to_dict()
 
     def certify(self, question: Question) -> Certificates:
         """Return the label of each row and whether it is proven."""

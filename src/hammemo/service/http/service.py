@@ -112,7 +112,7 @@ class Service:
         ready = self._asked.get(hosted)
         if ready is not None and ready.version == version:
             return ready
-        return await self._prepared(hosted, Asked(model, version))
+        return await self._prepared(hosted, Asked(model, version, hosted.settings.column_names))
 
     async def _reached(self, hosted: HostedModel, version: int) -> None:
         """Wait for a version as long as the limit says; a thread for everybody who waits could be too many threads."""
