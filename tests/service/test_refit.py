@@ -23,6 +23,10 @@ from hammemo.service import weights as weights_module
 from hammemo.service import writing
 from hammemo.service.applying import Applier, first_state
 from hammemo.service.host import Host
+from hammemo.service.http.app import make_app
+from hammemo.service.http.limits import Limits as HttpLimits
+from hammemo.service.http.server import _passing_on
+from hammemo.service.http.service import Service
 from hammemo.service.log import LogError
 from hammemo.service.operations import (
     Body,
@@ -511,6 +515,35 @@ def test_a_client_waits_longer_for_a_refit_than_for_others(monkeypatch: pytest.M
         client.refit("m", timeout=5)
         client.learn("m", [["a"]], ["x"])
     assert [(timeout.connect, timeout.read) for timeout in waited] == [(7, 600), (7, 5), (7, 7)]
+
+
+def test_a_worker_waits_for_a_refit_as_long_as_the_client(tmp_path: Path) -> None:
+    import asyncio
+    import inspect
+
+    import httpx
+
+    waited: dict[str, float] = {}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        waited[request.url.path.rsplit("/", 1)[1]] = request.extensions["timeout"]["read"]
+        return httpx.Response(200, json={"version": 1, "status": "applied"})
+
+    async def send(service: Service, path: str, sent: Any) -> None:
+        app: Any = make_app(service, frozenset(["localhost"]), loopback=True)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            assert (await client.post(path, json=sent)).json() == {"version": 1, "status": "applied"}
+
+    async def run(host: Host) -> None:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as to_writer:
+            service = Service(host, forward=_passing_on(to_writer, HttpLimits()))
+            await send(service, "/v1/models/m/refit", {"op": "1"})
+            await send(service, "/v1/models/m/learn", {"op": "2", "rows": [["a"]], "labels": ["x"]})
+            service.close()
+
+    with Host(tmp_path) as host:
+        asyncio.run(run(host))
+    assert waited == {"refit": inspect.signature(Client.refit).parameters["timeout"].default, "learn": 60.0}
 
 
 def test_a_model_without_a_sample_is_a_409_over_http(server: serving.Running, tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ _SETTINGS_BYTES: Final = 2**16
 _PIECE: Final = 2**18
 _SHORT_BODY: Final = 2**15
 """Longer bodies are decoded in a thread."""
+_REFIT_SECONDS: Final = 600.0
+"""As long as the client waits for a refit."""
 _MOST_CLASSES: Final = 1_000
 """A description names at most so many labels, and says how many there are."""
 
@@ -283,7 +285,7 @@ OPERATIONS: Final = (
     Operation(
         "refit", "POST", f"{_MODEL}/refit", "forget", _editing(_refit),
         "Fit the weights of the vote again, to the examples that the model keeps.",
-        "json", bodies.RefitBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
+        "json", bodies.RefitBody, bodies.EditAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404, 409, 422),
     ),
     Operation(
         "predict", "POST", f"{_MODEL}/predict", "read", _predict, "Answer each row with its most likely label.",

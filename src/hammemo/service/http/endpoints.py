@@ -111,6 +111,8 @@ class Operation:
         Whether it changes something, so that only the writer can do it and nobody can while the server ends.
     of_writer : bool
         Whether workers pass it on to the writer, too, although it changes nothing.
+    seconds : float
+        How long a worker waits for the writer's answer.
     refuses : tuple of int
         The statuses of refusals that are its own.
     """
@@ -126,6 +128,7 @@ class Operation:
     gives: Any = None
     edits: bool = False
     of_writer: bool = False
+    seconds: float = 60.0
     refuses: tuple[int, ...] = ()
 
 
@@ -186,7 +189,7 @@ class Endpoint:
             _check_content_type(call.scope, b"application/octet-stream")
             _declared(call.scope, service.limits.file)
         if (operation.edits or operation.of_writer) and service.forward is not None:
-            return await service.forward(call)
+            return await service.forward(call, operation.seconds)
         return await operation.handle(service, call)
 
 

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 _ENDING_SECONDS: Final = 30
 """How long requests that were begun may take to end."""
+_WRITER_SECONDS: Final = 60.0
+"""How long a worker tries to reach the writer."""
 _PASSED_ON: Final = (b"authorization", b"host", b"content-type", b"content-length")
 
 log = logging.getLogger(logs.LOGGER)
@@ -291,7 +293,6 @@ async def _answer(settings: Settings, host: Host, tokens: Tokens | None, listeni
     limits = Limits(**settings.limits)  # type: ignore[arg-type]
     async with httpx.AsyncClient(
         transport=httpx.AsyncHTTPTransport(uds=writer, limits=httpx.Limits(max_connections=limits.at_once_in_all)),
-        timeout=httpx.Timeout(60.0),
     ) as client:
         service = Service(host, limits, tokens, _passing_on(client, limits))
         server = _server(
@@ -315,15 +316,19 @@ async def _answer(settings: Settings, host: Host, tokens: Tokens | None, listeni
         service.close()
 
 
-def _passing_on(client: httpx.AsyncClient, limits: Limits) -> Callable[[Call], Awaitable[Answer]]:
-    async def forward(call: Call) -> Answer:
+def _passing_on(client: httpx.AsyncClient, limits: Limits) -> Callable[[Call, float], Awaitable[Answer]]:
+    async def forward(call: Call, seconds: float) -> Answer:
         headers = [(name, value) for name, value in call.scope["headers"] if name in _PASSED_ON]
         body: bytes | AsyncIterator[bytes] = call.body
         if call.has_more:
             body = pieces(call, limits.file, limits.file_seconds)
         try:
             answer = await client.request(
-                call.scope["method"], f"http://writer{call.scope['path']}", headers=headers, content=body
+                call.scope["method"],
+                f"http://writer{call.scope['path']}",
+                headers=headers,
+                content=body,
+                timeout=httpx.Timeout(_WRITER_SECONDS, read=seconds),
             )
         except httpx.TransportError:
             raise Unavailable("The writer cannot be reached: send the edit again with the same op.") from None

@@ -49,7 +49,7 @@ class Service:
     tokens : Tokens or None
         None for a server on a loopback address that belongs to one person.
     forward : function, optional
-        In a process that only answers: sends an edit to the writer and returns its answer.
+        In a process that only answers: sends an edit to the writer, waits so many seconds and returns its answer.
     """
 
     nobody: Final = Caller("", frozenset())
@@ -59,7 +59,7 @@ class Service:
         host: Host,
         limits: Limits | None = None,
         tokens: Tokens | None = None,
-        forward: Callable[[Call], Awaitable[Answer]] | None = None,
+        forward: Callable[[Call, float], Awaitable[Answer]] | None = None,
     ) -> None:
         self.host = host
         self.limits = limits or Limits()
