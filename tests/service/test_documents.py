@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -17,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import running_servers as serving
-import stand_in_cutting
 from hammemo import NO_TOKEN, Bag, Exact, Hashed, Ledgered, MemoryClassifier, Mixture, Suffixes, save
 from hammemo.client import Client, ServerError
 from hammemo.service.applying import Applier
 from hammemo.service.host import Host
+from hammemo.service.http import asking
+from hammemo.service.http.asking import Asked, table
 from hammemo.service.operations import (
     Documents,
     Edit,
@@ -37,6 +38,7 @@ from hammemo.service.operations import (
 )
 from hammemo.service.settings import Settings
 from hammemo.service.writing import Upkeep
+from hammemo.tokens.cutting import Cutting
 from pace import patience
 from postgres_server import Server, needs_postgres, one_server, postgres
 
@@ -49,8 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["postgres"]
 
-stand_in_cutting.install()
-
 Visits = list[list[Any]]
 
 
@@ -60,10 +60,9 @@ def visits(n: int = 120, seed: int = 0) -> Visits:
     return [walk[: rng.integers(1, 7)].tolist() for walk in walks]
 
 
-def learnt(documents: Visits, short: str = "pad") -> MemoryClassifier:
+def learnt(documents: Visits, short: Literal["drop", "pad"] = "pad") -> MemoryClassifier:
     h = 3 if short == "pad" else 2
-    clf = MemoryClassifier(Suffixes(1) + Bag(h), vote=Mixture())
-    return clf.fit_stream(documents, h=h, short=short)  # type: ignore[arg-type]
+    return MemoryClassifier(Suffixes(1) + Bag(h), vote=Mixture()).fit_stream(documents, h=h, short=short)
 
 
 def held(clf: MemoryClassifier | None) -> tuple[Any, ...]:
@@ -126,9 +125,9 @@ def test_edits_are_those_of_the_library(hosts: Callable[..., Host], uploaded: Pa
     host = hosts(upkeep=Upkeep(at_close=False))
     model = host.upload("t", "m", uploaded)
     assert done(model, learn("1", new)) == Receipt(1, "applied")
-    assert now(model) == held(twin.partial_fit_stream(new, h=3, short="pad"))
+    assert now(model) == held(twin.partial_fit_stream(new))
     assert done(model, forget("2", visits()[:5])) == Receipt(2, "applied")
-    assert now(model) == held(twin.forget_stream(visits()[:5], short="pad"))
+    assert now(model) == held(twin.forget_stream(visits()[:5]))
     assert done(model, learn("1", new)) == Receipt(1, "repeated")
     assert now(model) == held(twin)
     host.close()
@@ -137,12 +136,12 @@ def test_edits_are_those_of_the_library(hosts: Callable[..., Host], uploaded: Pa
     assert now(again) == held(twin)
     again.snapshot()
     done(again, learn("3", new))
-    assert now(again) == held(twin.partial_fit_stream(new, h=3, short="pad"))
+    assert now(again) == held(twin.partial_fit_stream(new))
 
 
 def test_after_forget_and_refit_the_model_is_that_of_the_rest(hosts: Callable[..., Host], uploaded: Path) -> None:
     model = hosts(upkeep=Upkeep(at_close=False)).upload("t", "m", uploaded)
-    rest = model.answering()[0].empty_like().partial_fit_stream(visits()[7:], h=3, short="pad").refit()
+    rest = model.answering()[0].empty_like().partial_fit_stream(visits()[7:]).refit()
     done(model, forget("1", visits()[:7]))
     assert now(model) != held(rest)  # the weights
     assert done(model, Edit("2", "refit")) == Receipt(2, "applied")
@@ -224,7 +223,9 @@ def test_a_document_too_short_for_its_model_is_refused(tmp_path: Path) -> None:
             done(model, learn("1", [[1], [1, 2]]))
         assert (model.version, now(model)) == (0, before)
         done(model, learn("2", [[1], [1, 2, 3]]))
-        assert now(model) == held(twin.partial_fit_stream([[1], [1, 2, 3]], h=2, short="drop"))
+        assert now(model) == held(twin.partial_fit_stream([[1], [1, 2, 3]]))
+        with pytest.raises(Malformed, match=r"2 tokens.*first 2.*leave it out"):
+            done(model, forget("3", [[1, 2, 3], [1, 2]]))
         done(model, forget("3", [[1, 2, 3]]))
         assert now(model) == before
 
@@ -234,7 +235,7 @@ def test_a_model_that_was_not_made_of_documents_says_what_to_do(made: dict[str, 
     with Host(tmp_path) as host:
         model = host.create("t", "m", made)
         for edit in (learn("1", [["a", "b"]]), forget("2", [["a", "b"]])):
-            with pytest.raises(Malformed, match=r"rows and labels.*fit_stream.*upload"):
+            with pytest.raises(Malformed, match=r"not fitted to documents.*rows and labels.*fit_stream.*upload"):
                 done(model, edit)
         assert done(model, Edit("1", "learn", [["a"] * 4], ["x"])).version == 1
 
@@ -319,7 +320,7 @@ def test_threads_edit_at_once(tmp_path: Path, uploaded: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        twin = learnt(visits()).partial_fit_stream([[k] for k in range(4)] * 8, h=3, short="pad")
+        twin = learnt(visits()).partial_fit_stream([[k] for k in range(4)] * 8)
         assert sorted(receipt.version for receipt in receipts) == list(range(1, 65))
         assert now(model) == held(twin)
     with Host(tmp_path / "models") as host:
@@ -359,11 +360,11 @@ def test_after_kill_the_bytes_are_the_same(tmp_path: Path, uploaded: Path) -> No
 
 # In groups
 
-MEMORIES = [
-    ("pad", Exact()),
-    ("pad", Ledgered(Exact())),
-    ("drop", Exact()),
-    ("drop", Ledgered(Hashed(buckets=4, reserved=2))),
+MODELS = [
+    (Cutting("pad"), Exact()),
+    (Cutting("pad", 3), Ledgered(Exact())),
+    (Cutting("drop"), Exact()),
+    (Cutting("drop"), Ledgered(Hashed(buckets=4, reserved=2))),
 ]
 
 
@@ -377,13 +378,13 @@ def edits(draw: st.DrawFn) -> list[Content]:
     return draw(st.lists(st.builds(Documents, kinds, documents), max_size=10))
 
 
-@pytest.mark.parametrize(("short", "memory"), MEMORIES, ids=repr)
+@pytest.mark.parametrize(("cutting", "memory"), MODELS, ids=repr)
 @given(bodies=edits())
 @settings(max_examples=50)
-def test_groups_equal_single_edits(short: Any, memory: Any, bodies: list[Content]) -> None:
-    h = 3 if short == "pad" else 2
+def test_groups_equal_single_edits(cutting: Cutting, memory: Any, bodies: list[Content]) -> None:
     vote: Any = "sum" if isinstance(memory, Ledgered) and isinstance(memory.memory, Hashed) else Mixture()
-    start = MemoryClassifier(Suffixes(2), memory, vote, 0).fit_stream([[1, 2, 3, 1], [2, 1, 3]], h=h, short=short)
+    start = MemoryClassifier(Suffixes(2), memory, vote, 0)
+    start.fit_stream([[1, 2, 3, 1], [2, 1, 3]], h=2, short=cutting.short, pad=cutting.pad)
     chosen = Settings.of_file(None)
     together = Applier(start, chosen, Limits())
     together.apply(bodies)
@@ -421,7 +422,7 @@ def test_a_client_learns_and_forgets_visits(server: serving.Running, uploaded: P
         assert client.learn_stream("m", [[1, 60, 2], (3,)], op="a") == (1, "applied")
         assert client.learn_stream("m", arrays, op="a") == (1, "repeated")
         assert client.forget_stream("m", [[1, 60, 2]]).version == 2
-        twin = learnt(visits()).partial_fit_stream([[3]], h=3, short="pad")
+        twin = learnt(visits()).partial_fit_stream([[3]])
         assert now(next(model for model in server.service.host.opened() if model.name == "m")) == held(twin)
         with pytest.raises(ServerError) as missing:
             client.forget_stream("m", [[1, 60, 2]])
@@ -435,6 +436,81 @@ def test_a_client_learns_and_forgets_visits(server: serving.Running, uploaded: P
         assert 'hammemo_edited_documents_total{kind="learn",model="m"} 2.0' in lines
         assert 'hammemo_edited_documents_total{kind="forget",model="m"} 1.0' in lines
         assert 'hammemo_requests_total{ask="forget-stream",status="409"} 1.0' in lines
+
+
+ANY_ROWS = st.lists(st.lists(st.integers(0, 30), max_size=6), max_size=4)
+
+
+@pytest.fixture(scope="module")
+def asked(server: serving.Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Any]]:
+    """Return a client and a model of visits, which is on its server as "asked"."""
+    clf = learnt(visits())
+    path = tmp_path_factory.mktemp("asked") / "m"
+    save(clf, path)
+    with Client(server.url) as client:
+        client.upload("asked", path)
+        yield client, clf
+
+
+@given(rows=ANY_ROWS)
+@settings(max_examples=25)
+def test_questions_of_any_length_are_those_of_the_library(asked: tuple[Client, Any], rows: Visits) -> None:
+    client, clf = asked
+    whole = [[NO_TOKEN] * (3 - len(row)) + row[-3:] for row in rows]
+    for question in (rows, whole):
+        assert client.predict("asked", question) == (clf.predict(rows).tolist() if rows else [])
+        assert client.top_k("asked", question, 4) == (clf.top_k(rows, 4).tolist() if rows else [])
+        assert client.certify("asked", question) == (clf.certify(rows).tolist() if rows else [])
+        _, found = client.probabilities("asked", question)
+        assert np.allclose(found, clf.predict_proba(rows) if rows else [], rtol=1e-12, atol=0)
+        assert list(client.explain("asked", question)) == [clf.explain(row).to_dict() for row in rows]
+
+
+@pytest.mark.parametrize("row", [[], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4], ["1"], [99, None], [2.5]], ids=str)
+def test_the_short_way_takes_rows_of_any_length(row: list[Any], asked: tuple[Client, Any]) -> None:
+    ready = Asked(asked[1], 1).prepare()
+    (cut,) = ready.cut([row])
+    short = ready.predict_one(cut)
+    long = [[NO_TOKEN] * (3 - len(row)) + row[-3:]]
+    assert short is None or [short] == asked[1].predict(table(long)).tolist()
+
+
+def test_the_inference_protocol_takes_any_length(server: serving.Running, asked: tuple[Client, Any]) -> None:
+    import httpx
+
+    for rows in ([[1], [2]], [[1, 2, 3, 4, 5]]):
+        data = {"name": "rows", "shape": [len(rows), len(rows[0])], "datatype": "INT64", "data": rows}
+        told = httpx.post(f"{server.url}/v2/models/asked/infer", json={"inputs": [data]}).json()
+        assert told["outputs"][0]["data"] == asked[1].predict(rows).tolist()
+    assert httpx.get(f"{server.url}/v2/models/asked").json()["inputs"][0]["shape"] == [-1, -1]
+    assert asked[0].describe("asked")["cutting"] == {"short": "pad", "pad": None}
+
+
+def test_rows_that_no_model_can_read_are_refused(
+    server: serving.Running, asked: tuple[Client, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, _ = asked
+    save(learnt(visits(), "drop"), tmp_path / "m")
+    client.upload("dropped", tmp_path / "m")
+    assert client.predict("dropped", [[1, 2], [5, 1, 2]]) == learnt(visits(), "drop").predict([[1, 2]] * 2).tolist()
+    with pytest.raises(ServerError, match="no beginnings"):
+        client.predict("dropped", [[1, 2], [1]])
+    client.create("table", columns=2)
+    client.learn("table", [["a", "b"]], ["x"])
+    others: list[Visits] = [[["a"]], [["a", "b"], ["a", "b", "c"]], [[]]]
+    for rows in others:
+        for question in ("predict", "top-k", "probabilities", "explain", "certify"):
+            with pytest.raises(ServerError, match="2 tokens; one of these has") as refused:
+                client.ask("table", question, rows)
+            assert refused.value.status == 422
+    with pytest.raises(ServerError, match="longer than") as long:
+        client.predict("asked", [[1] * (server.service.limits.tokens + 1)])
+    assert long.value.status == 413
+    monkeypatch.setattr(asking, "_MOST_FILLED", 10)
+    with pytest.raises(ServerError, match="filled up") as many:
+        client.top_k("asked", [[1]] * 4)
+    assert many.value.status == 413
+    assert len(client.top_k("asked", [[1]] * 3)) == 3
 
 
 @pytest.mark.parametrize("documents", ["abc", ["abc"], [1, 2], [[1], 2], [b"abc"]])

@@ -17,6 +17,7 @@ import running_servers as serving
 import service_http_edits
 import service_malformed
 import service_soak
+from hammemo import Bag, MemoryClassifier, Mixture, Suffixes, save
 from hammemo.client import Client, ServerError
 
 if TYPE_CHECKING:
@@ -91,6 +92,26 @@ def test_workers_answer_and_pass_edits_on(tmp_path: Path) -> None:
         assert len(answered) == 3
         assert len(metrics) == 1  # always those of the writer
         assert version > 1
+        assert server.end() == 0
+
+
+def test_workers_pass_documents_and_refits_on(tmp_path: Path) -> None:
+    visits = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]] * 9
+    save(MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture()).fit_stream(visits, h=3, short="pad"), tmp_path / "m")
+    with serving.Process(tmp_path / "models", "--workers", "1") as server:
+        with Client(server.url) as client:
+            client.upload("m", tmp_path / "m")
+        answered: set[int] = set()
+        until = time.monotonic() + 120
+        while time.monotonic() < until and len(answered) < 2:  # each connection reaches one of two processes
+            with Client(server.url) as client:
+                client.learn_stream("m", [["ufo", "pig"]])
+                version = client.forget_stream("m", [["ufo", "pig"]]).version
+                assert client.predict("m", [["ufo"]], min_version=version) != ["pig"]
+                version = client.refit("m").version
+                assert client.describe("m")["examples"] == 63
+            answered |= {line["pid"] for line in server.lines if line.get("ask") == "learn-stream"}
+        assert len(answered) == 2
         assert server.end() == 0
 
 

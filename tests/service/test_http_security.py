@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 import running_servers as serving
+from hammemo import MemoryClassifier, save
 from hammemo.client import Client, ServerError
 from hammemo.service.http.app import OPERATIONS
 from hammemo.service.http.limits import Limits
@@ -456,7 +457,8 @@ def test_a_request_that_is_being_answered_counts(tmp_path: Path) -> None:
 
 def test_logs_hold_no_example(tmp_path: Path) -> None:
     mark = "a-secret-example"
-    with serving.Process(tmp_path) as process:
+    save(MemoryClassifier(vote="sum").fit_stream([["a", "b"]], h=1), tmp_path / "visits")
+    with serving.Process(tmp_path / "models") as process:
         with Client(process.url) as client:
             client.create("m")
             client.learn("m", [[mark]], [f"{mark}-label"])
@@ -465,11 +467,17 @@ def test_logs_hold_no_example(tmp_path: Path) -> None:
                 client.forget("m", [[f"{mark}-never"]], ["x"])
             with pytest.raises(ServerError):
                 client.learn("m", [[mark, mark]], ["x"])
+            client.upload("visits", tmp_path / "visits")
+            client.learn_stream("visits", [[mark, mark]])
+            with pytest.raises(ServerError):
+                client.forget_stream("visits", [[mark, f"{mark}-never"]])
         httpx.get(f"{process.url}/v1/models?{mark}")
         assert process.end() == 0
     text = json.dumps(process.lines)
     assert mark not in text
-    assert {line.get("ask") for line in process.lines} >= {"create", "learn", "explain", "forget", "list"}
+    assert {line.get("ask") for line in process.lines} >= {
+        "create", "learn", "explain", "forget", "list", "learn-stream", "forget-stream",
+    }  # fmt: skip
     assert os.fspath(tmp_path) not in text
 
 

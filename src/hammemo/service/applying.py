@@ -143,16 +143,15 @@ class Applier:
 
     def _change_documents(self, run: Sequence[Documents]) -> None:
         """Learn or forget the documents of a run of edits, all of them or none."""
-        model: Any = self.model
-        cutting = getattr(model, "cutting_", None)
-        if cutting is None:
+        model = self.model
+        if model is None or model.cutting_ is None:
             raise Malformed(
-                "The model was not made of documents, so it is not known how to cut them into examples: send rows and "
-                "labels. Or fit a model with fit_stream, and upload it under another name."
+                "It is not known how this model cuts documents into examples: it was not fitted to documents, or not "
+                "all were cut alike, or its file is an old one. Send rows and labels, or fit a model with fit_stream, "
+                "and upload it under another name."
             )
-        if run[0].learns:
-            for body in run:
-                _check_learnable(body, model.n_features_in_ if cutting.short == "drop" else 0)
+        for body in run:
+            _check_long_enough(body, model.n_features_in_ if model.cutting_.short == "drop" else 0)
         documents = [document for body in run for document in body.documents]
         (model.partial_fit_stream if run[0].learns else model.forget_stream)(documents)
         self._is_refitted = False
@@ -194,11 +193,20 @@ class Applier:
         return model.open(h)
 
 
-def _check_learnable(body: Documents, n_context: int) -> None:
-    """Refuse documents without one token, after the first `n_context` of a document, that can be learnt."""
-    if not any(token != NO_TOKEN for document in body.documents for token in document[n_context:]):
+def _check_long_enough(body: Documents, n_context: int) -> None:
+    """Refuse documents of which nothing would be learnt, or one of which nothing would be forgotten.
+
+    A model that drops beginnings learns and forgets what comes after the first `n_context` tokens of a document.
+    """
+    if body.learns and not any(token != NO_TOKEN for document in body.documents for token in document[n_context:]):
         least = f"more than {n_context} tokens" if n_context else "a token that is none of NO_TOKEN"
         raise Malformed(f"There is nothing to learn: a document of this model has {least}, and none here has.")
+    shortest = min(map(len, body.documents))
+    if not body.learns and shortest <= n_context:
+        raise Malformed(
+            f"A document has {shortest} tokens, and this model learns what comes after the first {n_context}: nothing "
+            "of it would be taken back. Nothing was changed; leave it out."
+        )
 
 
 def first_state(settings: Settings) -> State:

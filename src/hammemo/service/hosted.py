@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hammemo.service.applying import State, caught_up
@@ -99,6 +100,7 @@ class HostedModel:
             "version": state.version,
             "columns": None if model is None else int(model.n_features_in_),
             "column_names": about.column_names,
+            "cutting": None if model is None or model.cutting_ is None else asdict(model.cutting_),
             "classes": [] if model is None else model.classes_.tolist(),
             "examples": 0 if model is None else int(model.memory_.label_counts.sum()),
             "snapshot_version": self._snapshot_version,

@@ -125,11 +125,9 @@ async def _read(service: Service, call: Call, decoder: msgspec.json.Decoder[Any]
 
 async def _predict(service: Service, call: Call) -> Answer:
     question: bodies.Question = await _read(service, call, _question_decoder)
-    rows = question.rows
     asked = await service.asked(call, question.min_version)
-    asked.check_width(rows)
-    if len(rows) == 1:
-        label = asked.predict_one(rows[0])
+    if len(question.rows) == 1:
+        label = asked.predict_one(*asked.cut(question.rows))
         if label is not None:
             return Answer(encoded(bodies.Labels([label], asked.version)))
     return Answer(encoded(await service.in_thread(lambda: asked.predict(question))))
@@ -141,7 +139,6 @@ def _question(
     async def ask(service: Service, call: Call) -> Answer:
         question = await _read(service, call, decoder)
         asked = await service.asked(call, question.min_version)
-        asked.check_width(question.rows)
         return Answer(await service.in_thread(lambda: encoded(answer(asked, question, service.limits))))
 
     return ask

@@ -2,12 +2,15 @@
 
 Single rows of strings and integers take the short way (`Ranker.single`, a few microseconds), which a version gets ready
 once; everything else takes the long way, through arrays. Both give the same labels.
+
+A model that was fitted to documents takes rows of any length, such as the clicks of a visit so far: they are cut, or
+filled up, as its documents were (:mod:`hammemo.tokens.cutting`).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
     from hammemo.service.http.limits import Limits
     from hammemo.service.operations import Token
 
-_SHORT_WAY = frozenset((int, str))
+_SHORT_WAY: Final = frozenset((int, str))
+_MOST_FILLED: Final = 2**22
+"""The most tokens of all rows together once they are filled up: as many as a body of whole rows can have."""
 
 
 class Asked:
@@ -58,10 +63,20 @@ class Asked:
             self._single = scorer.ranker.single()
         return self
 
-    def check_width(self, rows: Sequence[Sequence[Token]]) -> None:
-        """Refuse rows of another length than the model's; all rows of a request have the same length."""
-        if rows and len(rows[0]) != self._h:
-            raise Malformed(f"A row of this model has {self._h} tokens; these have {len(rows[0])}.")
+    def cut(self, rows: list[list[Token]]) -> list[list[Token]]:
+        """Return rows that are as long as the model's, or refuse them."""
+        h, cutting = self._h, self.model.cutting_
+        other = next((len(row) for row in rows if len(row) != h), None)
+        if other is None:
+            return rows
+        if cutting is None:
+            raise Malformed(f"A row of this model has {h} tokens; one of these has {other}.")
+        if len(rows) * h > _MOST_FILLED:
+            raise TooLarge(
+                f"{len(rows)} rows, filled up to {h} tokens each, are more than {_MOST_FILLED} tokens: send parts."
+            )
+        found: list[list[Token]] = self._ask(lambda: [cutting.context(row, h) for row in rows])
+        return found
 
     def predict_one(self, row: Sequence[Token]) -> Any:
         """Return the label of one row in the short way, or None where it has to go the long way."""
@@ -78,7 +93,7 @@ class Asked:
 
     def predict(self, question: Question) -> Labels:
         """Return the label of each row."""
-        return Labels(self._labels(question.rows), self.version)
+        return Labels(self._labels(self.cut(question.rows)), self.version)
 
     def _labels(self, rows: list[list[Token]]) -> list[Any]:
         if not rows:
@@ -88,14 +103,14 @@ class Asked:
 
     def top_k(self, question: RankedQuestion, limits: Limits) -> RankedLabels:
         """Return the k best labels of each row."""
-        k = _checked_k(question.k, limits)
-        if not question.rows:
+        k, rows = _checked_k(question.k, limits), self.cut(question.rows)
+        if not rows:
             return RankedLabels([], self.version)
-        return RankedLabels(self._ask(lambda: self.model.top_k(table(question.rows), k)).tolist(), self.version)
+        return RankedLabels(self._ask(lambda: self.model.top_k(table(rows), k)).tolist(), self.version)
 
     def probabilities(self, question: Question, limits: Limits) -> Probabilities:
         """Return the probability of each label."""
-        model, rows = self.model, question.rows
+        model, rows = self.model, self.cut(question.rows)
         classes: list[Any] = self._ask(lambda: model.classes_).tolist()
         if len(rows) * len(classes) > limits.cells:
             raise TooLarge(
@@ -111,7 +126,7 @@ class Asked:
         k, rows = _checked_k(question.k, limits), question.rows
         if len(rows) > limits.explained:
             raise TooLarge(f"{len(rows)} rows are more than {limits.explained}, the most to explain at once.")
-        return Explanations([self._explained(row, k) for row in rows], self.version)
+        return Explanations([self._explained(row, k) for row in self.cut(rows)], self.version)
 
     def _explained(self, row: list[Token], k: int) -> dict[str, Any]:
         found: Explanation = self._ask(lambda: self.model.explain(row, k))
@@ -119,7 +134,7 @@ class Asked:
 
     def certify(self, question: Question) -> Certificates:
         """Return the label of each row and whether it is proven."""
-        rows = question.rows
+        rows = self.cut(question.rows)
         if not rows:
             return Certificates([], [], self.version)
         proven = self._ask(lambda: self.model.certify(table(rows))).tolist()

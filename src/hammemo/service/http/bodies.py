@@ -23,7 +23,15 @@ MOST_TOKENS: Final = 65_536
 _MOST_DEPTH: Final = 16
 
 Row: TypeAlias = Annotated[list[Token], Meta(min_length=1, max_length=MOST_TOKENS)]
-Rows: TypeAlias = Annotated[list[Row], Meta(max_length=MOST_ROWS, description="Contexts: one row of tokens each.")]
+AskedRow: TypeAlias = Annotated[list[Token], Meta(max_length=MOST_TOKENS)]
+Rows: TypeAlias = Annotated[
+    list[AskedRow],
+    Meta(
+        max_length=MOST_ROWS,
+        description="Contexts: one row of tokens each, as many as the model has columns. A model that was fitted to "
+        "documents takes any number of tokens, such as the clicks so far.",
+    ),
+]
 Version: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1, description="Acknowledged edits that were applied.")]
 MinVersion: TypeAlias = Annotated[
     int, Meta(ge=0, le=2**63 - 1, description="Answer from this version or a newer one, such as that of an edit.")
@@ -193,17 +201,13 @@ def _check_depth(value: Any, left: int) -> None:
 
 
 def check_rows(rows: list[list[Token]], limits: Limits) -> None:
-    """Refuse rows that are too many, too long, of different lengths or with a token out of range."""
+    """Refuse rows that are too many or too long, or with a token out of range; the model checks how long they are."""
     if len(rows) > limits.rows:
         raise TooLarge(f"{len(rows)} rows are more than {limits.rows}, the most of one request: send parts.")
-    if not rows:
-        return
-    h, longest = len(rows[0]), limits.characters
-    if h > limits.tokens:
-        raise TooLarge(f"A row of {h} tokens is longer than {limits.tokens}, the most of a row.")
+    longest = limits.characters
     for row in rows:
-        if len(row) != h:
-            raise Malformed(f"Rows have {h} and {len(row)} tokens: all rows of a request must be equally long.")
+        if len(row) > limits.tokens:
+            raise TooLarge(f"A row of {len(row)} tokens is longer than {limits.tokens}, the most of a row.")
         for token in row:
             if type(token) is not str or len(token) > longest:
                 _check_token(token, limits)

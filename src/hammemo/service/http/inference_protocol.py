@@ -1,6 +1,7 @@
 """The Open Inference Protocol, version 2, in its JSON form: so that clients of KServe, Triton and others can ask.
 
-A request has one input tensor of shape (n, h) or (h,), of datatype BYTES (strings) or INT64: n contexts. The answer has
+A request has one input tensor of shape (n, h) or (h,), of datatype BYTES (strings) or INT64: n contexts of h tokens, as
+many as the model has columns; any number for a model that was fitted to documents. The answer has
 one output tensor ``label`` of shape (n,): BYTES where the labels are strings, INT64, FP64 or BOOL where they are
 numbers or truth values. The version of the model is in ``model_version``. ``parameters`` of the request may hold
 ``min_version``.
@@ -115,7 +116,6 @@ async def _infer(service: Service, call: Call) -> Answer:
     rows = rows_of(request.inputs[0])
     check_rows(rows, service.limits)
     asked = await service.asked(call, request.parameters.min_version if request.parameters else None)
-    asked.check_width(rows)
     found = await service.in_thread(lambda: asked.predict(Question(rows)))
     answer = InferenceAnswer(call.model, str(asked.version), [tensor_of(found.labels)], request.id)
     return Answer(encoded(answer))
@@ -138,7 +138,7 @@ async def _ready(service: Service, call: Call) -> Answer:  # noqa: ARG001
 async def _metadata(service: Service, call: Call) -> Answer:
     hosted = await service.model(call)
     model, version = hosted.answering()
-    width = int(getattr(model, "n_features_in_", -1))
+    width = int(model.n_features_in_) if model.cutting_ is None else -1
     return Answer(
         encoded(
             {
