@@ -7,7 +7,9 @@ Printed in one run, so that limits show:
   nothing;
 - single predictions (a hashed memory, 64 labels, contexts of 8 strings), asked by wrk where it is installed, else by
   the loop that sends the edits; the same server with FastAPI and msgspec, but no model;
-- how long 10,000 edits take to be replayed after kill -9.
+- how long 10,000 edits take to be replayed after kill -9;
+- edits of one row and of one whole visit (4 clicks on average), of a model of 23,753 visits to a shop; `--visits`
+  measures these alone.
 
 The server runs on one core and those who ask on the others. On a machine that does other work, too, the rates a second
 of *processor time* of the server are what can be compared: they are printed beside those of the clock.
@@ -28,6 +30,8 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -270,6 +274,40 @@ def edits(folder: Path, where: str, seconds: float) -> list[Measured]:
     return found
 
 
+def visits(folder: Path, seconds: float) -> list[Measured]:
+    """Measure edits of one row and of one whole visit, of a model that was fitted to visits."""
+    from hammemo import MemoryClassifier, save, windows
+    from hammemo.client import Client
+    from hammemo.datasets import load_sessions
+
+    learnt, later = load_sessions()
+    save(MemoryClassifier().fit_stream(learnt, h=30, short="pad"), folder / "shop.model")
+    contexts, items = (part.tolist() for part in windows(later, h=30, short="pad"))
+    bodies: dict[str, list[dict[str, Any]]] = {
+        "learn": [{"rows": [row], "labels": [item]} for row, item in zip(contexts, items, strict=True)],
+        "learn-stream": [{"documents": [list(map(int, visit))]} for visit in later],
+    }
+    numbers = count()
+
+    def edit(ask: str) -> bytes:
+        number = next(numbers)
+        body = bodies[ask][number % len(bodies[ask])]
+        return request("POST", f"/v1/models/m/{ask}", {"op": f"visits-{number}", **body})
+
+    server = Server.of(folder / "visits")
+    try:
+        with Client(f"http://127.0.0.1:{server.port}", timeout=600) as client:
+            client.upload("m", folder / "shop.model")
+            client.predict("m", contexts[:1])  # a model that is asked is edited in its live form
+        return [
+            load(server, f"visits: edits of 1 {what}, {clients} clients", seconds, partial(edit, ask), clients=clients)
+            for clients in (1, CLIENTS)
+            for what, ask in (("row", "learn"), ("visit", "learn-stream"))
+        ]
+    finally:
+        server.end()
+
+
 def replay(folder: Path) -> Measured:
     """Measure how long 10,000 edits take to be replayed after kill -9."""
     server = Server.of(folder)
@@ -298,6 +336,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="on the disk to be measured")
+    parser.add_argument("--visits", action="store_true", help="only edits of rows and of whole visits")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     rows, _ = examples(200, 1)
@@ -313,6 +352,9 @@ def main() -> None:
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
+        note(*visits(folder, given.seconds))
+        if given.visits:
+            return
         note(flushes(folder, given.seconds))
         note(*edits(folder, "", given.seconds))
         if os.access("/dev/shm", os.W_OK):

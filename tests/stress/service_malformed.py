@@ -23,11 +23,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import httpx
 
+from hammemo import Bag, MemoryClassifier, Mixture, Suffixes, save
 from hammemo.client import Client
 from running_servers import Process
 
 _ROWS: list[list[Any]] = [["red", 1], ["grün", None], ["blue", -2.5]]
 _QUESTION = {"rows": _ROWS, "min_version": 1}
+_VISITS: list[list[Any]] = [["tea", "cup", "pot", "tea"], ["grün", "ink"], ["tea"]]
 _AT_ONCE = 8
 _TENSOR = {"name": "rows", "shape": [1, 2], "datatype": "BYTES", "data": ["red", "x"]}
 
@@ -47,7 +49,11 @@ def valid_requests() -> list[tuple[bytes, bytes]]:
         *(made("POST", f"{model}/{ask}", _QUESTION) for ask in ("predict", "probabilities", "certify")),
         *(made("POST", f"{model}/{ask}", {**_QUESTION, "k": 3}) for ask in ("top-k", "explain")),
         *(made("POST", f"{model}/{kind}", edit) for kind in ("learn", "forget")),
+        *(made("POST", f"/v1/models/visits/{ask}", {"op": "op-3", "documents": _VISITS})
+          for ask in ("learn-stream", "forget-stream")),
+        made("POST", "/v1/models/visits/top-k", {"rows": _VISITS, "k": 2}),
         made("POST", f"{model}/refit", {"op": "op-2"}),
+        made("POST", "/v1/models/visits/refit", {"op": "op-4"}),
         made("PUT", "/v1/models/n", {"columns": ["a", "b"], "memory": "hashed", "vote": "sum", "seed": 1}),
         made("PUT", "/v1/models/n", {"columns": 2, "memory": described, "missing": "empty"}),
         made("PUT", f"{model}/file", bytes(range(256)), "application/octet-stream"),
@@ -183,6 +189,10 @@ def run(n: int, seed: int, folder: Path) -> dict[str, Any]:
         with Client(server.url) as client:
             client.create("m", columns=2)
             client.learn("m", _ROWS, ["x", "y", "z"], op="first")
+            visits = MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture()).fit_stream(_VISITS * 9, h=3, short="pad")
+            with tempfile.TemporaryDirectory() as scratch:
+                save(visits, Path(scratch, "visits"))
+                client.upload("visits", Path(scratch, "visits"))
         port = int(server.url.rsplit(":", 1)[1])
         senders = [Sender(port, n // _AT_ONCE, 1_000 * seed + number) for number in range(_AT_ONCE)]
         for sender in senders:
