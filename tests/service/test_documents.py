@@ -213,6 +213,17 @@ def test_crafted_documents_are_refused_and_change_nothing(documents: Visits, tmp
         assert (model.version, now(model)) == (0, before)
 
 
+@pytest.mark.parametrize("documents", [[[1.0]], [[1.0, "a"]], [[1], ["a"]], [[True]]], ids=repr)
+def test_a_model_of_strings_stays_one(documents: Visits, tmp_path: Path) -> None:
+    save(learnt([["a", "b"], ["b", "c"]]), tmp_path / "m")
+    with Host(tmp_path / "models") as host:
+        model = host.upload("t", "m", tmp_path / "m")
+        before = now(model)
+        with pytest.raises(Malformed):
+            done(model, learn("1", documents))
+        assert now(model) == before
+
+
 def test_a_document_too_short_for_its_model_is_refused(tmp_path: Path) -> None:
     twin = learnt(visits(), "drop")
     save(twin, tmp_path / "m")

@@ -211,6 +211,19 @@ def test_models_are_made_once_listed_and_deleted(store: Store) -> None:
         store.open("t", "b", follower=True)
 
 
+def test_the_size_can_be_asked_while_the_model_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pathlib import Path as AnyPath
+
+    store = FolderStore(tmp_path)
+    store.create("t", "m", SETTINGS, None)
+    log = store.open("t", "m", follower=False)
+    assert log.body_bytes() > 0
+    log.close()
+    store.delete("t", "m")
+    monkeypatch.setattr(AnyPath, "exists", lambda _: True)  # as if it was deleted after a look
+    assert log.body_bytes() == 0
+
+
 def test_a_model_of_a_deleted_name_begins_anew(opened: Callable[..., Log], store: Store) -> None:
     log = opened()
     log.append(0, entries(1))

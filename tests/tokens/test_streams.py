@@ -147,6 +147,17 @@ def test_labels_that_fit_refuses_are_refused_in_a_stream(stream: Any, message: s
         MemoryClassifier(memory="hashed", vote="sum").fit_stream(stream, 1)
 
 
+@pytest.mark.parametrize("documents", [[[1.0, 2]], [[1.0]], [[True]], [[1]]], ids=str)
+def test_a_later_stream_has_labels_of_the_same_kind(documents: Any) -> None:
+    """A document that is padded is an array of objects where it has floats: their values count, not the array."""
+    words = MemoryClassifier(vote="sum").fit_stream([["a", "b"]], h=1, short="pad")
+    with pytest.raises(ValueError, match="cannot mix"):
+        words.partial_fit_stream(documents)
+    assert words.classes_.tolist() == ["a", "b"]
+    numbers = MemoryClassifier(vote="sum").fit_stream([[1, 2]], h=1, short="pad")
+    assert numbers.partial_fit_stream(documents).classes_.tolist() == [1, 2]
+
+
 @given(docs=integer_documents | mixed_documents, h=st.integers(1, 3), block=cuts, most=st.integers(1, 90))
 @randomly
 def test_a_sample_holds_windows_of_the_stream_in_order(docs: Any, h: int, block: int, most: int) -> None:

@@ -140,7 +140,7 @@ class Streaming(Learning):
         if first is None or not len(first.targets()):
             raise ValueError(f"There is nothing to learn: no document at the start has more than h={h} tokens.")
         chosen = None if classes is None else label_array(classes)
-        kinds = [first.tokens[first.targets()[:1]] if chosen is None else chosen]
+        kinds = [label_array(first.tokens[first.targets()[:1]]) if chosen is None else chosen]
         if hasattr(self, "memory_"):
             if h != self.sites_.h:
                 raise ValueError(f"The model was fitted on contexts of {self.sites_.h} tokens; h={h}.")

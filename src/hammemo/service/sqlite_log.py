@@ -109,7 +109,11 @@ class SqliteLog(BaseLog):
 
     def body_bytes(self) -> int:
         """Return about how many bytes of bodies there are: the size of the file."""
-        return sum(path.stat().st_size for name in (LOG, f"{LOG}-wal") if (path := self.folder / name).exists())
+        size = 0
+        for name in (LOG, f"{LOG}-wal"):
+            with suppress(FileNotFoundError):  # the model may be deleted at this moment
+                size += (self.folder / name).stat().st_size
+        return size
 
     def seen(self, ops: Sequence[str]) -> dict[str, Seen]:
         """Return those of these ids that are known."""
