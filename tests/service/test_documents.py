@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 import running_servers as serving
 from hammemo import NO_TOKEN, Bag, Exact, Hashed, Ledgered, MemoryClassifier, Mixture, Suffixes, save
 from hammemo.client import Client, ServerError
+from hammemo.service import writing
 from hammemo.service.applying import Applier
 from hammemo.service.host import Host
 from hammemo.service.http import asking
 from hammemo.service.http.asking import Asked, table
+from hammemo.service.log import LogError
 from hammemo.service.operations import (
     Documents,
     Edit,
@@ -33,10 +35,12 @@ from hammemo.service.operations import (
     OpReused,
     Receipt,
     TooLarge,
+    Unavailable,
     decoded,
     encoded,
 )
 from hammemo.service.settings import Settings
+from hammemo.service.sqlite_log import SqliteLog
 from hammemo.service.writing import Upkeep
 from hammemo.tokens.cutting import Cutting
 from pace import patience
@@ -337,6 +341,47 @@ def test_threads_edit_at_once(tmp_path: Path, uploaded: Path) -> None:
     with Host(tmp_path / "models") as host:
         again = host.get("t", "m")
         assert (again.replayed, now(again)) == (64, held(twin))
+
+
+def test_a_lease_is_prolonged_while_many_are_learnt(
+    tmp_path: Path, uploaded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tended, learn_documents = threading.Event(), MemoryClassifier.partial_fit_stream
+
+    def slow(self: MemoryClassifier, documents: Visits) -> MemoryClassifier:
+        tended.clear()
+        assert tended.wait(patience(60)), "nobody looks after the log"
+        return learn_documents(self, documents)
+
+    monkeypatch.setattr(writing, "_IDLE", 0.01)
+    monkeypatch.setattr(SqliteLog, "tend", lambda _: tended.set())
+    with Host(tmp_path / "models") as host:
+        model = host.upload("t", "m", uploaded)
+        monkeypatch.setattr(MemoryClassifier, "partial_fit_stream", slow)
+        assert done(model, learn("1", [[1, 2]] * 500)).version == 1
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_commit_that_fails_is_in_doubt_and_sent_again(
+    written: bool, tmp_path: Path, uploaded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = SqliteLog.append
+
+    def failing(*arguments: Any) -> None:
+        if written:
+            append(*arguments)
+        monkeypatch.undo()
+        raise LogError("as if")
+
+    with Host(tmp_path / "models") as host:
+        model = host.upload("t", "m", uploaded)
+        before, edit = now(model), learn("1", [[1, 60, 2]])
+        monkeypatch.setattr(SqliteLog, "append", failing)
+        with pytest.raises(Unavailable):
+            done(model, edit)
+        assert now(model) == before
+        assert done(model, edit) == Receipt(1, "repeated" if written else "applied")
+        assert now(model) == held(learnt(visits()).partial_fit_stream(edit.documents))
 
 
 KILLED = """

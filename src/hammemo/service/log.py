@@ -2,7 +2,7 @@
 
 Edits have positions 1, 2, 3, …: the position of an edit is the version of the model after it. The log keeps
 
-- **bodies** (rows and labels), until a snapshot of the model holds them;
+- **bodies** (rows and labels, documents, fitted weights), until a snapshot of the model holds them;
 - **ids** of operations with the position and the keyed digest of their body, for a longer time: as long as clients may
   send an edit again;
 - the newest **snapshot**: a model file and its position. To restore the model is to load it and to apply the bodies
