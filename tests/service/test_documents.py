@@ -8,22 +8,17 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import running_servers as serving
-from hammemo import NO_TOKEN, Bag, Exact, Hashed, Ledgered, MemoryClassifier, Mixture, Suffixes, save
-from hammemo.client import Client, ServerError
+from hammemo import NO_TOKEN, Exact, Hashed, Ledgered, MemoryClassifier, Mixture, Suffixes, save
 from hammemo.service import writing
 from hammemo.service.applying import Applier
 from hammemo.service.host import Host
-from hammemo.service.http import asking
-from hammemo.service.http.asking import Asked, table
 from hammemo.service.log import LogError
 from hammemo.service.operations import (
     Documents,
@@ -45,6 +40,7 @@ from hammemo.service.writing import Upkeep
 from hammemo.tokens.cutting import Cutting
 from pace import patience
 from postgres_server import Server, needs_postgres, one_server, postgres
+from visit_models import Visits, held, learnt, now, uploaded, visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,33 +49,7 @@ if TYPE_CHECKING:
     from hammemo.service.hosted import HostedModel
     from hammemo.service.operations import Content
 
-__all__ = ["postgres"]
-
-Visits = list[list[Any]]
-
-
-def visits(n: int = 120, seed: int = 0) -> Visits:
-    rng = np.random.default_rng(seed)
-    walks = rng.integers(0, 12, (n, 1)) + np.cumsum(rng.integers(0, 3, (n, 6)), axis=1)
-    return [walk[: rng.integers(1, 7)].tolist() for walk in walks]
-
-
-def learnt(documents: Visits, short: Literal["drop", "pad"] = "pad") -> MemoryClassifier:
-    h = 3 if short == "pad" else 2
-    return MemoryClassifier(Suffixes(1) + Bag(h), vote=Mixture()).fit_stream(documents, h=h, short=short)
-
-
-def held(clf: MemoryClassifier | None) -> tuple[Any, ...]:
-    """Return everything that an edit may change: the state, the kept sample and the weights, as bytes."""
-    assert clf is not None
-    sample = clf.sample_
-    kept = None if sample is None else {name: array.tobytes() for name, array in sample.packed().items()}
-    fitted = {name: array.tobytes() for name, array in clf.vote_.state().items()}
-    return clf.memory_.state_bytes(), kept, fitted, clf.classes_.tolist()
-
-
-def now(model: HostedModel) -> tuple[Any, ...]:
-    return held(model.state().model)
+__all__ = ["postgres", "uploaded"]
 
 
 def learn(op: str, documents: Visits) -> Edit:
@@ -92,13 +62,6 @@ def forget(op: str, documents: Visits) -> Edit:
 
 def done(model: HostedModel, edit: Edit) -> Receipt:
     return model.edit(edit).result()
-
-
-@pytest.fixture
-def uploaded(tmp_path: Path) -> Path:
-    """Return the file of a model of visits."""
-    save(learnt(visits()), tmp_path / "visits.model")
-    return tmp_path / "visits.model"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[needs_postgres, one_server])])
@@ -390,7 +353,8 @@ from hammemo.service.host import Host
 from hammemo.service.operations import Edit
 from hammemo.service.writing import Upkeep
 sys.path.insert(0, sys.argv[2])
-from test_documents import done, forget, learn, now, visits
+from test_documents import done, forget, learn
+from visit_models import now, visits
 host = Host(sys.argv[1], upkeep=Upkeep(at_close=False))
 model = host.get("t", "m")
 done(model, forget("1", visits()[:9]))
@@ -458,156 +422,3 @@ def test_groups_equal_single_edits(cutting: Cutting, memory: Any, bodies: list[C
     again.apply([body for i, body in enumerate(bodies) if i not in refused])
     assert not again.refused
     assert held(again.model) == held(model)
-
-
-# Over HTTP
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[serving.Running]:
-    with serving.in_thread(tmp_path_factory.mktemp("served")) as running:
-        yield running
-
-
-def test_a_client_learns_and_forgets_visits(server: serving.Running, uploaded: Path) -> None:
-    import httpx
-
-    with Client(server.url) as client:
-        client.upload("m", uploaded)
-        arrays: Any = (np.array(visit) for visit in ([1, 60, 2], [3]))
-        assert client.learn_stream("m", [[1, 60, 2], (3,)], op="a") == (1, "applied")
-        assert client.learn_stream("m", arrays, op="a") == (1, "repeated")
-        assert client.forget_stream("m", [[1, 60, 2]]).version == 2
-        twin = learnt(visits()).partial_fit_stream([[3]])
-        assert now(next(model for model in server.service.host.opened() if model.name == "m")) == held(twin)
-        with pytest.raises(ServerError) as missing:
-            client.forget_stream("m", [[1, 60, 2]])
-        assert (missing.value.status, missing.value.code) == (409, "not_stored")
-        with pytest.raises(ServerError) as other:
-            client.learn_stream("m", [[1]], op="a")
-        assert (other.value.status, other.value.code) == (422, "op_reused")
-        lines = httpx.get(f"{server.url}/metrics").text.splitlines()
-        assert 'hammemo_edits_total{kind="learn",model="m",status="applied"} 1.0' in lines
-        assert 'hammemo_edits_total{kind="learn",model="m",status="repeated"} 1.0' in lines
-        assert 'hammemo_edited_documents_total{kind="learn",model="m"} 2.0' in lines
-        assert 'hammemo_edited_documents_total{kind="forget",model="m"} 1.0' in lines
-        assert 'hammemo_requests_total{ask="forget-stream",status="409"} 1.0' in lines
-
-
-ANY_ROWS = st.lists(st.lists(st.integers(0, 30), max_size=6), max_size=4)
-
-
-@pytest.fixture(scope="module")
-def asked(server: serving.Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Any]]:
-    """Return a client and a model of visits, which is on its server as "asked"."""
-    clf = learnt(visits())
-    path = tmp_path_factory.mktemp("asked") / "m"
-    save(clf, path)
-    with Client(server.url) as client:
-        client.upload("asked", path)
-        yield client, clf
-
-
-@given(rows=ANY_ROWS)
-@settings(max_examples=25)
-def test_questions_of_any_length_are_those_of_the_library(asked: tuple[Client, Any], rows: Visits) -> None:
-    client, clf = asked
-    whole = [[NO_TOKEN] * (3 - len(row)) + row[-3:] for row in rows]
-    for question in (rows, whole):
-        assert client.predict("asked", question) == (clf.predict(rows).tolist() if rows else [])
-        assert client.top_k("asked", question, 4) == (clf.top_k(rows, 4).tolist() if rows else [])
-        assert client.certify("asked", question) == (clf.certify(rows).tolist() if rows else [])
-        _, found = client.probabilities("asked", question)
-        assert np.allclose(found, clf.predict_proba(rows) if rows else [], rtol=1e-12, atol=0)
-        assert list(client.explain("asked", question)) == [clf.explain(row).to_dict() for row in rows]
-
-
-@pytest.mark.parametrize("row", [[], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4], ["1"], [99, None], [2.5]], ids=str)
-def test_the_short_way_takes_rows_of_any_length(row: list[Any], asked: tuple[Client, Any]) -> None:
-    ready = Asked(asked[1], 1).prepare()
-    (cut,) = ready.cut([row])
-    short = ready.predict_one(cut)
-    long = [[NO_TOKEN] * (3 - len(row)) + row[-3:]]
-    assert short is None or [short] == asked[1].predict(table(long)).tolist()
-
-
-def test_the_inference_protocol_takes_any_length(server: serving.Running, asked: tuple[Client, Any]) -> None:
-    import httpx
-
-    for rows in ([[1], [2]], [[1, 2, 3, 4, 5]]):
-        data = {"name": "rows", "shape": [len(rows), len(rows[0])], "datatype": "INT64", "data": rows}
-        told = httpx.post(f"{server.url}/v2/models/asked/infer", json={"inputs": [data]}).json()
-        assert told["outputs"][0]["data"] == asked[1].predict(rows).tolist()
-    assert httpx.get(f"{server.url}/v2/models/asked").json()["inputs"][0]["shape"] == [-1, -1]
-    assert asked[0].describe("asked")["cutting"] == {"short": "pad", "pad": None}
-
-
-def test_rows_that_no_model_can_read_are_refused(
-    server: serving.Running, asked: tuple[Client, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, _ = asked
-    save(learnt(visits(), "drop"), tmp_path / "m")
-    client.upload("dropped", tmp_path / "m")
-    assert client.predict("dropped", [[1, 2], [5, 1, 2]]) == learnt(visits(), "drop").predict([[1, 2]] * 2).tolist()
-    with pytest.raises(ServerError, match="no beginnings"):
-        client.predict("dropped", [[1, 2], [1]])
-    client.create("table", columns=2)
-    client.learn("table", [["a", "b"]], ["x"])
-    others: list[Visits] = [[["a"]], [["a", "b"], ["a", "b", "c"]], [[]]]
-    for rows in others:
-        for question in ("predict", "top-k", "probabilities", "explain", "certify"):
-            with pytest.raises(ServerError, match="2 tokens; one of these has") as refused:
-                client.ask("table", question, rows)
-            assert refused.value.status == 422
-    with pytest.raises(ServerError, match="longer than") as long:
-        client.predict("asked", [[1] * (server.service.limits.tokens + 1)])
-    assert long.value.status == 413
-    monkeypatch.setattr(asking, "_MOST_FILLED", 10)
-    with pytest.raises(ServerError, match="filled up") as many:
-        client.top_k("asked", [[1]] * 4)
-    assert many.value.status == 413
-    assert len(client.top_k("asked", [[1]] * 3)) == 3
-
-
-@pytest.mark.parametrize("documents", ["abc", ["abc"], [1, 2], [[1], 2], [b"abc"]])
-def test_a_client_refuses_what_is_no_list_of_documents(documents: Any) -> None:
-    with Client("http://127.0.0.1:1", patience=0) as client, pytest.raises(TypeError, match=r"\[tokens\]"):
-        client.learn_stream("m", documents)
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        {},
-        {"op": "a"},
-        {"op": "a", "documents": []},
-        {"op": "a", "documents": [[]]},
-        {"op": "a", "documents": [["a"], "b"]},
-        {"op": "a", "documents": [[["a"]]]},
-        {"op": "a", "documents": [[None]]},
-        {"op": "a", "documents": [["a"]], "rows": [["a"]], "labels": ["a"]},
-        {"op": "a", "documents": [[10**30]]},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("ask", ["learn-stream", "forget-stream"])
-def test_what_is_no_edit_is_refused(server: serving.Running, uploaded: Path, ask: str, sent: Any) -> None:
-    import httpx
-
-    with Client(server.url) as client:
-        if "whole" not in client.models():
-            client.upload("whole", uploaded)
-        answer = httpx.post(f"{server.url}/v1/models/whole/{ask}", json=sent)
-        assert (answer.status_code, client.describe("whole")["version"]) == (422, 0)
-
-
-def test_the_document_has_them(server: serving.Running) -> None:
-    import httpx
-
-    told = httpx.get(f"{server.url}/openapi.json").json()
-    for ask, role, statuses in (("learn", "learn", {"404", "422"}), ("forget", "forget", {"404", "409", "422"})):
-        found = told["paths"][f"/v1/models/{{model}}/{ask}-stream"]["post"]
-        assert found["description"] == f"Needs the role {role}."
-        assert {"200", "413", *statuses} <= set(found["responses"])
-    schema = told["components"]["schemas"]["StreamBody"]
-    assert schema["required"] == ["op", "documents"]
