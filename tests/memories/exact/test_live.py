@@ -7,6 +7,7 @@ import gc
 import os
 import pickle
 import threading
+from functools import partial
 from typing import Any
 
 import hypothesis.strategies as st
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 
 import hammemo
-from hammemo import NO_TOKEN, NotStoredError, SiteKernel, Suffixes
+from hammemo import NO_TOKEN, Bag, NotStoredError, SiteKernel, Suffixes
 from hammemo._arrays.native import native
 from hammemo.checks.batches import examples
 from hammemo.kernels import PositionalHamming
@@ -25,6 +26,7 @@ from hammemo.memories.exact.numbers import LabelNumbers, Numbers
 from hammemo.memories.exact.readers import SparseCounts
 from hammemo.memories.exact.steps import Steps
 from hammemo.tokens.contexts import Contexts, Examples
+from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.skipif(native() is None, reason="the compiled loops are not installed")
@@ -393,3 +395,30 @@ def test_tokens_that_come_and_go_do_not_pile_up() -> None:
     fresh = hammemo.Exact().open(Suffixes(2).resolve(2))
     fresh.add(Examples.of([[-1, -1]] + [[i, i + 1] for i in range(5980, 6000)], [0, *range(5980, 6000)]))
     assert live.state_bytes() == fresh.state_bytes()
+
+
+def learn_stream(tokens: list[int], chosen: Vocabulary | None, memory: hammemo.Exact) -> None:
+    memory.update_from_blocks(stream_blocks([tokens], 2, short="pad"), chosen)
+
+
+@pytest.mark.parametrize("kernel", [Suffixes(2), Suffixes(1) + Bag(2)], ids=repr)
+@given(
+    documents=st.lists(st.lists(st.sampled_from([1, 2, 3, NO_TOKEN]), min_size=1, max_size=6), max_size=24),
+    chosen=st.sampled_from([None, Vocabulary.of([1, 3])]),
+    large=st.sampled_from([None, 3, 20]),
+)
+@settings(max_examples=30)
+def test_many_small_streams_make_the_table_live(
+    kernel: Any, documents: list[list[int]], chosen: Vocabulary | None, large: int | None
+) -> None:
+    sites = kernel.resolve(2)
+    live, plain = hammemo.Exact().open(sites), Exact().open(sites)
+    small = 0
+    for number, document in enumerate(documents):
+        tokens, small = ([1, 2, 3] * 50, 0) if number == large else (document, small + 1)
+        was_live = isinstance(live._stored, Live)
+        for memory in (live, plain):
+            memory._edited(partial(learn_stream, tokens, chosen))
+        assert live.state_bytes() == plain.state_bytes()
+        if number != large and set(tokens) != {NO_TOKEN}:
+            assert isinstance(live._stored, Live) == (was_live or small > 16)

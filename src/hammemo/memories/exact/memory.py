@@ -7,7 +7,8 @@ the two become one. Reading adds up both, once for each version of the stacks. T
 the state is the difference, in canonical form.
 
 Once much is asked, or a few examples are edited, the counts are kept in a live table instead
-(:mod:`hammemo.memories.exact.live`), which is edited row by row; a large batch goes back to the stacks. Without the
+(:mod:`hammemo.memories.exact.live`), which is edited row by row; a large batch goes back to the stacks. To make a live
+table costs as much as some tens of small streams in bulk, so a few of these are learnt in bulk first. Without the
 compiled code everything is done by the stacks.
 
 A table in parts (:mod:`hammemo.memories.exact.parted`), as a folder holds it, stays in its files; what is learnt and
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hammemo._arrays.native import native
 from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, summed_pairs, tabled
@@ -33,7 +34,7 @@ from hammemo.memories.exact.parted import Parted
 from hammemo.memories.exact.parted_reader import PartedCounts
 from hammemo.memories.exact.readers import DenseCounts, SparseCounts
 from hammemo.memories.exact.sparse_rows import free_frame
-from hammemo.memories.exact.stacks import Stacks, entries_of, live_for
+from hammemo.memories.exact.stacks import MOST_ROW_BY_ROW, Stacks, entries_of, live_for
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -49,6 +50,10 @@ if TYPE_CHECKING:
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
+
+
+_FEW: Final = 16
+"""So many small streams, one after another, are learnt in bulk before the table is made live."""
 
 
 class Exact(InParts):
@@ -70,6 +75,8 @@ class Exact(InParts):
     _stored: Stacks | Live | Parted
     _free: tuple[Exact, ...] = ()
     """The tables of the sites without a position."""
+    _small_streams: int = 0
+    """How many small streams were learnt one after another."""
 
     def table(self) -> CountTable:
         """Return the counts of all that is stored."""
@@ -127,10 +134,13 @@ class Exact(InParts):
             self._stored = live.changed_by_one(tokens, label, by)
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
-        """Add the windows of a stream: in bulk, unless the table is live and a block is small beside it."""
+        """Add the windows of a stream: in bulk, unless it is small beside a live table, or the next of many small."""
         sites = self.sites.without_head()
         for block in blocks:
-            if isinstance(self._stored, Live) and self._live_for(len(block.targets())) is not None:
+            n = len(block.targets())
+            self._small_streams = self._small_streams + 1 if n <= MOST_ROW_BY_ROW else 0
+            is_edited = isinstance(self._stored, Live) or self._small_streams > _FEW
+            if is_edited and self._live_for(n) is not None:
                 super().update_from_blocks([block], labels)
                 continue
             examples = block.examples(sites.h) if labels is None else block.examples(sites.h).only(labels)
