@@ -39,17 +39,18 @@ from hammemo.service.sqlite_log import SqliteLog
 from hammemo.service.writing import Upkeep
 from hammemo.tokens.cutting import Cutting
 from pace import patience
-from postgres_server import Server, needs_postgres, one_server, postgres
+from postgres_server import postgres
+from service_hosts import hosts
 from visit_models import Visits, held, learnt, now, uploaded, visits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from hammemo.service.hosted import HostedModel
     from hammemo.service.operations import Content
 
-__all__ = ["postgres", "uploaded"]
+__all__ = ["hosts", "postgres", "uploaded"]
 
 
 def learn(op: str, documents: Visits) -> Edit:
@@ -62,28 +63,6 @@ def forget(op: str, documents: Visits) -> Edit:
 
 def done(model: HostedModel, edit: Edit) -> Receipt:
     return model.edit(edit).result()
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[needs_postgres, one_server])])
-def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Host]]:
-    """Return a function that opens the same models again and again; all are closed in the end."""
-    log = None
-    if request.param == "postgres":
-        server: Server = request.getfixturevalue("postgres")
-        log = server.address
-    made: list[Host] = []
-
-    def make(**options: Any) -> Host:
-        made.append(Host(tmp_path / "models", log, **options))
-        return made[-1]
-
-    first = make()
-    for name in first.names("t"):
-        first.delete("t", name)
-    first.close()
-    yield make
-    for host in made:
-        host.close()
 
 
 def test_edits_are_those_of_the_library(hosts: Callable[..., Host], uploaded: Path) -> None:

@@ -103,7 +103,9 @@ def run(n: int, kills: int, clients: int, folder: Path) -> dict[str, Any]:
         draw = random.Random(0)
         killed = 0
         while killed < kills and any(thread.is_alive() for thread in threads):
-            time.sleep(draw.uniform(0.2, 2.0))
+            until, share = time.monotonic() + draw.uniform(0.2, 2.0), n * (killed + 1) // (kills + 1)
+            while time.monotonic() < until and sum(sender.sent for sender in senders) < share:
+                time.sleep(0.005)  # a fast server is killed earlier, so that edits are left for every kill
             server.kill()
             killed += 1
             server = Process(folder, *options)
