@@ -8,8 +8,8 @@ Printed in one run, so that limits show:
 - single predictions (a hashed memory, 64 labels, contexts of 8 strings), asked by wrk where it is installed, else by
   the loop that sends the edits; the same server with FastAPI and msgspec, but no model;
 - how long 10,000 edits take to be replayed after kill -9;
-- edits of one row and of one whole visit (4 clicks on average), of a model of 23,753 visits to a shop; `--visits`
-  measures these alone.
+- edits of one row and of one whole visit (4 clicks on average), of a model of 23,753 visits to a shop; `python
+  benchmarks/serving.py visits` measures these alone.
 
 The server runs on one core and those who ask on the others. On a machine that does other work, too, the rates a second
 of *processor time* of the server are what can be compared: they are printed beside those of the clock.
@@ -336,7 +336,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="on the disk to be measured")
-    parser.add_argument("--visits", action="store_true", help="only edits of rows and of whole visits")
+    parser.add_argument("only", nargs="?", choices=["visits"], help="only edits of rows and of whole visits")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     rows, _ = examples(200, 1)
@@ -353,7 +353,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
         note(*visits(folder, given.seconds))
-        if given.visits:
+        if given.only:
             return
         note(flushes(folder, given.seconds))
         note(*edits(folder, "", given.seconds))
