@@ -15,7 +15,7 @@ import re
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
 
 try:
     import httpx
@@ -194,9 +194,17 @@ class Client:
         found: list[Any] = self.ask(model, "predict", rows, min_version=min_version)["labels"]
         return found
 
-    def top_k(self, model: str, rows: Iterable[Row], k: int = 5, *, min_version: int | None = None) -> list[list[Any]]:
-        """Return the k most likely labels of each row, best first."""
-        found: list[list[Any]] = self.ask(model, "top-k", rows, min_version=min_version, k=k)["labels"]
+    def top_k(
+        self,
+        model: str,
+        rows: Iterable[Row],
+        k: int = 5,
+        *,
+        exclude: Literal["seen"] | None = None,
+        min_version: int | None = None,
+    ) -> list[list[Any]]:
+        """Return the k most likely labels of each row, best first; "seen" leaves out the tokens of the row itself."""
+        found: list[list[Any]] = self.ask(model, "top-k", rows, min_version=min_version, k=k, exclude=exclude)["labels"]
         return found
 
     def probabilities(

@@ -74,6 +74,9 @@ def test_answers_are_those_of_the_library(client: Client, twin: MemoryClassifier
     X = table(asked)
     assert client.predict("fruit", asked) == twin.predict(X).tolist()
     assert client.top_k("fruit", asked, 3) == twin.top_k(X, 3).tolist()
+    assert client.top_k("fruit", asked, 3, exclude="seen") == twin.top_k(X, 3, exclude="seen").tolist()
+    with pytest.raises(ServerError, match="exclude"):
+        client.ask("fruit", "top-k", asked, exclude="all")
     assert client.certify("fruit", asked) == twin.certify(X).tolist()
     classes, probabilities = client.probabilities("fruit", asked)
     assert classes == twin.classes_.tolist()

@@ -110,6 +110,7 @@ def _refit(sent: bytes) -> Edit:
 
 _question_decoder: Final = msgspec.json.Decoder(bodies.Question)
 _ranked_decoder: Final = msgspec.json.Decoder(bodies.RankedQuestion)
+_top_k_decoder: Final = msgspec.json.Decoder(bodies.TopKQuestion)
 
 
 async def _read(service: Service, call: Call, decoder: msgspec.json.Decoder[Any]) -> Any:
@@ -290,9 +291,9 @@ OPERATIONS: Final = (
     ),
     Operation(
         "top-k", "POST", f"{_MODEL}/top-k", "read",
-        _question(_ranked_decoder, lambda asked, question, limits: asked.top_k(question, limits)),
+        _question(_top_k_decoder, lambda asked, question, limits: asked.top_k(question, limits)),
         "Answer each row with its k most likely labels.",
-        "json", bodies.RankedQuestion, bodies.RankedLabels, refuses=_ASKED,
+        "json", bodies.TopKQuestion, bodies.RankedLabels, refuses=_ASKED,
     ),
     Operation(
         "probabilities", "POST", f"{_MODEL}/probabilities", "read",

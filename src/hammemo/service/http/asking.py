@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.explanations import Explanation
-    from hammemo.service.http.bodies import Question, RankedQuestion
+    from hammemo.service.http.bodies import Question, RankedQuestion, TopKQuestion
     from hammemo.service.http.limits import Limits
     from hammemo.service.operations import Token
 
@@ -101,12 +101,13 @@ class Asked:
         found: list[Any] = self._ask(lambda: self.model.predict(table(rows))).tolist()
         return found
 
-    def top_k(self, question: RankedQuestion, limits: Limits) -> RankedLabels:
+    def top_k(self, question: TopKQuestion, limits: Limits) -> RankedLabels:
         """Return the k best labels of each row."""
         k, rows = _checked_k(question.k, limits), self.cut(question.rows)
         if not rows:
             return RankedLabels([], self.version)
-        return RankedLabels(self._ask(lambda: self.model.top_k(table(rows), k)).tolist(), self.version)
+        found = self._ask(lambda: self.model.top_k(table(rows), k, exclude=question.exclude))
+        return RankedLabels(found.tolist(), self.version)
 
     def probabilities(self, question: Question, limits: Limits) -> Probabilities:
         """Return the probability of each label."""

@@ -8,7 +8,7 @@ questions, in the core (:mod:`hammemo.service.operations`) for edits.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -89,6 +89,18 @@ class RankedQuestion(Struct, frozen=True, forbid_unknown_fields=True):
 
     rows: Rows
     k: Annotated[int, Meta(ge=1, le=1_000_000)] = 5
+    min_version: MinVersion | None = None
+
+
+class TopKQuestion(Struct, frozen=True, forbid_unknown_fields=True):
+    """Contexts to be answered with several labels each, of all labels or of those that a context does not have."""
+
+    rows: Rows
+    k: Annotated[int, Meta(ge=1, le=1_000_000)] = 5
+    exclude: Annotated[
+        Literal["seen"] | None,
+        Meta(description='"seen" leaves out the tokens of the row itself, such as items that were clicked already.'),
+    ] = None
     min_version: MinVersion | None = None
 
 
