@@ -316,7 +316,10 @@ class Client:
                 break
             if time.monotonic() + pause > until:
                 if answer is None:
-                    raise ServerError(0, "no_answer", f"No answer came ({type(lost).__name__}).") from lost
+                    why = str(lost) or type(lost).__name__
+                    raise ServerError(
+                        0, "no_answer", f"No answer came from {self._http.base_url.host}: {why}."
+                    ) from lost
                 break
             time.sleep(pause * random.uniform(0.5, 1.0))  # so that not all come back at the same moment
             pause = min(2 * pause, _LONGEST_PAUSE)

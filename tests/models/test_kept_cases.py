@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Exact, Hashed, LogLinear, MemoryClassifier, Mixture, Suffixes
+from hammemo import Bag, Exact, Hashed, LogLinear, MemoryClassifier, Mixture, NotStoredError, Suffixes, windows
 from hammemo.models.kept_cases import PIECE, CaseCutter, KeptCases
 from hammemo.tokens.streams import stream_blocks
 
@@ -122,3 +122,35 @@ def test_labels_that_are_left_out() -> None:
     with pytest.raises(ValueError, match="exclude='bought'"):
         clf.top_k(X, exclude="bought")
     assert clf.top_k(X, k=50, exclude=list(range(29))).shape == (20, 1)
+
+
+VISITS = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]]
+
+
+@pytest.mark.parametrize(
+    "never",
+    [
+        [["tea", "cup"]],
+        [["tea"]],
+        [["cup", "pot"]],
+        [["tea", "pot"]] * 4,
+        [["pen", "ink"], ["tea"]],
+        [VISITS[1] + VISITS[2]],
+    ],
+    ids=str,
+)
+def test_a_document_that_was_not_learnt_whole_is_refused(never: list[list[str]]) -> None:
+    shop = MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture()).fit_stream(VISITS * 3, h=3, short="pad")
+    before, kept = shop.memory_.state_bytes(), shop.sample_
+    with pytest.raises(NotStoredError):
+        shop.forget_stream(never)
+    assert shop.memory_.state_bytes() == before
+    assert shop.sample_ is kept
+    assert shop.forget_stream(VISITS * 3).refit().memory_.label_counts.sum() == 0
+
+
+def test_after_single_examples_were_forgotten_refit_says_why() -> None:
+    shop = MemoryClassifier(Suffixes(1), vote=Mixture(sample=3)).fit_stream(VISITS * 3, h=3, short="pad")
+    shop.forget(*windows(VISITS[:2], 3, short="pad"))
+    with pytest.raises(ValueError, match="single examples were forgotten"):
+        shop.refit()

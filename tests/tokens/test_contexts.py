@@ -162,7 +162,7 @@ def test_what_is_no_list_of_documents_is_refused(docs: Any) -> None:
 
 
 def test_a_document_that_is_no_sequence_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"The document 1 is not a sequence.*windows\(\[tokens\], h\)"):
+    with pytest.raises(TypeError, match=r"The document 1 is not a sequence.*in a list: \[tokens\]"):
         windows([1, 2, 3], 2)
 
 

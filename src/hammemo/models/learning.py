@@ -182,8 +182,9 @@ class Learning(Additive, Answering):
         if sample is None:
             why = "none was kept" if self.vote_.fits_weights else "its vote has nothing to fit"
             raise ValueError(
-                f"There is no sample of the examples to fit the vote to: {why}. A log-linear vote keeps one unless "
-                "keep=False, or a model without one was merged. fit_vote(X, y) fits it to examples of your choice."
+                f"There is no sample of the examples to fit the vote to: {why}. A vote that fits weights keeps one "
+                "unless keep=False, a model without one was merged, or single examples were forgotten by a model of "
+                "documents. fit_vote(X, y) fits it to examples of your choice."
             )
         self.vote_ = clone(self.vote_)  # without what was fitted
         examples = sample.examples() if len(sample) else None

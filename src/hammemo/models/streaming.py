@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from hammemo.memories.errors import NotStoredError
 from hammemo.models import settling
 from hammemo.models.axes import StreamFacts, is_auto, resolved_vote
 from hammemo.models.growing import watched
@@ -186,7 +187,8 @@ class Streaming(Learning):
     ) -> Self:
         """Take the windows of whole documents back: the exact inverse of `partial_fit_stream`.
 
-        All of them are taken back, or `NotStoredError` is raised and nothing is changed.
+        All of them are taken back, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
+        an example was never stored, or the kept sample of documents that one was not learnt as a whole.
 
         Parameters
         ----------
@@ -270,12 +272,23 @@ class Streaming(Learning):
             examples = block.examples() if labels is None else block.examples().only(labels)
             memory.update(examples, -1)
             if isinstance(sample, KeptCases):
-                sample = sample.with_some(cutter.cut(block), -1)
+                sample = _kept_before(sample.with_some(cutter.cut(block), -1))
             elif sample is not None:
                 sample = sample.changed(examples, -1)
         if isinstance(sample, KeptCases):
-            sample = sample.with_some(cutter.finish(), -1)
+            sample = _kept_before(sample.with_some(cutter.finish(), -1))
         self.memory_, self.sample_ = memory, sample
+
+
+def _kept_before(sample: KeptCases | None) -> KeptCases:
+    """Return the sample without what was forgotten, or say that a document was not in it that would have been."""
+    if sample is None:
+        raise NotStoredError(
+            "A document was not learnt so, or not so often: the model would keep it in its sample, and does not. "
+            "Nothing was changed. Give each document whole, as it was learnt; forget(X, y) takes single examples back, "
+            "and may end the sample that refit needs."
+        )
+    return sample
 
 
 def _said(short: Literal["drop", "pad"] | None, pad: Any) -> Cutting | None:

@@ -175,8 +175,8 @@ class Applier:
         if model.sample_ is None:
             raise NothingKept(
                 "The model keeps no sample of its examples, so its weights cannot be fitted again: its vote keeps none "
-                "(keep=False), or a part of a kept document was forgotten by itself, or a document otherwise than it "
-                "was learnt. Fit it anew where the examples are, and upload it under another name."
+                "(keep=False), or rows of a model of documents were forgotten by themselves. Fit it anew where the "
+                "examples are, and upload it under another name."
             )
         fitted = model.snapshot().refit()
         weights = b"" if fitted.vote_.is_fitted_like(before) else packed(fitted.vote_)

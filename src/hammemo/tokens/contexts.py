@@ -368,7 +368,7 @@ def document(doc: Any) -> NDArray[Any]:
     refuse_masked(doc, "A document")
     if not hasattr(doc, "__iter__"):
         raise TypeError(
-            f"The document {doc!r} is not a sequence of tokens. Wrap a single document: windows([tokens], h)."
+            f"The document {doc!r} is not a sequence of tokens. Wrap a single document in a list: [tokens]."
         )
     array = token_array(doc if isinstance(doc, np.ndarray) else list(doc))
     if array.ndim != 1:
