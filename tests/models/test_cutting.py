@@ -5,6 +5,7 @@ The plain twin is `hammemo.windows`: row i of a document is what its first i tok
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,7 +76,20 @@ def test_arrays_and_series_of_any_width() -> None:
     assert clf.predict(np.array([["1", "2"]])).shape == (1,)
 
 
-@pytest.mark.parametrize("asked", ["ab", ["ab"], [1, 2], [["a"], "b"], [["a", ["b"]]], [], [{"a": 1}], None])
+@pytest.mark.parametrize("kind", [deque, lambda rows: np.array(rows).data, pytest.param("torch")])
+def test_other_arrays_of_h_tokens_are_taken_as_by_a_model_of_rows(kind: Any) -> None:
+    if kind == "torch":
+        kind = pytest.importorskip("torch").tensor
+    clf = model_of([[1, 2, 3, 4, 5]], h=3, short="pad")
+    asked = kind([[1, 2, 3], [2, 3, 4]])
+    assert clf.predict(asked).tolist() == clf.compile().predict(asked).tolist() == [4, 5]
+    assert clf.partial_fit(asked, [7, 7]).memory_.label_counts.sum() == 7
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["ab", ["ab"], [1, 2], [["a"], "b"], [["a", ["b"]]], [], [{"a": 1}], None, np.array(5), np.zeros((2, 2, 2), int)],
+)
 def test_what_is_no_context_is_refused_as_before(asked: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         model_of(VISITS, short="pad").predict(asked)

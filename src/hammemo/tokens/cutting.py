@@ -46,11 +46,12 @@ class Cutting:
 
         Contexts that have h tokens, and what is not contexts of tokens, are returned as they are: others check them.
         """
-        if hasattr(X, "columns") or hasattr(X, "tocsr"):
-            return X
         if isinstance(X, np.ndarray) and X.ndim == 2:
             return X if X.shape[1] == h else self._array(X, h)
-        rows = list(X) if isinstance(X, (list, tuple, np.ndarray)) or hasattr(X, "to_list") else []
+        is_array = isinstance(X, np.ndarray) and X.ndim == 1
+        if hasattr(X, "columns") or not (is_array or isinstance(X, (list, tuple)) or hasattr(X, "to_list")):
+            return X
+        rows = list(X)
         if not all(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
             return X
         if all(len(row) == h for row in rows):
