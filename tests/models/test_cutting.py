@@ -195,3 +195,18 @@ def test_engines_keep_it(tmp_path: Path) -> None:
         twin = MemoryClassifier(memory=Hashed(), vote="sum").fit_stream(VISITS, 2, short=short)
         assert here.cutting_ == twin.cutting_ == Cutting(short)
         assert here.memory_.label_counts.tolist() == twin.memory_.label_counts.tolist()
+
+
+@pytest.mark.parametrize("row", [[1, 2], [1, 1, 2, 3]])
+def test_masked_rows_of_any_length_are_refused(row: list[int]) -> None:
+    clf = model_of([[1, 2, 3, 4, 5]], short="pad")
+    masked = np.ma.masked_array(row, mask=[False] * (len(row) - 1) + [True])
+    for ask in (clf.predict, clf.compile().predict, lambda X: clf.partial_fit(X, [1])):
+        with pytest.raises(ValueError, match="masked entries"):
+            ask([masked])
+
+
+def test_empty_positions_have_one_form() -> None:
+    said, unsaid = model_of(VISITS, short="pad", pad=NO_TOKEN), model_of(VISITS, short="pad")
+    assert said.memory_.state_bytes() == unsaid.memory_.state_bytes()
+    assert (said + unsaid).cutting_ == unsaid.cutting_ == said.cutting_ == Cutting("pad")

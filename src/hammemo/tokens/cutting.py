@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hammemo.tokens.contexts import check_window, joined, token_array, window_filler
-from hammemo.tokens.vocabulary import as_token
+from hammemo.tokens.contexts import check_window, joined, refuse_masked, token_array, window_filler
+from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ class Cutting:
     def __post_init__(self) -> None:
         check_window(1, self.short, self.pad)
         if self.pad is not None:
-            object.__setattr__(self, "pad", as_token(self.pad))
+            pad = as_token(self.pad)
+            object.__setattr__(self, "pad", None if pad == NO_TOKEN else pad)  # two words for empty positions
 
     def contexts(self, X: Any, h: int) -> Any:
         """Return contexts of h tokens: of longer ones the last h count, shorter ones are filled in front.
@@ -51,6 +52,7 @@ class Cutting:
         is_array = isinstance(X, np.ndarray) and X.ndim == 1
         if hasattr(X, "columns") or not (is_array or isinstance(X, (list, tuple)) or hasattr(X, "to_list")):
             return X
+        refuse_masked(X, "X")  # of a row that is cut, or filled up, the mask would be lost
         rows = list(X)
         if not all(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
             return X
