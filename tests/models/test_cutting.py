@@ -5,6 +5,7 @@ The plain twin is `hammemo.windows`: row i of a document is what its first i tok
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
 
 from hammemo import NO_TOKEN, Hashed, MemoryClassifier, Mixture, NotStoredError, Suffixes, load, save, windows
 from hammemo.engines import fit
@@ -19,6 +21,7 @@ from hammemo.sources.documents import open_source
 from hammemo.tokens.cutting import Cutting
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 VISITS = [["a", "b"], ["a", "b", "c", "d"], ["b", "c", "a"], ["d"]]
@@ -197,6 +200,19 @@ def test_engines_keep_it(tmp_path: Path) -> None:
         assert here.memory_.label_counts.tolist() == twin.memory_.label_counts.tolist()
 
 
+@pytest.mark.parametrize("h", [2, None])
+@pytest.mark.parametrize("layout", ["a file", 0, model_of(VISITS).compile()])
+def test_a_layout_that_is_no_model_is_named(layout: Any, h: int | None) -> None:
+    with pytest.raises(TypeError, match="is not a fitted model"):
+        MemoryClassifier().partial_fit_stream(VISITS, h, layout=layout)
+
+
+@pytest.mark.parametrize("h", [2, None])
+def test_a_layout_must_be_fitted(h: int | None) -> None:
+    with pytest.raises(NotFittedError):
+        MemoryClassifier().partial_fit_stream(VISITS, h, layout=MemoryClassifier())
+
+
 @pytest.mark.parametrize("row", [[1, 2], [1, 1, 2, 3]])
 def test_masked_rows_of_any_length_are_refused(row: list[int]) -> None:
     clf = model_of([[1, 2, 3, 4, 5]], short="pad")
@@ -210,3 +226,25 @@ def test_empty_positions_have_one_form() -> None:
     said, unsaid = model_of(VISITS, short="pad", pad=NO_TOKEN), model_of(VISITS, short="pad")
     assert said.memory_.state_bytes() == unsaid.memory_.state_bytes()
     assert (said + unsaid).cutting_ == unsaid.cutting_ == said.cutting_ == Cutting("pad")
+
+
+@pytest.mark.parametrize("edit", ["partial_fit_stream", "forget_stream"])
+def test_an_edit_that_queues_is_cut_as_the_model_that_it_finds(edit: str) -> None:
+    clf, begun, go_on = model_of(VISITS, short="pad"), threading.Event(), threading.Event()
+
+    def documents() -> Iterator[list[str]]:
+        begun.set()
+        go_on.wait()
+        yield from VISITS * 2
+
+    first = threading.Thread(target=lambda: clf.fit_stream(documents(), 2))
+    second = threading.Thread(target=lambda: getattr(clf, edit)(VISITS[1:2]))
+    first.start()
+    begun.wait()
+    second.start()
+    second.join(0.2)  # it waits for the first; how long it had, the result must not tell
+    go_on.set()
+    first.join()
+    second.join()
+    assert clf.cutting_ == Cutting("drop")
+    assert clf.memory_.label_counts.sum() == (8 if edit == "partial_fit_stream" else 4)

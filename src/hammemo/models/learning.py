@@ -73,7 +73,7 @@ class Learning(Additive, Answering):
         return Axes(self.kernel, self._make_memory(), self.vote, is_auto(getattr(self, "memory", None)))
 
     def _settled_like(self, layout: Learning, n_labels: int) -> Settled:
-        _check_is_model(layout)
+        check_is_model(layout)
         return settling.like(self._axes(), layout, n_labels)
 
     def _start(self, h: int, settled: Settled, layout: Learning | None = None) -> None:
@@ -213,7 +213,8 @@ class Learning(Additive, Answering):
             self.vote_.fit_to(reader, examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
 
 
-def _check_is_model(layout: Any) -> None:
+def check_is_model(layout: Any) -> None:
+    """Refuse what has no layout."""
     if not isinstance(layout, Learning):
         raise TypeError(
             f"layout={layout!r} is not a fitted model: pass the MemoryClassifier whose layout is to be used."

@@ -16,7 +16,7 @@ from hammemo.models import settling
 from hammemo.models.axes import StreamFacts, is_auto, resolved_vote
 from hammemo.models.growing import watched
 from hammemo.models.kept_cases import CaseCutter, Keeper, KeptCases
-from hammemo.models.learning import Learning
+from hammemo.models.learning import Learning, check_is_model
 from hammemo.models.scorer import check_probabilities
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import common_label_dtype, label_array, widened_label_dtype
@@ -116,14 +116,17 @@ class Streaming(Learning):
 
         What is not said of h, short and pad is as in the streams that were learnt before, or in those of the layout.
         """
-        known = self if hasattr(self, "memory_") else layout
-        if h is None:
-            if known is None:
-                raise ValueError("Nothing was learnt yet: say how many tokens a context has, h=…")
-            h = known.sites_.h
-        cutting = _said(short, pad) or (known.cutting_ if known else None) or Cutting()
-        blocks = stream_blocks(tokens, h, starts, cutting.short, cutting.pad)
-        self._edited(lambda model: model._learn_blocks(blocks, h, cutting, classes, layout))
+        if layout is not None:
+            check_is_model(layout)
+
+        def learn(model: Streaming) -> None:
+            known = model if hasattr(model, "memory_") else layout
+            n_context = _context_length(known) if h is None else h
+            cutting = _said(short, pad) or (known.cutting_ if known else None) or Cutting()
+            blocks = stream_blocks(tokens, n_context, starts, cutting.short, cutting.pad)
+            model._learn_blocks(blocks, n_context, cutting, classes, layout)
+
+        self._edited(learn)
         return self
 
     def _learn_blocks(
@@ -210,17 +213,14 @@ class Streaming(Learning):
         True
         """
         check_is_fitted(self)
-        h, cutting = self.sites_.h, _said(short, pad) or self.cutting_
-        if cutting is None:
-            raise ValueError(
-                "The model does not know how these documents were cut into windows: streams were cut in two ways, none "
-                "was learnt, or the model is from an old file. Say short='drop' or short='pad', as they were learnt."
-            )
-        if short is None and cutting.short == "drop":
-            tokens = long_enough(tokens, h, starts)
-        blocks = stream_blocks(tokens, h, starts, cutting.short, cutting.pad)
         labels = None if classes is None else Vocabulary.of(label_array(classes))
-        self._edited(lambda model: model._forget_blocks(blocks, labels))
+
+        def forget(model: Streaming) -> None:
+            h, cutting = model.sites_.h, _said(short, pad) or model._known_cutting()
+            whole = long_enough(tokens, h, starts) if short is None and cutting.short == "drop" else tokens
+            model._forget_blocks(stream_blocks(whole, h, starts, cutting.short, cutting.pad), labels)
+
+        self._edited(forget)
         return self
 
     def log_loss_stream(
@@ -265,6 +265,14 @@ class Streaming(Learning):
             losses += [scorer.losses(examples) for examples in block.parts(_ASKED_AT_ONCE)]
         return np.concatenate(losses)
 
+    def _known_cutting(self) -> Cutting:
+        if self.cutting_ is None:
+            raise ValueError(
+                "The model does not know how these documents were cut into windows: streams were cut in two ways, none "
+                "was learnt, or the model is from an old file. Say short='drop' or short='pad', as they were learnt."
+            )
+        return self.cutting_
+
     def _forget_blocks(self, blocks: Iterator[Block], labels: Vocabulary | None) -> None:
         memory, cutter = self.memory_.snapshot(), CaseCutter(self.sites_.h)
         sample = self.sample_
@@ -294,6 +302,13 @@ def _kept_before(sample: KeptCases | None) -> KeptCases:
 def _said(short: Literal["drop", "pad"] | None, pad: Any) -> Cutting | None:
     """Return how the caller wants documents to be cut; None where nothing is said of it."""
     return None if short is None and pad is None else Cutting(short or "drop", pad)
+
+
+def _context_length(known: Learning | None) -> int:
+    if known is None:
+        raise ValueError("Nothing was learnt yet: say how many tokens a context has, h=…")
+    check_is_fitted(known)
+    return known.sites_.h
 
 
 def _stream_facts(first: Block, chosen: NDArray[Any] | None) -> StreamFacts:
