@@ -349,6 +349,7 @@ FORGERIES: list[tuple[str, str, Any, str]] = [
     ("stream", "cutting/pad", ["x"], "entry pad"),
     ("stream", "cutting/pad", True, "entry pad"),
     ("stream", "cutting/pad", 2.0, "canonical"),
+    ("stream", "cutting/pad", -(2**63), "canonical"),
     ("stream", "cutting/pad", 2**70, "64 bits"),
     ("stream predictor", "cutting/pad", {}, "entry pad"),
     ("hashed", "fitted/memory/params/buckets", 2**30, r"shared.0 has shape \(4, 3\) instead of \(1073741824, 3\)"),
