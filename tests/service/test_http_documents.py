@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import running_servers as serving
-from hammemo import NO_TOKEN, save
+from hammemo import NO_TOKEN, MemoryClassifier, save
 from hammemo.client import Client, ServerError
 from hammemo.service.http import asking
 from hammemo.service.http.asking import Asked, table
@@ -166,3 +166,31 @@ def test_the_document_has_them(server: serving.Running) -> None:
         assert {"200", "413", *statuses} <= set(found["responses"])
     schema = told["components"]["schemas"]["StreamBody"]
     assert schema["required"] == ["op", "documents"]
+
+
+@pytest.mark.parametrize("what", ["pad", "label", "column"])
+def test_a_model_that_no_answer_could_name_is_refused(server: serving.Running, what: str, tmp_path: Path) -> None:
+    half = "\ud800"
+    clf = MemoryClassifier(memory="exact", vote="sum")
+    if what == "column":
+        clf.fit([["a"], ["b"]], ["x", "y"])
+        clf.feature_names_in_ = np.array([half], object)
+    elif what == "pad":
+        clf.fit_stream([["a", "b"]], 2, short="pad", pad=half)
+    else:
+        clf.fit_stream([["a", half]], 2, short="pad")
+    save(clf, tmp_path / "half")
+    with Client(server.url) as client:
+        with pytest.raises(ServerError, match="half of a surrogate pair") as refused:
+            client.upload("half", tmp_path / "half")
+        assert refused.value.status == 422
+        assert "half" not in client.models()
+
+
+def test_a_tensor_of_empty_contexts_is_named(server: serving.Running, uploaded: Path) -> None:
+    with Client(server.url) as client:
+        client.upload("tensors", uploaded)
+    tensor = {"name": "rows", "shape": [2, 0], "datatype": "INT64", "data": []}
+    answer = httpx.post(f"{server.url}/v2/models/tensors/infer", json={"inputs": [tensor]})
+    assert answer.status_code == 422
+    assert "contexts of 0 tokens" in answer.text

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -226,7 +227,22 @@ class Host:
         if not isinstance(model, MemoryClassifier):
             raise Malformed("The file holds a model compiled for answering, which cannot learn: upload the classifier.")
         refuse_inexact(model.memory_)
+        _refuse_half_characters(model)
         return model
+
+
+def _refuse_half_characters(model: MemoryClassifier) -> None:
+    """Refuse a model whose answers or description could not be written as JSON."""
+    pad = None if model.cutting_ is None else model.cutting_.pad
+    named = chain(model.memory_.labels.strings, getattr(model, "feature_names_in_", ()), [pad])
+    for text in named:
+        try:
+            str(text).encode()
+        except UnicodeEncodeError:
+            raise Malformed(
+                f"The model has {ascii(text)[:80]} as a label, a column or a pad token: half of a surrogate pair is no "
+                "character, so no answer could name it. Replace it, fit the model again, and upload that."
+            ) from None
 
 
 def _store(folder: Path, log: str | None, *, follower: bool) -> Store:

@@ -93,7 +93,9 @@ def rows_of(tensor: InputTensor) -> list[list[Any]]:
     for entry in tensor.data:
         data.extend(entry) if isinstance(entry, list) else data.append(entry)
     n, h = tensor.shape if len(tensor.shape) == 2 else (1, tensor.shape[0])
-    if n * h != len(data) or (n and not h):
+    if n and not h:
+        raise Malformed("The shape has contexts of 0 tokens: a context in a tensor has at least one.")
+    if n * h != len(data):
         raise Malformed(f"The tensor has {len(data)} entries, not the {n * h} of its shape.")
     wanted = str if tensor.datatype == "BYTES" else int
     if any(type(entry) is not wanted for entry in data):
