@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, MemoryClassifier, SiteKernel, windows
 from hammemo.tokens.contexts import Examples
-from hammemo.tokens.streams import WindowSample, stream_blocks
+from hammemo.tokens.streams import Block, WindowSample, stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary, as_token
 
 if TYPE_CHECKING:
@@ -196,3 +196,17 @@ def test_every_window_is_as_likely_to_be_in_a_sample() -> None:
         kept[np.array(sample.examples().labels.tolist(), np.int64) - 1] += 1
     assert kept.sum() == 8000
     assert np.abs(kept - 2000 / 3).max() < 6 * 21.1
+
+
+@given(pieces=st.lists(st.lists(st.sampled_from([1, 2, NO_TOKEN]), max_size=6), min_size=1), h=st.integers(1, 20))
+def test_targets_are_all_tokens_after_the_first_h_of_their_piece(pieces: list[list[int]], h: int) -> None:
+    """With more pieces than h, and with fewer: two ways to find them."""
+    starts = np.cumsum([0, *map(len, pieces[:-1])])
+    wanted = [
+        start + i
+        for start, piece in zip(starts.tolist(), pieces, strict=True)
+        for i, token in enumerate(piece)
+        if i >= h and token != NO_TOKEN
+    ]
+    tokens = np.array([token for piece in pieces for token in piece], np.int64)
+    assert Block(tokens, starts, h).targets().tolist() == wanted

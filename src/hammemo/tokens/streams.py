@@ -58,9 +58,13 @@ class Block:
     def _targets(self) -> NDArray[np.int64]:  # asked for when labels are found, checked and counted
         mask = np.asarray(self.tokens != NO_TOKEN)
         ends = np.append(self.starts[1:], len(self.tokens))
-        for r in range(self.h):
-            inside = self.starts + r
-            mask[inside[inside < ends]] = False
+        if len(ends) < self.h:  # few pieces, long contexts: one slice each
+            for start, end in zip(self.starts.tolist(), np.minimum(self.starts + self.h, ends).tolist(), strict=True):
+                mask[start:end] = False
+        else:
+            for r in range(self.h):
+                inside = self.starts + r
+                mask[inside[inside < ends]] = False
         return np.flatnonzero(mask)
 
     def examples(self, depth: int | None = None) -> Examples:
