@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -167,6 +168,39 @@ def test_a_child_forked_while_the_lock_is_held_can_use_it() -> None:
             with one_blas_thread:
                 os._exit(17)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="forking beside threads warns")
+def test_a_fork_waits_until_no_number_is_being_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the lock of the library, which was taken in the parent, would stay taken in the child."""
+    begun, lock = threading.Event(), threading.Lock()
+
+    class Slow(Library):
+        def set_num_threads(self, number: int) -> None:
+            with lock:
+                begun.set()
+                time.sleep(0.2)
+                super().set_num_threads(number)
+
+    libraries = [Slow()]
+    monkeypatch.setattr(blas, "_libraries", lambda: libraries)
+    monkeypatch.setattr(blas, "_FORK_SECONDS", 600.0)
+
+    def use() -> None:
+        with one_blas_thread:
+            pass
+
+    other = threading.Thread(target=use)
+    other.start()
+    begun.wait()
+    child = os.fork()
+    if not child:
+        os._exit(17 if lock.acquire(blocking=False) else 1)
+    other.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+    use()  # the lock is free in the parent, too
+    assert libraries[0].threads == 4
 
 
 def fit_table() -> MemoryClassifier:

@@ -7,6 +7,9 @@ number of cores.
 
 The number of threads belongs to the process. So threads that fit at the same time are counted: the first one sets the
 limit, and the last one takes it back. A library is left alone if someone else has set its number meanwhile.
+
+A number is set under a lock of the library, which a process that is forked at this moment would find taken for ever. So
+a fork waits until no number is being set.
 """
 
 from __future__ import annotations
@@ -15,12 +18,17 @@ import os
 import threading
 from contextlib import ContextDecorator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from threadpoolctl import ThreadpoolController
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+
+_FORK_SECONDS: Final = 1.0
+"""How long a fork waits at most: numbers are set in microseconds, but the thread that sets them may be the one that
+forks, in a signal handler."""
 
 
 class OneBlasThread(ContextDecorator):
@@ -52,7 +60,18 @@ class OneBlasThread(ContextDecorator):
 
     def free_after_fork(self) -> None:
         """Take a new lock: who held the old one is not in the child. Where a thread was fitting, the limit stays."""
-        self._lock = threading.Lock()
+        self._lock, self._forker = threading.Lock(), 0
+
+    def wait_before_fork(self) -> None:
+        """Let no other thread set numbers until the process is forked."""
+        if self._lock.acquire(timeout=_FORK_SECONDS):
+            self._forker = threading.get_ident()
+
+    def go_on_after_fork(self) -> None:
+        """Let them set numbers again."""
+        if self._forker == threading.get_ident():
+            self._forker = 0
+            self._lock.release()
 
     def _limit(self) -> None:
         self._before = [(library, library.get_num_threads()) for library in _libraries()]
@@ -84,4 +103,8 @@ def _libraries() -> list[Any]:
 one_blas_thread = OneBlasThread()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=one_blas_thread.free_after_fork)
+    os.register_at_fork(
+        before=one_blas_thread.wait_before_fork,
+        after_in_parent=one_blas_thread.go_on_after_fork,
+        after_in_child=one_blas_thread.free_after_fork,
+    )
