@@ -342,9 +342,12 @@ def _path(model: str, rest: str = "") -> str:
 
 
 def _plain(rows: Any) -> list[list[Any]]:
-    """Return rows as lists of what JSON can say; arrays and data frames are taken, too."""
+    """Return rows as lists of what JSON can say; arrays and data frames are taken, too, but no string as a row."""
     rows = getattr(rows, "values", rows) if hasattr(rows, "columns") else rows
-    return [_plain_row(row) for row in rows]
+    listed = [rows] if isinstance(rows, (str, bytes)) else list(rows)
+    if any(isinstance(row, (str, bytes)) for row in listed):  # its characters would be taken as tokens
+        raise TypeError("rows is a list of rows, and a row a list of tokens: send a single one as [tokens].")
+    return [_plain_row(row) for row in listed]
 
 
 def _plain_documents(documents: Any) -> list[list[Any]]:

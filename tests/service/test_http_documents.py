@@ -194,3 +194,11 @@ def test_a_tensor_of_empty_contexts_is_named(server: serving.Running, uploaded: 
     answer = httpx.post(f"{server.url}/v2/models/tensors/infer", json={"inputs": [tensor]})
     assert answer.status_code == 422
     assert "contexts of 0 tokens" in answer.text
+
+
+@pytest.mark.parametrize("rows", ["tea", ["tea", "pot"], [["tea"], b"pot"], np.array(["tea", "pot"])])
+def test_a_row_that_is_a_string_is_not_taken_for_its_characters(asked: tuple[Client, Any], rows: Any) -> None:
+    client, _ = asked
+    for ask in (client.predict, client.top_k, lambda model, rows: client.learn(model, rows, ["x"])):
+        with pytest.raises(TypeError, match=r"send a single one as \[tokens\]"):
+            ask("asked", rows)
