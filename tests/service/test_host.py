@@ -233,7 +233,14 @@ def test_a_follower_that_was_overtaken_loads_the_snapshot(
     model = writer.create("t", "m", {})
     done(model, learn("1", ["a", 1]))
     followed: Any = follower.get("t", "m")
-    monkeypatch.setattr(followed._log, "has_changed", lambda: False)  # it sleeps
+    looked = threading.Event()
+
+    def sees_nothing() -> bool:
+        looked.set()
+        return False
+
+    monkeypatch.setattr(followed._log, "has_changed", sees_nothing)
+    looked.wait()  # the look before has ended
     done(model, learn("2", ["a", 2]))
     model.snapshot()
     done(model, learn("3", ["a", 3]))
