@@ -149,11 +149,11 @@ class Client:
 
         Give an id of your own where your program may itself end and send the edit again after that.
         """
-        return self._edit(model, "learn", rows, labels, op)
+        return self._edit(model, "learn", op, rows=_plain(rows), labels=_plain_row(labels))
 
     def forget(self, model: str, rows: Iterable[Row], labels: Iterable[Any], *, op: str | None = None) -> Receipt:
         """Take examples back, all or none, once; what is not stored is refused with status 409."""
-        return self._edit(model, "forget", rows, labels, op)
+        return self._edit(model, "forget", op, rows=_plain(rows), labels=_plain_row(labels))
 
     def learn_stream(self, model: str, documents: Iterable[Row], *, op: str | None = None) -> Receipt:
         """Learn whole documents, all or none, once: every token from the tokens before it.
@@ -161,11 +161,11 @@ class Client:
         The model must have been fitted to documents (`fit_stream`): they are cut into examples as those were. A
         document, such as a visit, is learnt when it has ended: a part of it is another document.
         """
-        return self._edit_stream(model, "learn-stream", documents, op)
+        return self._edit(model, "learn-stream", op, documents=_plain_documents(documents))
 
     def forget_stream(self, model: str, documents: Iterable[Row], *, op: str | None = None) -> Receipt:
         """Take whole documents back, as they were learnt, all or none, once; status 409 if one is not stored."""
-        return self._edit_stream(model, "forget-stream", documents, op)
+        return self._edit(model, "forget-stream", op, documents=_plain_documents(documents))
 
     def refit(self, model: str, *, op: str | None = None, timeout: float = 600.0) -> Receipt:
         """Fit the weights of the model's vote again, to the examples that it keeps, once: after `forget`.
@@ -174,17 +174,10 @@ class Client:
         weights stays as it is. A model that keeps no examples is refused with status 409. `timeout` is how many seconds
         to wait for the answer, before the same is asked again.
         """
-        told = self._asked("POST", _path(model, "refit"), {"op": op or uuid.uuid4().hex}, timeout)
-        return Receipt(told["version"], told["status"])
+        return self._edit(model, "refit", op, timeout)
 
-    def _edit(self, model: str, kind: str, rows: Any, labels: Any, op: str | None) -> Receipt:
-        body = {"op": op or uuid.uuid4().hex, "rows": _plain(rows), "labels": list(_plain_row(labels))}
-        told = self._asked("POST", _path(model, kind), body)
-        return Receipt(told["version"], told["status"])
-
-    def _edit_stream(self, model: str, kind: str, documents: Any, op: str | None) -> Receipt:
-        body = {"op": op or uuid.uuid4().hex, "documents": _plain_documents(documents)}
-        told = self._asked("POST", _path(model, kind), body)
+    def _edit(self, model: str, kind: str, op: str | None, timeout: float | None = None, **content: Any) -> Receipt:
+        told = self._asked("POST", _path(model, kind), {"op": op or uuid.uuid4().hex, **content}, timeout)
         return Receipt(told["version"], told["status"])
 
     # Questions

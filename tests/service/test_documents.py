@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +16,6 @@ from hammemo import NO_TOKEN, Exact, Hashed, Ledgered, MemoryClassifier, Mixture
 from hammemo.service import writing
 from hammemo.service.applying import Applier
 from hammemo.service.host import Host
-from hammemo.service.log import LogError
 from hammemo.service.operations import (
     Documents,
     Edit,
@@ -39,7 +35,7 @@ from hammemo.service.writing import Upkeep
 from hammemo.tokens.cutting import Cutting
 from pace import patience
 from postgres_server import postgres
-from service_hosts import hosts
+from service_hosts import fail_next_commit, hosts, printed_before_kill
 from visit_models import Visits, held, learnt, now, uploaded, visits
 
 if TYPE_CHECKING:
@@ -310,18 +306,10 @@ def test_a_lease_is_prolonged_while_many_are_learnt(
 def test_a_commit_that_fails_is_in_doubt_and_sent_again(
     written: bool, tmp_path: Path, uploaded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append = SqliteLog.append
-
-    def failing(*arguments: Any) -> None:
-        if written:
-            append(*arguments)
-        monkeypatch.undo()
-        raise LogError("as if")
-
     with Host(tmp_path / "models") as host:
         model = host.upload("t", "m", uploaded)
         before, edit = now(model), learn("1", [[1, 60, 2]])
-        monkeypatch.setattr(SqliteLog, "append", failing)
+        fail_next_commit(monkeypatch, written=written)
         with pytest.raises(Unavailable):
             done(model, edit)
         assert now(model) == before
@@ -334,7 +322,6 @@ import os, signal, sys
 from hammemo.service.host import Host
 from hammemo.service.operations import Edit
 from hammemo.service.writing import Upkeep
-sys.path.insert(0, sys.argv[2])
 from test_documents import done, forget, learn
 from visit_models import now, visits
 host = Host(sys.argv[1], upkeep=Upkeep(at_close=False))
@@ -351,13 +338,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_after_kill_the_bytes_are_the_same(tmp_path: Path, uploaded: Path) -> None:
     with Host(tmp_path / "models") as host:
         host.upload("t", "m", uploaded)
-    script = [sys.executable, "-c", KILLED, str(tmp_path / "models"), os.path.dirname(__file__)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    ended = subprocess.run(script, capture_output=True, text=True, check=False, env=environment)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
+    printed = printed_before_kill(KILLED, tmp_path / "models")
     with Host(tmp_path / "models") as host:
         again = host.get("t", "m")
-        assert (again.replayed, repr(now(again))) == (3, ended.stdout.strip())
+        assert (again.replayed, repr(now(again))) == (3, printed)
 
 
 # In groups

@@ -37,7 +37,7 @@ from hammemo.service.sqlite_log import SqliteLog
 from hammemo.service.writing import Upkeep, WrittenModel
 from pace import patience
 from postgres_server import Server, needs_postgres, one_server, postgres
-from service_hosts import hosts
+from service_hosts import fail_next_commit, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -375,18 +375,10 @@ def test_too_many_that_wait_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_commit_that_fails_is_in_doubt_until_the_log_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    append = SqliteLog.append
-
-    def failing(*arguments: Any) -> None:
-        if written:
-            append(*arguments)
-        monkeypatch.undo()
-        raise LogError("as if")
-
     with Host(tmp_path) as host:
         model = host.create("t", "m", {})
         done(model, learn("1", ["secret-a"]))
-        monkeypatch.setattr(SqliteLog, "append", failing)
+        fail_next_commit(monkeypatch, written=written)
         futures = [model.edit(learn("2", ["secret-b"])), model.edit(forget("3", ["secret-never"]))]
         results = [future.exception() for future in futures]
         assert isinstance(results[0], Unavailable)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +24,6 @@ from hammemo.service.http.app import make_app
 from hammemo.service.http.limits import Limits as HttpLimits
 from hammemo.service.http.server import _passing_on
 from hammemo.service.http.service import Service
-from hammemo.service.log import LogError
 from hammemo.service.operations import (
     Body,
     Content,
@@ -53,7 +49,7 @@ from hammemo.service.writing import Upkeep
 from hammemo.votes import Mixture
 from pace import patience
 from postgres_server import postgres
-from service_hosts import hosts
+from service_hosts import fail_next_commit, hosts, printed_before_kill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -268,7 +264,6 @@ import os, signal, sys
 from hammemo.service.host import Host
 from hammemo.service.operations import Edit
 from hammemo.service.writing import Upkeep
-sys.path.insert(0, sys.argv[2])
 from test_refit import examples, fitted
 X, y = examples()
 host = Host(sys.argv[1], upkeep=Upkeep(at_close=False))
@@ -286,15 +281,12 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_after_kill_the_weights_are_the_same(tmp_path: Path, uploaded: Path) -> None:
     with Host(tmp_path / "models") as host:
         host.upload("t", "m", uploaded)
-    script = [sys.executable, "-c", KILLED, str(tmp_path / "models"), os.path.dirname(__file__)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    ended = subprocess.run(script, capture_output=True, text=True, check=False, env=environment)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
+    printed = printed_before_kill(KILLED, tmp_path / "models")
     X, _ = examples()
     with Host(tmp_path / "models") as host:
         again = host.get("t", "m")
         assert again.replayed == 3
-        assert repr((weights(again), again.answering()[0].predict_proba(X).tobytes())) == ended.stdout.strip()
+        assert repr((weights(again), again.answering()[0].predict_proba(X).tobytes())) == printed
 
 
 @pytest.mark.parametrize("written", [False, True])
@@ -302,19 +294,11 @@ def test_a_commit_that_fails_is_in_doubt_and_sent_again(
     written: bool, tmp_path: Path, uploaded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, y = examples()
-    append = SqliteLog.append
-
-    def failing(*arguments: Any) -> None:
-        if written:
-            append(*arguments)
-        monkeypatch.undo()
-        raise LogError("as if")
-
     with Host(tmp_path / "models") as host:
         model = host.upload("t", "m", uploaded)
         done(model, Edit("1", "forget", X[:40], y[:40]))
         never = model.answering()[0].empty_like().partial_fit(X[40:], y[40:]).refit()
-        monkeypatch.setattr(SqliteLog, "append", failing)
+        fail_next_commit(monkeypatch, written=written)
         with pytest.raises(Unavailable):
             done(model, Edit("2", REFIT))
         assert done(model, Edit("2", REFIT)) == Receipt(2, "repeated" if written else "applied")

@@ -1,12 +1,21 @@
-"""Hosts of models, with a log of either kind: a fixture; the test module imports `postgres` beside it."""
+"""Hosts of models, with a log of either kind, and what happens to them: a commit that fails, kill -9.
+
+`hosts` is a fixture; the test module imports `postgres` beside it.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hammemo.service.host import Host
+from hammemo.service.log import LogError
+from hammemo.service.sqlite_log import SqliteLog
 from postgres_server import Server, needs_postgres, one_server
 
 if TYPE_CHECKING:
@@ -35,3 +44,25 @@ def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
     yield make
     for host in made:
         host.close()
+
+
+def fail_next_commit(monkeypatch: pytest.MonkeyPatch, *, written: bool) -> None:
+    """Let the next commit to a log in SQLite fail, before it is written or after that."""
+    append = SqliteLog.append
+
+    def failing(*arguments: Any) -> None:
+        if written:
+            append(*arguments)
+        monkeypatch.undo()
+        raise LogError("as if")
+
+    monkeypatch.setattr(SqliteLog, "append", failing)
+
+
+def printed_before_kill(script: str, folder: Path) -> str:
+    """Return what a process prints that edits the models of a folder, `sys.argv[1]`, and then kills itself."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # the modules of tests among them
+    command = [sys.executable, "-c", script, str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
+    return ended.stdout.strip()

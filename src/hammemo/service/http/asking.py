@@ -75,7 +75,7 @@ class Asked:
             raise TooLarge(
                 f"{len(rows)} rows, filled up to {h} tokens each, are more than {_MOST_FILLED} tokens: send parts."
             )
-        found: list[list[Token]] = self._ask(lambda: [cutting.context(row, h) for row in rows])
+        found: list[list[Token]] = self._ask(lambda: cutting.contexts(rows, h))
         return found
 
     def predict_one(self, row: Sequence[Token]) -> Any:
