@@ -280,3 +280,21 @@ class PartTable:
     def counts(
         self, tokens: NDArray[np.int64], labels: NDArray[np.int64], out: NDArray[np.int64]
     ) -> NDArray[np.int64]: ...
+
+class SiteScan:
+    def __init__(
+        self,
+        codes: NDArray[np.int32],
+        sizes: NDArray[np.int32],
+        labels: NDArray[np.int32],
+        prior: NDArray[np.float64],
+        amounts: NDArray[np.float64],
+    ) -> None: ...
+    def sums(
+        self,
+        sites: NDArray[np.int32],
+        rows: NDArray[np.int32],
+        probabilities: NDArray[np.float64],
+        gradients: NDArray[np.float64],
+        curvatures: NDArray[np.float64],
+    ) -> None: ...

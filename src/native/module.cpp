@@ -20,6 +20,7 @@
 #include "parts/part_module.hpp"
 #include "row_sums.hpp"
 #include "scratch.hpp"
+#include "selection/site_scan_module.hpp"
 #include "table.hpp"
 
 namespace nb = nanobind;
@@ -362,7 +363,7 @@ void finder_find(const IntegerFinder& set, const Array& tokens, Output<int32_t> 
 
 NB_MODULE(_native, m) {
     nb::set_leak_warnings(false);  // models that live until the interpreter ends are no mistake
-    m.doc() = "The hot loops of the hashed memory, and the live table and the parts in files of the exact one, compiled.";
+    m.doc() = "The hot loops of the hashed memory, the live table and the parts in files of the exact one, and the scan of sites, compiled.";
     m.def("paths", [] {
         std::vector<std::string> names;
         for (const Loops* loops : available_loops()) names.emplace_back(loops->name);
@@ -403,4 +404,5 @@ NB_MODULE(_native, m) {
     bind_bare(m);
     bind_live_table(m);
     bind_part_table(m);
+    bind_site_scan(m);
 }

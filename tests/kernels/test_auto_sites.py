@@ -13,8 +13,9 @@ from scipy.optimize import check_grad
 
 from hammemo import NO_TOKEN, AutoSites, Exact, PositionalHamming, SiteKernel
 from hammemo.kernels.selection.copies import MOST_COPIES, Copies
-from hammemo.kernels.selection.growth import looked_at
-from hammemo.kernels.selection.shared_weights import RIDGE, Residuals, SharedWeights, softmax
+from hammemo.kernels.selection.growth import Growth, looked_at
+from hammemo.kernels.selection.score_tests import ScoreTests
+from hammemo.kernels.selection.shared_weights import RIDGE, SharedWeights, centred_sums, promises, softmax
 from hammemo.kernels.selection.site_ratios import SMOOTHING, SiteRatios
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import distinct_examples
@@ -225,7 +226,8 @@ def test_a_promise_is_the_newton_step_of_the_loss(seed: int) -> None:
     x, labels, prior = problem(seed)
     observed = np.eye(3, dtype=np.float32)[labels]
     base = np.tile(np.log(prior), (len(labels), 1))
-    gain, step = Residuals.of(base, observed).promise(x)
+    gradient, curvature = centred_sums(x, softmax(base).astype(np.float32), observed)
+    (gain,), (step,) = promises(gradient[None].astype(float), curvature[None].astype(float))
 
     def value(w: Any) -> float:
         return loss(x, labels, prior, w, np.zeros(4))
@@ -238,3 +240,125 @@ def test_a_promise_is_the_newton_step_of_the_loss(seed: int) -> None:
     hessian = np.array([(slope(e) - slope(-e)) / 2e-4 for e in np.eye(4) * 1e-4])
     assert step == pytest.approx(np.linalg.solve(hessian, -slope(np.zeros(4))), abs=1e-3)
     assert gain == pytest.approx(-0.5 * slope(np.zeros(4)) @ step, rel=1e-3)
+
+
+def clicks(n: int, positives: float, seed: int = 0) -> Any:
+    """Return columns whose values follow Zipf's law, from 2 to 10,000 of them, and rare labels that depend on two."""
+    rng = np.random.default_rng(seed)
+    sizes = np.geomspace(2, 10_000, 8).astype(int)
+    X = np.stack([np.minimum(rng.zipf(1.3, n), size) for size in sizes], axis=1)
+    odds = np.log(positives / (1 - positives)) + 1.5 * ((X[:, 1] * 3 + X[:, 3]) % 2) - 0.75
+    return X, (rng.random(n) < 1 / (1 + np.exp(-odds))).astype(int)
+
+
+def curvatures_of(X: Any, y: Any) -> Any:
+    """Return what the features of single columns have for curvature, fold by fold, at the weights of a fit."""
+    copies = Copies.of(Examples.of(X, y), seed=0)
+    growth = Growth(SiteRatios(copies, len(copies)), budget=0, order=1)
+    sites: list[Any] = []
+    growth._add([(j,) for j in growth.columns], sites)
+    features = growth._features
+    weights, _ = growth._fit(np.full(len(features), 1.0 / len(SMOOTHING)))
+    probabilities = softmax(growth._weights._scores(features, weights))
+    return growth._weights._by_fold(features, probabilities.astype(np.float32))[1]
+
+
+def assert_no_negative_eigenvalue(by_fold: Any) -> None:
+    for curvature in [by_fold.sum(axis=0), *(by_fold.sum(axis=0) - fold for fold in by_fold)]:
+        eigenvalues = np.linalg.eigvalsh(curvature)
+        assert eigenvalues[0] >= -1e-5 * eigenvalues[-1]
+
+
+@pytest.mark.parametrize(
+    ("n", "positives"),
+    [(60, 0.5), (400, 0.05), (5000, 0.002), (40_000, 0.02), pytest.param(10**6, 0.02, marks=pytest.mark.slow)],
+)
+def test_curvatures_have_no_negative_eigenvalue(n: int, positives: float) -> None:
+    assert_no_negative_eigenvalue(curvatures_of(*clicks(n, positives)))
+
+
+def test_curvatures_of_rare_labels_have_no_negative_eigenvalue() -> None:
+    X, _ = clicks(30_000, 0.02)
+    labels = np.minimum(np.random.default_rng(1).zipf(1.5, len(X)), 12)
+    assert_no_negative_eigenvalue(curvatures_of(X, labels))
+
+
+def test_a_useless_pair_promises_no_more_than_chance() -> None:
+    X, y = clicks(40_000, 0.02)
+    found = AutoSites(budget=2, order=2).choose(Examples.of(X, y))
+    assert found.tuples[0] == (1, 3)
+    assert max(found.losses) < 0.12  # the entropy of the labels alone is 0.098
+
+
+def test_a_cross_fitted_step_that_raises_the_loss_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, labels, prior = problem(0)
+    fitter, features = SharedWeights(labels, [0, 12, 24, 36, 48, 60], prior), x.reshape(4, -1)
+    weights, even = fitter.fit(features, np.zeros(4))[0], np.full(4, 0.25)
+    assert not fitter._shortened(features, weights, np.full(4, 1e6), even, 0).any()  # refused
+    step = np.array([0.0, 0.0, 0.0, 1.0])
+    start = weights - 0.3 * step
+    shorter = fitter._shortened(features, start, step, even, 0)
+    assert 0 < shorter[3] < 1
+    assert loss(x[:, 12:], labels[12:], prior, start + shorter, even) <= loss(
+        x[:, 12:], labels[12:], prior, start, even
+    )
+
+
+sites_of_three = st.sampled_from([[(0,), (1, 2)], [(0, 1, 2), (1,)], [(2,), (0, 2), (0, 1)], []])
+
+
+@given(
+    st.lists(st.tuples(cells, cells, cells, st.integers(0, 3)), min_size=2, max_size=60),
+    st.integers(2, 4),
+    sites_of_three,
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=150)
+def test_the_compiled_scan_gives_the_sums_of_the_definition(rows: Any, n_labels: int, sites: Any, seed: int) -> None:
+    a, rng = np.array(rows), np.random.default_rng(seed)
+    examples = Examples.of(a[:, :3], a[:, 3] % n_labels)
+    copies = Copies.of(examples, seed=0)
+    ratios = SiteRatios(copies, max(1, len(copies) * 3 // 4))
+    if ratios.n_labels < 2:
+        return
+    tested = rng.permutation(ratios.n)[: max(1, ratios.n // 2)]
+    probabilities = softmax(rng.normal(size=(len(tested), ratios.n_labels)) * 3)
+    tests = ScoreTests(ratios, tested)
+    if tests._scan is None:
+        pytest.skip("the compiled loops are not here")
+    gradients, curvatures = tests.compiled_sums(sites, probabilities)
+    for site, gradient, curvature in zip(sites, gradients, curvatures, strict=True):
+        x = ratios.of(site, tested, leave_one_out=True).astype(np.float64)
+        observed = np.eye(ratios.n_labels)[ratios.labels(tested)]
+        centred = x - (x * probabilities).sum(axis=2, keepdims=True)
+        assert gradient == pytest.approx(np.tensordot(x, observed - probabilities, 2), abs=1e-4)
+        assert curvature == pytest.approx(np.einsum("fmc,emc,mc->fe", centred, centred, probabilities), abs=1e-3)
+    by_numpy = tests.sums(sites, probabilities)
+    assert gradients == pytest.approx(by_numpy[0], abs=1e-3)
+    assert curvatures == pytest.approx(by_numpy[1], abs=1e-2)
+
+
+def test_the_compiled_scan_numbers_cells_of_wide_sites() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 10**6, (3000, 4)) // rng.integers(
+        1, 10**6, (3000, 1)
+    )  # few cells, and millions of possible ones
+    copies = Copies.of(Examples.of(X, X[:, 0] % 3), seed=0)
+    ratios = SiteRatios(copies, len(copies))
+    tests = ScoreTests(ratios, np.arange(ratios.n))
+    if tests._scan is None:
+        pytest.skip("the compiled loops are not here")
+    probabilities = softmax(rng.normal(size=(ratios.n, 3)))
+    sites = [(0, 1), (0, 1, 2), (0, 1, 2, 3)]
+    for compiled, by_numpy in zip(
+        tests.compiled_sums(sites, probabilities), tests.sums(sites, probabilities), strict=True
+    ):
+        assert compiled == pytest.approx(by_numpy, rel=1e-3, abs=1e-2)
+
+
+def test_without_compiled_loops_the_same_sites_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = tic_tac_toe()
+    compiled = AutoSites(budget=8).choose(Examples.of(X, y))
+    monkeypatch.setattr("hammemo.kernels.selection.score_tests.native", lambda: None)
+    by_numpy = AutoSites(budget=8).choose(Examples.of(X, y))
+    assert set(compiled.tuples) == set(by_numpy.tuples) == LINES

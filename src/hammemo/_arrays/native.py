@@ -32,6 +32,7 @@ class CompiledLoops(Protocol):
     LiveVersion: type[compiled.LiveVersion]
     PartTable: type[compiled.PartTable]
     RefusedError: type[compiled.RefusedError]
+    SiteScan: type[compiled.SiteScan]
     Table: type[compiled.Table]
     TooWideError: type[compiled.TooWideError]
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from hammemo.kernels.selection.shared_weights import Residuals, SharedWeights, softmax
+from hammemo.kernels.selection.score_tests import ScoreTests
+from hammemo.kernels.selection.shared_weights import SharedWeights, softmax
 from hammemo.kernels.selection.site_ratios import SMOOTHING
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Growth:
         self._rows = np.concatenate([np.arange(fold, m, FOLDS) for fold in range(FOLDS)])
         ends = np.cumsum([0, *(len(range(fold, m, FOLDS)) for fold in range(FOLDS))]).tolist()
         self._weights = SharedWeights(ratios.labels(self._rows), ends, ratios.prior)
+        self._tests = ScoreTests(ratios, self._rows)
         self._features = np.empty((most_features, m * ratios.n_labels), np.float32)
         self._test: list[NDArray[np.float32]] = []
         self._known: dict[Site, float] = {}
@@ -166,8 +168,7 @@ class Growth:
         pairs: set[Site] = set(combinations(columns, 2))
         if len(pairs) > most:
             base = np.tile(np.log(self.ratios.prior), (self.m, 1))
-            alone = Residuals.of(base, self._weights.observed)
-            gains = {j: alone.promise(self._ratios_of((j,)))[0] for j in columns}
+            gains = dict(zip(columns, self._tests.promises([(j,) for j in columns], base)[0], strict=True))
             best = sorted(columns, key=lambda j: (-gains[j], j))[: int((2 * most) ** 0.5) + 1]
             pairs = set(combinations(sorted(best), 2))
         if self.order > 2 and comb(len(columns), 3) + len(pairs) <= most:
@@ -178,27 +179,26 @@ class Growth:
         self, pool: set[Site], scores: NDArray[np.float64], most: int, number: int
     ) -> tuple[list[Site], list[NDArray[np.float64]]]:
         """Return the best candidates, at most `number`, each judged with those before it added; and their steps."""
-        self._test_candidates(pool, Residuals.of(scores, self._weights.observed), most)
-        leaders = {site: self._ratios_of(site) for site in self._best(pool)[:_LEADERS]}
+        self._test_candidates(pool, scores, most)
+        leaders = self._best(pool)[:_LEADERS]
         new: list[Site] = []
         steps: list[NDArray[np.float64]] = []
-        for _ in range(number):
-            residuals = Residuals.of(scores, self._weights.observed)
-            promises = {site: residuals.promise(features) for site, features in leaders.items()}
-            best = min(promises, key=lambda site: (-promises[site][0], site), default=None)
-            if best is None or promises[best][0] < _LEAST_GAIN:
+        while leaders and len(new) < number:
+            gains, of_leaders = self._tests.promises(leaders, scores)
+            best = min(range(len(leaders)), key=lambda i: (-gains[i], leaders[i]))
+            if gains[best] < _LEAST_GAIN:
                 break
-            new.append(best)
-            steps.append(promises[best][1])
-            scores = scores + np.tensordot(promises[best][1], leaders.pop(best), 1)
+            new.append(leaders.pop(best))
+            steps.append(of_leaders[best])
+            scores = scores + np.tensordot(steps[-1], self._ratios_of(new[-1]), 1)
         return new, steps
 
-    def _test_candidates(self, pool: set[Site], residuals: Residuals, most: int) -> None:
+    def _test_candidates(self, pool: set[Site], scores: NDArray[np.float64], most: int) -> None:
         """Give a promise to candidates that have none, and a new one to the best of the others."""
         again = self._best(pool)[: max(100, most // 8)]
         new = sorted(pool - self._known.keys())[:most]  # the others have their turn in the next round
-        for site in [*again, *new]:
-            self._known[site] = residuals.promise(self._ratios_of(site))[0]
+        sites = [*again, *new]
+        self._known.update(zip(sites, self._tests.promises(sites, scores)[0].tolist(), strict=True))
 
     def _best(self, pool: set[Site]) -> list[Site]:
         """Return the candidates that were tested, the most promising first."""

@@ -1,21 +1,23 @@
 r"""Weights that all labels share, by Newton's method, and the gain that more features promise.
 
-Scores are :math:`s_{i,c} = \log p_c + \sum_f w_f x_{i,f,c}`. With probabilities P = softmax(s) and residuals R, one for
-the label of a row and zero for the others less P, the log-loss has
+Scores are :math:`s_{i,c} = \log p_c + \sum_f w_f x_{i,f,c}`. With probabilities P = softmax(s), residuals R, one for
+the label of a row and zero for the others less P, and features *centred* under the probabilities of their row,
+:math:`z_{i,f,c} = x_{i,f,c} - \sum_b P_{i,b} \, x_{i,f,b}`, the log-loss has
 
-.. math:: g_f = \sum_{i,c} R_{i,c} \, x_{i,f,c}, \qquad
-    H_{f,e} = \sum_i \Bigl[ \sum_c P_{i,c} \, x_{i,f,c} \, x_{i,e,c}
-    - \sum_c P_{i,c} \, x_{i,f,c} \sum_c P_{i,c} \, x_{i,e,c} \Bigr].
+.. math:: g_f = \sum_{i,c} R_{i,c} \, z_{i,f,c}, \qquad H_{f,e} = \sum_{i,c} P_{i,c} \, z_{i,f,c} \, z_{i,e,c}.
+
+H is computed as a matrix times its own transpose. The equal form "mean of the products less product of the means"
+subtracts large numbers of nearly the same size: in single precision its H has negative eigenvalues at 100,000 rows.
 
 A step solves :math:`(H + 2 \lambda) \, \delta = g - 2 \lambda (w - w^0)`, with every starting weight :math:`w^0` one
 over the number of features. Both g and H are sums over folds, so one more step without a fold gives weights that have
-hardly seen it: scores of the fold by these are the *cross-fitted* ones. For features that are not in the scores yet,
+hardly seen it: scores of the fold by these are the *cross-fitted* ones. A step that raises the loss of the rows it is
+made from is halved until it does not. For features that are not in the scores yet,
 :math:`\tfrac12 \, g^\top (H + 2 \lambda)^{-1} g` is what they promise to take off the loss, in nats: the score test.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,10 @@ RIDGE = 5.0
 """How strongly weights are pulled towards where they start."""
 
 _STEPS = 12
+_HALVINGS = 6
+"""How often a cross-fitted step is halved before it is refused."""
+_BLOCK = 2**20
+"""Features times rows times labels that are centred at a time: they fit the cache; blocks are added in float64."""
 _FEW = 8
 """Below so many labels NumPy adds up a row from left to right: column by column gives the same number."""
 
@@ -51,43 +57,34 @@ def row_sums(values: NDArray[Any]) -> NDArray[Any]:
     return total
 
 
-@dataclass(frozen=True, eq=False)
-class Residuals:
-    """Probabilities of rows, and what the observed labels exceed them by.
+def centred_sums(
+    features: NDArray[np.float32], probabilities: NDArray[np.float32], observed: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the gradient and the curvature of some rows; `observed` has a one at each row's label.
 
     Shapes
     ------
-    probabilities, residuals : (m, L), float32
+    features : (F, m, L); probabilities, observed : (m, L); returned : (F,), (F, F)
     """
+    means = row_sums(features * probabilities)
+    centred = (features - means[..., None]).reshape(len(features), -1)
+    gradient = centred @ (observed - probabilities).ravel()
+    centred *= np.sqrt(probabilities).ravel()
+    return gradient, centred @ centred.T
 
-    probabilities: NDArray[np.float32]
-    residuals: NDArray[np.float32]
 
-    @classmethod
-    def of(cls, scores: NDArray[np.float64], observed: NDArray[np.float32]) -> Residuals:
-        """Return those of scores; `observed` has a one at each row's label."""
-        probabilities = softmax(scores).astype(np.float32)
-        return cls(probabilities, observed - probabilities)
+def promises(
+    gradients: NDArray[np.float64], curvatures: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return what groups of features would take off the loss, in nats, and the steps that do so: the score test.
 
-    def promise(self, features: NDArray[np.float32]) -> tuple[float, NDArray[np.float64]]:
-        """Return what these features would take off the loss, in nats, and the step that does so: the score test.
-
-        Shapes
-        ------
-        features : (J, m, L); returned step : (J,)
-        """
-        expected = self.probabilities * features
-        means = row_sums(expected)
-        gradient = np.array([np.vdot(self.residuals, feature) for feature in features], np.float64)
-        curvature = np.array(
-            [
-                [np.vdot(f, e) - np.vdot(mean_f, mean_e) for e, mean_e in zip(expected, means, strict=True)]
-                for f, mean_f in zip(features, means, strict=True)
-            ],
-            np.float64,
-        )
-        step = np.asarray(np.linalg.solve(curvature + 2 * RIDGE * np.eye(len(features)), gradient), np.float64)
-        return 0.5 * float(gradient @ step), step
+    Shapes
+    ------
+    gradients : (groups, J); curvatures : (groups, J, J); returned : (groups,), (groups, J)
+    """
+    ridge = 2 * RIDGE * np.eye(gradients.shape[1])
+    steps = np.linalg.solve(curvatures + ridge, gradients[..., None])[..., 0]
+    return 0.5 * (gradients * steps).sum(axis=1), steps
 
 
 class SharedWeights:
@@ -133,10 +130,39 @@ class SharedWeights:
             weights = best + _newton(curvatures.sum(axis=0), gradients.sum(axis=0), best - even)
         crossed = np.empty(self._shape)
         for fold, (first, last_row) in enumerate(pairwise(self._ends)):
-            without = curvatures.sum(axis=0) - curvatures[fold], gradients.sum(axis=0) - gradients[fold]
+            others = np.arange(len(gradients)) != fold
+            step = _newton(curvatures[others].sum(axis=0), gradients[others].sum(axis=0), best - even)
+            weights = best + self._shortened(features, best, step, even, fold)
             part = features[:, first * self._shape[1] : last_row * self._shape[1]]
-            crossed[first:last_row] = self._scores(part, best + _newton(*without, best - even))
+            crossed[first:last_row] = self._scores(part, weights)
         return best, crossed
+
+    def _shortened(
+        self,
+        features: NDArray[np.float32],
+        weights: NDArray[np.float64],
+        step: NDArray[np.float64],
+        even: NDArray[np.float64],
+        fold: int,
+    ) -> NDArray[np.float64]:
+        """Return a step halved until it does not raise the loss of the rows outside of the fold, or no step.
+
+        Shapes
+        ------
+        weights, step, even, returned : (F,)
+        """
+        outside = np.ones(len(self._labels), bool)
+        outside[self._ends[fold] : self._ends[fold + 1]] = False
+
+        def value(at: NDArray[np.float64]) -> float:
+            losses = self.loss(softmax(self._scores(features, at)), 1e-300)
+            return float(losses[outside].sum() + RIDGE * ((at - even) ** 2).sum())
+
+        most = value(weights) + 1e-9
+        for halvings in range(_HALVINGS):
+            if value(weights + step / 2**halvings) <= most:
+                return step / 2**halvings
+        return np.zeros_like(step)
 
     def loss(self, probabilities: NDArray[np.float64], least: float = 1e-12) -> NDArray[np.float64]:
         """Return the loss of each row."""
@@ -150,15 +176,17 @@ class SharedWeights:
         self, features: NDArray[np.float32], probabilities: NDArray[np.float32]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the gradient of each fold, and its curvature."""
-        residuals = self.observed - probabilities
-        gradients, curvatures, n_labels = [], [], self._shape[1]
-        for first, last in pairwise(self._ends):
-            part = features[:, first * n_labels : last * n_labels]
-            expected = part * probabilities[first:last].ravel()
-            means = row_sums(expected.reshape(len(part), last - first, n_labels))
-            curvatures.append((expected @ part.T - means @ means.T).astype(np.float64))
-            gradients.append((part @ residuals[first:last].ravel()).astype(np.float64))
-        return np.array(gradients), np.array(curvatures)
+        folds, n_features, n_labels = len(self._ends) - 1, len(features), self._shape[1]
+        gradients, curvatures = np.zeros((folds, n_features)), np.zeros((folds, n_features, n_features))
+        block = max(1, _BLOCK // (n_features * n_labels))
+        for fold, (start, end) in enumerate(pairwise(self._ends)):
+            for first in range(start, end, block):
+                last = min(first + block, end)
+                part = features[:, first * n_labels : last * n_labels].reshape(n_features, last - first, n_labels)
+                gradient, curvature = centred_sums(part, probabilities[first:last], self.observed[first:last])
+                gradients[fold] += gradient
+                curvatures[fold] += curvature
+        return gradients, curvatures
 
 
 def _newton(

@@ -1,0 +1,213 @@
+#include "site_scan.hpp"
+
+#include <cmath>
+#include <utility>
+
+namespace hammemo {
+namespace {
+
+constexpr int32_t NOWHERE = -1;  // the cell of a row with an empty position, which says nothing
+
+// Where entry (j, k) of a symmetric matrix of products lies.
+constexpr size_t FIRST[PRODUCTS] = {0, 1, 2, 0, 1, 0}, SECOND[PRODUCTS] = {0, 1, 2, 1, 2, 2};
+
+// Numbers the keys from 0 in the order in which they come; returns how many there are.
+class Renumbering {
+   public:
+    size_t apply(std::vector<int64_t>& keys, int64_t size) {
+        const bool direct = size <= static_cast<int64_t>(8 * keys.size() + 1024);
+        return direct ? by_table(keys, size) : by_hash(keys);
+    }
+
+   private:
+    size_t by_table(std::vector<int64_t>& keys, int64_t size) {
+        numbers_.assign(static_cast<size_t>(size), NOWHERE);
+        int32_t next = 0;
+        for (int64_t& key : keys) {
+            if (key < 0) continue;
+            int32_t& number = numbers_[static_cast<size_t>(key)];
+            if (number < 0) number = next++;
+            key = number;
+        }
+        return static_cast<size_t>(next);
+    }
+
+    size_t by_hash(std::vector<int64_t>& keys) {
+        size_t bits = 4;
+        while ((size_t{1} << bits) < 2 * keys.size()) ++bits;
+        const size_t mask = (size_t{1} << bits) - 1;
+        numbers_.assign(mask + 1, NOWHERE);
+        held_.resize(mask + 1);
+        int32_t next = 0;
+        for (int64_t& key : keys) {
+            if (key < 0) continue;
+            size_t slot = (static_cast<uint64_t>(key) * 0x9E3779B97F4A7C15u) >> (64 - bits);
+            while (numbers_[slot] >= 0 && held_[slot] != key) slot = (slot + 1) & mask;
+            if (numbers_[slot] < 0) numbers_[slot] = next++, held_[slot] = key;
+            key = numbers_[slot];
+        }
+        return static_cast<size_t>(next);
+    }
+
+    std::vector<int32_t> numbers_;
+    std::vector<int64_t> held_;
+};
+
+struct Entry {  // a label with examples in a cell
+    int32_t label;
+    int32_t count;
+    double x[AMOUNTS];
+    double xx[PRODUCTS];
+};
+
+void fill_products(const double* x, double* products) {
+    for (size_t p = 0; p < PRODUCTS; ++p) products[p] = x[FIRST[p]] * x[SECOND[p]];
+}
+
+}  // namespace
+
+struct SiteScan::Scratch {
+    std::vector<int64_t> keys;  // the cell of each example
+    Renumbering renumbering;
+    std::vector<int32_t> counts, tested, starts, members, places, entry_of;
+    std::vector<double> sums;
+    std::vector<Entry> entries;
+};
+
+SiteScan::SiteScan(std::vector<int32_t> codes, std::vector<int32_t> sizes, std::vector<int32_t> labels,
+                   std::vector<double> prior, const double* amounts)
+    : codes_(std::move(codes)), sizes_(std::move(sizes)), labels_(std::move(labels)), prior_(std::move(prior)) {
+    std::vector<size_t> examples(n_labels(), 0);
+    for (int32_t label : labels_) ++examples[static_cast<size_t>(label)];
+    starts_.assign(n_labels(), 0);
+    size_t end = 0;
+    for (size_t c = 0; c < n_labels(); ++c) {
+        starts_[c] = end;
+        end += examples[c] + 1;
+    }
+    table_.resize(end * AMOUNTS);
+    for (size_t c = 0; c < n_labels(); ++c)
+        for (size_t count = 0; count <= examples[c]; ++count)
+            for (size_t j = 0; j < AMOUNTS; ++j)
+                table_[(starts_[c] + count) * AMOUNTS + j] = std::log1p(static_cast<double>(count) / (amounts[j] * prior_[c]));
+}
+
+// Fills the cell of each example, and returns how many cells there are.
+size_t SiteScan::join(const std::vector<int32_t>& site, Scratch& scratch) const {
+    std::vector<int64_t>& keys = scratch.keys;
+    keys.assign(n(), 0);
+    int64_t size = 1;
+    for (int32_t column : site) {
+        const int64_t width = sizes_[static_cast<size_t>(column)];
+        if (size > static_cast<int64_t>(n())) size = static_cast<int64_t>(scratch.renumbering.apply(keys, size));
+        const int32_t* codes = &codes_[static_cast<size_t>(column) * n()];
+        for (size_t i = 0; i < n(); ++i) keys[i] = keys[i] < 0 || codes[i] < 0 ? NOWHERE : keys[i] * width + codes[i];
+        size *= width;  // at most examples times values: below 2^62
+    }
+    return size > static_cast<int64_t>(n()) ? scratch.renumbering.apply(keys, size) : static_cast<size_t>(size);
+}
+
+SiteSums SiteScan::of_two(size_t cells, const std::vector<int32_t>& rows, const double* probabilities, Scratch& scratch) const {
+    std::vector<int32_t>&counts = scratch.counts, &tested = scratch.tested;
+    std::vector<double>& sums = scratch.sums;  // for each cell and own label: probabilities of label 1, and their variances
+    counts.assign(2 * cells, 0), tested.assign(2 * cells, 0), sums.assign(4 * cells, 0.0);
+    for (size_t i = 0; i < n(); ++i)
+        if (scratch.keys[i] >= 0) ++counts[2 * static_cast<size_t>(scratch.keys[i]) + static_cast<size_t>(labels_[i])];
+    for (size_t r = 0; r < rows.size(); ++r) {
+        const auto i = static_cast<size_t>(rows[r]);
+        if (scratch.keys[i] < 0) continue;
+        const size_t at = 2 * static_cast<size_t>(scratch.keys[i]) + static_cast<size_t>(labels_[i]);
+        const double p = probabilities[2 * r + 1];
+        ++tested[at];
+        sums[2 * at] += p;
+        sums[2 * at + 1] += p * probabilities[2 * r];
+    }
+    SiteSums out;
+    for (size_t at = 0; at < 2 * cells; ++at) {
+        if (!tested[at]) continue;
+        const size_t cell = at / 2, own = at % 2;
+        const double* zero = ratios(0, static_cast<size_t>(counts[2 * cell] - (own == 0)));
+        const double* one = ratios(1, static_cast<size_t>(counts[2 * cell + 1] - (own == 1)));
+        double x[AMOUNTS], xx[PRODUCTS];
+        for (size_t j = 0; j < AMOUNTS; ++j) x[j] = one[j] - zero[j];
+        fill_products(x, xx);
+        const double residual = (own ? tested[at] : 0) - sums[2 * at];
+        for (size_t j = 0; j < AMOUNTS; ++j) out.gradient[j] += residual * x[j];
+        for (size_t p = 0; p < PRODUCTS; ++p) out.products[p] += sums[2 * at + 1] * xx[p];
+    }
+    return out;
+}
+
+SiteSums SiteScan::of_many(size_t cells, const double* probabilities, Scratch& scratch) const {
+    std::vector<int32_t>&starts = scratch.starts, &members = scratch.members;
+    starts.assign(cells + 1, 0);  // members of each cell, one cell after the other
+    for (int64_t key : scratch.keys)
+        if (key >= 0) ++starts[static_cast<size_t>(key) + 1];
+    for (size_t cell = 0; cell < cells; ++cell) starts[cell + 1] += starts[cell];
+    members.resize(static_cast<size_t>(starts[cells]));
+    for (size_t i = n(); i-- > 0;)
+        if (scratch.keys[i] >= 0) members[static_cast<size_t>(--starts[static_cast<size_t>(scratch.keys[i]) + 1])] = static_cast<int32_t>(i);
+    starts.erase(starts.begin());
+    starts.push_back(static_cast<int32_t>(members.size()));
+    scratch.entry_of.assign(n_labels(), NOWHERE);
+    SiteSums out;
+    for (size_t cell = 0; cell < cells; ++cell) {
+        const int32_t *first = members.data() + starts[cell], *last = members.data() + starts[cell + 1];
+        if (last - first < 2) continue;  // a row alone in its cell is left out of its own counts: nothing is left
+        std::vector<Entry>& entries = scratch.entries;
+        entries.clear();
+        for (const int32_t* i = first; i < last; ++i) {
+            int32_t& entry = scratch.entry_of[static_cast<size_t>(labels_[static_cast<size_t>(*i)])];
+            if (entry < 0) {
+                entry = static_cast<int32_t>(entries.size());
+                entries.push_back({labels_[static_cast<size_t>(*i)], 0, {}, {}});
+            }
+            ++entries[static_cast<size_t>(entry)].count;
+        }
+        for (Entry& entry : entries) {
+            const double* x = ratios(static_cast<size_t>(entry.label), static_cast<size_t>(entry.count));
+            for (size_t j = 0; j < AMOUNTS; ++j) entry.x[j] = x[j];
+            fill_products(entry.x, entry.xx);
+        }
+        for (const int32_t* i = first; i < last; ++i) {
+            const int32_t place = scratch.places[static_cast<size_t>(*i)];
+            if (place < 0) continue;  // counted, but not tested
+            const double* P = probabilities + static_cast<size_t>(place) * n_labels();
+            double mean[AMOUNTS] = {}, square[PRODUCTS] = {};
+            for (const Entry& entry : entries) {
+                const double p = P[entry.label];
+                for (size_t j = 0; j < AMOUNTS; ++j) mean[j] += p * entry.x[j];
+                for (size_t k = 0; k < PRODUCTS; ++k) square[k] += p * entry.xx[k];
+            }
+            const auto label = static_cast<size_t>(labels_[static_cast<size_t>(*i)]);
+            const Entry& own = entries[static_cast<size_t>(scratch.entry_of[label])];
+            const double* x = ratios(label, static_cast<size_t>(own.count - 1));  // without the row itself
+            double xx[PRODUCTS];
+            fill_products(x, xx);
+            for (size_t j = 0; j < AMOUNTS; ++j) mean[j] += P[label] * (x[j] - own.x[j]);
+            for (size_t k = 0; k < PRODUCTS; ++k) square[k] += P[label] * (xx[k] - own.xx[k]);
+            for (size_t j = 0; j < AMOUNTS; ++j) out.gradient[j] += x[j] - mean[j];
+            for (size_t k = 0; k < PRODUCTS; ++k) out.products[k] += square[k] - mean[FIRST[k]] * mean[SECOND[k]];
+        }
+        for (const Entry& entry : entries) scratch.entry_of[static_cast<size_t>(entry.label)] = NOWHERE;
+    }
+    return out;
+}
+
+std::vector<SiteSums> SiteScan::sums(const std::vector<std::vector<int32_t>>& sites, const std::vector<int32_t>& rows,
+                                     const double* probabilities) const {
+    Scratch scratch;
+    if (n_labels() > 2) {
+        scratch.places.assign(n(), NOWHERE);
+        for (size_t r = 0; r < rows.size(); ++r) scratch.places[static_cast<size_t>(rows[r])] = static_cast<int32_t>(r);
+    }
+    std::vector<SiteSums> out;
+    out.reserve(sites.size());
+    for (const auto& site : sites) {
+        const size_t cells = join(site, scratch);
+        out.push_back(n_labels() == 2 ? of_two(cells, rows, probabilities, scratch) : of_many(cells, probabilities, scratch));
+    }
+    return out;
+}
+
+}  // namespace hammemo
