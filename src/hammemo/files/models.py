@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.files import descriptions, folders
 from hammemo.files.archive import Archive, FileError, refusing
-from hammemo.files.atomic import write_file
+from hammemo.files.atomic import delete_leftovers, write_file
 from hammemo.files.contents import file_pieces, restored
 from hammemo.files.descriptions import Restorer
 from hammemo.files.locks import locked, refuse_object_storage
@@ -99,6 +99,7 @@ def save(
         if vars(now) is not vars(model):  # edited meanwhile: an older version must not replace a newer one
             pieces = file_pieces(model._now(), notes)
         write_file(path, pieces)
+        delete_leftovers(path)
         remember(model, path, bytes(pieces[1]).decode())
 
 
@@ -136,12 +137,13 @@ def _save_folder(
 def write_head(
     model: MemoryClassifier, parted: Parted, folder: str, notes: Mapping[str, str] | None, owner: Any
 ) -> None:
-    """Replace the head of a folder, whose lock is held, and delete the parts that it no longer names."""
+    """Replace the head of a folder, whose lock is held; delete parts that it no longer names, and leftovers."""
     head = os.path.join(folder, folders.HEAD)
     pieces = file_pieces(model, notes, parted)
     write_file(head, pieces)
     remember(owner, head, bytes(pieces[1]).decode())
     folders.delete_others(folder, parted)
+    delete_leftovers(head)
 
 
 def load(
