@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from folder_cases import rows
-from hammemo import Exact, MemoryClassifier, compact, editing, load, save
+from hammemo import Exact, FileError, MemoryClassifier, compact, editing, load, save
+from hammemo.files import folders, inspect
 from hammemo.files.folders import HEAD
 
 if TYPE_CHECKING:
@@ -56,3 +57,64 @@ def test_what_a_killed_edit_left_goes_with_the_next_change(name: str, change: st
     else:
         compact(where)
     assert not list(tmp_path.glob("*.tmp"))
+
+
+# ---------------------------------------------------------------- reading while another process writes
+
+
+def change_before(name: str, changes: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let other processes change a folder, so often, just before this function of `folders` looks for its parts."""
+    right, left = getattr(folders, name), iter(range(changes))
+
+    def beside(*given: Any, **options: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(folders, name, right)
+            for seed in left:
+                with editing(folder) as model:
+                    model.partial_fit(*rows(60, seed))
+                compact(folder)
+                break
+        return right(*given, **options)
+
+    monkeypatch.setattr(folders, name, beside)
+
+
+def test_load_beside_changes_gives_the_model_after_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(fitted(), tmp_path, parts=2)
+    before = load(tmp_path)
+    asked = rows(40, 99)[0]
+    change_before("open_part", 3, tmp_path, monkeypatch)
+    model = load(tmp_path)
+    assert model.memory_.label_counts.sum() == 60 * 4
+    assert model.memory_.state_digest() == load(tmp_path).memory_.state_digest()
+    assert before.predict(asked).tolist() == fitted().predict(asked).tolist()  # its parts were deleted meanwhile
+
+
+def test_inspect_beside_changes_misses_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(fitted(), tmp_path, parts=2)
+    change_before("wrong_parts", 3, tmp_path, monkeypatch)
+    found = inspect(tmp_path)
+    assert (found["wrong_parts"], found["examples"]) == ([], 60 * 4)
+
+
+def test_a_folder_that_changes_all_the_time_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(fitted(), tmp_path, parts=2)
+    change_before("open_part", 100, tmp_path, monkeypatch)
+    monkeypatch.setattr(folders, "MOST_HEADS", 3)
+    with pytest.raises(FileError, match="is missing"):
+        load(tmp_path)
+
+
+def test_a_part_that_is_lost_is_looked_for_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(fitted(), tmp_path, parts=1)
+    next(tmp_path.glob("part-*")).unlink()
+    right, asked = folders.open_part, iter(range(10))
+
+    def counted(*given: Any, **options: Any) -> Any:
+        next(asked)
+        return right(*given, **options)
+
+    monkeypatch.setattr(folders, "open_part", counted)
+    with pytest.raises(FileError, match="is missing"):
+        load(tmp_path)
+    assert next(asked) == 2

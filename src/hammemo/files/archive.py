@@ -46,6 +46,10 @@ class FileError(ValueError):
     """Raised when a model cannot be written to a file, or a file cannot be loaded, with the reason and the way out."""
 
 
+class MissingFileError(FileError):
+    """Raised when a file of a model in parts is not there: it is lost, or deleted since the head was read."""
+
+
 def sealed(tensors: dict[str, NDArray[Any]], text: str) -> list[bytes | memoryview]:
     """Return the parts of the file, the checksum in its place."""
     data = memoryview(safetensors.numpy.save(tensors, metadata={"hammemo": text}))

@@ -8,8 +8,9 @@ r"""A model in parts: a folder with a head and files of parts, for tables that a
 
 The folder changes when its head is replaced, which is atomic; parts that the new head does not name are deleted after
 that. So a process that dies leaves the model before or the model after, and perhaps files that the next change deletes.
-A part never changes: a changed one has another name. The name of a range says from what it is made, so that one which
-was made before, by a process that died, is used if its checksum is right.
+A part never changes: a changed one has another name. So a process that has read a head and misses a part reads the head
+again, which has changed since; a part that it has opened stays readable after it is deleted. The name of a range says
+from what it is made, so that one which was made before, by a process that died, is used if its checksum is right.
 
 The lock of a folder is that of its head.
 """
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
 HEAD: Final = "head.safetensors"
 DEFAULT_PART_BYTES: Final = 2**28
 """About how large a part is, where nobody says how many there are."""
+
+MOST_HEADS: Final = 1000
+"""How often a head is read again by a process that reads a folder, while others replace the head and delete parts."""
 
 
 def head_of(path: str | os.PathLike[str]) -> str:

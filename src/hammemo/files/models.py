@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.files import descriptions, folders
-from hammemo.files.archive import Archive, FileError, refusing
+from hammemo.files.archive import Archive, FileError, MissingFileError, refusing
 from hammemo.files.atomic import delete_leftovers, write_file
 from hammemo.files.contents import file_pieces, restored
 from hammemo.files.descriptions import Restorer
@@ -196,15 +196,22 @@ def load(
     >>> predictor(["c", "d"])
     'y'
     """
-    restorer = Restorer(Registry(trust), key)
+    remote = isinstance(path, str) and is_address(path)
+    if cache is not None and not remote:
+        raise FileError(f"cache={os.fspath(cache)!r} is for a model on object storage, and {path} is none.")
+    registry, seen = Registry(trust), ""
     with refusing(path):
-        if isinstance(path, str) and is_address(path):
-            path = cached(path, folders.HEAD, cache)
-        elif cache is not None:
-            raise FileError(f"cache={os.fspath(cache)!r} is for a model on object storage, and {path} is none.")
-        head = folders.head_of(path)
-        archive = Archive(head, verify=verify or head != os.fspath(path))
-        model = restored(archive, restorer, verify=verify, folder=os.path.dirname(head))
+        for left in reversed(range(folders.MOST_HEADS)):
+            where = cached(str(path), folders.HEAD, cache) if remote else os.fspath(path)
+            head = folders.head_of(where)
+            archive = Archive(head, verify=verify or head != where)
+            try:
+                model = restored(archive, Restorer(registry, key), verify=verify, folder=os.path.dirname(head))
+                break
+            except MissingFileError:  # deleted since the head was read; or lost, if no other head is there
+                if not left or archive.checksum == seen:
+                    raise
+                seen = archive.checksum
     remember(model, head, archive.checksum)
     return model
 
