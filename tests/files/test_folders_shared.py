@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,3 +119,44 @@ def test_a_part_that_is_lost_is_looked_for_twice(tmp_path: Path, monkeypatch: py
     with pytest.raises(FileError, match="is missing"):
         load(tmp_path)
     assert next(asked) == 2
+
+
+# ---------------------------------------------------------------- folders where files should be
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need no rights on POSIX")
+@pytest.mark.parametrize("kind", ["link", "folder"])
+@pytest.mark.parametrize("victim", [HEAD, "part-*"])
+def test_a_folder_in_place_of_a_file_is_refused(kind: str, victim: str, tmp_path: Path) -> None:
+    save(fitted(), tmp_path / "model", parts=2)
+    path = next((tmp_path / "model").glob(victim))
+    path.unlink()
+    (tmp_path / "elsewhere").mkdir()
+    if kind == "link":
+        path.symlink_to(tmp_path / "elsewhere")
+    else:
+        path.mkdir()
+    with pytest.raises(FileError, match=f"{path.name} is a folder"):
+        load(tmp_path / "model")
+    with pytest.raises(FileError, match=f"{path.name} is a folder"):
+        compact(tmp_path / "model")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need no rights on POSIX")
+def test_folders_of_others_are_left_and_parts_are_not_written_into_them(tmp_path: Path) -> None:
+    save(fitted(), tmp_path / "model", parts=2)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "model" / "part-link.safetensors").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "model" / "part-folder.safetensors").mkdir()
+    compact(tmp_path / "model")
+    assert not os.path.lexists(tmp_path / "model" / "part-link.safetensors")
+    assert (tmp_path / "elsewhere").is_dir()
+    assert (tmp_path / "model" / "part-folder.safetensors").is_dir()
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    name = next((tmp_path / "model").glob("part-*-*")).name
+    (copy / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileError, match=f"{name} is a folder"):
+        save(load(tmp_path / "model"), copy)
+    shutil.rmtree(copy)
+    save(load(tmp_path / "model"), copy)

@@ -64,6 +64,12 @@ def sealed(tensors: dict[str, NDArray[Any]], text: str) -> list[bytes | memoryvi
     return [data[: DIGITS.start], digest.hexdigest().encode(), data[DIGITS.stop :]]
 
 
+def refuse_folder(path: str) -> None:
+    """Refuse a folder, or a link to one, where a file of a model in parts must be."""
+    if os.path.isdir(path):
+        raise FileError(f"{path} is a folder, and must be a file of the model: use another copy of the model's folder.")
+
+
 @contextmanager
 def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn whatever is wrong with a file's contents into one `FileError` with the reason and the way out."""

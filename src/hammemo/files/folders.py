@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.integers import narrow
-from hammemo.files.archive import FileError, stated_checksum
+from hammemo.files.archive import FileError, refuse_folder, stated_checksum
 from hammemo.files.atomic import replacement
 from hammemo.files.part_files import PartFacts, open_part, part_names, right_part, streamed_checksum, write_part
 from hammemo.files.remote import source_of
@@ -62,6 +62,7 @@ def head_of(path: str | os.PathLike[str]) -> str:
     """Return the file that holds a model: the path itself or, of a folder that has one, its head."""
     text = os.fspath(path)
     head = os.path.join(text, HEAD)
+    refuse_folder(head)
     return head if os.path.isfile(head) else text
 
 
@@ -204,6 +205,7 @@ def _moved(signed: SignedPart, folder: str, sites: Sites) -> SignedPart:
     if _lies_in(signed, folder):
         return SignedPart(signed.part, signed.sign, (folder, facts))
     source, target = os.path.join(home, facts.name), os.path.join(folder, facts.name)
+    refuse_folder(target)
     if os.path.exists(target) and streamed_checksum(target) != facts.checksum:  # of another model, with this name
         facts = replace(facts, name=f"part-{facts.checksum[:32]}.safetensors")
         target = os.path.join(folder, facts.name)
@@ -281,8 +283,9 @@ def delete_others(folder: str, parted: Parted) -> None:
     """Delete the parts in a folder that its head no longer names."""
     named = {facts.name for facts in facts_of(parted)}
     for name in part_names(folder):
-        if name not in named:
-            os.unlink(os.path.join(folder, name))
+        path = os.path.join(folder, name)
+        if name not in named and (os.path.islink(path) or not os.path.isdir(path)):
+            os.unlink(path)
 
 
 def wrong_parts(folder: str, described: Any) -> list[str]:
