@@ -10,10 +10,15 @@ publishes it by one store, so
 For this to hold, an edit *replaces* the values of attributes and never changes what they hold: versions share all that
 an edit does not replace. Only caches are written into a published version, each by one assignment, and they are the
 same whoever fills them.
+
+`cached_property` is what those caches use: that of functools has one lock for all objects of a class in Python 3.11, so
+that the versions of different models would wait for each other, and a process forked while another thread fills a
+cache would find the lock taken for ever.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +31,19 @@ Self = TypeVar("Self", bound="Versioned")
 Result = TypeVar("Result")
 
 _locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
+if TYPE_CHECKING:
+    from functools import cached_property  # noqa: TID251
+else:
+
+    class cached_property(functools.cached_property):  # noqa: N801, TID251
+        """`functools.cached_property` without a lock: threads may compute a value twice, and all get the first one."""
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            return instance.__dict__.setdefault(self.attrname, self.func(instance))  # one store in C
 
 
 class Cached:

@@ -266,13 +266,14 @@ class Client:
     def download(self, model: str, path: str | os.PathLike[str]) -> None:
         """Write the model as it is now to a file, whole or not at all."""
         from hammemo.files.atomic import replacement
+        from hammemo.files.locks import locked
 
         def fetch() -> httpx.Response:
             with self._http.stream("GET", _path(model, "file")) as answer:
                 if not answer.is_success:
                     answer.read()
                     return answer
-                with replacement(path) as temporary, Path(temporary).open("wb") as file:
+                with locked(path), replacement(path) as temporary, Path(temporary).open("wb") as file:
                     for piece in answer.iter_bytes(_PIECE):
                         file.write(piece)
                 return answer

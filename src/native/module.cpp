@@ -18,6 +18,7 @@
 #include "counts.hpp"
 #include "live/live_module.hpp"
 #include "parts/part_module.hpp"
+#include "released.hpp"
 #include "row_sums.hpp"
 #include "scratch.hpp"
 #include "selection/site_scan_module.hpp"
@@ -153,7 +154,7 @@ void table_winners(const Table& table, const Array& tokens, const MaybeHashes& h
     require(out.shape(0) == m, "one answer a context");
     require_aligned(out);
     const Source source = source_of(tokens, hashes, places);
-    nb::gil_scoped_release released;
+    Released released;
     table.winners(source, m, threads, out.data());
 }
 
@@ -163,7 +164,7 @@ void table_leaders(const Table& table, const Array& tokens, const MaybeHashes& h
     require(out.shape(0) == m && k >= 1 && k <= table.view().n_labels, "between one and all labels are asked for");
     require_aligned(out);
     const Source source = source_of(tokens, hashes, places);
-    nb::gil_scoped_release released;
+    Released released;
     table.leaders(source, m, static_cast<uint32_t>(k), threads, out.data());
 }
 
@@ -173,7 +174,7 @@ void table_scores(const Table& table, const Array& tokens, const MaybeHashes& ha
     require(out.shape(0) == m && out.shape(1) == table.view().n_labels, "one score for each context and label");
     require_aligned(out);
     const Source source = source_of(tokens, hashes, places);
-    nb::gil_scoped_release released;
+    Released released;
     table.scores(source, m, threads, out.data());
 }
 
@@ -194,7 +195,7 @@ void table_prove(const Table& lower, const Table& upper, const Array& tokens, co
     require(out.shape(0) == m, "one verdict a context");
     check_columns(answers, m, 0, n_labels);
     const Source source = source_of(tokens, hashes, places);
-    nb::gil_scoped_release released;
+    Released released;
     lower.prove(upper, source, m, threads, answers.data(), out.data());
 }
 
@@ -209,7 +210,7 @@ int32_t table_one(const Table& table, nb::handle tokens, nb::dict known) {
     uint64_t hashes[MAX_WIDTH];
     int32_t places[MAX_WIDTH];
     uint8_t is_string[MAX_WIDTH];
-    PyObject* sequence = PySequence_Fast(tokens.ptr(), "a context is a sequence of tokens");
+    PyObject* sequence = surviving_exit([&] { return PySequence_Fast(tokens.ptr(), "a context is a sequence of tokens"); });
     if (!sequence) throw nb::python_error();
     nb::object owner = nb::steal(sequence);
     if (PySequence_Size(sequence) != static_cast<Py_ssize_t>(layout.h)) return -1;
@@ -257,7 +258,7 @@ void layout_rows(const Layout& layout, const Array& tokens, const MaybeHashes& h
     require_aligned(out);
     const Source source = source_of(tokens, hashes, places);
     const Loops& loops = loops_named(path);
-    nb::gil_scoped_release released;
+    Released released;
     ScratchOwner scratch(layout.view());
     const size_t n_sites = layout.view().n_sites;
     for (size_t i = 0; i < m; i += BLOCK) {
@@ -280,7 +281,7 @@ void layout_centred_sums(const Layout& layout, const Matrix<int64_t>& rows, cons
     require(out.shape(0) == m && out.shape(1) == n_labels, "one score for each context and label");
     require_aligned(rows), require_aligned(counts), require_aligned(shared_sums), require_aligned(weights), require_aligned(out);
     const RawRows raw{rows.data(), counts.data(), shared_sums.data(), weights.data(), m, n_labels};
-    nb::gil_scoped_release released;
+    Released released;
     centred_sums(view, raw, scale, out.data());
 }
 
@@ -293,7 +294,7 @@ void layout_own_rows(const Layout& layout, const Array& tokens, const MaybeHashe
     require_aligned(out);
     const Source source = source_of(tokens, hashes, places);
     const Loops& loops = *available_loops().front();
-    nb::gil_scoped_release released;
+    Released released;
     ScratchOwner scratch(view);
     for (size_t i = 0; i < m; i += BLOCK) {
         const size_t last = std::min(m, i + BLOCK);
@@ -323,7 +324,7 @@ void layout_count(const Layout& layout, const Array& tokens, const MaybeHashes& 
     require_aligned(multiplicity);
     const Source source = source_of(tokens, hashes, places);
     const Loops& loops = loops_named(path);
-    nb::gil_scoped_release released;
+    Released released;
     count_contexts(loops, layout.view(), source, m, columns.data(), multiplicity ? multiplicity->data() : nullptr, n_labels,
                    cells.data());
 }
@@ -335,7 +336,7 @@ void layout_count_stream(const Layout& layout, const Array& tokens, const MaybeH
     check_columns(columns, tokens.shape(0), -1, n_labels);
     const Source source = source_of(tokens, hashes, places);
     const Loops& loops = loops_named(path);
-    nb::gil_scoped_release released;
+    Released released;
     count_stream(loops, layout.view(), source, tokens.shape(0), columns.data(), n_labels, cells.data());
 }
 
@@ -355,7 +356,7 @@ void finder_find(const IntegerFinder& set, const Array& tokens, Output<int32_t> 
     require_aligned(out);
     const Source source = source_of(tokens, std::nullopt, std::nullopt);
     const Loops& loops = loops_named(path);
-    nb::gil_scoped_release released;
+    Released released;
     find_integers(loops, set.hash, set.finder.view(), source, out.shape(0), out.data());
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hammemo.files.atomic import replacement, write_file
+from hammemo.files.atomic import delete_leftovers, replacement, write_file
 
 
 def test_a_file_takes_its_place_when_all_of_it_is_written(tmp_path: Path) -> None:
@@ -37,6 +37,17 @@ def test_an_error_leaves_what_was_there(existing: bool, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted(path)
     assert [file.read_text() for file in tmp_path.iterdir()] == ["old"] * existing
+
+
+def test_only_temporary_files_of_the_file_itself_are_leftovers(tmp_path: Path) -> None:
+    left, digits = "a.txt.0123456789abcdef.tmp", "0123456789abcdef"
+    others = ["a.txt", f"b.txt.{digits}.tmp", f"xa.txt.{digits}.tmp", f"aXtxt.{digits}.tmp", "a.txt.01.tmp"]
+    for name in (left, *others, f"a.txt.{digits}.tmp.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "a.txt.fedcba9876543210.tmp").mkdir()
+    before = set(os.listdir(tmp_path))
+    delete_leftovers(tmp_path / "a.txt")
+    assert before - set(os.listdir(tmp_path)) == {left}
 
 
 @pytest.mark.parametrize("place", ["fsync", "replace"])

@@ -120,6 +120,22 @@ def test_damage_and_wrong_caches_are_named(folder: Path, address: Callable[[str]
         load(address("data"), cache=tmp_path)
 
 
+def test_load_beside_another_model_that_is_written_gives_that_one(
+    address: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parts of the head that was read first are deleted before they are opened."""
+    save(MemoryClassifier(memory=Exact(), vote="sum").fit(*rows(50, 3)), tmp_path, parts=2)
+    prepare = Remote.prepare
+
+    def beside(self: Remote, folder: str, name: str, size: int) -> None:
+        monkeypatch.setattr(Remote, "prepare", prepare)
+        self.put(str(tmp_path), HEAD, [path.name for path in tmp_path.glob("part-*")])
+        prepare(self, folder, name, size)
+
+    monkeypatch.setattr(Remote, "prepare", beside)
+    assert load(address("data")).memory_.state_digest() == load(tmp_path).memory_.state_digest()
+
+
 def test_a_fit_writes_to_it(address: Callable[[str], str], tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     lines = [" ".join(map(str, rng.integers(0, 50, 20))) for _ in range(200)]

@@ -13,12 +13,12 @@ bound divided by the largest error realised.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import stats
 
+from hammemo._versions import cached_property
 from hammemo.experiments.drawing import generator, in_parallel
 from hammemo.experiments.synthetic import MERGED_LENGTH, N_TOKENS, planted
 from hammemo.memories import Exact

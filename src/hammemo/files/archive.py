@@ -46,6 +46,10 @@ class FileError(ValueError):
     """Raised when a model cannot be written to a file, or a file cannot be loaded, with the reason and the way out."""
 
 
+class MissingFileError(FileError):
+    """Raised when a file of a model in parts is not there: it is lost, or deleted since the head was read."""
+
+
 def sealed(tensors: dict[str, NDArray[Any]], text: str) -> list[bytes | memoryview]:
     """Return the parts of the file, the checksum in its place."""
     data = memoryview(safetensors.numpy.save(tensors, metadata={"hammemo": text}))
@@ -58,6 +62,12 @@ def sealed(tensors: dict[str, NDArray[Any]], text: str) -> list[bytes | memoryvi
         raise FileError("The installed safetensors writes headers that hammemo cannot seal: install version 0.8.")
     digest = hashlib.blake2b(data, digest_size=32)  # its digits are zeros still
     return [data[: DIGITS.start], digest.hexdigest().encode(), data[DIGITS.stop :]]
+
+
+def refuse_folder(path: str) -> None:
+    """Refuse a folder, or a link to one, where a file of a model in parts must be."""
+    if os.path.isdir(path):
+        raise FileError(f"{path} is a folder, and must be a file of the model: use another copy of the model's folder.")
 
 
 @contextmanager

@@ -3,11 +3,16 @@
 A file is written under a temporary name beside its destination, flushed to the disk and renamed over it: at every
 moment, also after a crash, the destination is the old file or the new one. Models, checkpoints, the records of
 experiments and tables of answers are written this way.
+
+A process that is killed leaves its temporary file behind. In that of a model may be what is forgotten later, so the
+next successful change of the model deletes it: under the lock of the model, which all who write it hold, so that the
+writer of a temporary file found there is dead.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 from contextlib import contextmanager, suppress
@@ -64,6 +69,21 @@ def write_file(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]
     """Write a file that consists of these parts, whole or not at all."""
     with replacement(path) as temporary, open(temporary, "wb") as file:
         file.writelines(parts)
+
+
+def delete_leftovers(path: str | os.PathLike[str]) -> None:
+    """Delete the temporary files of a file that killed processes left beside it; the lock of the file must be held."""
+    folder, file = os.path.split(checked_target(path))
+    left_by_replacement = re.compile(re.escape(file) + r"\.[0-9a-f]{16}\.tmp")
+    with os.scandir(folder) as entries:
+        left = [entry.path for entry in entries if left_by_replacement.fullmatch(entry.name) and not _is_folder(entry)]
+    for temporary in left:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False)
 
 
 def _flush(path: str, flags: int) -> None:

@@ -8,8 +8,9 @@ r"""A model in parts: a folder with a head and files of parts, for tables that a
 
 The folder changes when its head is replaced, which is atomic; parts that the new head does not name are deleted after
 that. So a process that dies leaves the model before or the model after, and perhaps files that the next change deletes.
-A part never changes: a changed one has another name. The name of a range says from what it is made, so that one which
-was made before, by a process that died, is used if its checksum is right.
+A part never changes: a changed one has another name. So a process that has read a head and misses a part reads the head
+again, which has changed since; a part that it has opened stays readable after it is deleted. The name of a range says
+from what it is made, so that one which was made before, by a process that died, is used if its checksum is right.
 
 The lock of a folder is that of its head.
 """
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.integers import narrow
-from hammemo.files.archive import FileError, stated_checksum
+from hammemo.files.archive import FileError, refuse_folder, stated_checksum
 from hammemo.files.atomic import replacement
 from hammemo.files.part_files import PartFacts, open_part, part_names, right_part, streamed_checksum, write_part
 from hammemo.files.remote import source_of
@@ -53,11 +54,15 @@ HEAD: Final = "head.safetensors"
 DEFAULT_PART_BYTES: Final = 2**28
 """About how large a part is, where nobody says how many there are."""
 
+MOST_HEADS: Final = 1000
+"""How often a head is read again by a process that reads a folder, while others replace the head and delete parts."""
+
 
 def head_of(path: str | os.PathLike[str]) -> str:
     """Return the file that holds a model: the path itself or, of a folder that has one, its head."""
     text = os.fspath(path)
     head = os.path.join(text, HEAD)
+    refuse_folder(head)
     return head if os.path.isfile(head) else text
 
 
@@ -200,6 +205,7 @@ def _moved(signed: SignedPart, folder: str, sites: Sites) -> SignedPart:
     if _lies_in(signed, folder):
         return SignedPart(signed.part, signed.sign, (folder, facts))
     source, target = os.path.join(home, facts.name), os.path.join(folder, facts.name)
+    refuse_folder(target)
     if os.path.exists(target) and streamed_checksum(target) != facts.checksum:  # of another model, with this name
         facts = replace(facts, name=f"part-{facts.checksum[:32]}.safetensors")
         target = os.path.join(folder, facts.name)
@@ -277,8 +283,9 @@ def delete_others(folder: str, parted: Parted) -> None:
     """Delete the parts in a folder that its head no longer names."""
     named = {facts.name for facts in facts_of(parted)}
     for name in part_names(folder):
-        if name not in named:
-            os.unlink(os.path.join(folder, name))
+        path = os.path.join(folder, name)
+        if name not in named and (os.path.islink(path) or not os.path.isdir(path)):
+            os.unlink(path)
 
 
 def wrong_parts(folder: str, described: Any) -> list[str]:

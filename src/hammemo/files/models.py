@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.files import descriptions, folders
-from hammemo.files.archive import Archive, FileError, refusing
-from hammemo.files.atomic import write_file
+from hammemo.files.archive import Archive, FileError, MissingFileError, refusing
+from hammemo.files.atomic import delete_leftovers, write_file
 from hammemo.files.contents import file_pieces, restored
 from hammemo.files.descriptions import Restorer
 from hammemo.files.locks import locked, refuse_object_storage
@@ -99,6 +99,7 @@ def save(
         if vars(now) is not vars(model):  # edited meanwhile: an older version must not replace a newer one
             pieces = file_pieces(model._now(), notes)
         write_file(path, pieces)
+        delete_leftovers(path)
         remember(model, path, bytes(pieces[1]).decode())
 
 
@@ -136,12 +137,13 @@ def _save_folder(
 def write_head(
     model: MemoryClassifier, parted: Parted, folder: str, notes: Mapping[str, str] | None, owner: Any
 ) -> None:
-    """Replace the head of a folder, whose lock is held, and delete the parts that it no longer names."""
+    """Replace the head of a folder, whose lock is held; delete parts that it no longer names, and leftovers."""
     head = os.path.join(folder, folders.HEAD)
     pieces = file_pieces(model, notes, parted)
     write_file(head, pieces)
     remember(owner, head, bytes(pieces[1]).decode())
     folders.delete_others(folder, parted)
+    delete_leftovers(head)
 
 
 def load(
@@ -194,15 +196,22 @@ def load(
     >>> predictor(["c", "d"])
     'y'
     """
-    restorer = Restorer(Registry(trust), key)
+    remote = isinstance(path, str) and is_address(path)
+    if cache is not None and not remote:
+        raise FileError(f"cache={os.fspath(cache)!r} is for a model on object storage, and {path} is none.")
+    registry, seen = Registry(trust), ""
     with refusing(path):
-        if isinstance(path, str) and is_address(path):
-            path = cached(path, folders.HEAD, cache)
-        elif cache is not None:
-            raise FileError(f"cache={os.fspath(cache)!r} is for a model on object storage, and {path} is none.")
-        head = folders.head_of(path)
-        archive = Archive(head, verify=verify or head != os.fspath(path))
-        model = restored(archive, restorer, verify=verify, folder=os.path.dirname(head))
+        for left in reversed(range(folders.MOST_HEADS)):
+            where = cached(str(path), folders.HEAD, cache) if remote else os.fspath(path)
+            head = folders.head_of(where)
+            archive = Archive(head, verify=verify or head != where)
+            try:
+                model = restored(archive, Restorer(registry, key), verify=verify, folder=os.path.dirname(head))
+                break
+            except MissingFileError:  # deleted since the head was read; or lost, if no other head is there
+                if not left or archive.checksum == seen:
+                    raise
+                seen = archive.checksum
     remember(model, head, archive.checksum)
     return model
 

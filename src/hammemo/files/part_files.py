@@ -22,6 +22,7 @@ import hashlib
 import json
 import mmap
 import os
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
-from hammemo.files.archive import DIGITS, OPENING, Archive, FileError, refusing
+from hammemo.files.archive import DIGITS, OPENING, Archive, FileError, MissingFileError, refuse_folder, refusing
 from hammemo.files.atomic import replacement
 from hammemo.files.remote import source_of
 from hammemo.memories.exact.part import PAGE, Part
@@ -119,6 +120,7 @@ def write_part(
         start = file_start({**specs, "blocks": Spec(np.dtype(np.uint8), (n_pages, _HASH))}, metadata, order)
     if start[8 : DIGITS.start] != OPENING:
         raise FileError("The header of a part does not begin as a model file does.")
+    refuse_folder(path)
     temporary_path = path.replace("*", f"{os.getpid()}-{os.urandom(4).hex()}")
     with replacement(temporary_path) as temporary, open(temporary, "r+b") as file:
         blocks, checksum = _write(file, start, [arrays[name] for name in order[:-1]])
@@ -329,10 +331,15 @@ def _without_digits(data: bytes, place: int) -> bytes:
     return data[:first] + b"0" * (stop - first) + data[stop:]
 
 
-def _refusing(path: str) -> Any:
-    if not os.path.exists(path):
-        raise FileError(f"The part {path} is missing: use another copy of the folder.")
-    return refusing(path)
+@contextmanager
+def _refusing(path: str) -> Iterator[None]:
+    """Turn whatever is wrong with a part into a `FileError`."""
+    refuse_folder(path)
+    try:
+        with refusing(path):
+            yield
+    except FileNotFoundError as error:
+        raise MissingFileError(f"The part {path} is missing: use another copy of the folder.") from error
 
 
 def part_names(folder: str) -> Iterator[str]:

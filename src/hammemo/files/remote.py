@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.files.archive import MAX_HEADER, FileError
+from hammemo.files.archive import MAX_HEADER, FileError, MissingFileError
 from hammemo.files.atomic import replacement, write_file
 from hammemo.memories.exact.part import PAGE
 from hammemo.sources.formats import require_arrow
@@ -65,7 +65,8 @@ class Remote:
             yield
         except (OSError, ValueError) as error:
             place = self.address.partition("?")[0].rstrip("/")
-            raise FileError(f"{place}/{name} cannot be read: {error}.") from error
+            kind = MissingFileError if isinstance(error, FileNotFoundError) else FileError
+            raise kind(f"{place}/{name} cannot be read: {error}.") from error
 
     def whole(self, name: str) -> bytes:
         """Return the contents of a small file."""

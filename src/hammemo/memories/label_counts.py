@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo._arrays.integers import narrow
-from hammemo._versions import Cached
+from hammemo._versions import Cached, cached_property
 from hammemo.memories.errors import fewer_stored
 from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hammemo._versions import cached_property
 from hammemo.models.answering import Answering
 from hammemo.models.scorer import Scorer
 from hammemo.portable.building import graph_of

@@ -6,12 +6,12 @@ leading labels, probabilities, certificates and explanations, all of one version
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo._arrays.integers import row_pieces
+from hammemo._versions import cached_property
 from hammemo.models.explanations import Explanation
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.labels import checked_k

@@ -16,11 +16,11 @@ else takes them from there.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from hammemo._versions import cached_property
 from hammemo.memories.errors import NotStoredError
 from hammemo.service.log import LogDamaged, Overtaken
 from hammemo.service.operations import (

@@ -21,7 +21,6 @@ exact twin.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from hammemo._versions import cached_property
 from hammemo.kernels.sites import collect_sites
 from hammemo.memories import Exact, Gaussian
 from hammemo.memories.gaussian.encoding import encode

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
 from hammemo._arrays.integers import object_array
+from hammemo._versions import cached_property
 from hammemo.tokens.missing import filled
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, as_token, check_token_dtype, checked_integers, factorize
 

@@ -9,13 +9,13 @@ boundary between two documents: the examples are those of :func:`hammemo.windows
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo._arrays.integers import pieces
+from hammemo._versions import cached_property
 from hammemo.tokens.contexts import Contexts, Examples, check_window, document, joined, refuse_masked, window_filler
 from hammemo.tokens.sampling import UniformSample
 from hammemo.tokens.vocabulary import NO_TOKEN, factorize

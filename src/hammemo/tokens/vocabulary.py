@@ -11,14 +11,13 @@ their vocabulary and their ranks in it; everything downstream works on ranks.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from hammemo._arrays.checked import StoredArrays, is_ascending
 from hammemo._arrays.integers import narrow, object_array, pieces, sorted_find, unique_ranks
-from hammemo._versions import Cached
+from hammemo._versions import Cached, cached_property
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -8,6 +8,7 @@
 #include <nanobind/stl/unique_ptr.h>  // nanobind's shared_ptr and vector allocate where no exception may leave
 
 #include "../bound_arrays.hpp"
+#include "../released.hpp"
 #include "live_table.hpp"
 #include "mixture.hpp"
 #include "rule.hpp"
@@ -49,6 +50,13 @@ Shape checked_shape(uint32_t h, const std::vector<int64_t>& parents, const std::
     return shape;
 }
 
+// What an iterator of Python yields next, or nothing: it may be a generator, between whose steps other threads run.
+nb::object next_of(const nb::object& iterator) {
+    nb::object item = nb::steal(surviving_exit([&] { return PyIter_Next(iterator.ptr()); }));
+    if (!item && PyErr_Occurred()) throw nb::python_error();
+    return item;
+}
+
 // `rows` and `empties` yield the rows of one step after the other, so that they need not all be there at once.
 std::unique_ptr<Handle> build(uint32_t h, const Vector<int64_t>& parents, const Vector<uint32_t>& positions,
                               const Vector<uint32_t>& site_steps, bool wide, const nb::iterable& rows,
@@ -58,11 +66,12 @@ std::unique_ptr<Handle> build(uint32_t h, const Vector<int64_t>& parents, const 
     const auto table = LiveTable::start(checked_shape(h, copied(parents), copied(positions), copied(site_steps)), wide, counts);
     const auto each = [&](const nb::iterable& source, const auto& fill) {
         uint32_t step = 0;
-        for (nb::handle item : source) {
+        const nb::object iterator = nb::iter(source);
+        while (const nb::object item = next_of(iterator)) {
             require(step < parents.size(), "rows for each step, not for more");
             const auto given = nb::cast<Given>(item);
             const RowView view = view_of(given);
-            nb::gil_scoped_release released;
+            Released released;
             fill(step++, view);
         }
         require(step == parents.size(), "rows for each step");
@@ -99,7 +108,7 @@ std::unique_ptr<Handle> edit(const Handle& handle, const Matrix<int64_t>& tokens
     for (size_t i = 0; i < m; ++i)
         examples.push_back({own.data() + i * h, checked_label(handle, labels.data()[i]), checked_by(by.data()[i])});
     if (m <= FEW_EXAMPLES) return handle.table->edit(handle.version, examples.data(), m);
-    nb::gil_scoped_release released;
+    Released released;
     return handle.table->edit(handle.version, examples.data(), m);
 }
 
@@ -132,7 +141,7 @@ void leaders(const Handle& handle, const Vector<double>& weights, double divisor
     require(tokens.shape(1) == handle.table->shape().h && out.shape(0) == tokens.shape(0), "one answer a context");
     require(out.shape(1) >= 1, "at least one label is asked for");
     require_aligned(tokens), require_aligned(out);
-    nb::gil_scoped_release released;
+    Released released;
     handle.table->leaders(handle.version, {own.data(), divisor, most_listed}, tokens.data(), tokens.shape(0), out.shape(1),
                           out.data());
 }
@@ -187,7 +196,7 @@ public:
         require_aligned(ranks), require_aligned(numbers), require_aligned(out);
         std::vector<int64_t> own(numbers.data(), numbers.data() + numbers.size());
         for (int64_t& number : own) number = number < 0 || number >= int64_t(NO_TOKEN) ? -1 : number;
-        nb::gil_scoped_release released;
+        Released released;
         mixture_leaders(mixture_, ranks.data(), ranks.shape(0), own.data(), numbers.shape(1), out.shape(1), out.data());
     }
 
@@ -261,7 +270,7 @@ void ratio_leaders(const Handle& handle, const Rule& rule, size_t n_labels, cons
     require(tokens.shape(1) == handle.table->shape().h && out.shape(0) == m && sure.shape(0) == m, "one answer a context");
     require(out.shape(1) >= 1, "at least one label is asked for");
     require_aligned(tokens), require_aligned(out);
-    nb::gil_scoped_release released;
+    Released released;
     handle.table->ratio_leaders(handle.version, rule, n_labels, tokens.data(), m, out.shape(1), out.data(), sure.data());
 }
 
@@ -291,7 +300,7 @@ nb::tuple listed_rows(const Handle& handle, uint32_t step) {
     require(step < handle.table->shape().steps.size(), "there is no such step");
     RowList list;
     {
-        nb::gil_scoped_release released;
+        Released released;
         list = handle.table->rows(handle.version, step);
     }
     return listed(std::move(list));
@@ -303,7 +312,7 @@ nb::tuple read_rows(const Handle& handle, const Matrix<int64_t>& tokens) {
     require_aligned(tokens);
     RowList list;
     {
-        nb::gil_scoped_release released;
+        Released released;
         list = handle.table->read(handle.version, tokens.data(), tokens.shape(0));
     }
     return nb::make_tuple(moved(std::move(list.lengths)), moved(std::move(list.labels)), moved(std::move(list.counts)));

@@ -9,6 +9,7 @@
 #include <nanobind/stl/string.h>
 
 #include "../bound_arrays.hpp"
+#include "../released.hpp"
 #include "packed_rows.hpp"
 #include "part_table.hpp"
 
@@ -96,7 +97,7 @@ public:
         require(n_columns >= 1 && (divisor.size() == 1 || divisor.size() == n_columns), "one divisor, or one a column");
         std::vector<Missing> missing;
         {
-            nb::gil_scoped_release released;
+            Released released;
             missing = table_.winners(tokens.data(), tokens.shape(0), weights.data(), given, own, divisor.data(),
                                      divisor.size() == 1, out.data());
         }
@@ -111,7 +112,7 @@ public:
         require(out.shape(0) == tokens.shape(0), "one row a context");
         std::vector<Missing> missing;
         {
-            nb::gil_scoped_release released;
+            Released released;
             missing = table_.sums(tokens.data(), tokens.shape(0), weights.data(), given, own, out.data());
         }
         return listed(missing);
@@ -126,7 +127,7 @@ public:
         const auto given = checked_extras(extras, tuples.shape(0));
         const Columns own = checked_columns(columns, n_columns);
         {
-            nb::gil_scoped_release released;
+            Released released;
             missing = table_.read(site, tuples.data(), tuples.shape(0), given, own, rows);
         }
         return nb::make_tuple(listed(missing), moved(std::move(rows.lengths)), moved(std::move(rows.columns)),
@@ -139,7 +140,7 @@ public:
         require(out.shape(0) == tokens.shape(0) && out.shape(1) == table_.n_sites(), "one count a context and site");
         std::vector<Missing> missing;
         {
-            nb::gil_scoped_release released;
+            Released released;
             missing = table_.counts(tokens.data(), tokens.shape(0), labels.data(), out.data());
         }
         return listed(missing);
@@ -239,7 +240,7 @@ nb::tuple pack_rows(const Vector<int64_t>& lengths, const Vector<int64_t>& label
     std::vector<uint8_t> packed;
     std::vector<int64_t> ends;
     {
-        nb::gil_scoped_release released;
+        Released released;
         pack_all(lengths, labels, counts, packed, ends);
     }
     return nb::make_tuple(moved(std::move(packed)), moved(std::move(ends)));
@@ -251,7 +252,7 @@ nb::tuple unpack_rows(const Vector<uint8_t>& packed, const Vector<int64_t>& star
     require(packed.size() >= PADDING, "packed rows end with eight bytes more");
     std::vector<int64_t> lengths, labels, counts;
     {
-        nb::gil_scoped_release released;
+        Released released;
         for (size_t r = 0; r < starts.size(); ++r) {
             const int64_t first = load_once(starts.data() + r), stop = load_once(stops.data() + r);
             require(first >= 0 && first <= stop && uint64_t(stop) <= packed.size() - PADDING, "a row lies outside");

@@ -10,12 +10,12 @@ Above `MOST_COPIES` copies each example keeps its share of them: m times the sha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hammemo._arrays.integers import unique_ranks
+from hammemo._versions import cached_property
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.hashing import mix
 

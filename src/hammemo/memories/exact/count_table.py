@@ -9,7 +9,7 @@ canonical form, so equal multisets have equal tables however they were reached.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from scipy import sparse
 
 from hammemo._arrays.integers import narrow, pieces, sorted_find, sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
-from hammemo._versions import Cached
+from hammemo._versions import Cached, cached_property
 from hammemo.kernels.sites import Sites, collect_sites
 from hammemo.memories.errors import never_stored
 from hammemo.memories.label_counts import LabelCounts

@@ -7,13 +7,12 @@ touch. Here are the numbers of tokens and labels that the rows use, and the cano
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo._arrays.native import native
-from hammemo._versions import Cached, lock_of
+from hammemo._versions import Cached, cached_property, lock_of
 from hammemo.memories.errors import NotStoredError, fewer_stored, never_stored
 from hammemo.memories.exact.numbers import LabelNumbers, Numbers
 from hammemo.memories.exact.ratio_ranker import log_linear_rule

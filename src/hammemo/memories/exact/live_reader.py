@@ -9,7 +9,7 @@ questions are answered from the plain table, until they have cost as much as tha
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from scipy import sparse
 
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
+from hammemo._versions import cached_property
 from hammemo.memories.exact.live import Live
 from hammemo.memories.exact.ratio_ranker import RatioRanker, has_rule, mean_rule
 from hammemo.memories.exact.sparse_rows import (

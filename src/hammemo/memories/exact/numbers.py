@@ -8,11 +8,11 @@ the lock of its table. What is no longer used goes when the table is made anew.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo._versions import cached_property
 from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token
 
 if TYPE_CHECKING:

@@ -20,14 +20,13 @@ them there.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow
-from hammemo._versions import Cached
+from hammemo._versions import Cached, cached_property
 from hammemo.memories.exact.part_entries import entry_arrays, stored_entries
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES

@@ -8,14 +8,13 @@ NumPy does the same (`_added`).
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from hammemo._arrays.integers import narrow, sum_by_key
 from hammemo._arrays.native import native
-from hammemo._versions import Cached
+from hammemo._versions import Cached, cached_property
 from hammemo.memories.exact.part import SiteRows
 from hammemo.tokens.vocabulary import Vocabulary
 

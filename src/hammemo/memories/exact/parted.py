@@ -15,7 +15,6 @@ no token at a site is kept apart (`empties`), because no row says it.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -23,7 +22,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from hammemo._arrays.tuple_sets import TupleSet
-from hammemo._versions import Cached, Remembered
+from hammemo._versions import Cached, Remembered, cached_property
 from hammemo.memories.errors import NotStoredError, fewer_stored, never_stored
 from hammemo.memories.exact.added_rows import added_rows, used_arrays
 from hammemo.memories.exact.count_table import CountTable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -10,6 +9,7 @@ from scipy import sparse
 
 from hammemo._arrays.integers import pieces
 from hammemo._arrays.tuple_sets import TupleSet
+from hammemo._versions import cached_property
 from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.live_reader import is_one_number
 from hammemo.memories.exact.readers import SparseCounts

@@ -10,7 +10,6 @@ in the ranges before p, the keys of level j are those of the range's own trie wi
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from hammemo._arrays.tensor_files import Spec
 from hammemo._arrays.tuple_sets import TupleSet
+from hammemo._versions import cached_property
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

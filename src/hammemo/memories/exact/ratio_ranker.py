@@ -7,12 +7,12 @@ equal. The few that are not sure are asked of the scores of all labels.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hammemo._arrays.native import native
+from hammemo._versions import cached_property
 from hammemo.memories.ranker import Ranker
 
 if TYPE_CHECKING:

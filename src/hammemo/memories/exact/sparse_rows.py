@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
-from hammemo._versions import Cached
+from hammemo._versions import Cached, cached_property
 from hammemo.kernels.free_sites import ONE_TOKEN, tabled
 from hammemo.kernels.sites import find_sites, rows_of_columns
 from hammemo.memories.contributions import SiteScores

@@ -8,13 +8,13 @@ otherwise one without counts is put in between.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hammemo._arrays.tuple_sets import TupleSet
+from hammemo._versions import cached_property
 from hammemo.memories.exact.count_table import CountTable
 
 if TYPE_CHECKING:

@@ -27,14 +27,13 @@ bits b are chosen so that this holds:
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from hammemo._versions import Cached
+from hammemo._versions import Cached, cached_property
 from hammemo.tokens.hashing import Feature, feature_words, key_words
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ Two-stage retrieval reads :math:`r = C^\top \phi(q)` and decodes :math:`\widetil
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo._versions import cached_property
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.gaussian.codes import CodeCache, GaussianCodes
 from hammemo.memories.gaussian.encoding import encode, site_keys

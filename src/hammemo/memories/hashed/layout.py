@@ -16,7 +16,6 @@ the same; this is what they are tested against.
 from __future__ import annotations
 
 import weakref
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -24,6 +23,7 @@ import numpy as np
 
 from hammemo._arrays.integers import sorted_find
 from hammemo._arrays.native import native
+from hammemo._versions import cached_property
 from hammemo.memories.hashed.reserved import site_groups, token_columns
 from hammemo.tokens.hashing import INTEGER, fold, key_words, number_key, vocabulary_hashes
 

@@ -5,12 +5,11 @@ They are read row by row from the pages of a version, or put together as whole t
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._versions import Cached
+from hammemo._versions import Cached, cached_property
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

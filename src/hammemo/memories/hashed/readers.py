@@ -18,12 +18,12 @@ way (:class:`~hammemo.memories.hashed.raw_rows.Effort`).
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo._arrays.integers import narrow, object_array, row_pieces
+from hammemo._versions import cached_property
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.hashed.centring import FRACTION_BITS, centred, centred_counts
 from hammemo.memories.hashed.earlier import Earlier

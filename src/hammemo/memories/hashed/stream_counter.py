@@ -6,12 +6,12 @@ and added to the memory when a new label appears or at the end.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo._arrays.native import native
+from hammemo._versions import cached_property
 from hammemo.memories.hashed.layout import Source
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.hashing import hash_numbers, number_key

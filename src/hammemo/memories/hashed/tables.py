@@ -14,12 +14,11 @@ written to files, and what readers show, has labels in canonical order.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._versions import Cached
+from hammemo._versions import Cached, cached_property
 from hammemo.memories.hashed.paged_rows import column_index
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from functools import cached_property
 from math import log2, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ import numpy as np
 from scipy import stats
 from sklearn.base import clone
 
+from hammemo._versions import cached_property
 from hammemo.kernels import PositionalHamming
 from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.models.classifiers import MemoryClassifier

@@ -9,13 +9,13 @@ collisions, what it would answer and prove.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
 from hammemo._arrays.integers import sorted_find
+from hammemo._versions import cached_property
 from hammemo.memories.bounds import proven
 from hammemo.memories.hashed.centring import FRACTION_BITS, centred
 from hammemo.memories.hashed.layout import RowLayout

@@ -17,13 +17,12 @@ costs least likelihood, as long as all of it costs no more than is allowed. The 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from scipy.optimize import minimize
 
-from hammemo._versions import Cached
+from hammemo._versions import Cached, cached_property
 from hammemo.kernels.free_sites import tabled
 
 if TYPE_CHECKING:

@@ -7,13 +7,12 @@ the same for ten labels and for ten million. For all labels the rows themselves 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo._versions import Cached
+from hammemo._versions import Cached, cached_property
 from hammemo.kernels.free_sites import derived_examples, distinct_places, tabled
 from hammemo.kernels.sites import find_sites
 from hammemo.memories.exact.free_rows import free_entries

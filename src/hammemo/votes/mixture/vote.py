@@ -13,12 +13,12 @@ that came is needed for that, so fitting costs the same for ten labels and for t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo._arrays.blas import one_blas_thread
+from hammemo._versions import cached_property
 from hammemo.kernels.free_sites import distinct_places
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.ranker import Ranker

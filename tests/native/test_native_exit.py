@@ -1,0 +1,43 @@
+"""A process that ends while daemon threads ask or learn ends as others do: they wait for the interpreter's lock."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from hammemo._arrays.native import native
+
+RUNS = 3  # each ended in an abort, nearly always
+
+ENDS = """
+import sys, threading, time
+import numpy as np
+from hammemo import Exact, Hashed, MemoryClassifier
+X = np.random.default_rng(0).integers(0, 50, (2000, 4))
+y = X[:, 0] % 5
+def new():
+    return MemoryClassifier("positional", {memory}, "sum").fit(X, y)
+model = new()
+def ask():
+    while True:
+        {work}
+        done.release()
+done = threading.Semaphore(0)
+for _ in range(3):
+    threading.Thread(target=ask, daemon=True).start()
+for _ in range(6):
+    done.acquire()
+"""
+
+pytestmark = pytest.mark.skipif(native() is None, reason="needs the compiled loops")
+
+
+@pytest.mark.parametrize("memory", ["Exact()", "Hashed()"])
+@pytest.mark.parametrize("work", ["model.predict(X[:100])", "model.predict(X)", "new()"])
+def test_a_process_ends_while_daemon_threads_work(memory: str, work: str) -> None:
+    code = ENDS.format(memory=memory, work=work)
+    runs = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(RUNS)]
+    ended = [(run.communicate()[1], run.returncode) for run in runs]
+    assert ended == [("", 0)] * RUNS
