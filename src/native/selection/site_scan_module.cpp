@@ -7,6 +7,7 @@
 #include <nanobind/ndarray.h>
 
 #include "../bound_arrays.hpp"
+#include "../released.hpp"
 #include "site_scan.hpp"
 
 namespace nb = nanobind;
@@ -48,7 +49,7 @@ void scan_sums(const SiteScan& scan, const Matrix<int32_t>& sites, const Vector<
         require(column >= -1 && column < static_cast<int64_t>(scan.n_columns()), "a column is outside the table");
         if (column >= 0) own_sites[i / sites.shape(1)].push_back(column);
     }
-    nb::gil_scoped_release released;
+    const Released released;
     const std::vector<SiteSums> found = scan.sums(own_sites, own_rows, probabilities.data());
     for (size_t i = 0; i < found.size(); ++i) {
         const double* p = found[i].products;
