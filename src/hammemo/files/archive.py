@@ -38,6 +38,9 @@ MAX_VALUES: Final = 600_000
 """The most values that one JSON text may hold. Each takes up to 84 bytes in memory, many times its length as text, so
 they are counted before the text is read."""
 
+FORMAT: Final = 1
+"""The number of the one format of models, predictors, heads and parts. A change of what a file means gets a new one."""
+
 OPENING: Final = rb'{"__metadata__":{"hammemo":"{\"checksum\":\"'
 DIGITS: Final = slice(8 + len(OPENING), 8 + len(OPENING) + 64)
 
@@ -58,6 +61,15 @@ def sealed(tensors: dict[str, NDArray[Any]], text: str) -> list[bytes | memoryvi
         raise FileError("The installed safetensors writes headers that hammemo cannot seal: install version 0.8.")
     digest = hashlib.blake2b(data, digest_size=32)  # its digits are zeros still
     return [data[: DIGITS.start], digest.hexdigest().encode(), data[DIGITS.stop :]]
+
+
+def check_format(number: Any) -> None:
+    """Refuse a file whose format has another number."""
+    if number != FORMAT:
+        raise FileError(
+            f"The file has format {number}, and this version of hammemo reads format {FORMAT}: load the file with the "
+            "version that wrote it, or fit the model again."
+        )
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.files.archive import FileError, whole_lengths
-from hammemo.files.registry import LATER, PARTS, Registry, is_built_in, kind_of_part, name_in_file
+from hammemo.files.registry import PARTS, Registry, is_built_in, kind_of_part, name_in_file
 from hammemo.kernels import Joined, SiteKernel
 from hammemo.kernels.sites import FREE_KINDS, FreeSite
 from hammemo.memories.secret_keys import secret_digest
@@ -74,8 +74,6 @@ def part_description(kind: str, part: Any, fitted: Memory | None = None) -> dict
         )
     params: dict[str, Any] = {}
     for name, value in part.get_params(deep=False).items():
-        if name in LATER.get(cls, {}) and value == LATER[cls][name]:
-            continue  # older versions can read the file
         if value is not None and name == secret:
             if getattr(fitted, name, None) != value:
                 raise FileError(
@@ -202,7 +200,7 @@ class Restorer:
             raise ValueError(f"its {kind} is not described")
         exactly(description, ("class", "params"))
         cls = self.registry.find(kind, field(description, "class", str))
-        params = {**LATER.get(cls, {}), **field(description, "params", dict)}
+        params = field(description, "params", dict)
         exactly(params, parameter_names(cls))
         return cls(**{name: self._of_part(kind, cls, name, value) for name, value in params.items()})
 

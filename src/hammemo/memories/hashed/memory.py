@@ -219,11 +219,6 @@ class Hashed(Memory):
             "reserved": None if self._rows is None else self._rows.reserved.digest(),
         }
 
-    @property
-    def file_format(self) -> int:
-        """The format of files that hold this state: 1 where reserved features are known by their hashes alone."""
-        return 2 if self._rows is None or self._rows.reserved.is_proof else 1
-
     def rows(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the row of each site's table that each context reads: reserved ones first, then buckets; -1 for none.
 

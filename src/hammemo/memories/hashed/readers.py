@@ -228,8 +228,8 @@ class HashedTables(Compiled):
         self, rows: NDArray[np.int64], weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         weighted = weights[:, None] * self._raw.read(rows)
-        exact = rows < [self._layout.n_exact(k) for k in range(len(weights))]
-        return in_order(np.where(exact[:, :, None], weighted, 0.0)), in_order(weighted)
+        n_own, _ = self._layout.sizes
+        return in_order(np.where((rows < n_own)[:, :, None], weighted, 0.0)), in_order(weighted)
 
     @property
     def layout(self) -> RowLayout:
@@ -286,11 +286,6 @@ class HashedTables(Compiled):
         every = np.arange(len(frame.labels))
         layout = RowLayout(frame.sites, seed, secret, buckets, reserved)
         return cls(layout, Tables(tables, every), every, frame)
-
-    @property
-    def file_format(self) -> int:
-        """The format of files that hold these tables: 1 where reserved features are known by their hashes alone."""
-        return 2 if self._layout.reserved.is_proof else 1
 
     def __getstate__(self) -> dict[str, Any]:
         made_again = {"_earlier": None, "_score_table": None, "_bound_tables": None, "_ranker": None}
@@ -364,7 +359,7 @@ class HashedTables(Compiled):
             upper = [counts.astype(np.int64) for counts in self._raw.counts]
             lower = [counts.copy() for counts in upper]
             for k, counts in enumerate(lower):
-                counts[self._layout.n_exact(k) :] = 0
+                counts[len(self._layout.own(k)) :] = 0
             tables = [self._made(part, weights, divisor, 1.0) for part in (lower, upper)]
             made = self._bound_tables = (signature, tables[0], tables[1])
         return made[1], made[2]
