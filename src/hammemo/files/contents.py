@@ -147,18 +147,16 @@ def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str)
     descriptions.stored_notes(about)
     descriptions.check_key(descriptions.stored_digest(about), restorer.key)
     if kind == "classifier":
-        return _classifier(archive, restorer, verify=verify, folder=folder if "parts" in about else None)
+        return _classifier(archive, restorer, verify=verify, folder=folder)
     if kind == "predictor":
         return _predictor(archive, restorer, verify=verify)
     raise ValueError(f"it holds a {kind!r}, which is not known")
 
 
-def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str | None) -> MemoryClassifier:
-    """Return the classifier in a file; with a folder, the file is its head."""
+def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier:
     about, arrays = archive.about, dict(archive.arrays)
-    entries = [*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint"]
-    entries += [name for name in ("sample", "cutting") if name in about] + ["parts"] * (folder is not None)
-    exactly(descriptions.without_notes(about), entries)
+    entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
+    exactly(about, entries, optional=("sample", "cutting", "parts", "notes"))
     cls = restorer.registry.find("classifier", field(about, "class", str))
     params = field(about, "params", dict)
     exactly(params, descriptions.parameter_names(cls))
@@ -176,7 +174,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     _restore_vote(vote, arrays, sites, verify=verify)
     sample = _stored_sample(about, arrays, sites.h)
     seed = field(about, "seed", int)
-    if folder is None:
+    if "parts" not in about:
         memory.restore(arrays, sites, seed, declared, trusted=not verify)
     elif isinstance(memory, InParts):
         opened = partial(folders.stored_parts, folder, about["parts"], sites, verify=verify)
@@ -201,7 +199,7 @@ def _stored_sample(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h:
         return None
     described = field(about, "sample", dict)
     of_cases = "of" in described
-    exactly(described, ("seed", "most", "threshold", "of") if of_cases else ("seed", "most", "threshold"))
+    exactly(described, ("seed", "most", "threshold"), optional=("of",))
     if of_cases and described["of"] != "cases":
         raise ValueError("its sample is of a kind that is not known")
     seed, most, threshold = (field(described, name, int) for name in ("seed", "most", "threshold"))
@@ -217,8 +215,7 @@ def _stored_sample(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h:
 
 def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:
     about = archive.about
-    optional = ["cutting"] if "cutting" in about else []
-    exactly(descriptions.without_notes(about), (*_START, "description", "vote", "missing", *optional))
+    exactly(about, (*_START, "description", "vote", "missing"), optional=("cutting", "notes"))
     missing = field(about, "missing", str)
     check_way(missing)
     cls: Any = restorer.registry.find("compiled", field(about, "class", str))
