@@ -307,7 +307,9 @@ def test_other_files_are_refused_in_one_sentence(path: Path) -> None:
         other = sealed(joined(header, {**about, "format": number}, body))
         for verify in (True, False):
             told = refusal(path, other, verify=verify)
-            assert f"has format {number}, and this version of hammemo reads format 1:" in told
+            assert f"{path} has format {number}, and this version of hammemo reads format 1:" in told
+        with pytest.raises(FileError, match=f"has format {number}"):
+            inspect(path)
 
 
 def forged(model: MemoryClassifier | Predictor, path: Path, entry: str, value: Any) -> bytes:

@@ -63,15 +63,6 @@ def sealed(tensors: dict[str, NDArray[Any]], text: str) -> list[bytes | memoryvi
     return [data[: DIGITS.start], digest.hexdigest().encode(), data[DIGITS.stop :]]
 
 
-def check_format(number: Any) -> None:
-    """Refuse a file whose format has another number."""
-    if number != FORMAT:
-        raise FileError(
-            f"The file has format {number}, and this version of hammemo reads format {FORMAT}: load the file with the "
-            "version that wrote it, or fit the model again."
-        )
-
-
 @contextmanager
 def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn whatever is wrong with a file's contents into one `FileError` with the reason and the way out."""
@@ -146,6 +137,14 @@ class Archive:
         if not isinstance(self.about, dict):
             raise ValueError("its description is not a JSON object")
         self.arrays = dict(_views(header, self.data[first:]))
+        number = self.about.get("format")
+        if type(number) is not int:
+            raise ValueError("the entry format of its description is missing or is not a whole number")
+        if number != FORMAT:
+            raise FileError(
+                f"{os.fspath(path)} has format {number}, and this version of hammemo reads format {FORMAT}: load it "
+                "with the version that wrote it, or fit the model again."
+            )
 
     def digest(self) -> str:
         """Return the checksum that the contents have."""

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow
 from hammemo.files import descriptions, folders
-from hammemo.files.archive import FORMAT, Archive, FileError, check_format, sealed
+from hammemo.files.archive import FORMAT, Archive, FileError, sealed
 from hammemo.files.descriptions import Restorer, exactly, field
 from hammemo.files.registry import BUILT_IN, PARTS, is_built_in, name_in_file
 from hammemo.memories.exact.in_parts import InParts
@@ -141,7 +141,6 @@ def _vote_arrays(vote: Vote) -> dict[str, NDArray[Any]]:
 def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier | Predictor:
     """Return the model in a file, checked; `folder` is where the parts lie that it may name."""
     about = archive.about
-    check_format(field(about, "format", int))
     kind = field(about, "kind", str)
     field(about, "version", str)
     descriptions.stored_notes(about)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
-from hammemo.files.archive import DIGITS, FORMAT, OPENING, Archive, FileError, check_format, refusing
+from hammemo.files.archive import DIGITS, FORMAT, OPENING, Archive, FileError, refusing
 from hammemo.files.atomic import replacement
 from hammemo.files.remote import source_of
 from hammemo.memories.exact.part import PAGE, Part
@@ -197,7 +197,6 @@ def right_part(folder: str, name: str) -> PartFacts | None:
         blocks = archive.arrays["blocks"]
         if archive.checksum != checksum or archive.about.get("kind") != "part":
             return None
-        check_format(archive.about.get("format"))
         start = _start_of(archive)
     except (OSError, ValueError, KeyError):
         return None
@@ -248,7 +247,6 @@ class Pages:
         blocks = archive.arrays.get("blocks")
         if blocks is None or archive.about.get("kind") != "part":
             raise FileError(f"{path} is not a part of a model.")
-        check_format(archive.about.get("format"))
         self._end = blocks.ctypes.data - self._address
         n_pages = -(-self._end // PAGE)
         if blocks.dtype != np.uint8 or blocks.shape != (n_pages, _HASH) or self._end + blocks.nbytes != len(self.data):
