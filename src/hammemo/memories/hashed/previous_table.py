@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Earlier:
+class PreviousTable:
     """A version whose rows were compiled.
 
     Parameters
