@@ -39,7 +39,7 @@ MAX_VALUES: Final = 600_000
 they are counted before the text is read."""
 
 FORMAT: Final = 1
-"""The number of the one format of models, predictors, heads and parts. A change of what a file means gets a new one."""
+"""The number of the one format: of models, predictors, heads and parts. It stays 1 until the first release."""
 
 OPENING: Final = rb'{"__metadata__":{"hammemo":"{\"checksum\":\"'
 DIGITS: Final = slice(8 + len(OPENING), 8 + len(OPENING) + 64)
