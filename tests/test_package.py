@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import hammemo
-from hammemo._moved import MOVED
 
 
 def test_every_public_name_is_there_and_listed() -> None:
@@ -48,38 +46,3 @@ def test_help_does_not_load_scikit_learn() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize("old", sorted(MOVED))
-def test_import_paths_of_the_first_version_still_work(old: str) -> None:
-    sys.modules.pop(f"hammemo.{old}", None)
-    with pytest.warns(DeprecationWarning, match=f"hammemo.{old} has moved: import hammemo.{MOVED[old]}"):
-        moved = importlib.import_module(f"hammemo.{old}")
-    assert moved is importlib.import_module(f"hammemo.{MOVED[old]}")
-    assert moved.__name__ == f"hammemo.{MOVED[old]}"
-
-
-NAMED_IN_THE_FIRST_DOCS = (
-    "engines.GroupReport",
-    "engines.fit",
-    "experiments.figures",
-    "experiments.votes",
-    "files.inspect",
-    "files.read_notes",
-    "memories.Memory",
-    "memories.base.NotStoredError",
-    "memories.gaussian_errors.standard_errors",
-    "sources.Source",
-    "sources.open_source",
-    "theory.decompose",
-    "theory.growth.expected_features",
-    "tokens.NO_TOKEN",
-)
-
-
-@pytest.mark.parametrize("path", NAMED_IN_THE_FIRST_DOCS)
-@pytest.mark.filterwarnings("ignore:.*has moved:DeprecationWarning")
-def test_paths_that_the_first_docs_named_still_lead_to_something(path: str) -> None:
-    package, _, name = path.rpartition(".")
-    module = importlib.import_module(f"hammemo.{package}")
-    assert hasattr(module, name) or importlib.import_module(f"hammemo.{path}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -127,13 +128,23 @@ def test_one_version_everywhere() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     sections = re.findall(r"^## \[(.+?)\](?: - (\d{4}-\d{2}-\d{2}))?$", changelog, re.MULTILINE)
     assert sections[0] == ("Unreleased", "")
-    assert sections[1][0] == version()
     assert all(date for _, date in sections[1:])
-    assert read(ROOT / "CITATION.cff")["date-released"] == sections[1][1]
+    released = sections[1] if len(sections) > 1 else (version(), None)
+    assert (version(), read(ROOT / "CITATION.cff").get("date-released")) == released
+    for page in ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        assert ("No version is released yet" in (ROOT / page).read_text(encoding="utf-8")) == (len(sections) == 1), page
 
 
-def test_the_steps_of_a_release_know_the_version() -> None:
-    script = ROOT / ".ci" / "release"
+def test_the_steps_of_a_release_know_the_version(tmp_path: Path) -> None:
+    for name in (".ci/release", "pyproject.toml", "CITATION.cff", "deploy/conda/recipe.yaml", "CHANGELOG.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    changelog = tmp_path / "CHANGELOG.md"
+    text = changelog.read_text(encoding="utf-8")
+    if f"## [{version()}]" not in text:  # it is not released yet: cut the section as a release does
+        dated = f"## [Unreleased]\n\n## [{version()}] - 2026-01-01\n"
+        changelog.write_text(text.replace("## [Unreleased]\n", dated), encoding="utf-8")
+    script = tmp_path / ".ci" / "release"
     right, wrong = (
         subprocess.run(["bash", script, step, tag], capture_output=True, text=True, check=False)
         for step, tag in (("notes", f"v{version()}"), ("version", "v0.0.1"))

@@ -3,12 +3,10 @@
 Every name is imported when it is first used (:mod:`hammemo._lazy`).
 """
 
-import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from hammemo._lazy import lazy_names
-from hammemo._moved import MOVED, MovedModules
 
 if TYPE_CHECKING:
     from hammemo.files.archive import FileError as FileError
@@ -95,6 +93,4 @@ _PACKAGES = (
     "votes",
 )
 
-__all__, __getattr__, __dir__ = lazy_names(__name__, _HOMES, {*_PACKAGES, *MOVED})
-
-sys.meta_path.append(MovedModules())
+__all__, __getattr__, __dir__ = lazy_names(__name__, _HOMES, _PACKAGES)

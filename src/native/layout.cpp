@@ -137,13 +137,12 @@ void LayoutOwner::add_sites(const std::vector<std::vector<uint32_t>>& positions,
         }
         const auto& entries = reserved_.entries[groups[k]];
         const size_t n_own = reserved_.hashes[groups[k]].size(), length = positions[k].size();
-        const bool confirmed = length > 1 && !entries.empty();
-        require(!confirmed || entries.size() == n_own * length, "a reserved tuple has one entry for each position");
+        require(length == 1 || entries.size() == n_own * length, "a reserved tuple has one entry for each position");
         if (length > 1) of_tuples[groups[k]] = true;
         else used_alone_[positions[k][0]] = 1, view_.any_alone = true;
         sites_.push_back({static_cast<uint32_t>(positions_.size()), static_cast<uint32_t>(length),
                           static_cast<uint32_t>(next_row), static_cast<uint32_t>(n_own), buckets[k], groups[k],
-                          multipliers[k] | 1, tuple_seeds[k], confirmed ? entries.data() : nullptr, 0, nullptr});
+                          multipliers[k] | 1, tuple_seeds[k], length > 1 && n_own ? entries.data() : nullptr, 0, nullptr});
         positions_.insert(positions_.end(), positions[k].begin(), positions[k].end());
         next_row += n_own + buckets[k];
         require(next_row < UINT32_MAX, "the tables have too many rows");

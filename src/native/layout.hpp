@@ -150,7 +150,7 @@ struct Site {
     uint64_t multiplier;      // odd: spreads a hash over this site's buckets
     uint64_t tuple_seed;      // where folding the hashes of several tokens starts
     const uint64_t* entries;  // n_own * n_positions: twice the place of each token of each reserved tuple; null where
-                              // tuples are known by their hashes alone
+                              // none is reserved
     // The same for integers without a key. No two of them have one hash, so hashes are compared, with tuples that hold
     // integers only; and not the last one, because the fold is invertible: it is equal if all others are.
     uint32_t integer_finder;

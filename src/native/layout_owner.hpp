@@ -29,7 +29,7 @@ private:
 // The features with rows of their own, copied: nothing of it can change.
 struct Reserved {
     std::vector<std::vector<uint64_t>> hashes;   // of the features of each group, ascending
-    std::vector<std::vector<uint64_t>> entries;  // of each group, see Site::entries; empty: none
+    std::vector<std::vector<uint64_t>> entries;  // of each group, see Site::entries; none of single tokens
     std::vector<uint64_t> token_hashes;          // of the tokens that an integer can be, ascending
     std::vector<uint32_t> token_places;          // of the same
     std::vector<uint64_t> token_checks;          // two a token, or none

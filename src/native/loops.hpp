@@ -19,8 +19,7 @@ struct TableView {
 
 constexpr size_t BLOCK = 32;  // contexts whose rows are looked up before any is summed, so that their loads overlap
 
-// Whether the hashes of a source's tokens identify them: integers without a key. (What is known by its hash alone, as in
-// files of format 1, is treated alike.)
+// Whether the hashes of a source's tokens identify them: integers without a key.
 static inline bool by_hash(const LayoutView& layout, const Source& source) {
     return source.kind != Source::RANKS && !layout.checks;
 }

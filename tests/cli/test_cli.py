@@ -102,7 +102,7 @@ def test_inspect_tells_what_a_file_holds(tmp_path: Path) -> None:
     for part in ("Hashed(buckets=8, key=None, reserved=2)", "PositionalHamming()", "(ok)", "bytes of shared"):
         assert part in result.stdout
     facts = json.loads(runner.invoke(app, ["inspect", str(file), "--json"]).stdout)
-    assert (facts["format"], facts["kind"], facts["labels"], facts["checksum_ok"]) == (2, "classifier", 1, True)
+    assert (facts["format"], facts["kind"], facts["labels"], facts["checksum_ok"]) == (1, "classifier", 1, True)
 
 
 def test_inspect_refuses_in_one_line(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from hammemo import (
 from hammemo.files import inspect, read_notes
 from hammemo.files.folders import HEAD
 from hammemo.memories.exact import added_rows, part
+from mutated_files import sealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -329,6 +330,17 @@ def test_a_head_cannot_reach_out_of_its_folder(tmp_path: Path) -> None:
         head.write_bytes(b"".join(hammemo.files.archive.sealed(arrays, text)))
         with pytest.raises(FileError, match="part"):
             load(tmp_path / "a")
+
+
+@pytest.mark.parametrize("name", [HEAD, "part-*"])
+def test_a_head_or_a_part_of_another_format_is_refused(name: str, tmp_path: Path) -> None:
+    save(fitted("positions", "sum"), tmp_path, parts=2)
+    file = next(tmp_path.glob(name))
+    data = file.read_bytes()
+    assert data.count(rb"\"format\":1,") == 1
+    file.write_bytes(sealed(data.replace(rb"\"format\":1,", rb"\"format\":4,")))
+    with pytest.raises(FileError, match=f"{file.name} has format 4, and this version of hammemo reads format 1:"):
+        load(tmp_path)
 
 
 def test_only_an_exact_memory_is_written_in_parts(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from hammemo import (
     load,
     save,
 )
-from hammemo.files import inspect
 from hammemo.votes import Mean, Sum
 
 if TYPE_CHECKING:
@@ -210,24 +209,7 @@ def test_what_was_chosen_survives_files_copies_and_snapshots(fitted: MemoryClass
     X, _ = exclusive_or(seed=3)
     save(fitted, tmp_path / "model")
     loaded = load(tmp_path / "model")
-    assert inspect(tmp_path / "model")["format"] == 3
     for other in (loaded, copy.deepcopy(fitted), fitted.snapshot(), fitted.compile()):
         assert other.predict_proba(X).tobytes() == fitted.predict_proba(X).tobytes()
     assert loaded.get_params() == fitted.get_params()
     assert "as loaded" in str(loaded.report())
-
-
-def test_models_that_say_nothing_new_have_the_older_format(tmp_path: Path) -> None:
-    X, y = exclusive_or()
-    for clf, number in (
-        (MemoryClassifier(None, Exact(), "sum"), 1),
-        (MemoryClassifier(None, Exact(), LogLinear(keep=False)), 1),
-        (MemoryClassifier(None, Exact(), LogLinear()), 3),
-        (MemoryClassifier(None, None, "sum"), 2),
-        (MemoryClassifier(None, Exact(), LogLinear(uniform=0.1)), 3),
-        (MemoryClassifier(AutoSites(), Exact(), "sum"), 3),
-        (MemoryClassifier(None, "exact", "sum"), 3),
-    ):
-        save(clf.fit(X, y), tmp_path / "model")
-        assert inspect(tmp_path / "model")["format"] == number
-        assert load(tmp_path / "model").get_params(deep=False).keys() == clf.get_params(deep=False).keys()

@@ -19,7 +19,7 @@ from hammemo.memories import Hashed
 from hammemo.memories.hashed.centring import FRACTION_BITS
 from hammemo.memories.hashed.layout import RowLayout
 from hammemo.memories.hashed.readers import HashedTables
-from hammemo.memories.hashed.reserved import Reserved, none_reserved, site_groups
+from hammemo.memories.hashed.reserved import none_reserved, site_groups
 from hammemo.memories.hashed.tables import Tables
 from hammemo.memories.label_counts import Frame
 from hammemo.tokens.contexts import Contexts
@@ -171,7 +171,8 @@ def test_adversarial_words_are_found_and_nothing_else_is(words: NDArray[np.uint6
     np.testing.assert_array_equal(hash_numbers(tokens.view(np.uint64), 3), asked)
     check_find(words, tokens, 3, None)
     for sites in (PositionalHamming().resolve(1), SiteKernel([1]).resolve(2)):  # with the memo and without
-        layout = RowLayout(sites, 3, None, 4, Reserved((words,)))
+        learnt = np.repeat(integers_hashed_to(words, seed=3)[:, None], sites.h, axis=1)
+        layout = RowLayout(sites, 3, None, 4, reserved_features(learnt, sites, 3, None, [len(words)]))
         contexts = Contexts(np.repeat(tokens[:, None], sites.h, axis=1))
         for path in PATHS:
             out = np.empty((len(tokens), 1), np.uint32)
@@ -442,8 +443,8 @@ def test_contexts_may_lie_in_memory_as_they_like(dtype: Any) -> None:
 def test_the_bare_loops_of_the_benchmark_do_the_same_work(reserved: int) -> None:
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, MEMO, (100, 8))
-    words = np.unique(rng.permutation(hash_numbers(np.unique(tokens).view(np.uint64), 0))[:reserved])
-    layout = RowLayout(PositionalHamming().resolve(8), 0, None, 50, Reserved((words,)))
+    sites = PositionalHamming().resolve(8)
+    layout = RowLayout(sites, 0, None, 50, reserved_features(tokens, sites, 0, None, [reserved]))
     contexts = Contexts(tokens)
     tables = random_tables(Case(layout, contexts, rng), 64, "16")
     winners = np.empty(100, np.int32)

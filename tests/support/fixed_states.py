@@ -1,6 +1,6 @@
 """Fixed models whose states must never change; `tests/memories/golden/states.json` holds digests of their state bytes.
 
-Every memory, kernel, kind of token and way to come to a state is here. The digests were recorded with version 0.1.0.
+Every memory, kernel, kind of token and way to come to a state is here.
 ``python tests/support/fixed_states.py`` adds those of models that are new here; with ``--all`` it records all of them
 anew, which is right only when the canonical form is meant to change. Only public names are used, so that any version
 can run it. States made of floats depend on the linear algebra library in their last bits: of those a few numbers are

@@ -18,7 +18,7 @@ from hammemo import NO_TOKEN, PositionalHamming, SiteKernel
 from hammemo._arrays.native import native
 from hammemo.memories.hashed.layout import RowLayout
 from hammemo.memories.hashed.native_table import known_bytes
-from hammemo.memories.hashed.reserved import Reserved, most_frequent, site_groups, site_hashes
+from hammemo.memories.hashed.reserved import most_frequent, site_groups
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
+    from hammemo.memories.hashed.reserved import Reserved
 
 _native: Any = pytest.importorskip("hammemo._native", reason="hammemo was installed without a compiler")
 if native() is None:
@@ -112,12 +113,8 @@ def cases(draw: st.DrawFn, most_buckets: int = 64, kinds: list[str] = KINDS, siz
     buckets = draw(st.one_of(numbers, st.lists(numbers, min_size=n_sites, max_size=n_sites)))
     sizes_of_lists = st.sampled_from([0, 1, 5, 1000 if most_buckets > 64 else 40])
     lengths = [draw(sizes_of_lists) for _ in range(max(site_groups(sites)) + 1)]
-    if draw(st.booleans()):  # as in files of format 1
-        lists = [reserved_hashes(contexts, sites, seed, key, group, n, rng) for group, n in enumerate(lengths)]
-        reserved = Reserved(tuple(lists))
-    else:
-        others = random_tokens(kind, (40, sites.h), rng).astype(tokens.dtype)
-        reserved = reserved_features(np.concatenate([tokens[::2], others]), sites, seed, key, lengths)
+    others = random_tokens(kind, (40, sites.h), rng).astype(tokens.dtype)
+    reserved = reserved_features(np.concatenate([tokens[::2], others]), sites, seed, key, lengths)
     return Case(RowLayout(sites, seed, key, buckets, reserved), contexts, rng)
 
 
@@ -126,17 +123,6 @@ def reserved_features(tokens: NDArray[Any], sites: Sites, seed: int, key: bytes 
     ones = np.ones(len(tokens), np.int64)
     learnt = Examples(Contexts(tokens), 0 * ones, Vocabulary.of(["a"]), ones)
     return most_frequent(learnt, sites, seed, key, numbers)
-
-
-def reserved_hashes(
-    contexts: Contexts, sites: Sites, seed: int, key: bytes | None, group: int, number: int, rng: np.random.Generator
-) -> NDArray[np.uint64]:
-    """Return ascending hashes, half of them those of features that the contexts hold."""
-    columns = site_hashes(contexts, sites, seed, key)
-    held = [h[there] for g, (h, there) in zip(site_groups(sites), columns, strict=True) if g == group]
-    present = rng.permutation(np.unique(np.concatenate(held)))[: (number + 1) // 2]
-    others = rng.integers(0, 2**64 - 1, number - len(present), np.uint64, endpoint=True)
-    return np.unique(np.concatenate([present, others]))
 
 
 def known_strings(case: Case) -> dict[str, bytes]:

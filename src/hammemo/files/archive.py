@@ -38,6 +38,9 @@ MAX_VALUES: Final = 600_000
 """The most values that one JSON text may hold. Each takes up to 84 bytes in memory, many times its length as text, so
 they are counted before the text is read."""
 
+FORMAT: Final = 1
+"""The number of the one format: of models, predictors, heads and parts. It stays 1 until the first release."""
+
 OPENING: Final = rb'{"__metadata__":{"hammemo":"{\"checksum\":\"'
 DIGITS: Final = slice(8 + len(OPENING), 8 + len(OPENING) + 64)
 
@@ -144,6 +147,14 @@ class Archive:
         if not isinstance(self.about, dict):
             raise ValueError("its description is not a JSON object")
         self.arrays = dict(_views(header, self.data[first:]))
+        number = self.about.get("format")
+        if type(number) is not int:
+            raise ValueError("the entry format of its description is missing or is not a whole number")
+        if number != FORMAT:
+            raise FileError(
+                f"{os.fspath(path)} has format {number}, and this version of hammemo reads format {FORMAT}: load it "
+                "with the version that wrote it, or fit the model again."
+            )
 
     def digest(self) -> str:
         """Return the checksum that the contents have."""

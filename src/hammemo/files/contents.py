@@ -1,9 +1,8 @@
 r"""What a file holds of a model, and how a model is made of it again.
 
-A model becomes arrays and a description (:mod:`hammemo.files.descriptions`), and a file's number of format says which
-versions can read them. On the way back nothing that the file declares is believed: every array has its type, shape,
-order and range checked against the parameters and the other arrays before anything is allocated that a declared
-number could make large.
+A model becomes arrays and a description (:mod:`hammemo.files.descriptions`). On the way back nothing that the file
+declares is believed: every array has its type, shape, order and range checked against the parameters and the other
+arrays before anything is allocated that a declared number could make large.
 """
 
 from __future__ import annotations
@@ -19,13 +18,11 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow
 from hammemo.files import descriptions, folders
-from hammemo.files.archive import Archive, FileError, sealed
+from hammemo.files.archive import FORMAT, Archive, FileError, sealed
 from hammemo.files.descriptions import Restorer, exactly, field
-from hammemo.files.part_files import PART_FORMAT
-from hammemo.files.registry import BUILT_IN, LATER, PARTS, has_later_parts, is_built_in, name_in_file
+from hammemo.files.registry import BUILT_IN, PARTS, is_built_in, name_in_file
 from hammemo.memories.exact.in_parts import InParts
 from hammemo.memories.label_counts import Frame
-from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.kept import EVERYTHING, Kept
 from hammemo.models.kept_cases import KeptCases
 from hammemo.models.kept_sample import KeptSample
@@ -40,21 +37,8 @@ if TYPE_CHECKING:
 
     from hammemo.kernels.sites import Sites
     from hammemo.memories.exact.parted import Parted
+    from hammemo.models.classifiers import MemoryClassifier
     from hammemo.votes import Vote
-
-FORMATS: Final = (1, 2, 3, 4)
-"""The numbers of the formats that are read. A change of what a file means gets a new number.
-
-A file has the lowest number that says all of it: 4 where it is the head of a folder or a part in it; else 3 where a
-part is "auto" or has a name that only votes had, where a part has a parameter that it did not have, where missing
-values are not tokens of their own, or where it says how streams were cut; else 2 where it holds a hashed memory whose
-reserved features are known by identities, and else 1.
-"""
-
-_NAMES_OF_FORMAT_1: Final = ("sum", "mean", "log-linear")
-
-_MISSING: Final = LATER[MemoryClassifier]["missing"]
-"""What a predictor does with missing values where its file does not say it."""
 
 _AS_LOADED: Final = "as loaded: a file does not say why"
 
@@ -76,8 +60,7 @@ def file_pieces(
         arrays, about = _classifier_parts(model, parted)
     if notes:
         about["notes"] = descriptions.checked_notes(dict(notes))
-    number = format_of(model) if parted is None else PART_FORMAT
-    start = {"checksum": "0" * 64, "format": number, "version": version("hammemo")}
+    start = {"checksum": "0" * 64, "format": FORMAT, "version": version("hammemo")}
     text = json.dumps({**start, **about}, separators=(",", ":"), allow_nan=False)
     return sealed({name: np.require(array, requirements="C") for name, array in arrays.items()}, text)
 
@@ -96,8 +79,6 @@ def _classifier_parts(
     for name, value in model.get_params(deep=False).items():
         if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
             params[name] = memory.seed
-        elif value == LATER.get(type(model), {}).get(name, NotImplemented):
-            continue  # older versions can read the file
         elif name in PARTS and not isinstance(value, (str, type(None))):
             params[name] = descriptions.part_description(name, value, memory)
         else:
@@ -146,7 +127,7 @@ def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[st
         "description": description,
         "vote": descriptions.part_description("vote", model.vote),
         **descriptions.common_entries(model.sites, model.label_dtype_),
-        **({} if model._missing() == _MISSING else {"missing": model._missing()}),
+        "missing": model._missing(),
         **descriptions.cutting_entry(model.cutting_),
     }
     frame = Frame(model.sites, compiled.labels, compiled.label_counts)
@@ -160,52 +141,23 @@ def _vote_arrays(vote: Vote) -> dict[str, NDArray[Any]]:
 def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier | Predictor:
     """Return the model in a file, checked; `folder` is where the parts lie that it may name."""
     about = archive.about
-    number = field(about, "format", int)
-    if number not in FORMATS:
-        raise FileError(
-            f"The file has format {number}; this version of hammemo reads formats {FORMATS[0]} to {FORMATS[-1]}. "
-            "Install a newer version."
-        )
     kind = field(about, "kind", str)
     field(about, "version", str)
     descriptions.stored_notes(about)
     descriptions.check_key(descriptions.stored_digest(about), restorer.key)
-    if kind not in ("classifier", "predictor"):
-        raise ValueError(f"it holds a {kind!r}, which is not known")
-    if kind == "classifier" and "parts" in about:
-        model: MemoryClassifier | Predictor = _classifier(archive, restorer, verify=verify, folder=folder)
-        found = PART_FORMAT
-    else:
-        model = (_classifier if kind == "classifier" else _predictor)(archive, restorer, verify=verify)
-        found = format_of(model)
-    if found != number:
-        raise ValueError(f"it declares format {number}, but what it holds has format {found}")
-    return model
+    if kind == "classifier":
+        return _classifier(archive, restorer, verify=verify, folder=folder)
+    if kind == "predictor":
+        return _predictor(archive, restorer, verify=verify)
+    raise ValueError(f"it holds a {kind!r}, which is not known")
 
 
-def format_of(model: MemoryClassifier | Predictor) -> int:
-    """Return the lowest number of a format that says all of a model."""
-    if isinstance(model, Predictor):
-        state = getattr(model.compiled, "file_format", 1)
-        newer = has_later_parts(model.vote) or model._missing() != _MISSING or model.cutting_ is not None
-    else:
-        params = {name: getattr(model, name) for name in PARTS if hasattr(model, name)}
-        named = any(isinstance(value, str) and value not in _NAMES_OF_FORMAT_1 for value in params.values())
-        later = any(getattr(model, name) != value for name, value in LATER.get(type(model), {}).items())
-        parts = [*params.values(), model.kernel_, model.vote_]
-        newer = named or later or has_later_parts(parts) or model.sample_ is not None or model.cutting_ is not None
-        state = getattr(model.memory_, "file_format", 1)
-    return 3 if newer else int(state)
-
-
-def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str | None = None) -> MemoryClassifier:
-    """Return the classifier in a file; with a folder, the file is its head."""
+def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier:
     about, arrays = archive.about, dict(archive.arrays)
-    entries = [*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint"]
-    entries += [name for name in ("sample", "cutting") if name in about] + ["parts"] * (folder is not None)
-    exactly(descriptions.without_notes(about), entries)
+    entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
+    exactly(about, entries, optional=("sample", "cutting", "parts", "notes"))
     cls = restorer.registry.find("classifier", field(about, "class", str))
-    params = {**LATER.get(cls, {}), **field(about, "params", dict)}
+    params = field(about, "params", dict)
     exactly(params, descriptions.parameter_names(cls))
     field(params, "random_state", int, type(None))
     model: MemoryClassifier = cls(**{name: restorer.parameter(name, value) for name, value in params.items()})
@@ -221,7 +173,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     _restore_vote(vote, arrays, sites, verify=verify)
     sample = _stored_sample(about, arrays, sites.h)
     seed = field(about, "seed", int)
-    if folder is None:
+    if "parts" not in about:
         memory.restore(arrays, sites, seed, declared, trusted=not verify)
     elif isinstance(memory, InParts):
         opened = partial(folders.stored_parts, folder, about["parts"], sites, verify=verify)
@@ -246,7 +198,7 @@ def _stored_sample(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h:
         return None
     described = field(about, "sample", dict)
     of_cases = "of" in described
-    exactly(described, ("seed", "most", "threshold", "of") if of_cases else ("seed", "most", "threshold"))
+    exactly(described, ("seed", "most", "threshold"), optional=("of",))
     if of_cases and described["of"] != "cases":
         raise ValueError("its sample is of a kind that is not known")
     seed, most, threshold = (field(described, name, int) for name in ("seed", "most", "threshold"))
@@ -262,9 +214,9 @@ def _stored_sample(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h:
 
 def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:
     about = archive.about
-    entries = {"missing": _MISSING, **descriptions.without_notes(about)}
-    exactly(entries, (*_START, "description", "vote", "missing", *(["cutting"] if "cutting" in about else [])))
-    check_way(field(entries, "missing", str))
+    exactly(about, (*_START, "description", "vote", "missing"), optional=("cutting", "notes"))
+    missing = field(about, "missing", str)
+    check_way(missing)
     cls: Any = restorer.registry.find("compiled", field(about, "class", str))
     vote, sites = restorer.part("vote", about["vote"]), descriptions.stored_sites(about)
     arrays = dict(archive.arrays)
@@ -274,7 +226,7 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
     compiled = cls.restored(frame, stored, field(about, "description", dict), restorer.key)
     stored.finish()
     dtype = descriptions.stored_label_dtype(about, frame.labels)
-    return Predictor(compiled, dtype, sites, vote, entries["missing"], descriptions.stored_cutting(about))
+    return Predictor(compiled, dtype, sites, vote, missing, descriptions.stored_cutting(about))
 
 
 def _restore_vote(vote: Vote, arrays: dict[str, NDArray[Any]], sites: Sites, *, verify: bool) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.files.archive import FileError, whole_lengths
-from hammemo.files.registry import LATER, PARTS, Registry, is_built_in, kind_of_part, name_in_file
+from hammemo.files.registry import PARTS, Registry, is_built_in, kind_of_part, name_in_file
 from hammemo.kernels import Joined, SiteKernel
 from hammemo.kernels.sites import FREE_KINDS, FreeSite
 from hammemo.memories.secret_keys import secret_digest
@@ -74,8 +74,6 @@ def part_description(kind: str, part: Any, fitted: Memory | None = None) -> dict
         )
     params: dict[str, Any] = {}
     for name, value in part.get_params(deep=False).items():
-        if name in LATER.get(cls, {}) and value == LATER[cls][name]:
-            continue  # older versions can read the file
         if value is not None and name == secret:
             if getattr(fitted, name, None) != value:
                 raise FileError(
@@ -126,15 +124,11 @@ def field(about: Mapping[str, Any], name: str, *kinds: type) -> Any:
     return about[name]
 
 
-def exactly(about: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Refuse a description that lacks one of these entries or has another one."""
-    for name in set(about) ^ set(names):
+def exactly(about: Mapping[str, Any], names: Iterable[str], optional: Iterable[str] = ()) -> None:
+    """Refuse a description that lacks one of these entries, or has one that is neither among them nor optional."""
+    wanted = set(names)
+    for name in (wanted - set(about)) | (set(about) - wanted - set(optional)):
         raise ValueError(f"its description {'has an unknown entry' if name in about else 'lacks'} {name}")
-
-
-def without_notes(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a description that a model is made from."""
-    return {name: value for name, value in about.items() if name != "notes"}
 
 
 def stored_notes(about: Mapping[str, Any]) -> dict[str, str]:
@@ -202,7 +196,7 @@ class Restorer:
             raise ValueError(f"its {kind} is not described")
         exactly(description, ("class", "params"))
         cls = self.registry.find(kind, field(description, "class", str))
-        params = {**LATER.get(cls, {}), **field(description, "params", dict)}
+        params = field(description, "params", dict)
         exactly(params, parameter_names(cls))
         return cls(**{name: self._of_part(kind, cls, name, value) for name, value in params.items()})
 
@@ -251,7 +245,7 @@ def _plain_value(value: Any) -> Any:
 def stored_sites(about: Mapping[str, Any]) -> Sites:
     """Return the sites in a description, checked."""
     h, described = field(about, "n_features_in", int), field(about, "sites", dict)
-    exactly(described, ("positions", "weights", "free") if "free" in described else ("positions", "weights"))
+    exactly(described, ("positions", "weights"), optional=("free",))
     positions, weights = field(described, "positions", list), field(described, "weights", list)
     if not 1 <= h < 2**31 or any(type(weight) is not float for weight in weights):
         raise ValueError("its contexts have no token or too many, or a weight of its sites is not a number")

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
-from hammemo.files.archive import DIGITS, OPENING, Archive, FileError, MissingFileError, refuse_folder, refusing
+from hammemo.files.archive import DIGITS, FORMAT, OPENING, Archive, FileError, MissingFileError, refuse_folder, refusing
 from hammemo.files.atomic import replacement
 from hammemo.files.remote import source_of
 from hammemo.memories.exact.part import PAGE, Part
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from hammemo.files.remote import Remote
     from hammemo.kernels.sites import Sites
 
-PART_FORMAT: Final = 4
 _HASH: Final = 8
 _READ: Final = 2**20
 _FETCHED_AT_ONCE: Final = 4
@@ -111,7 +110,7 @@ def write_part(
     arrays = {name: np.require(array, requirements="C") for name, array in arrays.items()}
     specs = {name: Spec(array.dtype, array.shape) for name, array in arrays.items()}
     order = [*file_order(specs), "blocks"]
-    about = {"checksum": "0" * 64, "format": PART_FORMAT, "version": version("hammemo"), "kind": "part"}
+    about = {"checksum": "0" * 64, "format": FORMAT, "version": version("hammemo"), "kind": "part"}
     metadata = {"hammemo": json.dumps(about, separators=(",", ":"))}
     size = sum(spec.nbytes for spec in specs.values())
     start, n_pages = b"", -1
@@ -126,16 +125,15 @@ def write_part(
         blocks, checksum = _write(file, start, [arrays[name] for name in order[:-1]])
     if by_checksum:
         os.replace(temporary_path, path.replace("*", checksum[:16]))
-    return PartFacts(
-        name=os.path.basename(path.replace("*", checksum[:16])),
-        sign=sign,
-        edits=edits,
-        bytes=len(start) + size + len(blocks),
-        rows=sum(len(array) - 1 for name, array in arrays.items() if name.startswith("rows.")),
-        entries=entries_in(arrays),
-        checksum=checksum,
-        blocks=_digest(start, blocks),
-    )
+    name = os.path.basename(path.replace("*", checksum[:16]))
+    return _facts(name, arrays, len(start) + size + len(blocks), checksum, _digest(start, blocks), sign, edits=edits)
+
+
+def _facts(
+    name: str, arrays: Mapping[str, NDArray[Any]], size: int, checksum: str, blocks: str, sign: int, *, edits: bool
+) -> PartFacts:
+    rows = sum(len(array) - 1 for key, array in arrays.items() if key.startswith("rows."))
+    return PartFacts(name, sign, edits, size, rows, entries_in(arrays), checksum, blocks)
 
 
 def _write(file: BufferedRandom, start: bytes, arrays: list[NDArray[Any]]) -> tuple[bytes, str]:
@@ -204,16 +202,8 @@ def right_part(folder: str, name: str) -> PartFacts | None:
         start = _start_of(archive)
     except (OSError, ValueError, KeyError):
         return None
-    return PartFacts(
-        name=name,
-        sign=1,
-        edits=False,
-        bytes=len(archive.data),
-        rows=sum(len(array) - 1 for key, array in archive.arrays.items() if key.startswith("rows.")),
-        entries=entries_in(archive.arrays),
-        checksum=checksum,
-        blocks=_digest(start, blocks.tobytes()),
-    )
+    hashes = _digest(start, blocks.tobytes())
+    return _facts(name, archive.arrays, len(archive.data), checksum, hashes, 1, edits=False)
 
 
 def streamed_checksum(path: str) -> str:
@@ -257,7 +247,7 @@ class Pages:
         self.data = archive.data
         self._address = archive.data.ctypes.data
         blocks = archive.arrays.get("blocks")
-        if blocks is None or archive.about.get("kind") != "part" or archive.about.get("format") != PART_FORMAT:
+        if blocks is None or archive.about.get("kind") != "part":
             raise FileError(f"{path} is not a part of a model.")
         self._end = blocks.ctypes.data - self._address
         n_pages = -(-self._end // PAGE)

@@ -68,14 +68,6 @@ BUILT_IN: Final = {
 }
 """What a bare name stands for, by the kind of class. A new class of hammemo that can be saved is added here."""
 
-LATER: Final[dict[type, dict[str, Any]]] = {
-    LogLinear: {"shared_ridge": None, "uniform": 0.0, "keep": False, "class_weight": None},
-    MemoryClassifier: {"missing": "token"},
-}
-"""Parameters that a class did not have in format 1, and what they mean where a file does not name them."""
-
-_SINCE_FORMAT_3: Final = (AutoSites, Pairs, Bag, Together, Copy, Recent, Mixture)
-
 PARTS: Final[dict[str, Any]] = {"kernel": SiteKernel, "memory": Memory, "vote": Vote}
 """The kinds of parts of a classifier, and the base class of each."""
 
@@ -103,18 +95,6 @@ def name_in_file(kind: str, cls: type) -> str:
     if not _is_of(kind, cls):
         raise TypeError(f"{cls.__name__} is not a {kind} that files can hold")
     return f"{cls.__module__}:{cls.__qualname__}"
-
-
-def has_later_parts(value: Any) -> bool:
-    """Return whether a parameter says something that formats 1 and 2 have no word for."""
-    if value is None or isinstance(value, (str, int, float)):  # first: a list may hold millions
-        return False
-    if isinstance(value, (list, tuple)):
-        return any(map(has_later_parts, value))
-    later = LATER.get(type(value), {})
-    if isinstance(value, _SINCE_FORMAT_3) or any(getattr(value, name) != default for name, default in later.items()):
-        return True
-    return kind_of_part(value) is not None and any(map(has_later_parts, value.get_params(deep=False).values()))
 
 
 def kind_of_part(value: Any) -> str | None:

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -37,7 +36,6 @@ import safetensors.numpy
 from sklearn.base import BaseEstimator, clone
 
 from hammemo._arrays.checked import StoredArrays
-from hammemo._moved import GOES_IN
 from hammemo._versions import Versioned
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.label_counts import Frame, LabelCounts
@@ -230,19 +228,12 @@ class Memory(Versioned, BaseEstimator, ABC):
         copied._reader = None
         return copied
 
-    @property
-    def file_format(self) -> int:
-        """The number of the format of files that hold this state."""
-        return 1
-
     def _check_layout(self, other: Memory) -> None:
         theirs = other.layout() if isinstance(other, Memory) else {"memory": type(other).__name__}
         mine = self.layout()
         settled = [name for name in mine if name not in self.undecided()]
         for name in settled:
             if theirs.get(name) != mine[name] and not (isinstance(other, Memory) and name in other.undecided()):
-                if name.endswith("reserved") and isinstance(other, Memory) and self.file_format != other.file_format:
-                    raise LayoutError(_other_format(self.file_format, other.file_format))
                 raise LayoutError(_other_layout(name, mine[name], theirs.get(name)))
 
     def undecided(self) -> AbstractSet[str]:
@@ -389,21 +380,10 @@ class Memory(Versioned, BaseEstimator, ABC):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_reader": None}  # made again when needed
 
-    def __getattr__(self, name: str) -> Any:
-        if name in _READER_NAMES:
-            moved = f"Memory.{name} has moved to what answers: memory.reader().{name}."
-            warnings.warn(f"{moved} The old name goes in version {GOES_IN}.", DeprecationWarning, stacklevel=2)
-            return getattr(self.reader(), name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
 
 def _version_of(other: Any) -> Any:
     """Return the version that another memory holds now; what is not a memory is refused later, with the reason."""
     return other._now() if isinstance(other, Memory) else other
-
-
-_READER_NAMES = ("bounds", "leaders", "proven", "row_width", "scores", "seen", "site_counts", "site_scores", "winners")
-"""What memories answered themselves in version 0.1."""
 
 
 def _other_layout(name: str, mine: Any, theirs: Any) -> str:
@@ -416,11 +396,3 @@ def _other_layout(name: str, mine: Any, theirs: Any) -> str:
         advice += "; or fit it with kernel=a.kernel_ of that model, or on the command line with hammemo fit and layout="
     differs = f"{name} is {shown[0]} here and {shown[1]} there"
     return f"States can be added and subtracted when their layouts agree; {differs}. {advice}."
-
-
-def _other_format(mine: int, theirs: int) -> str:
-    return (
-        f"This state has format {mine} and the other one format {theirs}: they know reserved features in different "
-        "ways. Learn the one of format 1 anew from its examples; or start what is to be merged with it from its own "
-        "layout, with empty_like() of it or partial_fit(X, y, layout=it)."
-    )

@@ -204,11 +204,6 @@ class Ledgered(Memory):
             **{f"memory.{name}": value for name, value in self.memory_.layout().items()},
         }
 
-    @property
-    def file_format(self) -> int:
-        """The format of files that hold this state: that of the inner memory."""
-        return self.memory_.file_format
-
     def clear(self) -> None:
         """Start an empty ledger and an empty inner memory."""
         self._prepare()

@@ -220,11 +220,6 @@ class Compiled(Reader):
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, the numbering of the tokens not counted."""
 
-    @property
-    def file_format(self) -> int:
-        """The number of the format of files that hold it."""
-        return 1
-
     @abstractmethod
     def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return what `restored` needs besides the frame: named arrays and a small description, fit for JSON."""

@@ -135,11 +135,6 @@ class Tiered(InParts):
         """Return what must agree for two states to be added, by name."""
         return {**self.sketch_.layout(), "memory": type(self).__name__}  # the exact tier has nothing of its own
 
-    @property
-    def file_format(self) -> int:
-        """The format of files that hold this state: that of the sketch."""
-        return self.sketch_.file_format
-
     def clear(self) -> None:
         """Start two empty tiers."""
         self.sketch_, self.exact_ = self._cloned_tiers()
@@ -305,11 +300,6 @@ class TieredTables(Compiled):
     def restricted(self, contexts: Contexts, *, times: bool = False) -> TieredTables:
         """Return a reader, in memory, that answers these contexts the same; see `PartedCounts.restricted`."""
         return TieredTables(self._sketch, cast("ExactReader", self._exact.restricted(contexts, times=times)))
-
-    @property
-    def file_format(self) -> int:
-        """The format of files that hold these tables: that of the sketch."""
-        return self._sketch.file_format
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""

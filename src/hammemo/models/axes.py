@@ -7,7 +7,7 @@
 - a stream with more than 256 labels: the mixture. Where its documents are short, as sessions are, it reads suffixes, a
   bag, what occurs together, and copies; else positions, suffixes, skip pairs, and how often a token was recent.
 
-``None`` means what it meant in version 0.1: positions, and a hashed memory.
+``None`` means positions, and a hashed memory.
 """
 
 from __future__ import annotations

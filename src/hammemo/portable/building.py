@@ -160,7 +160,7 @@ def _hashed_site(layout: RowLayout, k: int, constants: Constants) -> HashedSite:
     if len(site) == 1:
         return HashedSite(site, *fixed)
     search = Search.of(f"own.{k}", _signed(own) ^ SIGN, np.arange(len(own)), constants)
-    if not layout.reserved.is_proof or not len(own):
+    if not len(own):
         return HashedSite(site, *fixed, search)
     for j, column in enumerate(layout.reserved.places[layout.groups[k]].T):
         constants[f"compared.{k}.{j}"] = column.astype(np.int64)

@@ -17,18 +17,15 @@ from hypothesis import strategies as st
 
 from crafted_tokens import float_like, integer_like, tuples_like
 from hammemo import (
-    Exact,
     Hashed,
-    LayoutError,
     Ledgered,
     MemoryClassifier,
     PositionalHamming,
     SiteKernel,
     Suffixes,
     Tiered,
-    load,
 )
-from hammemo.memories.hashed.reserved import Reserved, site_hashes
+from hammemo.memories.hashed.reserved import site_hashes
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.hashing import siphash128, token_hashes
 from places import TESTS
@@ -197,49 +194,6 @@ def test_siphash128_gives_the_authors_vector() -> None:
     message = np.frombuffer(bytes(range(8)), "<u8").astype(np.uint64)
     halves = siphash128(message, k0, k1)
     assert b"".join(half.tobytes() for half in halves).hex() == "3b62a9ba6258f5610f83e264f31497b4"
-
-
-OLD = ["hashed", "tiered", "ledgered", "log-linear"]
-
-
-@pytest.mark.parametrize("name", OLD)
-def test_reserved_rows_of_format_1_prove_nothing(name: str) -> None:
-    old = load(TESTS / "files" / "golden" / f"format-1-{name}.safetensors")
-    sketch: Any = getattr(old.memory_, "sketch_", getattr(old.memory_, "memory_", old.memory_))
-    assert not sketch._rows.reserved.is_proof
-    X = np.array([["a", "b", "c"]], object)[:, : old.n_features_in_]
-    low, high = sketch.reader().bounds(Contexts(X), old.sites_.weights)
-    assert not low.any()
-    assert (high >= low).all()
-    assert old.memory_.file_format == 1
-
-
-@pytest.mark.parametrize("name", OLD[:3])
-def test_states_of_format_1_and_2_are_not_merged(name: str) -> None:
-    old = load(TESTS / "files" / "golden" / f"format-1-{name}.safetensors")
-    new = load(TESTS / "files" / "golden" / f"format-2-{name}.safetensors")
-    before = old.memory_.state_bytes(), new.memory_.state_bytes()
-    for mine, theirs in ((old, new), (new, old)):
-        with pytest.raises(LayoutError, match="format 1 anew from its examples"):
-            mine.merge(theirs)
-    assert (old.memory_.state_bytes(), new.memory_.state_bytes()) == before
-    old.merge(old.empty_like())  # the way out
-
-
-def test_by_hash_alone_the_certificate_would_be_wrong() -> None:
-    """What format 1 did: this is the defect that identities mend."""
-    twin = integer_like("admin", SEED)
-    X, y = object_rows([("admin",)] * 3 + [(twin,)] * 10), ["good"] * 3 + ["evil"] * 10
-    memory = fitted(Hashed(64, 8), None, X, y).memory_
-    by_hash = Reserved(memory._rows.reserved.hashes)
-    rows = type(memory._rows)(memory.sites, SEED, None, 64, by_hash).rows(Contexts(object_rows([("admin",), (twin,)])))
-    assert rows.tolist() == [[0], [0]]
-    assert memory.rows(Contexts(object_rows([("admin",), (twin,)])))[0, 0] >= 1
-
-
-def test_memories_without_reserved_features_keep_format_1() -> None:
-    assert fitted(Exact(), None, [[1]], ["a"]).memory_.file_format == 1
-    assert fitted(Ledgered(Exact()), None, [[1]], ["a"]).memory_.file_format == 1
 
 
 def test_the_short_form_of_the_stress_test() -> None:

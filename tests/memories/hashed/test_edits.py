@@ -190,7 +190,7 @@ def test_a_table_compiled_from_an_earlier_one_is_that_of_a_fresh_model(
         )
         expected: Any = fresh.memory_.reader()
         made = expected._table(model.sites_.weights, divisor)
-        assert expected._earlier is None
+        assert expected._previous is None
         assert "_centred" in vars(expected)
         assert (table.loops.sum_bits, table.loops.nbytes) == (made.loops.sum_bits, made.loops.nbytes)
         asked = Contexts.of(rng.integers(0, 60, (40, 2)))
@@ -235,11 +235,11 @@ def test_many_queries_after_an_edit_copy_a_compiled_table_and_compute_few_rows(v
         model.partial_fit(X[i : i + 1], y[i : i + 1])
         model.predict(X[:1])  # not enough to compile anything: the next version is made from the first one too
         assert model.memory_.reader()._score_table is None  # type: ignore[attr-defined]
-    first = model.memory_.reader()._earlier  # type: ignore[attr-defined]
+    first = model.memory_.reader()._previous  # type: ignore[attr-defined]
     answers = model.predict(X)
     reader: Any = model.memory_.reader()
     assert reader._score_table is not None
-    assert reader._earlier is None  # what came before can be freed
+    assert reader._previous is None  # what came before can be freed
     assert "_centred" not in vars(reader)
     changed = [first._changed(k, reader._raw) for k in range(2)]
     assert 5 <= sum(map(len, changed)) < 500

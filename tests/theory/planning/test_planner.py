@@ -14,11 +14,11 @@ import plans
 from hammemo import NO_TOKEN, Exact, Gaussian, Hashed, MemoryClassifier, Suffixes, plan
 from hammemo.kernels import PositionalHamming
 from hammemo.memories.hashed.layout import RowLayout
-from hammemo.memories.hashed.reserved import Reserved
+from hammemo.memories.hashed.reserved import most_frequent
 from hammemo.theory.planning.growth import SiteModel, SiteSample, Urn, expected_distinct, expected_features
 from hammemo.theory.planning.planner import parse_bytes
 from hammemo.theory.planning.sizes import Sizes, width
-from hammemo.theory.planning.trials import Grower, HashedSample
+from hammemo.theory.planning.trials import Grower, HashedSample, hashed_rows
 from hammemo.tokens.contexts import Examples
 
 if TYPE_CHECKING:
@@ -123,8 +123,14 @@ def test_rows_of_hashes_are_those_of_contexts(data: plans.Data) -> None:
     examples = Examples.of(data.X[:200], data.y[:200])
     sites = PositionalHamming().resolve(4)
     sample = HashedSample(examples, sites, 3, 200)
-    layout = RowLayout(sites, 3, None, 17, Reserved((sample.pooled[0][0][:5],)))
-    rows = np.stack([layout.rows_at(k, part.words[part.features]) for k, part in enumerate(sample.parts)], axis=1)
+    layout = RowLayout(sites, 3, None, 17, most_frequent(examples, sites, 3, None, [5]))
+    rows = np.stack(
+        [
+            hashed_rows(part.words[part.features], layout.own(k), 3, sites.positions[k], 17)
+            for k, part in enumerate(sample.parts)
+        ],
+        axis=1,
+    )
     assert np.array_equal(rows, layout.rows(examples.contexts))
 
 

@@ -24,8 +24,8 @@ import numpy as np
 from hammemo._arrays.integers import sorted_find
 from hammemo._arrays.native import native
 from hammemo._versions import cached_property
-from hammemo.memories.hashed.reserved import site_groups, token_columns
-from hammemo.tokens.hashing import INTEGER, fold, key_words, number_key, vocabulary_hashes
+from hammemo.memories.hashed.reserved import site_groups, site_words, token_columns
+from hammemo.tokens.hashing import INTEGER, fold, number_key, vocabulary_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,17 +79,13 @@ class RowLayout:
         self.buckets = per_site(buckets, len(sites.positions))
         self.reserved = reserved
         self.groups = site_groups(sites)
-        words = [key_words(seed, "site", *site) for site in sites.positions]
-        self.multipliers = [low | 1 for low, _ in words]
-        self.tuple_seeds = [high for _, high in words]
+        words = [site_words(seed, site) for site in sites.positions]
+        self.multipliers = [multiplier for multiplier, _ in words]
+        self.tuple_seeds = [start for _, start in words]
 
     def own(self, k: int) -> NDArray[np.uint64]:
         """Return the hashes of the features that have rows of their own at site k, in the order of the rows."""
         return self.reserved.hashes[self.groups[k]]
-
-    def n_exact(self, k: int) -> int:
-        """Return how many rows of site k hold the counts of one feature and of nothing else: the first ones."""
-        return len(self.own(k)) if self.reserved.is_proof else 0
 
     @cached_property
     def first_rows(self) -> NDArray[np.int64]:
@@ -130,52 +126,32 @@ class RowLayout:
         self.compiled.own_rows(*self.source(contexts), found)
         return found
 
-    def rows_at(self, k: int, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return the row of site k's own table that each feature reads, were its hash all that is known of it.
-
-        Shapes
-        ------
-        hashes : (m,); returned : (m,)
-        """
-        return self._placed(k, hashes, sorted_find(self.own(k), hashes))
-
     def _placed(self, k: int, hashes: NDArray[np.uint64], own: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the reserved row where there is one (not -1), and the bucket of the hash elsewhere."""
-        product = (hashes | np.uint64(1)) * np.uint64(self.multipliers[k])
-        buckets = ((product >> np.uint64(32)) * np.uint64(self.buckets[k])) >> np.uint64(32)
-        return np.where(own >= 0, own, len(self.own(k)) + buckets.astype(np.int64))
+        buckets = hash_buckets(hashes, self.multipliers[k], self.buckets[k])
+        return np.where(own >= 0, own, len(self.own(k)) + buckets)
 
     def _places(self, contexts: Contexts, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the place of each token in the list of reserved tokens, -1 where it has none: (m, h)."""
         if contexts.integers is None:
             known = self.vocabulary_source(contexts.vocabulary)[1]
             return np.append(known, -1)[contexts.ranks].astype(np.int64)  # rank -1 reads the last entry
-        tokens, flat = self.reserved.tokens, hashes.ravel()
-        if tokens is None:
-            return sorted_find(self._token_hashes, flat).reshape(hashes.shape)
         integers = contexts.integers.astype(np.int64).ravel()
-        return tokens.integer_places(integers, flat, self.seed, self.key).reshape(hashes.shape)
-
-    @property
-    def _token_hashes(self) -> NDArray[np.uint64]:
-        """The hashes of the list of reserved tokens; without identities, of those of sites of one position."""
-        if self.reserved.tokens is not None:
-            return self.reserved.tokens.hashes
-        single = any(len(site) == 1 for site in self.sites.positions)
-        return self.reserved.hashes[0] if single else np.empty(0, np.uint64)
+        places = self.reserved.tokens.integer_places(integers, hashes.ravel(), self.seed, self.key)
+        return places.reshape(hashes.shape)
 
     @cached_property
     def single_rows(self) -> NDArray[np.int64]:
         """For each place the row of that token at sites of one position, -1 for none; one more entry for no place."""
-        rows = np.full(len(self._token_hashes) + 1, -1, np.int64)
+        rows = np.full(len(self.reserved.tokens) + 1, -1, np.int64)
         if len(self.sites.positions[self.groups.index(0)]) == 1:
-            places = self.reserved.places[0][:, 0] if self.reserved.is_proof else np.arange(len(self._token_hashes))
+            places = self.reserved.places[0][:, 0]
             rows[places] = np.arange(len(places))
         return rows
 
     def _confirmed(self, k: int, own: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the rows of tuples that were found by hash, -1 where the tokens are others."""
-        if not self.reserved.is_proof or not len(self.own(k)):
+        if not len(self.own(k)):
             return own
         return np.where((self.reserved.places[self.groups[k]][own] == places).all(axis=1), own, -1)
 
@@ -186,10 +162,9 @@ class RowLayout:
         if loops is None or max(self.sites.h, len(self.sites.positions)) > _MOST_SITES:
             return None
         hashes, places, checks = self.integer_tokens()
-        entries = [np.empty((0, 1), np.uint64) for _ in self.reserved.hashes]  # none where nothing is to be compared
-        for group, part in enumerate(self.reserved.places):
-            if part.shape[1] > 1:
-                entries[group] = np.ascontiguousarray(2 * part.astype(np.uint64))  # as the loops write places
+        single = np.empty((0, 1), np.uint64)  # a token alone is confirmed by its place
+        doubled = [2 * part.astype(np.uint64, order="C") for part in self.reserved.places]  # as the loops write places
+        entries = [part if part.shape[1] > 1 else single for part in doubled]
         return loops.Layout(
             self.sites.h,
             self.sites.positions,
@@ -213,9 +188,6 @@ class RowLayout:
         Without a key no two integers have one hash, so that an integer found among the hashes of integers is that one.
         """
         tokens = self.reserved.tokens
-        if tokens is None:
-            hashes = np.require(self._token_hashes, requirements=_LAID_OUT)
-            return hashes, np.arange(len(hashes), dtype=np.uint32), np.empty((0, 2), np.uint64)
         places = np.flatnonzero(tokens.identities[:, 0] == INTEGER)
         halves = np.ascontiguousarray(tokens.identities[places, 1:17]).view("<u8").astype(np.uint64)
         return tokens.hashes[places], places.astype(np.uint32), halves[: None if self.key is not None else 0]
@@ -252,14 +224,17 @@ class RowLayout:
         asked, found = self._last_source
         if asked is not None and asked() is vocabulary:
             return found
-        tokens, hashes = self.reserved.tokens, vocabulary_hashes(vocabulary, self.seed, self.key)
-        if tokens is None:
-            places = sorted_find(self._token_hashes, hashes)
-        else:
-            places = tokens.places(vocabulary, hashes, self.seed, self.key)
+        hashes = vocabulary_hashes(vocabulary, self.seed, self.key)
+        places = self.reserved.tokens.places(vocabulary, hashes, self.seed, self.key)
         found = hashes, places.astype(np.int32)
         self._last_source = weakref.ref(vocabulary), found  # one assignment: other threads do the same
         return found
+
+
+def hash_buckets(hashes: NDArray[np.uint64], multiplier: int, buckets: int) -> NDArray[np.int64]:
+    """Return the bucket of each hash at a site with this multiplier."""
+    product = (hashes | np.uint64(1)) * np.uint64(multiplier)
+    return (((product >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)).astype(np.int64)
 
 
 def per_site(numbers: int | Sequence[int], n_sites: int) -> tuple[int, ...]:

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.memories.hashed.earlier import Earlier
     from hammemo.memories.hashed.layout import Cells
+    from hammemo.memories.hashed.previous_table import PreviousTable
     from hammemo.memories.hashed.reserved import Reserved
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.streams import Block
@@ -85,7 +85,7 @@ class Hashed(Memory):
     _rows: RowLayout | None
     _tables: Tables
     _counts: LabelCounts
-    _earlier: Earlier | None = None
+    _previous: PreviousTable | None = None
 
     def __init__(
         self, buckets: int | Sequence[int] = 2048, reserved: int | Sequence[int] = 1024, key: bytes | None = None
@@ -196,11 +196,11 @@ class Hashed(Memory):
         copied = super().snapshot()
         reader = self._reader
         if isinstance(reader, HashedTables):
-            copied._earlier = reader.latest()
+            copied._previous = reader.latest()
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_earlier": None}  # made again when needed
+        return {**super().__getstate__(), "_previous": None}  # made again when needed
 
     def empty_like(self) -> Hashed:
         """Return a memory of the same layout, reserved features included, with nothing stored."""
@@ -219,11 +219,6 @@ class Hashed(Memory):
             "reserved": None if self._rows is None else self._rows.reserved.digest(),
         }
 
-    @property
-    def file_format(self) -> int:
-        """The format of files that hold this state: 1 where reserved features are known by their hashes alone."""
-        return 2 if self._rows is None or self._rows.reserved.is_proof else 1
-
     def rows(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the row of each site's table that each context reads: reserved ones first, then buckets; -1 for none.
 
@@ -240,7 +235,7 @@ class Hashed(Memory):
         _check_numbers("buckets", self.buckets, 1, len(self.sites.positions))
         _check_numbers("reserved", self.reserved, 0, len(self.sites.positions))
         check_secret(self.key)
-        self._rows, self._earlier = None, None
+        self._rows, self._previous = None, None
         self._tables = _EMPTY
         self._counts = LabelCounts()
         if not any(self._reserved_numbers):  # nothing is left to choose
@@ -376,7 +371,7 @@ class Hashed(Memory):
         tables = self._tables
         if not tables.sites:
             tables = Tables(tuple(SiteTable.empty(0, number) for number in self._bucket_numbers), _EMPTY.columns)
-        return HashedTables(layout, tables, self._source(frame.labels), frame, threads, self._earlier)
+        return HashedTables(layout, tables, self._source(frame.labels), frame, threads, self._previous)
 
     def _source(self, labels: Vocabulary) -> NDArray[np.int64]:
         """Return the column of each of these labels, -1 for those that have none."""

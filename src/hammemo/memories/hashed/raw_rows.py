@@ -50,7 +50,7 @@ class Effort:
 
 
 class RawRows(Cached):
-    """The rows of raw counts of every site: upper bounds in buckets, exact in reserved rows (`RowLayout.n_exact`).
+    """The rows of raw counts of every site: upper bounds in buckets, exact in reserved rows (`RowLayout.own`).
 
     Parameters
     ----------
@@ -110,5 +110,5 @@ class RawRows(Cached):
         """
         rows = self.layout.found(contexts)
         high = self.read(rows).astype(np.float64)
-        n_exact = np.array([self.layout.n_exact(k) for k in range(rows.shape[1])])
-        return np.where((rows < n_exact)[:, :, None], high, 0.0), high
+        n_own, _ = self.layout.sizes
+        return np.where((rows < n_own)[:, :, None], high, 0.0), high

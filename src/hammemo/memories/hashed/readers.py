@@ -26,9 +26,9 @@ from hammemo._arrays.integers import narrow, object_array, row_pieces
 from hammemo._versions import cached_property
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.hashed.centring import FRACTION_BITS, centred, centred_counts
-from hammemo.memories.hashed.earlier import Earlier
 from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_site
 from hammemo.memories.hashed.native_table import NativeTable, whole
+from hammemo.memories.hashed.previous_table import PreviousTable
 from hammemo.memories.hashed.raw_rows import Effort, RawRows
 from hammemo.memories.hashed.reserved import site_groups, stored_reserved
 from hammemo.memories.hashed.rule_ranker import FixedRows, HashedRanker, rule_rows
@@ -66,7 +66,7 @@ class HashedTables(Compiled):
     frame : Frame
     threads : int
         How many a large batch may use.
-    earlier : Earlier, optional
+    previous : PreviousTable, optional
         A version before, from whose compiled table this one's can be made.
     """
 
@@ -80,7 +80,7 @@ class HashedTables(Compiled):
         source: NDArray[np.int64],
         frame: Frame,
         threads: int = 1,
-        earlier: Earlier | None = None,
+        previous: PreviousTable | None = None,
     ) -> None:
         super().__init__(frame, 2 * len(frame.labels))
         if frame.label_counts.sum(dtype=np.float64) >= MAX_EXAMPLES:  # so no sum over a column is larger
@@ -88,10 +88,10 @@ class HashedTables(Compiled):
         self._threads = threads
         self._layout = layout
         self._raw = RawRows(layout, tables, source)
-        self._earlier = earlier
-        self._effort = Effort(layout, len(frame.labels), 1.0 if earlier is None else _COPYING)
+        self._previous = previous
+        self._effort = Effort(layout, len(frame.labels), 1.0 if previous is None else _COPYING)
         self._bound_effort = Effort(layout, len(frame.labels))
-        self._score_table: tuple[bytes, Earlier] | None = None
+        self._score_table: tuple[bytes, PreviousTable] | None = None
         self._bound_tables: tuple[bytes, NativeTable, NativeTable] | None = None
         self._ranker: tuple[bytes, HashedRanker] | None = None
 
@@ -228,8 +228,8 @@ class HashedTables(Compiled):
         self, rows: NDArray[np.int64], weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         weighted = weights[:, None] * self._raw.read(rows)
-        exact = rows < [self._layout.n_exact(k) for k in range(len(weights))]
-        return in_order(np.where(exact[:, :, None], weighted, 0.0)), in_order(weighted)
+        n_own, _ = self._layout.sizes
+        return in_order(np.where((rows < n_own)[:, :, None], weighted, 0.0)), in_order(weighted)
 
     @property
     def layout(self) -> RowLayout:
@@ -287,13 +287,8 @@ class HashedTables(Compiled):
         layout = RowLayout(frame.sites, seed, secret, buckets, reserved)
         return cls(layout, Tables(tables, every), every, frame)
 
-    @property
-    def file_format(self) -> int:
-        """The format of files that hold these tables: 1 where reserved features are known by their hashes alone."""
-        return 2 if self._layout.reserved.is_proof else 1
-
     def __getstate__(self) -> dict[str, Any]:
-        made_again = {"_earlier": None, "_score_table": None, "_bound_tables": None, "_ranker": None}
+        made_again = {"_previous": None, "_score_table": None, "_bound_tables": None, "_ranker": None}
         return {**vars(self), **made_again}
 
     @cached_property
@@ -339,19 +334,19 @@ class HashedTables(Compiled):
         signature = _signature(weights, divisor)
         made = self._score_table
         if made is None or made[0] != signature:  # one at a time: they are large
-            earlier = self._earlier
-            table = None if earlier is None else earlier.table_of(self._raw, weights, divisor)
+            previous = self._previous
+            table = None if previous is None else previous.table_of(self._raw, weights, divisor)
             if table is None:
                 table = self._made(self._centred, weights, divisor, 2.0**-FRACTION_BITS)
             raw = RawRows(self._layout, self._raw.tables, self._raw.source)  # without what this reader puts together
-            made = self._score_table = (signature, Earlier(raw, weights, table))
-            self._earlier = None  # what came before is no longer needed
+            made = self._score_table = (signature, PreviousTable(raw, weights, table))
+            self._previous = None  # what came before is no longer needed
         return made[1].table
 
-    def latest(self) -> Earlier | None:
+    def latest(self) -> PreviousTable | None:
         """Return what a later version can make its compiled table from: this version, or the one before."""
         made = self._score_table
-        return self._earlier if made is None else made[1]
+        return self._previous if made is None else made[1]
 
     def _tables_of_bounds(
         self, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None
@@ -364,7 +359,7 @@ class HashedTables(Compiled):
             upper = [counts.astype(np.int64) for counts in self._raw.counts]
             lower = [counts.copy() for counts in upper]
             for k, counts in enumerate(lower):
-                counts[self._layout.n_exact(k) :] = 0
+                counts[len(self._layout.own(k)) :] = 0
             tables = [self._made(part, weights, divisor, 1.0) for part in (lower, upper)]
             made = self._bound_tables = (signature, tables[0], tables[1])
         return made[1], made[2]

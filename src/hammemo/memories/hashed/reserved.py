@@ -6,9 +6,6 @@ knows the seed can make another token or tuple with the same hash. So a reserved
 stand in one list, ascending by hash; the place of a token in it is found by its hash and confirmed by its identity. A
 reserved tuple is a tuple of places, found by its hash and compared entry by entry. What is not confirmed is not
 reserved and goes to its bucket. Of several tokens, or tuples, with one hash at most one is reserved.
-
-Files of format 1 kept nothing but hashes. What they reserve is found by hash alone, as it was when it was learnt, so
-those rows may hold the counts of other features too: they bound counts from above and prove nothing.
 """
 
 from __future__ import annotations
@@ -123,38 +120,27 @@ class Reserved:
     ----------
     hashes : tuple of ndarray of uint64, ascending
         For each group the hash of each feature, in the order of their rows.
-    tokens : TokenList or None
-        All tokens that are reserved or stand in a reserved tuple. None: features are known by their hashes alone.
+    tokens : TokenList
+        All tokens that are reserved or stand in a reserved tuple.
     places : tuple of ndarray of shape (features, positions of a site)
-        For each group the features as places in `tokens`; without `tokens` there are none.
+        For each group the features as places in `tokens`.
     """
 
     hashes: tuple[NDArray[np.uint64], ...]
-    tokens: TokenList | None = None
-    places: tuple[NDArray[np.int64], ...] = ()
-
-    @property
-    def is_proof(self) -> bool:
-        """Whether a reserved row holds the counts of one feature and of nothing else."""
-        return self.tokens is not None
+    tokens: TokenList
+    places: tuple[NDArray[np.int64], ...]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the canonical arrays.
 
         What follows from the rest is not kept: the hash of a tuple and, without a key, the value of a number.
         """
-        if self.tokens is None:
-            return {f"reserved.{group}": hashes for group, hashes in enumerate(self.hashes)}
         groups = {f"reserved.{group}": narrow(places) for group, places in enumerate(self.places)}
         return {**{f"reserved.{name}": array for name, array in self.tokens.arrays().items()}, **groups}
 
     def digest(self) -> str:
         """Return a short name of what is reserved: equal names, equal features."""
         digest = hashlib.blake2b(digest_size=16)
-        if self.tokens is None:
-            for hashes in self.hashes:
-                digest.update(len(hashes).to_bytes(8, "little") + hashes.astype("<u8").tobytes())
-            return digest.hexdigest()
         for array in (*self.tokens.arrays().values(), *(part.astype("<u4") for part in self.places)):
             digest.update(len(array).to_bytes(8, "little") + array.tobytes())
         return digest.hexdigest()
@@ -174,6 +160,12 @@ def group_sites(sites: Sites) -> list[tuple[int, ...]]:
     return [site for _, site in sorted(dict(zip(site_groups(sites), sites.positions, strict=True)).items())]
 
 
+def site_words(seed: int, site: tuple[int, ...]) -> tuple[int, int]:
+    """Return the odd multiplier that spreads hashes over the buckets of a site, and where folding its tuples starts."""
+    low, high = key_words(seed, "site", *site)
+    return low | 1, high
+
+
 def none_reserved(sites: Sites) -> Reserved:
     """Return that nothing has a row of its own."""
     empty = TokenList(np.empty(0, np.uint64), np.empty((0, IDENTITY_BYTES), np.uint8))
@@ -185,7 +177,7 @@ def reserved_places(sites: Sites, seed: int, tokens: TokenList, places: Sequence
     hashes = []
     for site, rows in zip(group_sites(sites), places, strict=True):
         columns = [tokens.hashes[column] for column in rows.T]
-        hashes.append(columns[0] if len(site) == 1 else fold(columns, key_words(seed, "site", *site)[1]))
+        hashes.append(columns[0] if len(site) == 1 else fold(columns, site_words(seed, site)[1]))
     return Reserved(tuple(hashes), tokens, tuple(places))
 
 
@@ -199,7 +191,7 @@ def site_hashes(
         if len(site) == 1:
             columns.append((hashes[:, site[0]], held[:, site[0]]))
             continue
-        start = key_words(seed, "site", *site)[1]
+        start = site_words(seed, site)[1]
         columns.append((fold([hashes[:, r] for r in site], start), np.asarray(held[:, list(site)].all(axis=1))))
     return columns
 
@@ -331,20 +323,7 @@ def _listed(
 
 
 def stored_reserved(stored: StoredArrays, sites: Sites, seed: int, key: bytes | None, most: Sequence[int]) -> Reserved:
-    """Return the reserved features from a file, checked; no group has more than its entry of `most`.
-
-    Files of format 1 have a list of hashes for each group.
-    """
-    if "reserved.hashes" in stored:
-        reserved = _stored_identities(stored, sites, seed, key)
-    else:
-        reserved = Reserved(tuple(stored.ascending(f"reserved.{group}", "uint64") for group in range(len(most))))
-    if any(len(hashes) > number for hashes, number in zip(reserved.hashes, most, strict=True)):
-        raise ValueError("a group of sites has more reserved features than its reserved= allows")
-    return reserved
-
-
-def _stored_identities(stored: StoredArrays, sites: Sites, seed: int, key: bytes | None) -> Reserved:
+    """Return the reserved features from a file, checked; no group has more than its entry of `most`."""
     tokens = TokenList.from_arrays(stored.part("reserved"), seed, key)
     places = [
         stored.whole_numbers(f"reserved.{group}", (None, len(site)), below=max(len(tokens), 1)).astype(np.int64)
@@ -352,11 +331,13 @@ def _stored_identities(stored: StoredArrays, sites: Sites, seed: int, key: bytes
     ]
     if any(rows.size and rows.max() >= len(tokens) for rows in places):  # a mapped file is not believed here either
         raise ValueError("a reserved feature names a token that is not in the list")
+    if any(len(rows) > number for rows, number in zip(places, most, strict=True)):
+        raise ValueError("a group of sites has more reserved features than its reserved= allows")
+    reserved = reserved_places(sites, seed, tokens, places)
     if stored.trusted:
-        return reserved_places(sites, seed, tokens, places)
+        return reserved
     if len(np.unique(np.concatenate([rows.ravel() for rows in places]))) != len(tokens):
         raise ValueError("the list of reserved tokens holds one that no feature needs")
-    reserved = reserved_places(sites, seed, tokens, places)
     if not all(is_ascending(hashes) for hashes in reserved.hashes):
         raise ValueError("the reserved features of a group are not in the order of their hashes")
     return reserved

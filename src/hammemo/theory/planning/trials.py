@@ -18,8 +18,8 @@ from hammemo._arrays.integers import sorted_find
 from hammemo._versions import cached_property
 from hammemo.memories.bounds import proven
 from hammemo.memories.hashed.centring import FRACTION_BITS, centred
-from hammemo.memories.hashed.layout import RowLayout
-from hammemo.memories.hashed.reserved import Reserved, site_groups, site_hashes
+from hammemo.memories.hashed.layout import hash_buckets
+from hammemo.memories.hashed.reserved import site_groups, site_hashes, site_words
 from hammemo.theory.planning.growth import SiteModel, SiteSample, expected_distinct, expected_features
 
 if TYPE_CHECKING:
@@ -215,12 +215,12 @@ class Trial:
 
     def _tried(self, buckets: int, reserved: int, *, certify: bool) -> Outcome:
         sample, asked = self.sample, slice(None) if certify else slice(None, None, 4)
-        own = Reserved(tuple(np.sort(words[:reserved]) for words in self._reserved_order))
-        layout = RowLayout(sample.sites, sample.seed, None, buckets, own)
+        own = [np.sort(words[:reserved]) for words in self._reserved_order]
         scores, low, high = np.zeros((3, len(self.queries[asked]), sample.n_labels))
         largest = []
         for k, (grown, words) in enumerate(self.sites):
-            rows, n_own = layout.rows_at(k, words), len(layout.own(k))
+            n_own = len(own[sample.groups[k]])
+            rows = hashed_rows(words, own[sample.groups[k]], sample.seed, sample.sites.positions[k], buckets)
             counts = self._table(rows[grown.features], grown.labels, n_own + buckets)
             largest.append((int(counts[:n_own].max(initial=0)), int(counts[n_own:].max(initial=0))))
             read = self._asked[k] if certify else self._some_asked[k]
@@ -326,6 +326,17 @@ class Trial:
             totals = np.bincount(place, np.concatenate(counts))
             ordered.append(words[np.lexsort((words, -totals))][: int((totals > 0).sum())])
         return ordered
+
+
+def hashed_rows(
+    hashes: NDArray[np.uint64], own: NDArray[np.uint64], seed: int, site: tuple[int, ...], buckets: int
+) -> NDArray[np.int64]:
+    """Return the row of a site's table that each feature reads; `own` are the reserved ones, ascending.
+
+    A hash is all that is known of a feature here: two with one hash are one.
+    """
+    found = sorted_find(own, hashes)
+    return np.where(found >= 0, found, len(own) + hash_buckets(hashes, site_words(seed, site)[0], buckets))
 
 
 def _every_fourth(read: Asked) -> Asked:
