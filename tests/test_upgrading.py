@@ -222,6 +222,7 @@ def test_exact_answers_are_certified(vote: str) -> None:
 
 
 @point("Files of 0.1 have format 1.")
+@pytest.mark.filterwarnings("ignore:This model has forgotten examples without a ledger")
 @pytest.mark.parametrize("name", NAMES)
 def test_files_of_0_1_answer_learn_forget_and_are_saved(name: str, tmp_path: Path) -> None:
     assert number(OLD / f"{name}.model") == 1

@@ -61,6 +61,9 @@ _AS_LOADED: Final = "as loaded: a file does not say why"
 _START: Final = ("checksum", "format", "version", "kind", "class", "n_features_in", "sites", "label_dtype")
 """What the descriptions of classifiers and of predictors both have."""
 
+_OPTIONAL: Final = ("cutting", descriptions.FORGOT_UNCHECKED)
+"""What both have where there is something to say."""
+
 
 def file_pieces(
     model: MemoryClassifier | Predictor, notes: Mapping[str, str] | None, parted: Parted | None = None
@@ -114,6 +117,7 @@ def _classifier_parts(
         "layout": memory.layout(),
         "fingerprint": memory.fingerprint(),
         **descriptions.cutting_entry(model.cutting_),
+        **descriptions.forgetting_entry(memory),
     }
     sample, kept = model.sample_, {}
     if sample is not None:
@@ -148,6 +152,7 @@ def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[st
         **descriptions.common_entries(model.sites, model.label_dtype_),
         **({} if model._missing() == _MISSING else {"missing": model._missing()}),
         **descriptions.cutting_entry(model.cutting_),
+        **descriptions.forgetting_entry(compiled),
     }
     frame = Frame(model.sites, compiled.labels, compiled.label_counts)
     return {**frame.arrays(), **arrays, **_vote_arrays(model.vote)}, about
@@ -202,7 +207,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     """Return the classifier in a file; with a folder, the file is its head."""
     about, arrays = archive.about, dict(archive.arrays)
     entries = [*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint"]
-    entries += [name for name in ("sample", "cutting") if name in about] + ["parts"] * (folder is not None)
+    entries += [name for name in ("sample", *_OPTIONAL) if name in about] + ["parts"] * (folder is not None)
     exactly(descriptions.without_notes(about), entries)
     cls = restorer.registry.find("classifier", field(about, "class", str))
     params = {**LATER.get(cls, {}), **field(about, "params", dict)}
@@ -230,6 +235,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         raise ValueError("its memory is not one that lies in parts")
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
         raise ValueError("its layout is not the one it declares")
+    memory.forgot_unchecked = descriptions.stored_forgetting(about)
     model.kernel_, model.memory_, model.vote_, model.sites_ = kernel, memory, vote, sites
     model.sample_, model.cutting_ = sample, descriptions.stored_cutting(about)
     model.choices_ = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED)
@@ -263,7 +269,8 @@ def _stored_sample(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h:
 def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:
     about = archive.about
     entries = {"missing": _MISSING, **descriptions.without_notes(about)}
-    exactly(entries, (*_START, "description", "vote", "missing", *(["cutting"] if "cutting" in about else [])))
+    optional = [name for name in _OPTIONAL if name in about]
+    exactly(entries, (*_START, "description", "vote", "missing", *optional))
     check_way(field(entries, "missing", str))
     cls: Any = restorer.registry.find("compiled", field(about, "class", str))
     vote, sites = restorer.part("vote", about["vote"]), descriptions.stored_sites(about)
@@ -273,6 +280,7 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
     frame = Frame.from_arrays(sites, stored)
     compiled = cls.restored(frame, stored, field(about, "description", dict), restorer.key)
     stored.finish()
+    compiled.forgot_unchecked = descriptions.stored_forgetting(about)
     dtype = descriptions.stored_label_dtype(about, frame.labels)
     return Predictor(compiled, dtype, sites, vote, entries["missing"], descriptions.stored_cutting(about))
 

@@ -80,6 +80,12 @@ class Memory(Versioned, BaseEstimator, ABC):
     secret: ClassVar[str | None] = None
     """The name of a parameter that must not be written to a file, if there is one."""
 
+    forgot_unchecked: bool = False
+    """Whether it has removed examples that may never have been stored, so that its bounds on counts may be wrong.
+
+    A sketch that cannot refuse such examples sets it in `update` and `add_state`. It is no part of the state.
+    """
+
     def open(self: Self, sites: Sites, seed: int = 0, declared: Vocabulary | None = None) -> Self:
         """Start with nothing stored.
 
@@ -98,6 +104,7 @@ class Memory(Versioned, BaseEstimator, ABC):
             memory.sites = sites
             memory.seed = seed
             memory.declared = Vocabulary() if declared is None else declared
+            memory.forgot_unchecked = False
             memory.clear()
 
         self._edited(start)
@@ -154,6 +161,7 @@ class Memory(Versioned, BaseEstimator, ABC):
 
         def take(memory: Self) -> None:
             memory.sites, memory.seed, memory.declared = sites, seed, frame.labels.keep(mask)
+            memory.forgot_unchecked = False
             restore_arrays(memory, LabelCounts(frame.labels, frame.label_counts), stored)
             stored.finish()
 
@@ -204,6 +212,7 @@ class Memory(Versioned, BaseEstimator, ABC):
             memory._check_layout(other)
             memory.add_state(other, 1)
             memory.declare_labels(other.declared)
+            memory.forgot_unchecked |= other.forgot_unchecked
 
         self._edited(add)
 
@@ -254,7 +263,9 @@ class Memory(Versioned, BaseEstimator, ABC):
         version = self._now()
         reader = version._reader
         if reader is None:
-            reader = version._reader = version.make_reader()
+            reader = version.make_reader()
+            reader.forgot_unchecked = version.forgot_unchecked
+            version._reader = reader
         return reader
 
     def static_reader(self) -> Reader:

@@ -205,6 +205,9 @@ class Answering(ABC):
         memory can prove those of weighted sums; the Gaussian memory bounds its error only in probability
         (:mod:`hammemo.theory`).
 
+        A hashed memory without a ledger cannot refuse to forget what it never learnt. Its proofs hold if it had learnt
+        everything that it has forgotten, and there is a warning once it has forgotten anything; `Ledgered` makes sure.
+
         Shapes
         ------
         X : (m, h); returned : (m,)

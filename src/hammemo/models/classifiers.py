@@ -352,7 +352,9 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         model = self._now()
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
-        compiled = model.memory_._now().compile(form, tokens, effective_n_jobs(n_jobs))
+        memory = model.memory_._now()
+        compiled = memory.compile(form, tokens, effective_n_jobs(n_jobs))
+        compiled.forgot_unchecked = memory.forgot_unchecked
         return Predictor(
             compiled, model.label_dtype_, model.sites_, model.vote_, model._missing(), model.cutting_
         ).prepare()
