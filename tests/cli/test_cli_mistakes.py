@@ -152,7 +152,12 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("fit text.txt --h 0 --out m", 2, ["--h 0 is too small: use 1 or more.", "hammemo fit --help"]),
     ("fti fruit.csv", 2, ["No such command 'fti'.", "hammemo --help"]),
     ("--vresion", 2, ["There is no option --vresion. Did you mean --version?"]),
+    ("fit fruit.csv --label fruit --engine ray --out m", 2, ["--engine is for sequences: leave it out"]),
+    ("fit fruit.csv --label fruit --engine processes --out m", 2, ["--engine is for sequences: leave it out"]),
+    ("fit fruit.csv --label fruit --workers 2 --out m", 2, ["--workers is for sequences: leave it out"]),
     # fit: sequences
+    ("fit log.csv --h 2 --case case --event event --engine threads --out m", 2, ["--engine needs plain files"]),
+    ("fit log.csv --h 2 --case case --event event --workers 2 --out m", 2, ["--workers needs plain files"]),
     ("fit text.txt --h 2 --tokens words --resume fruit.csv --out m", 2, ["fruit.csv is a file", "name a folder"]),
     ("fit text.txt --h 2 --out m", 1, ["'the' is not a token id", "words"]),
     ("fit text.txt --h 2 --tokens wurds --out m", 1, ["'wurds'", "words"]),

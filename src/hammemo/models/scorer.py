@@ -186,8 +186,8 @@ def _warn_of_unchecked_forgetting(reader: Reader) -> None:
     if reader.forgot_unchecked and reader not in _warned:
         warnings.warn(
             "This model has forgotten examples without a ledger, and its memory cannot tell whether it had learnt "
-            "them: its certificates hold only if it had learnt every one of them. Use memory=Ledgered(Hashed(...)), which "
-            "refuses to forget what was never learnt.",
+            "them: its certificates hold only if it had learnt every one of them. Use memory=Ledgered(Hashed(...)), "
+            "which refuses to forget what was never learnt.",
             stacklevel=4,
         )
         _warned.add(reader)
