@@ -39,6 +39,7 @@ from sklearn.base import BaseEstimator, clone
 from hammemo._arrays.checked import StoredArrays
 from hammemo._moved import GOES_IN
 from hammemo._versions import Versioned
+from hammemo.kernels import PositionalHamming
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.label_counts import Frame, LabelCounts
 from hammemo.tokens.contexts import Examples
@@ -267,6 +268,13 @@ class Memory(Versioned, BaseEstimator, ABC):
             reader.forgot_unchecked = version.forgot_unchecked
             version._reader = reader
         return reader
+
+    def keeps_rows(self) -> bool:
+        """Return whether its reader has rows of counts, which a log-linear vote needs; also before `open`.
+
+        The reader of an empty memory with one site is asked. A memory whose parameters need more sites says it here.
+        """
+        return clone(self).open(PositionalHamming().resolve(1)).reader().has_rows  # type: ignore[no-any-return]
 
     def static_reader(self) -> Reader:
         """Return a reader for whoever goes through the whole table once: another one where that is cheaper."""

@@ -108,7 +108,7 @@ def mixture_kernel(h: int, mean_length: float) -> SiteKernel:
 def resolved_vote(vote: Any, memory: Memory, n_labels: int = 2) -> Vote:
     """Return a new vote: of a name, or a clone of the one given; "auto" depends on what the memory keeps."""
     if is_auto(vote):
-        return plain_log_linear(n_labels) if keeps_rows(memory) else Sum()
+        return plain_log_linear(n_labels) if memory.keeps_rows() else Sum()
     return clone(resolve_vote(vote))  # type: ignore[no-any-return]
 
 
@@ -149,11 +149,6 @@ def chooses_sites(memory: Memory, vote: Vote) -> bool:
     """Return whether an auto kernel chooses sites: what they need are exact counts, and weights that are fitted."""
     fitted = vote.weights is None if isinstance(vote, LogLinear) else vote.has_weights
     return fitted and isinstance(_innermost(memory), Exact)
-
-
-def keeps_rows(memory: Memory) -> bool:
-    """Return whether a log-linear vote can read a memory."""
-    return isinstance(_innermost(memory), (Exact, Hashed, Tiered))
 
 
 def part_for(name: str, parameter: str) -> Any:

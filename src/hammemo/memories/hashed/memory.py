@@ -189,6 +189,10 @@ class Hashed(Memory):
             raise ValueError(f"form={form!r} is not known: Hashed() compiles to 'table'.")
         return self._tables_now(threads)
 
+    def keeps_rows(self) -> bool:
+        """Return that its reader has rows of counts: the numbers of buckets may be those of many sites."""
+        return HashedTables.has_rows
+
     def make_reader(self) -> HashedTables:
         """Return the tables as they are now."""
         return self._tables_now()
