@@ -13,11 +13,11 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from hammemo.models.explanations import one_context
+from hammemo.models.names import VOTES
 from hammemo.models.scorer import check_probabilities
 from hammemo.tokens.labels import classes_array, label_array
 from hammemo.tokens.missing import filled_tokens
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo.votes import resolve_vote
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +33,7 @@ Self = TypeVar("Self", bound="Answering")
 
 
 def _has_probabilities(model: Answering) -> bool:
-    check_probabilities(resolve_vote(model._vote()))
+    check_probabilities(VOTES.resolved(model._vote()))
     return True
 
 

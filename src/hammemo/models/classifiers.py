@@ -17,8 +17,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models import settling
-from hammemo.models.axes import is_auto, part_for, resolved_vote
+from hammemo.models.axes import part_for, resolved_vote
 from hammemo.models.kept_cases import KeptCases
+from hammemo.models.names import is_auto
 from hammemo.models.predictor import Predictor
 from hammemo.models.report import Report, site_names
 from hammemo.models.scorer import Scorer
