@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,6 +16,9 @@ from hammemo.cli.model_options import part_of
 from hammemo.models.names import AUTO, KERNELS, NAMES, VOTES, Names
 from hammemo.service.operations import Limits, Malformed
 from hammemo.service.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 X = np.arange(24).reshape(6, 4) % 5
 Y = X[:, 0] % 2
@@ -43,13 +46,14 @@ def test_every_name_is_known_everywhere(kind: str, name: str) -> None:
 @pytest.mark.parametrize("names", NAMES.values(), ids=list(NAMES))
 def test_a_wrong_name_is_refused_everywhere_with_all_names(names: Names[Any]) -> None:
     kind = names.kind
-    everywhere = [
+    wrong: dict[str, Any] = {kind: "wrong"}
+    everywhere: list[Callable[[], Any]] = [
         lambda: MemoryClassifier(**{kind: "wrong"}).fit(X, Y),
         lambda: part_of(kind, "wrong"),
         lambda: Settings.checked({"columns": 4, kind: "wrong"}, Limits()),
     ]
     if kind != "memory":
-        everywhere.append(lambda: plan(X, Y, budget="1 MiB", **{kind: "wrong"}))
+        everywhere.append(lambda: plan(X, Y, budget="1 MiB", **wrong))
     for refuse in everywhere:
         with pytest.raises((ValueError, UsageError, Malformed), match=re.escape(f"{kind}='wrong'")) as caught:
             refuse()

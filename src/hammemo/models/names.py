@@ -97,7 +97,8 @@ class Names(Generic[Part]):
                 f"{self.kind}={value!r} is not a {self.kind}: pass an instance such as {example!r}, or a name: "
                 f"{self.listed()}."
             )
-        return value
+        part: Any = value
+        return part  # type: ignore[no-any-return]
 
     def name_of(self, part: Part) -> str:
         """Return the name of a part's class."""

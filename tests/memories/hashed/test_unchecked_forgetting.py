@@ -18,6 +18,7 @@ from hammemo.cli.app import app
 from hammemo.files import inspect
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 X = [["r", "v"]] * 8 + [["r", "z"]] * 12
@@ -67,12 +68,13 @@ def test_only_forgetting_sets_it() -> None:
     with pytest.raises(NotStoredError):
         model.forget([["never", "never"]] * 50, ["B"] * 50)
     assert not _warns(model.forget(X[:1], y[:1], sample_weight=[0]))
-    for change in (
+    changes: list[Callable[[MemoryClassifier], MemoryClassifier]] = [
         lambda model: model.forget(X[:1], y[:1]),
         lambda model: model.forget(X[:2], y[:2]),
         lambda model: model.forget_one(X[0], y[0]),
         lambda model: model.unmerge(model.empty_like().partial_fit(X[:3], y[:3])),
-    ):
+    ]
+    for change in changes:
         assert _warns(change(_model(Hashed(1, 2))))
 
 
