@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from places import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GITHUB = ROOT / ".github"
 yaml = pytest.importorskip("yaml")
@@ -255,3 +254,20 @@ def test_rattler_build_accepts_the_recipe(platform: str) -> None:
     )
     assert len(rendered) == len(variants.get_values("python")) > 0
     assert {(one.recipe.package.name, one.recipe.package.version) for one in rendered} == {("hammemo", version())}
+
+
+def test_the_readme_builds_the_site_with_an_old_pip() -> None:
+    """The commands that .ci/run takes from the README name what exists, and upgrade pip before they need it."""
+    spec = importlib.util.spec_from_file_location("site_build", ROOT / ".ci/site.py")
+    assert spec is not None
+    assert spec.loader is not None
+    site: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(site)
+    upgrade, install, build = site.commands((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert upgrade == ["pip", "install", "--upgrade", "pip"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert install[-1] in project["dependency-groups"]
+    assert {"plot", "onnx"} <= set(project["project"]["optional-dependencies"])
+    assert build[:4] == ["python", "-m", "sphinx", "-W"]
+    wheel = Path("hammemo.whl")
+    assert site.with_wheel(install, wheel) == ["pip", "install", "hammemo.whl[plot,onnx]", "--group", "docs"]

@@ -17,6 +17,7 @@ pytest.importorskip("pyarrow")
 
 from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, save
 from hammemo.cli.app import app
+from hammemo.models.names import MEMORIES, VOTES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,11 +122,16 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("fit fruit.csv --label fruit --format xml --out m", 1, ["--format", "csv, tsv, jsonl, parquet"]),
     ("fit fruit.csv --label fruit --out folder", 1, ["--out", "cannot be written"]),
     ("fit fruit.csv --label fruit --out nowhere/m", 1, ["--out", "folder that exists"]),
-    ("fit fruit.csv --label fruit --memory big --out m", 2, ["--memory 'big'", "hashed, exact, tiered, gaussian"]),
-    ("fit fruit.csv --label fruit --kernel cubic --out m", 2, ["--kernel 'cubic'", "suffixes:K"]),
+    ("fit fruit.csv --label fruit --memory big --out m", 2, ["--memory 'big'", ", ".join(map(repr, MEMORIES))]),
+    (
+        "fit fruit.csv --label fruit --kernel cubic --out m",
+        2,
+        ["--kernel 'cubic'", *map(repr, ("auto", "positional", "suffixes:K:BASE"))],
+    ),
+    ("fit fruit.csv --label fruit --kernel positions --out m", 2, ["--kernel 'positions'", "'positional'"]),
     ("fit fruit.csv --label fruit --kernel suffixes:x --out m", 2, ["--kernel 'suffixes:x'", "suffixes:K"]),
     ("fit fruit.csv --label fruit --kernel suffixes:9 --out m", 1, ["k=9", "2"]),
-    ("fit fruit.csv --label fruit --vote loud --out m", 2, ["--vote 'loud'", "log-linear"]),
+    ("fit fruit.csv --label fruit --vote loud --out m", 2, ["--vote 'loud'", ", ".join(map(repr, VOTES))]),
     ("fit fruit.csv --label fruit --missing drop --out m", 1, ["--missing 'drop'", "use 'token', 'empty' or 'refuse'"]),
     ("fit fruit.csv --label fruit --tokens words --out m", 2, ["--tokens is for sequences"]),
     ("fit fruit.csv --label fruit --classes-top 3 --out m", 2, ["--classes-top is for sequences"]),
@@ -152,7 +158,12 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("fit text.txt --h 0 --out m", 2, ["--h 0 is too small: use 1 or more.", "hammemo fit --help"]),
     ("fti fruit.csv", 2, ["No such command 'fti'.", "hammemo --help"]),
     ("--vresion", 2, ["There is no option --vresion. Did you mean --version?"]),
+    ("fit fruit.csv --label fruit --engine ray --out m", 2, ["--engine is for sequences: leave it out"]),
+    ("fit fruit.csv --label fruit --engine processes --out m", 2, ["--engine is for sequences: leave it out"]),
+    ("fit fruit.csv --label fruit --workers 2 --out m", 2, ["--workers is for sequences: leave it out"]),
     # fit: sequences
+    ("fit log.csv --h 2 --case case --event event --engine threads --out m", 2, ["--engine needs plain files"]),
+    ("fit log.csv --h 2 --case case --event event --workers 2 --out m", 2, ["--workers needs plain files"]),
     ("fit text.txt --h 2 --tokens words --resume fruit.csv --out m", 2, ["fruit.csv is a file", "name a folder"]),
     ("fit text.txt --h 2 --out m", 1, ["'the' is not a token id", "words"]),
     ("fit text.txt --h 2 --tokens wurds --out m", 1, ["'wurds'", "words"]),

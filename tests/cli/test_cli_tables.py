@@ -228,7 +228,7 @@ def test_a_missing_value_is_an_empty_position_if_one_says_so(tmp_path: Path) -> 
         (["--ledger"], MemoryClassifier(memory=Ledgered(Exact()))),
         ([], MemoryClassifier()),
         (
-            ["--kernel", "positions+suffixes:2:30", "--memory", "exact", "--vote", "log-linear", "--seed", 3],
+            ["--kernel", "positional+suffixes:2:30", "--memory", "exact", "--vote", "log-linear", "--seed", 3],
             MemoryClassifier(PositionalHamming() + Suffixes(2, 30.0), Exact(), "log-linear", random_state=3),
         ),
     ],
@@ -443,7 +443,7 @@ def test_a_log_linear_vote_of_sequences_is_that_of_the_interface(chosen: list[st
     if chosen:
         labels.write_text("".join(f"{label}\n" for label in chosen))
         more = ["--classes-file", labels]
-    fit = ["--h", 2, "--tokens", "words", "--kernel", "positions", "--memory", "exact", "--vote", "log-linear"]
+    fit = ["--h", 2, "--tokens", "words", "--kernel", "positional", "--memory", "exact", "--vote", "log-linear"]
     fit += ["--out", model, *more]
     for source, given_ in ((text, None), ("-", text.read_text())):
         run("fit", source, "--engine", "threads", *fit, input=given_)

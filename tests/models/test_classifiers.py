@@ -273,8 +273,8 @@ def test_random_state_seeds_the_codes() -> None:
         ({"memory": Exact}, "pass an instance"),
         ({"kernel": 7}, "pass an instance"),
         ({"kernel": "hamming"}, "use 'auto', 'positional'"),
-        ({"vote": "median"}, "use 'sum', 'mean'"),
-        ({"vote": 3}, "use 'sum', 'mean'"),
+        ({"vote": "median"}, "use 'auto', 'sum', 'mean'"),
+        ({"vote": 3}, "'auto', 'sum', 'mean'"),
         ({"kernel": SiteKernel([5])}, "positions -2 to 1"),
     ],
 )

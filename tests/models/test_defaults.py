@@ -125,9 +125,9 @@ def test_kernels_by_name_and_none_as_before() -> None:
 
 def test_names_that_are_not_known_are_refused_with_those_that_are() -> None:
     for wrong, words in (
-        ({"kernel": "triples"}, "'positional', 'decaying'"),
-        ({"memory": "big"}, "'exact', 'hashed'"),
-        ({"vote": "most"}, "'log-linear'"),
+        ({"kernel": "triples"}, "'auto', 'positional', 'pairs', 'decaying:RATE'"),
+        ({"memory": "big"}, "'auto', 'exact', 'hashed', 'gaussian', 'tiered', 'ledgered'"),
+        ({"vote": "most"}, "'auto', 'sum', 'mean', 'log-linear', 'mixture'"),
     ):
         with pytest.raises(ValueError, match=words):
             MemoryClassifier(**wrong).fit([["a"]], ["x"])

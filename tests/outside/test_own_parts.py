@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hammemo import Exact, FileError, MemoryClassifier, Predictor, load, save
+from hammemo import Exact, FileError, Ledgered, MemoryClassifier, Predictor, load, save
 from hammemo.checks import check_kernel, check_memory, check_vote
 from hammemo.memories import NotStoredError
+from hammemo.votes import Sum
 from own_parts import EverySecond, Points, RootMean, SmoothedRatios, Tallied, TalliedRows
 
 if TYPE_CHECKING:
@@ -46,6 +47,35 @@ def test_a_model_of_own_parts_answers_as_one_with_the_exact_memory(vote: Any) ->
     np.testing.assert_allclose(clf.class_scores(QUERIES), expected.class_scores(QUERIES), rtol=1e-12)
     assert clf.predict(QUERIES).tolist() == expected.predict(QUERIES).tolist()
     assert clf.explain(QUERIES[0]).labels == expected.explain(QUERIES[0]).labels
+
+
+@pytest.mark.parametrize("memory", [Tallied(), Ledgered(Tallied())], ids=repr)
+def test_an_automatic_vote_reads_the_rows_of_an_own_memory(memory: Any) -> None:
+    clf = MemoryClassifier("positional", memory)
+    assert hasattr(clf, "predict_proba")
+    expected = MemoryClassifier("positional", Exact()).fit(X, Y)
+    assert repr(clf.fit(X, Y).vote_) == repr(expected.vote_)
+    np.testing.assert_allclose(clf.predict_proba(QUERIES), expected.predict_proba(QUERIES), rtol=1e-9)
+
+
+class Unread(TalliedRows):
+    """A reader that shows no rows."""
+
+    has_rows = False
+
+
+class WithoutRows(Tallied):
+    """A memory whose reader has no rows."""
+
+    def make_reader(self) -> Unread:
+        """Return what answers."""
+        return Unread(self._counts, self.frame())
+
+
+def test_an_automatic_vote_is_the_sum_where_an_own_memory_has_no_rows() -> None:
+    clf = MemoryClassifier("positional", WithoutRows())
+    assert not hasattr(clf, "predict_proba")
+    assert isinstance(clf.fit(X, Y).vote_, Sum)
 
 
 @pytest.mark.parametrize("vote", VOTES, ids=repr)

@@ -36,7 +36,7 @@ from hammemo._arrays.integers import object_array
 from hammemo.memories.hashed.rule_ranker import RULE_BITS
 from hammemo.memories.row_rules import RowRanker
 from hammemo.tokens.contexts import Contexts
-from hammemo.votes import resolve_vote, softmax
+from hammemo.votes import softmax
 from hammemo.votes.fitting import _Problem
 
 randomly = settings(max_examples=60, deadline=None)
@@ -404,10 +404,7 @@ def test_wrong_parameters_are_refused(vote: LogLinear, complaint: str) -> None:
         MemoryClassifier(memory=Exact(), vote=vote).fit(*planted(20, 14))
 
 
-def test_names_of_votes() -> None:
-    assert isinstance(resolve_vote("log-linear"), LogLinear)
-    with pytest.raises(ValueError, match="'log-linear'"):
-        resolve_vote("median")
+def test_softmax() -> None:
     assert softmax(np.array([[0.0, np.log(3)]])).round(12).tolist() == [[0.25, 0.75]]
 
 

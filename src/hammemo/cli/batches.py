@@ -12,8 +12,9 @@ from sklearn.base import clone
 from hammemo.cli.console import progress_bar
 from hammemo.cli.documents import Documents, forget_documents, learn_documents
 from hammemo.memories import NotStoredError
-from hammemo.models.axes import chooses_sites, is_auto, resolved_vote, stream_kernel
+from hammemo.models.axes import chooses_sites, resolved_vote, stream_kernel
 from hammemo.models.kept_cases import KeptCases
+from hammemo.models.names import is_auto
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import merged_kinds
 from hammemo.sources.schemas import SequenceSchema, TableSchema

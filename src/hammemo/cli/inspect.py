@@ -47,6 +47,8 @@ def _facts_table(facts: dict[str, Any]) -> Table:
     rows |= {f"note {name}": text for name, text in facts["notes"].items()}
     rows["checksum"] = f"{facts['checksum']} ({'ok' if facts['checksum_ok'] else 'WRONG'})"
     rows["needs_key"] = "yes: --key-file, or load(path, key=...)" if facts["needs_key"] else "no"
+    unchecked = facts["forgot_unchecked"]
+    rows["forgot_unchecked"] = "yes: certificates hold only if all of it was learnt" if unchecked else "no"
     for name, value in rows.items():
         table.add_row(name.replace("_", " "), Text(str(value)))  # as it is: no markup from a file
     for group, size in facts["bytes"].items():

@@ -172,10 +172,10 @@ def _can_be_cut(schema: SequenceSchema, files: list[str], file_format: str | Non
 def _refuse_engines(schema: Schema, machines: EngineOptions) -> None:
     from hammemo.sources.schemas import TableSchema
 
-    for_files = {"address": machines.address, "resume": machines.resume, "parts": machines.parts}
+    given = {name: value for name, value in asdict(machines).items() if value != getattr(EngineOptions, name)}
     if isinstance(schema, TableSchema):
-        refuse({**for_files, "workers": machines.workers}, NOT_FOR_TABLES)
-    refuse(for_files, "needs plain files of sequences, without -, --case and --end")
+        refuse(given, NOT_FOR_TABLES)
+    refuse(given, "needs plain files of sequences, without -, --case and --end")
 
 
 def _learn_with_engine(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -14,9 +12,6 @@ from hammemo.cli.console import UsageError
 from hammemo.cli.options import read_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hammemo.kernels import SiteKernel
     from hammemo.memories import Memory
     from hammemo.models.classifiers import MemoryClassifier
 
@@ -29,7 +24,7 @@ Kernel: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="What is compared: auto; positions, pairs, decaying:RATE, suffixes:K[:BASE], skip-pairs:K; join by +.",
+        help="What is compared: auto; positional, pairs, decaying:RATE, suffixes:K:BASE, skip-pairs:REACH; join by +.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -53,7 +48,7 @@ class ModelOptions:
         typer.Option(
             metavar="NAME",
             help="auto (exact; hashed with --buckets, --reserved, --key-file), exact, hashed, tiered (a hashed one in "
-            "front of an exact one), gaussian (the paper's).",
+            "front of an exact one), gaussian (the paper's), ledgered (hashed, with --ledger).",
             rich_help_panel=_PANEL,
         ),
     ] = "auto"
@@ -89,72 +84,47 @@ class ModelOptions:
 
         key = read_key(self.key_file)
         memory = memory_of(self.memory, self.buckets, self.reserved, self.d, key, ledger=self.ledger)
-        model = MemoryClassifier(kernel_of(self.kernel), memory, vote_of(self.vote), random_state=self.seed)
+        part_of("vote", self.vote)  # refuses a name that is not known
+        model = MemoryClassifier(part_of("kernel", self.kernel), memory, self.vote, random_state=self.seed)
         return model, None if self.layout is None else open_model(self.layout, key).learner(self.layout)
 
 
-def kernel_of(text: str) -> SiteKernel | str:
-    """Return the kernel of a short spelling; "auto" as it is.
+def part_of(kind: str, text: str) -> Any:
+    """Return the kernel, memory or vote of a name; "auto" as it is.
 
     Examples
     --------
-    >>> from hammemo.cli.model_options import kernel_of
-    >>> kernel_of("suffixes:4"), kernel_of("positions+skip-pairs:3")
+    >>> from hammemo.cli.model_options import part_of
+    >>> part_of("kernel", "suffixes:4"), part_of("kernel", "positional+skip-pairs:3")
     (Suffixes(), Joined(kernels=[PositionalHamming(), SkipPairs(reach=3)]))
     """
-    from hammemo.kernels import Decaying, Pairs, PositionalHamming, SkipPairs, Suffixes
+    from hammemo.models.names import NAMES, is_auto
 
-    if text.strip() == "auto":
-        return "auto"
-    makers: dict[str, tuple[Any, list[Any]]] = {
-        "positions": (PositionalHamming, []),
-        "decaying": (Decaying, [float]),
-        "suffixes": (Suffixes, [int, float]),
-        "skip-pairs": (SkipPairs, [int]),
-        "pairs": (Pairs, []),
-    }
-    kernels: list[SiteKernel] = []
-    for part in text.split("+"):
-        name, *numbers = part.strip().split(":")
-        maker, types = makers.get(name, (None, []))
-        try:
-            if maker is None or len(numbers) > len(types):
-                raise ValueError
-            kernels.append(maker(*(kind(number) for kind, number in zip(types, numbers, strict=False))))
-        except ValueError:
-            raise UsageError(
-                f"--kernel {part!r} is not known: use auto, positions, pairs, decaying:RATE, suffixes:K, "
-                "suffixes:K:BASE or skip-pairs:K, or several with + between."
-            ) from None
-    return reduce(add, kernels)
+    try:
+        return text if is_auto(text) else NAMES[kind].made(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def memory_of(name: str, buckets: int, reserved: int, d: int, key: bytes | None, *, ledger: bool) -> Memory | str:
     """Return the memory of these options; "auto" as it is where nothing says more."""
-    from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Tiered
+    from hammemo.memories import Hashed, Ledgered
 
-    makers: dict[str, Callable[[], Memory]] = {
-        "hashed": lambda: Hashed(buckets, reserved, key=key),
-        "exact": lambda: Exact(),
-        "tiered": lambda: Tiered(Hashed(buckets, reserved, key=key)),
-        "gaussian": lambda: Gaussian(d),
-    }
     if name == "auto":
         hashed = (buckets, reserved) != (BUCKETS, RESERVED) or (key is not None and not ledger)
         if not hashed and not ledger:
             return "auto"
         name = "hashed" if hashed else "exact"
-    if name not in makers:
-        raise UsageError(f"--memory {name!r} is not known: use auto, {', '.join(makers)}.")
+    memory: Memory = part_of("memory", name)
+    if isinstance(memory, Ledgered):  # as in Python, around a hashed memory
+        name, memory, ledger = "hashed", Hashed(), True
     if key is not None and name not in ("hashed", "tiered") and not ledger:
         raise UsageError(f"--key-file: the {name} memory has no key. Use --memory hashed or tiered, or --ledger.")
-    memory = makers[name]()
+    sketch = Hashed(buckets, reserved, key=key)
+    parameters: dict[str, dict[str, Any]] = {
+        "hashed": sketch.get_params(),
+        "tiered": {"sketch": sketch},
+        "gaussian": {"d": d},
+    }
+    memory.set_params(**parameters.get(name, {}))
     return Ledgered(memory, key=key) if ledger else memory
-
-
-def vote_of(name: str) -> str:
-    """Return the name of a vote, or refuse it."""
-    known = ("auto", "sum", "mean", "log-linear", "mixture")
-    if name not in known:
-        raise UsageError(f"--vote {name!r} is not known: use {', '.join(known)}.")
-    return name

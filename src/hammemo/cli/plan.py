@@ -11,7 +11,7 @@ from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations 
 from hammemo.cli.console import UsageError, console, one_line_errors, print_json, progress_bar, say_where_from
 from hammemo.cli.input_options import InputOptions, NewLabel, NewLength  # noqa: TC001  (read at run time)
 from hammemo.cli.learn import SequenceOptions  # noqa: TC001  (typer reads annotations at run time)
-from hammemo.cli.model_options import ModelOptions, kernel_of
+from hammemo.cli.model_options import ModelOptions, part_of
 from hammemo.cli.parameters import as_options
 
 if TYPE_CHECKING:
@@ -58,8 +58,9 @@ def plan_files(
             raise UsageError("Say what is wanted: either --budget '2 MiB' or --agreement 0.99.")
         _refuse_what_is_planned(parameters)
         schema, classes = sequences.refined(given.new_schema(label, h))
-        kernel = "positions" if parameters.kernel == "auto" else parameters.kernel
-        compared: Any = kernel_of(kernel)
+        kernel = "positional" if parameters.kernel == "auto" else parameters.kernel
+        compared: Any = part_of("kernel", kernel)
+        part_of("vote", parameters.vote)  # refuses a name that is not known
         say_where_from(files)
         X, y, found = _held_examples(schema, files, given.file_format, classes)
         from hammemo import plan
@@ -70,7 +71,7 @@ def plan_files(
             budget=budget,
             agreement=agreement,
             kernel=compared,
-            vote="sum" if parameters.vote == "auto" else parameters.vote,
+            vote=parameters.vote,
             n_examples=n_examples or found,
             n_labels=n_labels,
             random_state=parameters.seed,
@@ -111,7 +112,7 @@ def _held_examples(
     return held.X, held.y, found
 
 
-def fit_options(planned: Plan, kernel: str = "positions") -> str:
+def fit_options(planned: Plan, kernel: str = "positional") -> str:
     """Return the options of ``hammemo fit`` that make the planned model; a plan is for sums of counts.
 
     Examples
@@ -121,10 +122,12 @@ def fit_options(planned: Plan, kernel: str = "positions") -> str:
     >>> from hammemo.cli.plan import fit_options
     >>> X = np.random.default_rng(0).integers(0, 9, (100, 2))
     >>> fit_options(plan(X, X[:, 1], budget="1 MiB"))
-    '--kernel positions --memory exact --vote sum'
+    '--kernel positional --memory exact --vote sum'
     """
+    from hammemo.models.names import MEMORIES
+
     memory: Any = planned.estimator.memory
-    name = type(memory).__name__.lower()
+    name = MEMORIES.name_of(memory)
     sizes = {"hashed": ("buckets", "reserved"), "gaussian": ("d",)}.get(name, ())
     sized = [f"--memory {name}", *(f"--{size} {getattr(memory, size)}" for size in sizes)]
     return " ".join([f"--kernel {kernel}", *sized, f"--vote {planned.estimator.vote}"])

@@ -32,8 +32,9 @@ from hammemo.files.remote import Remote, temporary_folder
 from hammemo.kernels.free_sites import tabled
 from hammemo.memories import Hashed
 from hammemo.memories.exact.in_parts import InParts
-from hammemo.models.axes import is_auto, resolved_vote
+from hammemo.models.axes import resolved_vote
 from hammemo.models.growing import warn_if_large
+from hammemo.models.names import is_auto
 from hammemo.sources.documents import Source, open_source
 from hammemo.sources.formats import is_address
 from hammemo.tokens.cutting import Cutting

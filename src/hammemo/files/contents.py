@@ -45,6 +45,9 @@ _AS_LOADED: Final = "as loaded: a file does not say why"
 _START: Final = ("checksum", "format", "version", "kind", "class", "n_features_in", "sites", "label_dtype")
 """What the descriptions of classifiers and of predictors both have."""
 
+_OPTIONAL: Final = ("cutting", descriptions.FORGOT_UNCHECKED)
+"""What both have where there is something to say."""
+
 
 def file_pieces(
     model: MemoryClassifier | Predictor, notes: Mapping[str, str] | None, parted: Parted | None = None
@@ -95,6 +98,7 @@ def _classifier_parts(
         "layout": memory.layout(),
         "fingerprint": memory.fingerprint(),
         **descriptions.cutting_entry(model.cutting_),
+        **descriptions.forgetting_entry(memory),
     }
     sample, kept = model.sample_, {}
     if sample is not None:
@@ -129,6 +133,7 @@ def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[st
         **descriptions.common_entries(model.sites, model.label_dtype_),
         "missing": model._missing(),
         **descriptions.cutting_entry(model.cutting_),
+        **descriptions.forgetting_entry(compiled),
     }
     frame = Frame(model.sites, compiled.labels, compiled.label_counts)
     return {**frame.arrays(), **arrays, **_vote_arrays(model.vote)}, about
@@ -155,7 +160,7 @@ def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str)
 def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier:
     about, arrays = archive.about, dict(archive.arrays)
     entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
-    exactly(about, entries, optional=("sample", "cutting", "parts", "notes"))
+    exactly(about, entries, optional=("sample", *_OPTIONAL, "parts", "notes"))
     cls = restorer.registry.find("classifier", field(about, "class", str))
     params = field(about, "params", dict)
     exactly(params, descriptions.parameter_names(cls))
@@ -182,6 +187,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         raise ValueError("its memory is not one that lies in parts")
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
         raise ValueError("its layout is not the one it declares")
+    memory.forgot_unchecked = descriptions.stored_forgetting(about)
     model.kernel_, model.memory_, model.vote_, model.sites_ = kernel, memory, vote, sites
     model.sample_, model.cutting_ = sample, descriptions.stored_cutting(about)
     model.choices_ = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED)
@@ -214,7 +220,7 @@ def _stored_sample(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h:
 
 def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:
     about = archive.about
-    exactly(about, (*_START, "description", "vote", "missing"), optional=("cutting", "notes"))
+    exactly(about, (*_START, "description", "vote", "missing"), optional=(*_OPTIONAL, "notes"))
     missing = field(about, "missing", str)
     check_way(missing)
     cls: Any = restorer.registry.find("compiled", field(about, "class", str))
@@ -225,6 +231,7 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
     frame = Frame.from_arrays(sites, stored)
     compiled = cls.restored(frame, stored, field(about, "description", dict), restorer.key)
     stored.finish()
+    compiled.forgot_unchecked = descriptions.stored_forgetting(about)
     dtype = descriptions.stored_label_dtype(about, frame.labels)
     return Predictor(compiled, dtype, sites, vote, missing, descriptions.stored_cutting(about))
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
+    from hammemo.memories.reader import Reader
     from hammemo.tokens.vocabulary import Vocabulary
 
 MOST_NOTES: Final = 64
@@ -37,6 +38,9 @@ MOST_NOTES: Final = 64
 
 LONGEST_NOTE: Final = 4096
 """The most characters of one note."""
+
+FORGOT_UNCHECKED: Final = "forgot_unchecked"
+"""The entry of models that have removed examples which may never have been stored, see `Memory.forgot_unchecked`."""
 
 
 # Writing
@@ -112,6 +116,11 @@ def plain(name: str, value: Any) -> Any:
 def cutting_entry(cutting: Cutting | None) -> dict[str, Any]:
     """Return the entry that says how streams were cut, if that is known."""
     return {} if cutting is None else {"cutting": {"short": cutting.short, "pad": cutting.pad}}
+
+
+def forgetting_entry(of: Memory | Reader) -> dict[str, Any]:
+    """Return the entry that says that examples were removed unchecked, if any were."""
+    return {FORGOT_UNCHECKED: True} if of.forgot_unchecked else {}
 
 
 # Checking
@@ -291,6 +300,13 @@ def stored_cutting(about: Mapping[str, Any]) -> Cutting | None:
     if type(cutting.pad) is not type(pad):  # such as 2.0, which is the token 2
         raise ValueError("its pad token is not in canonical form")
     return cutting
+
+
+def stored_forgetting(about: Mapping[str, Any]) -> bool:
+    """Return whether examples were removed unchecked; a file says it only where it is true."""
+    if FORGOT_UNCHECKED in about and not field(about, FORGOT_UNCHECKED, bool):
+        raise ValueError(f"the entry {FORGOT_UNCHECKED} of its description is false, which no file says")
+    return FORGOT_UNCHECKED in about
 
 
 def stored_label_dtype(about: Mapping[str, Any], labels: Vocabulary) -> np.dtype[Any]:

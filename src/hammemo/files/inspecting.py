@@ -67,6 +67,7 @@ def _inspected(path: str | os.PathLike[str]) -> dict[str, Any]:
             "columns": field({"feature_names_in": None, **about}, "feature_names_in", list, type(None)),
             "notes": descriptions.stored_notes(about),
             "needs_key": descriptions.stored_digest(about) is not None,
+            descriptions.FORGOT_UNCHECKED: descriptions.stored_forgetting(about),
             "fingerprint": about.get("fingerprint"),
             "bytes": {"file": len(archive.data), **groups},
             **_inspected_parts(os.path.dirname(head), about),

@@ -37,6 +37,7 @@ from sklearn.base import BaseEstimator, clone
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo._versions import Versioned
+from hammemo.kernels import PositionalHamming
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.label_counts import Frame, LabelCounts
 from hammemo.tokens.contexts import Examples
@@ -78,6 +79,12 @@ class Memory(Versioned, BaseEstimator, ABC):
     secret: ClassVar[str | None] = None
     """The name of a parameter that must not be written to a file, if there is one."""
 
+    forgot_unchecked: bool = False
+    """Whether it has removed examples that may never have been stored, so that its bounds on counts may be wrong.
+
+    A sketch that cannot refuse such examples sets it in `update` and `add_state`. It is no part of the state.
+    """
+
     def open(self: Self, sites: Sites, seed: int = 0, declared: Vocabulary | None = None) -> Self:
         """Start with nothing stored.
 
@@ -96,6 +103,7 @@ class Memory(Versioned, BaseEstimator, ABC):
             memory.sites = sites
             memory.seed = seed
             memory.declared = Vocabulary() if declared is None else declared
+            memory.forgot_unchecked = False
             memory.clear()
 
         self._edited(start)
@@ -152,6 +160,7 @@ class Memory(Versioned, BaseEstimator, ABC):
 
         def take(memory: Self) -> None:
             memory.sites, memory.seed, memory.declared = sites, seed, frame.labels.keep(mask)
+            memory.forgot_unchecked = False
             restore_arrays(memory, LabelCounts(frame.labels, frame.label_counts), stored)
             stored.finish()
 
@@ -202,6 +211,7 @@ class Memory(Versioned, BaseEstimator, ABC):
             memory._check_layout(other)
             memory.add_state(other, 1)
             memory.declare_labels(other.declared)
+            memory.forgot_unchecked |= other.forgot_unchecked
 
         self._edited(add)
 
@@ -245,8 +255,17 @@ class Memory(Versioned, BaseEstimator, ABC):
         version = self._now()
         reader = version._reader
         if reader is None:
-            reader = version._reader = version.make_reader()
+            reader = version.make_reader()
+            reader.forgot_unchecked = version.forgot_unchecked
+            version._reader = reader
         return reader
+
+    def keeps_rows(self) -> bool:
+        """Return whether its reader has rows of counts, which a log-linear vote needs; also before `open`.
+
+        The reader of an empty memory with one site is asked. A memory whose parameters need more sites says it here.
+        """
+        return clone(self).open(PositionalHamming().resolve(1)).reader().has_rows  # type: ignore[no-any-return]
 
     def static_reader(self) -> Reader:
         """Return a reader for whoever goes through the whole table once: another one where that is cheaper."""

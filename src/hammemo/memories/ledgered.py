@@ -171,6 +171,10 @@ class Ledgered(Memory):
         memory.update(examples, sign)
         self.memory_, self._ledger = memory, self._ledger.plus(entries, sign)
 
+    def keeps_rows(self) -> bool:
+        """Return whether the reader of the inner memory has rows of counts."""
+        return self._inner().keeps_rows()
+
     def make_reader(self) -> Reader:
         """Return the reader of the inner memory: the ledger is not needed to answer."""
         return self.memory_.reader()

@@ -61,6 +61,9 @@ class Reader(ABC):
     is_exact: ClassVar[bool] = False
     """Whether all counts are exact, so that every answer is that of the exact classifier."""
 
+    forgot_unchecked: bool = False
+    """Whether its memory has removed examples that may never have been stored (`Memory.forgot_unchecked`)."""
+
     def __init__(self, frame: Frame, row_width: int) -> None:
         self.frame = frame
         self.sites = frame.sites

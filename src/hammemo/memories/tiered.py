@@ -103,6 +103,10 @@ class Tiered(InParts):
         self.sketch_ = self.sketch_.snapshot()
         self.sketch_.reserve(examples)
 
+    def keeps_rows(self) -> bool:
+        """Return that its reader has rows of counts: the numbers of buckets may be those of many sites."""
+        return TieredTables.has_rows
+
     def make_reader(self) -> TieredTables:
         """Return the readers of both tiers as one."""
         return TieredTables(self.sketch_.make_reader(), self.exact_.make_reader())

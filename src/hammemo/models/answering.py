@@ -13,11 +13,11 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from hammemo.models.explanations import one_context
+from hammemo.models.names import VOTES
 from hammemo.models.scorer import check_probabilities
 from hammemo.tokens.labels import classes_array, label_array
 from hammemo.tokens.missing import filled_tokens
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo.votes import resolve_vote
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +33,7 @@ Self = TypeVar("Self", bound="Answering")
 
 
 def _has_probabilities(model: Answering) -> bool:
-    check_probabilities(resolve_vote(model._vote()))
+    check_probabilities(VOTES.resolved(model._vote()))
     return True
 
 
@@ -204,6 +204,9 @@ class Answering(ABC):
         True means proven; False means not known. With exact counts every answer is proven, whatever the vote; a hashed
         memory can prove those of weighted sums; the Gaussian memory bounds its error only in probability
         (:mod:`hammemo.theory`).
+
+        A hashed memory without a ledger cannot refuse to forget what it never learnt. Its proofs hold if it had learnt
+        everything that it has forgotten, and there is a warning once it has forgotten anything; `Ledgered` makes sure.
 
         Shapes
         ------

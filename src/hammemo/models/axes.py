@@ -1,4 +1,4 @@
-"""The three axes of a model by name, and what "auto" becomes.
+"""The three axes of a model, and what "auto" becomes; other names are in :mod:`hammemo.models.names`.
 
 - memory: `Exact`.
 - vote: log-linear where the memory keeps rows of counts, else the sum of the paper.
@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sklearn.base import clone
 
@@ -21,8 +21,6 @@ from hammemo.kernels import (
     AutoSites,
     Bag,
     Copy,
-    Decaying,
-    Pairs,
     PositionalHamming,
     Recent,
     SiteKernel,
@@ -30,48 +28,17 @@ from hammemo.kernels import (
     Suffixes,
     Together,
 )
-from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Memory, Tiered
-from hammemo.votes import LogLinear, Sum, Vote, resolve_vote
+from hammemo.memories import Exact, Hashed, Ledgered, Memory
+from hammemo.models.names import KERNELS, MEMORIES, VOTES, is_auto
+from hammemo.votes import LogLinear, Sum, Vote
 from hammemo.votes.choosing import FEW_LABELS, plain_log_linear
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-AUTO: Final = "auto"
-
-KERNELS: Final[dict[str, Callable[[], SiteKernel]]] = {
-    "positional": PositionalHamming,
-    "decaying": Decaying,
-    "suffixes": Suffixes,
-    "skip-pairs": SkipPairs,
-    "pairs": Pairs,
-}
-
-MEMORIES: Final[dict[str, Callable[[], Memory]]] = {
-    "exact": Exact,
-    "hashed": Hashed,
-    "gaussian": Gaussian,
-    "tiered": Tiered,
-    "ledgered": Ledgered,
-}
-
-
-def is_auto(value: Any) -> bool:
-    """Return whether a parameter says "auto"; an array or a kernel is not compared."""
-    return isinstance(value, str) and value == AUTO
 
 
 def resolved_memory(memory: Any) -> Memory:
     """Return a new memory: of a name, or a clone of the one given."""
     if memory is None:
         return Hashed()
-    if isinstance(memory, str):
-        if memory != AUTO and memory not in MEMORIES:
-            raise ValueError(f"memory={memory!r} is not known: use 'auto', {_listed(MEMORIES)}, or a memory.")
-        return Exact() if memory == AUTO else MEMORIES[memory]()
-    if not isinstance(memory, Memory):
-        raise TypeError(f"memory={memory!r} is not a memory: pass an instance such as Exact() or Gaussian(d=1024).")
-    return clone(memory)  # type: ignore[no-any-return]
+    return Exact() if is_auto(memory) else clone(MEMORIES.resolved(memory))
 
 
 SHORT_DOCUMENT: Final = 64
@@ -108,26 +75,17 @@ def mixture_kernel(h: int, mean_length: float) -> SiteKernel:
 def resolved_vote(vote: Any, memory: Memory, n_labels: int = 2) -> Vote:
     """Return a new vote: of a name, or a clone of the one given; "auto" depends on what the memory keeps."""
     if is_auto(vote):
-        return plain_log_linear(n_labels) if keeps_rows(memory) else Sum()
-    return clone(resolve_vote(vote))  # type: ignore[no-any-return]
+        return plain_log_linear(n_labels) if memory.keeps_rows() else Sum()
+    return clone(VOTES.resolved(vote))  # type: ignore[no-any-return]
 
 
 def resolved_kernel(kernel: Any, memory: Memory, vote: Vote) -> SiteKernel:
     """Return a new kernel: of a name, or a clone of the one given; "auto" is `AutoSites` where these sites pay."""
     if kernel is None:
         return PositionalHamming()
-    if isinstance(kernel, str):
-        if kernel != AUTO and kernel not in KERNELS:
-            raise ValueError(f"kernel={kernel!r} is not known: use 'auto', {_listed(KERNELS)}, or a kernel.")
-        if kernel != AUTO:
-            return KERNELS[kernel]()
+    if is_auto(kernel):
         return AutoSites() if chooses_sites(memory, vote) else PositionalHamming()
-    if not isinstance(kernel, SiteKernel):
-        raise TypeError(
-            f"kernel={kernel!r} is not a kernel: pass an instance such as PositionalHamming(). "
-            "A memory is passed as memory=…."
-        )
-    return clone(kernel)  # type: ignore[no-any-return]
+    return clone(KERNELS.resolved(kernel))  # type: ignore[no-any-return]
 
 
 def stream_kernel(h: int) -> SiteKernel:
@@ -151,11 +109,6 @@ def chooses_sites(memory: Memory, vote: Vote) -> bool:
     return fitted and isinstance(_innermost(memory), Exact)
 
 
-def keeps_rows(memory: Memory) -> bool:
-    """Return whether a log-linear vote can read a memory."""
-    return isinstance(_innermost(memory), (Exact, Hashed, Tiered))
-
-
 def part_for(name: str, parameter: str) -> Any:
     """Return the object that takes the place of an "auto" or None part, so that one of its parameters can be set."""
     if name == "memory":
@@ -169,7 +122,3 @@ def _innermost(memory: Memory) -> Memory:
     while isinstance(memory, Ledgered):
         memory = Hashed() if memory.memory is None else memory.memory
     return memory
-
-
-def _listed(names: dict[str, Any]) -> str:
-    return ", ".join(map(repr, names))

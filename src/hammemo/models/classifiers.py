@@ -17,8 +17,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models import settling
-from hammemo.models.axes import is_auto, part_for, resolved_vote
+from hammemo.models.axes import part_for, resolved_vote
 from hammemo.models.kept_cases import KeptCases
+from hammemo.models.names import is_auto
 from hammemo.models.predictor import Predictor
 from hammemo.models.report import Report, site_names
 from hammemo.models.scorer import Scorer
@@ -352,7 +353,9 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         model = self._now()
         tokens = None if vocabulary is None else Vocabulary.of(vocabulary)
-        compiled = model.memory_._now().compile(form, tokens, effective_n_jobs(n_jobs))
+        memory = model.memory_._now()
+        compiled = memory.compile(form, tokens, effective_n_jobs(n_jobs))
+        compiled.forgot_unchecked = memory.forgot_unchecked
         return Predictor(
             compiled, model.label_dtype_, model.sites_, model.vote_, model._missing(), model.cutting_
         ).prepare()

@@ -17,10 +17,11 @@ from hammemo.memories.errors import LayoutError
 from hammemo.models import settling
 from hammemo.models.additive import Additive
 from hammemo.models.answering import Answering
-from hammemo.models.axes import is_auto, resolved_memory
+from hammemo.models.axes import resolved_memory
 from hammemo.models.explanations import one_context
 from hammemo.models.kept_cases import KeptCases
 from hammemo.models.kept_sample import KEPT, KeptSample
+from hammemo.models.names import is_auto
 from hammemo.models.settling import Axes, Choices
 from hammemo.tokens.contexts import Examples, check_column_names, validated_array
 from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array

@@ -243,7 +243,9 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         self._parts = parts
         if fallen:
             X, y = _joined([part.X for part in fallen]), _joined([part.y for part in fallen])
+            before = self.estimator_.memory_.forgot_unchecked
             self.estimator_._take_back(Examples.of(X, y, np.concatenate([part.counts for part in fallen])))
+            self.estimator_.memory_.forgot_unchecked = before  # the window has learnt all that it forgets
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

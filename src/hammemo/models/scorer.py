@@ -6,7 +6,9 @@ leading labels, probabilities, certificates and explanations, all of one version
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -135,6 +137,7 @@ class Scorer:
                 f"The scores of vote={self.vote!r} are not weighted sums of counts, so a sketch has no certificate for "
                 "them: use memory='exact', whose answers are exact with every vote, or vote='sum'."
             )
+        _warn_of_unchecked_forgetting(self.reader)
         divisor = self.vote.divisor(self.reader, self.sites)
         return self.reader.proven(contexts, self.sites.weights, divisor, self.winners(contexts))
 
@@ -172,6 +175,22 @@ class Scorer:
             margin=margin,
             certified=certified,
         )
+
+
+_warned: WeakSet[Reader] = WeakSet()
+"""The readers whose users were warned: a reader is one version of a memory."""
+
+
+def _warn_of_unchecked_forgetting(reader: Reader) -> None:
+    """Warn once for each version of a memory that its certificates rest on what it was told to forget."""
+    if reader.forgot_unchecked and reader not in _warned:
+        warnings.warn(
+            "This model has forgotten examples without a ledger, and its memory cannot tell whether it had learnt "
+            "them: its certificates hold only if it had learnt every one of them. Use memory=Ledgered(Hashed(...)), "
+            "which refuses to forget what was never learnt.",
+            stacklevel=4,
+        )
+        _warned.add(reader)
 
 
 def check_probabilities(vote: Vote) -> None:

@@ -19,12 +19,12 @@ from hammemo.kernels.selection.auto_sites import FEWEST as FEWEST_TO_CHOOSE
 from hammemo.models.axes import (
     SHORT_DOCUMENT,
     chooses_sites,
-    is_auto,
     mixture_kernel,
     resolved_kernel,
     resolved_vote,
     stream_kernel,
 )
+from hammemo.models.names import is_auto
 from hammemo.votes import Mixture
 from hammemo.votes.choosing import FEW_LABELS, Trial, chosen_log_linear
 

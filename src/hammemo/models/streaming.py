@@ -13,10 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.memories.errors import NotStoredError
 from hammemo.models import settling
-from hammemo.models.axes import StreamFacts, is_auto, resolved_vote
+from hammemo.models.axes import StreamFacts, resolved_vote
 from hammemo.models.growing import watched
 from hammemo.models.kept_cases import CaseCutter, Keeper, KeptCases
 from hammemo.models.learning import Learning, check_is_model
+from hammemo.models.names import is_auto
 from hammemo.models.scorer import check_probabilities
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import common_label_dtype, label_array, widened_label_dtype

@@ -27,17 +27,19 @@ from hammemo.files.archive import FileError
 from hammemo.files.descriptions import Restorer, parameter_names, plain
 from hammemo.files.registry import BUILT_IN, Registry
 from hammemo.memories import Gaussian, Hashed, Ledgered, Tiered
-from hammemo.models.axes import KERNELS, MEMORIES, resolved_memory
+from hammemo.models.axes import resolved_memory
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.names import KERNELS, NAMES, is_auto
 from hammemo.service.operations import Limits, Malformed, TooLarge
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory
 
 _KNOWN: Final = ("columns", "kernel", "memory", "vote", "ledgered", "missing", "seed")
-_VOTES: Final = ("auto", "sum", "mean", "log-linear", "mixture")
 _LONGEST: Final = 2**16
 """The most characters of settings as JSON."""
+_LONGEST_NAME: Final = 200
+"""The most characters of the name of a part: kernels may be joined."""
 
 
 class Settings:
@@ -128,7 +130,7 @@ def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> None:
     kernel: Any = model.kernel
     memory: Any = model.memory
     if isinstance(kernel, str):
-        kernel = KERNELS.get(kernel, KERNELS["positional"])()
+        kernel = KERNELS.made("positional" if is_auto(kernel) else kernel)
     if h * h > limits.sites and kernel.least_sites(h) > limits.sites:
         raise TooLarge(f"A kernel of so many sites is above the limit of {limits.sites:,}: use fewer columns.")
     n_sites = len(kernel.resolve(h).positions)
@@ -166,9 +168,9 @@ def _total(numbers: Any, n_sites: int) -> int:
 def _part(restorer: Restorer, kind: str, value: Any) -> Any:
     """Return a part by its name, or made of its description, defaults filled in."""
     if isinstance(value, str):
-        known = {"kernel": ("auto", *KERNELS), "memory": ("auto", *MEMORIES), "vote": _VOTES}[kind]
-        if value not in known:
-            raise ValueError(f"{kind}={value[:80]!r} is not known: use {', '.join(known)}.")
+        if len(value) > _LONGEST_NAME:
+            raise ValueError(f"{kind}: a name has at most {_LONGEST_NAME} characters")
+        NAMES[kind].check(value)
         return value
     return restorer.part(kind, _completed(kind, value))
 

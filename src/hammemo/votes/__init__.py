@@ -6,7 +6,6 @@ Imports `memories`, `kernels`, `tokens` and `_arrays`; models build on it.
 from hammemo.votes.base import Vote, WeightedSum, softmax
 from hammemo.votes.log_linear import LogLinear
 from hammemo.votes.mixture import Mixture
-from hammemo.votes.named import resolve_vote
 from hammemo.votes.sums import Mean, Sum
 
-__all__ = ["LogLinear", "Mean", "Mixture", "Sum", "Vote", "WeightedSum", "resolve_vote", "softmax"]
+__all__ = ["LogLinear", "Mean", "Mixture", "Sum", "Vote", "WeightedSum", "softmax"]

@@ -21,6 +21,8 @@ from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
+pytestmark = pytest.mark.filterwarnings("ignore:This model has forgotten examples without a ledger")
+
 KERNELS = [None, Suffixes(3), SiteKernel([0, 2, (0, 2)], weights=[1, 2, 3]), SiteKernel([(1, 2), 1], [0.1, 0.7])]
 VOTES = ["sum", "mean", LogLinear((1.0, 10.0)), LogLinear(2.0, per_label=False)]
 TOKENS = [0, 1, 2, 3, "a", "b", NO_TOKEN]

@@ -34,7 +34,7 @@ class Tallied(Memory):
     --------
     >>> from hammemo import MemoryClassifier
     >>> from own_parts import Tallied
-    >>> clf = MemoryClassifier(memory=Tallied()).fit([["a", "b"], ["a", "c"]], ["x", "y"])
+    >>> clf = MemoryClassifier(memory=Tallied(), vote="sum").fit([["a", "b"], ["a", "c"]], ["x", "y"])
     >>> clf.class_scores([["a", "c"]])
     array([[0.5, 1. ]])
     """

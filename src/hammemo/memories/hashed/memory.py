@@ -136,6 +136,7 @@ class Hashed(Memory):
             raise never_stored()
         self._tables = self._tables.plus_one(rows, column, count)
         self._counts = counts
+        self.forgot_unchecked |= sign < 0
         return True
 
     def _take_back(self, examples: Examples) -> None:
@@ -148,6 +149,7 @@ class Hashed(Memory):
         self._tables = self._tables.plus([(rows, labels, -totals) for rows, labels, totals in deltas])
         self._place(counts.labels)
         self._counts = counts
+        self.forgot_unchecked |= len(examples) > 0
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Add the windows of a stream; the first block settles the layout if nothing else has."""
@@ -186,6 +188,10 @@ class Hashed(Memory):
         if form not in (None, "table"):
             raise ValueError(f"form={form!r} is not known: Hashed() compiles to 'table'.")
         return self._tables_now(threads)
+
+    def keeps_rows(self) -> bool:
+        """Return that its reader has rows of counts: the numbers of buckets may be those of many sites."""
+        return HashedTables.has_rows
 
     def make_reader(self) -> HashedTables:
         """Return the tables as they are now."""
@@ -335,6 +341,7 @@ class Hashed(Memory):
         self._tables = self._tables.merged(other._tables, columns, sign)
         self._place(counts.labels)
         self._counts = counts
+        self.forgot_unchecked |= sign < 0
 
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
         """Take the tables and the reserved features of a state."""

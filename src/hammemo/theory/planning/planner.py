@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.models.names import KERNELS, VOTES, is_auto
 from hammemo.theory.planning.predictions import LEAST_SPREAD, Predictions
 from hammemo.theory.planning.reports import Option, Plan, size_text
 from hammemo.theory.planning.sizes import width
@@ -38,7 +39,7 @@ def plan(
     *,
     budget: int | str | None = None,
     agreement: float | None = None,
-    kernel: SiteKernel | None = None,
+    kernel: str | SiteKernel | None = None,
     vote: str = "sum",
     n_examples: int | None = None,
     n_labels: int | None = None,
@@ -58,10 +59,11 @@ def plan(
     agreement : float, optional
         How often the memory must agree with the exact classifier on unambiguous queries, from 0 to 1. Planned is the
         smallest memory whose interval lies above. Give either this or `budget`.
-    kernel : SiteKernel, optional
-        Of the estimator.
-    vote : {"sum", "mean"}
-        Of the estimator. The sizes hold for a log-linear vote too; agreement is not predicted for it.
+    kernel : str or SiteKernel, optional
+        Of the estimator; "auto" is taken for "positional".
+    vote : {"sum", "mean", "auto"}
+        Of the estimator; "auto" is taken for "sum". The sizes hold for a log-linear vote too; agreement is not
+        predicted for it.
     random_state : int
         Of the estimator: predictions are for the hashes of this seed.
     n_examples : int, optional
@@ -88,6 +90,7 @@ def plan(
     (True, True)
     """
     started = time.perf_counter()
+    kernel, vote = _resolved_kernel(kernel), "sum" if is_auto(vote) else vote
     ask = _checked(budget, agreement, vote, random_state, confidence)
     predicted = Predictions(X, y, kernel, vote, n_examples, n_labels, sample, random_state, confidence)
     search = _Search(predicted)
@@ -105,6 +108,10 @@ def plan(
         notes=predicted.notes,
         seconds=time.perf_counter() - started,
     )
+
+
+def _resolved_kernel(kernel: str | SiteKernel | None) -> SiteKernel | None:
+    return None if kernel is None else KERNELS.resolved("positional" if is_auto(kernel) else kernel)
 
 
 def parse_bytes(budget: int | str) -> int:
@@ -140,6 +147,8 @@ class _Ask:
 def _checked(budget: Any, agreement: Any, vote: Any, random_state: Any, confidence: Any) -> _Ask:
     if (budget is None) == (agreement is None):
         raise ValueError("Give either budget= (bytes) or agreement= (a share from 0 to 1), and not both.")
+    if isinstance(vote, str):
+        VOTES.check(vote)
     if vote not in ("sum", "mean"):
         raise ValueError(
             f"vote={vote!r}: plans are made for vote='sum' and vote='mean' only. The sizes hold for every vote: plan "
