@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Bag, Exact, Hashed, LogLinear, MemoryClassifier, Mixture, NotStoredError, Suffixes, windows
+from hammemo import (
+    Bag,
+    Exact,
+    Hashed,
+    LogLinear,
+    MemoryClassifier,
+    Mixture,
+    NotStoredError,
+    Suffixes,
+    load,
+    save,
+    windows,
+)
 from hammemo.models.kept_cases import PIECE, CaseCutter, KeptCases
 from hammemo.tokens.streams import stream_blocks
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 4), max_size=30), max_size=8)
 
@@ -154,3 +169,22 @@ def test_after_single_examples_were_forgotten_refit_says_why() -> None:
     shop.forget(*windows(VISITS[:2], 3, short="pad"))
     with pytest.raises(ValueError, match="single examples were forgotten"):
         shop.refit()
+
+
+BITS = [[True, False, True, True], [False, True, False]] * 30
+
+
+@pytest.mark.parametrize("kind", [np.array, list, lambda bits: np.array(bits, object)], ids=["NumPy", "list", "object"])
+def test_truth_values_in_streams_are_the_whole_numbers_that_they_are_in_tables(kind: Any, tmp_path: Path) -> None:
+    clf = MemoryClassifier(Suffixes(1), vote=Mixture()).fit_stream([kind(bits) for bits in BITS], h=1)
+    numbers = MemoryClassifier(Suffixes(1), vote=Mixture()).fit_stream([list(map(int, bits)) for bits in BITS], h=1)
+    assert clf.sample_ is not None
+    assert numbers.sample_ is not None
+    assert clf.sample_.ledger.counts() == numbers.sample_.ledger.counts()
+    assert clf.memory_.state_bytes() == numbers.memory_.state_bytes()
+    save(clf, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.predict([[True], [False]]).tolist() == clf.predict([[1], [0]]).tolist() == [False, True]
+    assert loaded.forget_stream([[1, 0, 1, 1]]).memory_.label_counts.sum() == clf.memory_.label_counts.sum() - 3
+    clf.learn_one([True], False).forget_one([1], 0)
+    assert clf.memory_.state_bytes() == numbers.memory_.state_bytes()

@@ -280,7 +280,7 @@ def _size(case: Case) -> int:
 
 
 def _tokens(values: NDArray[Any]) -> list[Token]:
-    return values.tolist() if values.dtype.kind in "iub" else [as_token(value) for value in values.tolist()]
+    return values.tolist() if values.dtype.kind in "iu" else [as_token(value) for value in values.tolist()]
 
 
 def _without_padding(tokens: list[Token], h: int) -> tuple[int, list[Token]]:
