@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +21,10 @@ from hammemo import (
     Ledgered,
     LogLinear,
     MemoryClassifier,
+    Mixture,
     NotStoredError,
     Rolling,
+    Suffixes,
     load,
     save,
     windows,
@@ -164,6 +168,43 @@ def test_after_forgetting_and_refitting_no_byte_tells_what_was_there(memory: Any
     assert weights(clf) == weights(rest) != before
     assert clf.class_scores(X).tobytes() == rest.class_scores(X).tobytes()
     assert clf.memory_.state_bytes() == rest.memory_.state_bytes()
+
+
+def a_table(gone: list[str]) -> MemoryClassifier:
+    X, y = table()
+    clf = MemoryClassifier(memory=Ledgered(Exact())).fit([*X.tolist(), gone], [*y, 0])
+    return clf.forget([gone], [0]).refit()
+
+
+def a_stream(gone: list[str]) -> MemoryClassifier:
+    clf = MemoryClassifier(Suffixes(2), vote=Mixture()).fit_stream([*table()[0].tolist(), gone], h=2, short="pad")
+    return clf.forget_stream([gone]).refit()
+
+
+def a_window(gone: list[str]) -> Rolling:
+    X, y = table()
+    clf = Rolling(MemoryClassifier(), last=40)
+    for row, label in zip([*X[:100].tolist(), gone, *X[100:180].tolist()], [*y[:100], 0, *y[100:180]], strict=True):
+        clf.partial_fit([row], [label])
+    return clf
+
+
+@pytest.mark.parametrize("made", [a_table, a_stream, a_window])
+def test_copies_hold_nothing_that_was_forgotten(made: Any, tmp_path: Path) -> None:
+    gone = ["Alice-1970", "b", "c", "d"]
+    clf = made(gone)
+    copies = {"pickle": pickle.dumps(clf), "deep copy": pickle.dumps(copy.deepcopy(clf))}
+    if isinstance(clf, MemoryClassifier):
+        save(clf, tmp_path / "model")
+        copies["file"] = (tmp_path / "model").read_bytes()
+        ledger = copy.deepcopy(clf.sample_).ledger
+        assert ledger.counts() == clf.sample_.ledger.counts() == ledger._layers[0]
+    assert [name for name, data in copies.items() if gone[0].encode() in data] == []
+    again = pickle.loads(copies["pickle"])  # noqa: S301
+    X = table()[0]
+    assert again.class_scores(X).tobytes() == clf.class_scores(X).tobytes()
+    if isinstance(clf, Rolling):
+        assert again.partial_fit(X[:60], [0] * 60).n_examples_ == 40
 
 
 def test_a_label_that_is_forgotten_leaves_no_weight() -> None:
