@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import pickle
 from collections import Counter
@@ -30,7 +31,7 @@ from hammemo import (
     windows,
 )
 from hammemo._arrays.checked import StoredArrays
-from hammemo.models.kept import EVERYTHING
+from hammemo.models.kept import EVERYTHING, THRESHOLDS
 from hammemo.models.kept_sample import KeptSample
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import example_words, window_words
@@ -92,17 +93,43 @@ def numbered(first: int, last: int) -> Examples:
     return Examples.of(X, X[:, 0] % 3)
 
 
-def test_beyond_its_size_the_threshold_falls_and_what_is_kept_is_what_lies_below() -> None:
-    sample = KeptSample(h=1, seed=0, most=100).changed(numbered(0, 125), 1)
-    assert len(sample) == 125
-    assert sample.threshold == EVERYTHING
-    for first in range(125, 2000, 25):
-        sample = sample.changed(numbered(first, first + 25), 1)
-        assert len(sample) <= 125
-    assert sample.threshold < EVERYTHING
-    assert contents(sample.emptied().changed(numbered(0, 2000), 1)) == contents(sample)
-    large = KeptSample(h=1, seed=0, most=100).changed(numbered(0, 5000), 1)
-    assert len(large) == 100
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=12), st.integers(2, 200), st.integers(0, 5))
+@settings(max_examples=50)
+def test_beyond_its_size_the_threshold_is_the_highest_of_the_grid_however_examples_came(
+    cuts: list[int], most: int, seed: int
+) -> None:
+    empty = KeptSample(h=1, seed=seed, most=most)
+    whole = empty.changed(numbered(0, 400), 1)
+    words = example_words(numbered(0, 400), seed).tolist()
+    fitting = [threshold for threshold in THRESHOLDS if sum(word < threshold for word in words) <= most]
+    expected = max(fitting) if max(fitting) > min(words) else min(t for t in THRESHOLDS if t > min(words))
+    assert whole.threshold == expected
+    assert len(whole) == sum(word < expected for word in words)
+    grouped: KeptSample | None = empty
+    ends = sorted({0, *cuts, 400})
+    for number, (first, last) in enumerate(itertools.pairwise(ends)):
+        assert grouped is not None
+        part = numbered(first, last)
+        grouped = grouped.changed(part, 1) if number % 2 else grouped.plus(empty.changed(part, 1), 1)
+    assert grouped is not None
+    assert (grouped.threshold, contents(grouped)) == (whole.threshold, contents(whole))
+    assert len(grouped) == grouped.n_examples == len(contents(grouped))
+
+
+def test_the_threshold_is_on_a_public_grid_of_eight_steps_an_octave() -> None:
+    assert THRESHOLDS[-1] == EVERYTHING
+    assert THRESHOLDS[-9] == 2**63
+    assert all(abs(high / low - 2**0.125) < 1e-9 for low, high in itertools.pairwise(THRESHOLDS[-200:]))
+    X, y = np.arange(2000)[:, None], np.arange(2000) % 3
+    clf = MemoryClassifier("positional", vote=LogLinear(sample=100)).fit(X, y)
+    assert clf.sample_ is not None
+    assert clf.sample_.threshold in THRESHOLDS
+    assert 80 < len(clf.sample_) <= 100
+    before = weights(clf)
+    assert weights(clf.refit()) == before
+    kept = clf.sample_.examples()
+    gone = np.array(kept.contexts.vocabulary.tolist())[:50]
+    assert clf.forget(gone[:, None], gone % 3).refit().sample_.threshold in THRESHOLDS
 
 
 def test_an_empty_model_hands_its_threshold_on() -> None:

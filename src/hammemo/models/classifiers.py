@@ -151,9 +151,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """
 
         def learn(model: MemoryClassifier) -> None:
-            examples = model._learn(X, y, sample_weight, classes=None, reset=True, whole=True)
-            if isinstance(model.sample_, KeptCases):
-                examples = model.sample_.examples()
+            examples = model._to_fit(model._learn(X, y, sample_weight, classes=None, reset=True, whole=True))
             if model._is_enough(examples):
                 model._fit_vote_to(examples)
 
@@ -279,7 +277,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             is_first = layout is None and not hasattr(model, "memory_")
             examples = model._learn(X, y, sample_weight, classes, layout=layout)
             if is_first and is_auto(model.vote) and examples.multiplicity.sum() >= settling.FIRST_BATCH:
-                model._fit_vote_to(examples)
+                model._fit_vote_to(model._to_fit(examples))
 
         self._edited(learn)
         return self

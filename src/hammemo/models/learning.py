@@ -19,6 +19,7 @@ from hammemo.models.additive import Additive
 from hammemo.models.answering import Answering
 from hammemo.models.axes import is_auto, resolved_memory
 from hammemo.models.explanations import one_context
+from hammemo.models.kept import EVERYTHING
 from hammemo.models.kept_cases import KeptCases
 from hammemo.models.kept_sample import KEPT, KeptSample
 from hammemo.models.settling import Axes, Choices
@@ -190,6 +191,13 @@ class Learning(Additive, Answering):
         examples = sample.examples() if len(sample) else None
         if examples is not None and self._is_enough(examples):
             self._fit_vote_to(examples)
+
+    def _to_fit(self, learnt: Examples) -> Examples:
+        """Return the examples that the vote is fitted to once these were learnt: those that `refit` has."""
+        sample = self.sample_
+        if sample is None or (isinstance(sample, KeptSample) and sample.threshold == EVERYTHING):
+            return learnt
+        return sample.examples()
 
     def _take_weights(self, stored: StoredArrays) -> None:
         """Take weights that were fitted to another version of this model; ValueError if they are of another model."""
