@@ -76,7 +76,7 @@ class Versioned:
         if lock._is_owned():  # by this thread; others wait
             raise RuntimeError(
                 f"This {type(self).__name__} is being edited already, by what this call is part of: an iterator or an "
-                "array that an edit reads edits the same object. This call changed nothing, because the other edit would "
+                "array that an edit reads edits the same object. This call changed nothing: the other edit would "
                 "overwrite it. Make a list of what is to be learnt first, or edit after the other edit has returned."
             )
         with lock:

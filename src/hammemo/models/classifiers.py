@@ -396,7 +396,10 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
     def _contexts(self, X: Any) -> Contexts:
         check_is_fitted(self)
-        return validated_contexts(self, self._cut(X, self.sites_.h), reset=False)
+        contexts = validated_contexts(self, self._cut(X, self.sites_.h), reset=False)
+        if self._kinds is not None:
+            self._kinds.warn_of_others(contexts, vars(self).get("feature_names_in_"))
+        return contexts
 
     def _vote(self) -> str | Vote:
         if hasattr(self, "vote_"):

@@ -18,6 +18,8 @@ from hammemo.models.growing import watched
 from hammemo.models.kept_cases import CaseCutter, Keeper, KeptCases
 from hammemo.models.learning import Learning, check_is_model
 from hammemo.models.scorer import check_probabilities
+from hammemo.tokens.column_kinds import ColumnKinds
+from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import common_label_dtype, label_array, widened_label_dtype
 from hammemo.tokens.streams import WindowSample, long_enough, stream_blocks
@@ -156,6 +158,7 @@ class Streaming(Learning):
             )
             self._start(h, settled, layout)
             self.n_features_in_ = h
+        self._note_kinds(ColumnKinds.of(Contexts(first.tokens[:, None]), 1))
         self.cutting_ = self._cutting_with(cutting)
         self.label_dtype_ = common_label_dtype(*kinds)
         labels = None if chosen is None else Vocabulary.of(chosen)
