@@ -14,6 +14,7 @@ from hammemo import (
     Bag,
     Exact,
     Hashed,
+    Ledgered,
     LogLinear,
     MemoryClassifier,
     Mixture,
@@ -189,3 +190,25 @@ def test_truth_values_in_streams_are_the_whole_numbers_that_they_are_in_tables(k
     assert loaded.forget_stream([[1, 0, 1, 1]]).memory_.label_counts.sum() == clf.memory_.label_counts.sum() - 3
     clf.learn_one([True], False).forget_one([1], 0)
     assert clf.memory_.state_bytes() == numbers.memory_.state_bytes()
+
+
+@pytest.mark.parametrize("memory", [Exact(), Ledgered(Exact())], ids=repr)
+def test_part_of_a_document_beyond_the_sample_is_forgotten_with_a_warning(memory: Any) -> None:
+    documents = [[f"{k}-{place}" for place in range(4)] for k in range(60)]  # no token twice
+    clf = MemoryClassifier(Suffixes(1), memory, Mixture(sample=40)).fit_stream(documents, h=2, short="pad")
+    assert isinstance(clf.sample_, KeptCases)
+    words = [clf.sample_._case(0, document)[0] for document in documents]
+    kept, beyond = (
+        [d for d, word in zip(documents, words, strict=True) if (word < clf.sample_.threshold) == low]
+        for low in (True, False)
+    )
+    assert kept
+    clf.forget_stream(kept[:1])  # whole, and kept: no warning
+    before = clf.memory_.label_counts.sum()
+    with pytest.warns(UserWarning, match="cannot tell whether each was learnt as a whole"):
+        clf.forget_stream([beyond[0][:2]])  # its two windows were learnt
+    assert clf.memory_.label_counts.sum() == before - 2
+    for never in ([beyond[0]], [beyond[1][1:]], [["new"]]):  # windows that are not stored
+        with pytest.raises(NotStoredError):
+            clf.forget_stream(never)
+    assert clf.memory_.label_counts.sum() == before - 2

@@ -125,7 +125,15 @@ class KeptCases(Kept):
 
     def with_some(self, cases: Iterable[tuple[int, list[Token]]], sign: int = 1) -> KeptCases | None:
         """Return the sample with the cases of a `CaseCutter` learnt or, with sign -1, forgotten."""
-        return self.with_cases(Counter(self._case(*case) for case in cases), sign)
+        return self.with_cases(self.counted(cases), sign)
+
+    def counted(self, cases: Iterable[tuple[int, list[Token]]]) -> Counter[Case]:
+        """Return how often each of these cases occurs, with its hash."""
+        return Counter(self._case(*case) for case in cases)
+
+    def can_tell(self, cases: Iterable[Case]) -> bool:
+        """Return whether it would keep all of these cases if they had been learnt, so that it knows if they were."""
+        return all(case[0] < self.threshold for case in cases)
 
     def _case(self, n_context: int, tokens: Sequence[Token]) -> Case:
         text = json.dumps([self.seed, n_context, *tokens]).encode()

@@ -5,6 +5,7 @@ A stream is cut into blocks (:mod:`hammemo.tokens.streams`); the extra memory de
 
 from __future__ import annotations
 
+import warnings
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -218,12 +219,18 @@ class Streaming(Learning):
         check_is_fitted(self)
         labels = None if classes is None else Vocabulary.of(label_array(classes))
 
-        def forget(model: Streaming) -> None:
+        def forget(model: Streaming) -> bool:
             h, cutting = model.sites_.h, _said(short, pad) or model._known_cutting()
             whole = long_enough(tokens, h, starts) if short is None and cutting.short == "drop" else tokens
-            model._forget_blocks(stream_blocks(whole, h, starts, cutting.short, cutting.pad), labels)
+            return model._forget_blocks(stream_blocks(whole, h, starts, cutting.short, cutting.pad), labels)
 
-        self._edited(forget)
+        if not self._edited(forget):
+            warnings.warn(
+                "Documents were forgotten that the kept sample does not hold, so the model cannot tell whether each "
+                "was learnt as a whole: only its windows were looked for. Give each document whole, as it was learnt.",
+                UserWarning,
+                stacklevel=2,
+            )
         return self
 
     def log_loss_stream(
@@ -276,19 +283,22 @@ class Streaming(Learning):
             )
         return self.cutting_
 
-    def _forget_blocks(self, blocks: Iterator[Block], labels: Vocabulary | None) -> None:
+    def _forget_blocks(self, blocks: Iterator[Block], labels: Vocabulary | None) -> bool:
+        """Take documents back; return whether the kept cases, if there are any, knew that each was learnt whole."""
         memory, cutter = self.memory_.snapshot(), CaseCutter(self.sites_.h)
-        sample = self.sample_
-        for block in blocks:
-            examples = block.examples() if labels is None else block.examples().only(labels)
-            memory.update(examples, -1)
+        sample, can_tell = self.sample_, True
+        for block in chain(blocks, [None]):
+            if block is not None:
+                examples = block.examples() if labels is None else block.examples().only(labels)
+                memory.update(examples, -1)
             if isinstance(sample, KeptCases):
-                sample = _kept_before(sample.with_some(cutter.cut(block), -1))
-            elif sample is not None:
+                cases = sample.counted(cutter.finish() if block is None else cutter.cut(block))
+                can_tell = can_tell and sample.can_tell(cases)
+                sample = _kept_before(sample.with_cases(cases, -1))
+            elif sample is not None and block is not None:
                 sample = sample.changed(examples, -1)
-        if isinstance(sample, KeptCases):
-            sample = _kept_before(sample.with_some(cutter.finish(), -1))
         self.memory_, self.sample_ = memory, sample
+        return can_tell
 
 
 def _kept_before(sample: KeptCases | None) -> KeptCases:
