@@ -5,7 +5,8 @@ publishes it by one store, so
 
 - whoever asks at the same time sees the version before or the version after, never a mixture;
 - an edit that fails at any point, by a refusal, an error or an interrupt, leaves the version before;
-- edits of one object queue, and queries take no lock.
+- edits of one object queue, and queries take no lock;
+- an edit inside an edit of the same object, as an iterator that is read may start it, is refused: it would be lost.
 
 For this to hold, an edit *replaces* the values of attributes and never changes what they hold: versions share all that
 an edit does not replace. Only caches are written into a published version, each by one assignment, and they are the
@@ -89,7 +90,14 @@ class Versioned:
 
     def _edited(self: Self, change: Callable[[Self], Result]) -> Result:
         """Let `change` work on a private version, then publish that; return what it returned."""
-        with lock_of(self):
+        lock = lock_of(self)
+        if lock._is_owned():  # by this thread; others wait
+            raise RuntimeError(
+                f"This {type(self).__name__} is being edited already, by what this call is part of: an iterator or an "
+                "array that an edit reads edits the same object. This call changed nothing: the other edit would "
+                "overwrite it. Make a list of what is to be learnt first, or edit after the other edit has returned."
+            )
+        with lock:
             private = self.snapshot()
             result = change(private)
             self.__dict__ = private.__dict__

@@ -46,7 +46,7 @@ def learnt(source: Source, sample: int = 200, **options: Any) -> MemoryClassifie
 def test_the_sample_and_the_weights_do_not_depend_on_the_groups(words: Source, tmp_path: Path) -> None:
     whole = learnt(words, engine="threads", workers=1)
     assert whole.sample_ is not None
-    assert len(whole.sample_) == 200
+    assert 150 < len(whole.sample_) <= 200
     assert whole.sample_.threshold < EVERYTHING
     save(whole, tmp_path / "m")
     assert kept(load(tmp_path / "m")) == kept(whole)
@@ -106,7 +106,7 @@ def test_a_folder_remembers_the_sample(words: Source, tmp_path: Path) -> None:
         learnt(words, sample=100, **options)
 
 
-def test_packed_samples_come_back_and_settling_takes_the_lowest_hashes() -> None:
+def test_packed_samples_come_back_and_do_not_depend_on_groups() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 9, (500, 3)), rng.integers(0, 2, 500)
     empty = KeptSample(h=3, seed=1, most=40)
@@ -121,6 +121,6 @@ def test_packed_samples_come_back_and_settling_takes_the_lowest_hashes() -> None
         together = parts.plus(empty.changed(Examples.of(X[rows], y[rows]), 1), 1)
         assert together is not None
         parts = together
-    assert len(parts.settled()) == 40
-    one, other = ([a.tobytes() for a in sample.settled().packed().values()] for sample in (whole, parts))
+    assert 30 < len(parts) <= 40
+    one, other = ([a.tobytes() for a in sample.packed().values()] for sample in (whole, parts))
     assert one == other

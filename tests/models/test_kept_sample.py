@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import json
+import pickle
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +22,16 @@ from hammemo import (
     Ledgered,
     LogLinear,
     MemoryClassifier,
+    Mixture,
     NotStoredError,
     Rolling,
+    Suffixes,
     load,
     save,
     windows,
 )
 from hammemo._arrays.checked import StoredArrays
-from hammemo.models.kept import EVERYTHING
+from hammemo.models.kept import EVERYTHING, THRESHOLDS
 from hammemo.models.kept_sample import KeptSample
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import example_words, window_words
@@ -88,17 +93,43 @@ def numbered(first: int, last: int) -> Examples:
     return Examples.of(X, X[:, 0] % 3)
 
 
-def test_beyond_its_size_the_threshold_falls_and_what_is_kept_is_what_lies_below() -> None:
-    sample = KeptSample(h=1, seed=0, most=100).changed(numbered(0, 125), 1)
-    assert len(sample) == 125
-    assert sample.threshold == EVERYTHING
-    for first in range(125, 2000, 25):
-        sample = sample.changed(numbered(first, first + 25), 1)
-        assert len(sample) <= 125
-    assert sample.threshold < EVERYTHING
-    assert contents(sample.emptied().changed(numbered(0, 2000), 1)) == contents(sample)
-    large = KeptSample(h=1, seed=0, most=100).changed(numbered(0, 5000), 1)
-    assert len(large) == 100
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=12), st.integers(2, 200), st.integers(0, 5))
+@settings(max_examples=50)
+def test_beyond_its_size_the_threshold_is_the_highest_of_the_grid_however_examples_came(
+    cuts: list[int], most: int, seed: int
+) -> None:
+    empty = KeptSample(h=1, seed=seed, most=most)
+    whole = empty.changed(numbered(0, 400), 1)
+    words = example_words(numbered(0, 400), seed).tolist()
+    fitting = [threshold for threshold in THRESHOLDS if sum(word < threshold for word in words) <= most]
+    expected = max(fitting) if max(fitting) > min(words) else min(t for t in THRESHOLDS if t > min(words))
+    assert whole.threshold == expected
+    assert len(whole) == sum(word < expected for word in words)
+    grouped: KeptSample | None = empty
+    ends = sorted({0, *cuts, 400})
+    for number, (first, last) in enumerate(itertools.pairwise(ends)):
+        assert grouped is not None
+        part = numbered(first, last)
+        grouped = grouped.changed(part, 1) if number % 2 else grouped.plus(empty.changed(part, 1), 1)
+    assert grouped is not None
+    assert (grouped.threshold, contents(grouped)) == (whole.threshold, contents(whole))
+    assert len(grouped) == grouped.n_examples == len(contents(grouped))
+
+
+def test_the_threshold_is_on_a_public_grid_of_eight_steps_an_octave() -> None:
+    assert THRESHOLDS[-1] == EVERYTHING
+    assert THRESHOLDS[-9] == 2**63
+    assert all(abs(high / low - 2**0.125) < 1e-9 for low, high in itertools.pairwise(THRESHOLDS[-200:]))
+    X, y = np.arange(2000)[:, None], np.arange(2000) % 3
+    clf = MemoryClassifier("positional", vote=LogLinear(sample=100)).fit(X, y)
+    assert clf.sample_ is not None
+    assert clf.sample_.threshold in THRESHOLDS
+    assert 80 < len(clf.sample_) <= 100
+    before = weights(clf)
+    assert weights(clf.refit()) == before
+    kept = clf.sample_.examples()
+    gone = np.array(kept.contexts.vocabulary.tolist())[:50]
+    assert clf.forget(gone[:, None], gone % 3).refit().sample_.threshold in THRESHOLDS
 
 
 def test_an_empty_model_hands_its_threshold_on() -> None:
@@ -164,6 +195,43 @@ def test_after_forgetting_and_refitting_no_byte_tells_what_was_there(memory: Any
     assert weights(clf) == weights(rest) != before
     assert clf.class_scores(X).tobytes() == rest.class_scores(X).tobytes()
     assert clf.memory_.state_bytes() == rest.memory_.state_bytes()
+
+
+def a_table(gone: list[str]) -> MemoryClassifier:
+    X, y = table()
+    clf = MemoryClassifier(memory=Ledgered(Exact())).fit([*X.tolist(), gone], [*y, 0])
+    return clf.forget([gone], [0]).refit()
+
+
+def a_stream(gone: list[str]) -> MemoryClassifier:
+    clf = MemoryClassifier(Suffixes(2), vote=Mixture()).fit_stream([*table()[0].tolist(), gone], h=2, short="pad")
+    return clf.forget_stream([gone]).refit()
+
+
+def a_window(gone: list[str]) -> Rolling:
+    X, y = table()
+    clf = Rolling(MemoryClassifier(), last=40)
+    for row, label in zip([*X[:100].tolist(), gone, *X[100:180].tolist()], [*y[:100], 0, *y[100:180]], strict=True):
+        clf.partial_fit([row], [label])
+    return clf
+
+
+@pytest.mark.parametrize("made", [a_table, a_stream, a_window])
+def test_copies_hold_nothing_that_was_forgotten(made: Any, tmp_path: Path) -> None:
+    gone = ["Alice-1970", "b", "c", "d"]
+    clf = made(gone)
+    copies = {"pickle": pickle.dumps(clf), "deep copy": pickle.dumps(copy.deepcopy(clf))}
+    if isinstance(clf, MemoryClassifier):
+        save(clf, tmp_path / "model")
+        copies["file"] = (tmp_path / "model").read_bytes()
+        ledger = copy.deepcopy(clf.sample_).ledger
+        assert ledger.counts() == clf.sample_.ledger.counts() == ledger._layers[0]
+    assert [name for name, data in copies.items() if gone[0].encode() in data] == []
+    again = pickle.loads(copies["pickle"])  # noqa: S301
+    X = table()[0]
+    assert again.class_scores(X).tobytes() == clf.class_scores(X).tobytes()
+    if isinstance(clf, Rolling):
+        assert again.partial_fit(X[:60], [0] * 60).n_examples_ == 40
 
 
 def test_a_label_that_is_forgotten_leaves_no_weight() -> None:

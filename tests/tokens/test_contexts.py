@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hammemo import NO_TOKEN, windows
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, token_array, whole_multiplicity
+from hammemo.tokens.missing import filled
 from hammemo.tokens.vocabulary import Vocabulary
 
 randomly = settings(max_examples=100, deadline=None)
@@ -298,6 +300,30 @@ def test_nullable_pandas_integers_stay_exact_and_their_gaps_are_refused() -> Non
     assert tokens_of(pd.DataFrame({"a": pd.array([BIG, 1], "Int64"), "b": [0.5, 1]})) == [[BIG, 0.5], [1, 1]]
     with pytest.raises(ValueError, match=MISSING):
         Contexts.of(pd.DataFrame({"a": pd.array([BIG, None], "Int64"), "b": [0.5, 1]}))
+
+
+FRAMES_WITH_A_GAP: dict[str, Any] = {
+    "pandas Int64": lambda ids: pd.DataFrame({"id": pd.Series(ids, dtype="Int64")}),
+    "pandas category": lambda ids: pd.DataFrame({"id": pd.Series(pd.Categorical(ids))}),
+    "pandas with Arrow": lambda ids: pd.DataFrame({"id": pd.Series(ids, dtype="int64[pyarrow]")}),
+    "polars": lambda ids: pl.DataFrame({"id": ids}),
+    "Arrow": lambda ids: pa.table({"id": ids}),
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES_WITH_A_GAP.values(), ids=FRAMES_WITH_A_GAP)
+@given(numbers=st.lists(ints | st.sampled_from([2**53, 2**53 + 1, -(2**53) - 1]), min_size=1, max_size=4))
+@randomly
+def test_whole_numbers_stay_exact_beside_a_missing_value(frame: Any, numbers: list[int]) -> None:
+    values = filled(token_array(frame([*numbers, None])), "token")
+    assert [int(value) for value in values[:-1, 0]] == numbers
+    assert values[-1, 0] == "<missing>"
+
+
+def test_a_table_of_arrow_is_a_frame() -> None:
+    table = pa.table({"a": [BIG, 2], "b": ["x", "y"], "c": [True, False]})
+    assert tokens_of(table) == [[BIG, "x", 1], [2, "y", 0]]
+    assert tokens_of(table.to_batches()[0]) == tokens_of(table)
 
 
 def test_pandas_columns_of_one_name_are_all_kept() -> None:

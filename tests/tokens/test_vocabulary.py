@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hammemo.tokens.vocabulary as vocabulary_module
 from hammemo._arrays.integers import object_array
 from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token, factorize
 
@@ -314,3 +315,18 @@ def test_arrays_hold_every_token_and_lone_surrogates_too(values: list[Any]) -> N
         "string_bytes": "uint8",
         "string_lengths": "uint8",
     }
+
+
+def test_an_array_that_is_written_to_meanwhile_gives_the_ranks_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.array([3, 5, 3])
+
+    class Limit(int):
+        """The limit of integers, which writes into the array when it is compared: after the range was found."""
+
+        def __le__(self, other: int) -> bool:
+            values[:] = 10**6
+            return int(self) <= other
+
+    monkeypatch.setattr(vocabulary_module, "_INT_LIMIT", Limit(2**63))
+    found, ranks = factorize(values)
+    assert (found.tolist(), ranks.tolist(), values.tolist()) == ([3, 5], [0, 1, 0], [10**6] * 3)

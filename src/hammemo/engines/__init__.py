@@ -179,7 +179,7 @@ def fit(
         memory = local.run(job, groups, kind, workers, tell)
     if labels is not None:
         memory.declare(labels)
-    model.memory_, model.sample_ = memory, None if tell.kept is None else tell.kept.settled()
+    model.memory_, model.sample_ = memory, tell.kept
     if is_auto(getattr(estimator, "memory", None)) and work is None:
         warn_if_large(memory)
     if model.vote_.wanted():

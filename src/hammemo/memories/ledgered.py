@@ -67,6 +67,9 @@ class Ledger(Generic[Key]):
     def __init__(self, layers: tuple[Mapping[Key, int], ...] = ()) -> None:
         self._layers = layers
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_layers": (self.counts(),)}  # a key that was taken away is still in two layers: copies do not have it
+
     def count(self, key: Key) -> int:
         """Return how often a key is held."""
         return sum(layer.get(key, 0) for layer in self._layers)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from hammemo.memories import Memory
     from hammemo.models.kept import Kept
+    from hammemo.tokens.column_kinds import ColumnKinds
     from hammemo.tokens.cutting import Cutting
 
 Self = TypeVar("Self", bound="Additive")
@@ -30,6 +31,8 @@ class Additive(Versioned):
     sample_: Kept | None = None
     """What `refit` fits the vote to."""
     cutting_: Cutting | None
+    _kinds: ColumnKinds | None = None
+    """Of what kind the columns are; None where that is not known, as after `load`."""
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -60,6 +63,8 @@ class Additive(Versioned):
             model.cutting_ = model._cutting_with(other.cutting_, other.memory_)
             model.memory_, model.label_dtype_ = memory, dtype
             model.sample_ = model._sample_with(other, 1)
+            if model._kinds is not None:
+                model._kinds = model._kinds.plus(other._kinds)
 
         self._edited(add)
         self._warn_of_other_weights(other)

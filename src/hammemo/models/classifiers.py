@@ -152,9 +152,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """
 
         def learn(model: MemoryClassifier) -> None:
-            examples = model._learn(X, y, sample_weight, classes=None, reset=True, whole=True)
-            if isinstance(model.sample_, KeptCases):
-                examples = model.sample_.examples()
+            examples = model._to_fit(model._learn(X, y, sample_weight, classes=None, reset=True, whole=True))
             if model._is_enough(examples):
                 model._fit_vote_to(examples)
 
@@ -280,7 +278,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             is_first = layout is None and not hasattr(model, "memory_")
             examples = model._learn(X, y, sample_weight, classes, layout=layout)
             if is_first and is_auto(model.vote) and examples.multiplicity.sum() >= settling.FIRST_BATCH:
-                model._fit_vote_to(examples)
+                model._fit_vote_to(model._to_fit(examples))
 
         self._edited(learn)
         return self
@@ -401,7 +399,10 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
     def _contexts(self, X: Any) -> Contexts:
         check_is_fitted(self)
-        return validated_contexts(self, self._cut(X, self.sites_.h), reset=False)
+        contexts = validated_contexts(self, self._cut(X, self.sites_.h), reset=False)
+        if self._kinds is not None:
+            self._kinds.warn_of_others(contexts, vars(self).get("feature_names_in_"))
+        return contexts
 
     def _vote(self) -> str | Vote:
         if hasattr(self, "vote_"):

@@ -1,8 +1,11 @@
 """What the samples that a state keeps have in common: keys with hashes below a threshold, and how often each is stored.
 
 Whether a key is kept depends on nothing but its hash, so a sample is additive like the counts: learning, forgetting and
-merging act on it exactly, in any order. Where it grows beyond its size by a quarter, the threshold falls to where it
-has its size again. The threshold belongs to the layout: `empty_like()` and `layout=` hand it on.
+merging act on it exactly, in any order. Thresholds lie on a public grid, eight to an octave: a threshold that is the
+hash of an example would tell of it, also after that was forgotten. Where the sample has more than its size, the
+threshold falls to the highest of the grid with no more examples below it. So after any learning and merging it is a
+function of what was learnt, in whichever groups. Forgetting never raises it. The threshold belongs to the layout:
+`empty_like()` and `layout=` hand it on.
 
 A key is an example (:mod:`hammemo.models.kept_sample`) or a whole case (:mod:`hammemo.models.kept_cases`).
 """
@@ -10,7 +13,9 @@ A key is an example (:mod:`hammemo.models.kept_sample`) or a whole case (:mod:`h
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
+from math import isqrt
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -20,7 +25,7 @@ from hammemo._versions import Cached
 from hammemo.memories.ledgered import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
 
 EVERYTHING: Final = 2**64
 """The threshold below which every hash lies."""
+
+THRESHOLDS: Final = tuple(sorted({isqrt(isqrt(isqrt(2**k))) for k in range(8 * 64 + 1)}))
+"""The grid, ascending: 2^64 and, eight times an octave, the whole numbers below 2^(k/8)."""
 
 Self = TypeVar("Self", bound="Kept")
 
@@ -43,10 +51,13 @@ class Kept(Cached, ABC):
     seed : int
         What the hash depends on.
     most : int
-        About how many examples are kept.
+        How many examples are kept at most; more only where a single key, or the keys of one step of the grid, have
+        more.
     threshold : int
     ledger : Ledger
         How often each key is stored.
+    n_examples : int
+        How many examples the kept keys have, each key counted once.
     """
 
     h: int
@@ -54,9 +65,10 @@ class Kept(Cached, ABC):
     most: int
     threshold: int = EVERYTHING
     ledger: Ledger[Any] = field(default_factory=Ledger)
+    n_examples: int = 0
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return self.n_examples
 
     @abstractmethod
     def changed(self: Self, examples: Examples, sign: int) -> Self | None:
@@ -71,10 +83,6 @@ class Kept(Cached, ABC):
         """Return what is kept, in an order that depends on nothing but what it is."""
 
     @abstractmethod
-    def settled(self: Self) -> Self:
-        """Return the sample cut to its size: what is kept then does not depend on how the examples were grouped."""
-
-    @abstractmethod
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what is kept as canonical arrays."""
 
@@ -83,13 +91,48 @@ class Kept(Cached, ABC):
         """Return the sample of this layout with these arrays, checked: undo `state`."""
 
     @abstractmethod
+    def _words(self, keys: Sequence[Any]) -> NDArray[np.uint64]:
+        """Return the hashes of keys."""
+
+    @staticmethod
+    @abstractmethod
+    def _size(key: Any) -> int:
+        """Return how many examples a key has."""
+
+    def _with(self: Self, entries: Mapping[Any, int], sign: int) -> Self | None:
+        """Return the sample with keys below the threshold learnt or forgotten; None where one is not kept so often."""
+        held = {key: self.ledger.count(key) for key in entries}
+        if sign < 0 and any(held[key] < times for key, times in entries.items()):
+            return None
+        changed = sum(
+            self._size(key) for key, times in entries.items() if (held[key] == 0) != (held[key] + sign * times == 0)
+        )
+        sample = replace(self, ledger=self.ledger.plus(entries, sign), n_examples=self.n_examples + sign * changed)
+        return sample._bounded() if sign > 0 else sample
+
+    def _bounded(self: Self) -> Self:
+        """Return the sample with a threshold low enough for its size."""
+        if self.n_examples <= self.most:
+            return self
+        keys = list(self.ledger.counts())
+        sizes = np.fromiter(map(self._size, keys), np.int64, len(keys))
+        return self._below(highest_threshold(self._words(keys), sizes, self.most))
+
+    def _below(self: Self, threshold: int) -> Self:
+        """Return the sample with this threshold, if that is lower than its own."""
+        if threshold >= self.threshold:
+            return self
+        lower, counts = replace(self, threshold=threshold), self.ledger.counts()
+        low = lower._are_low(self._words(list(counts))).tolist()
+        return lower._holding({key: counts[key] for key, is_low in zip(counts, low, strict=True) if is_low})
+
+    def _are_low(self, words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return which hashes lie below the threshold."""
+        return words < np.uint64(self.threshold) if self.threshold < EVERYTHING else np.ones(len(words), bool)
+
     def _holding(self: Self, held: dict[Any, int]) -> Self:
         """Return a sample of the same layout that holds these keys, so often."""
-
-    @property
-    def _largest(self) -> int:
-        """How many examples are kept before the threshold falls."""
-        return self.most + self.most // 4
+        return replace(self, ledger=Ledger((held,)), n_examples=sum(map(self._size, held)))
 
     def emptied(self: Self) -> Self:
         """Return a sample of the same layout with nothing in it."""
@@ -105,3 +148,30 @@ class Kept(Cached, ABC):
         held = dict(arrays)
         threshold = int(held.pop("last")[0]) + 1
         return replace(self, threshold=threshold).restored(StoredArrays(held))
+
+
+def highest_threshold(words: NDArray[np.uint64], sizes: NDArray[np.int64], most: int) -> int:
+    """Return the highest threshold with so many examples below it at most, but with one key at least.
+
+    Parameters
+    ----------
+    words : ndarray of uint64, shape (n,)
+        The hashes of the keys.
+    sizes : ndarray of int64, shape (n,)
+        How many examples each has.
+    most : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.models.kept import highest_threshold
+    >>> words = np.array([9, 40, 70, 100], np.uint64)
+    >>> highest_threshold(words, np.ones(4, np.int64), 2), highest_threshold(words, np.full(4, 5), 2)
+    (64, 38)
+    """
+    order = np.argsort(words)
+    out = int(np.searchsorted(np.cumsum(sizes[order]), most, "right"))  # the first that is too many
+    if out == len(words):
+        return EVERYTHING
+    first, beyond = (bisect_right(THRESHOLDS, int(words[order[place]])) for place in (0, out))
+    return THRESHOLDS[max(first, beyond - 1)]

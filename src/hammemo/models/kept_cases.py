@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -89,7 +89,7 @@ class KeptCases(Kept):
     seed : int
         What the hash depends on.
     most : int
-        About how many examples the kept cases have together.
+        How many examples the kept cases have together at most; one case is kept, however long it is.
     threshold : int
     ledger : Ledger
         How often each case is stored.
@@ -106,14 +106,6 @@ class KeptCases(Kept):
     """
 
     ledger: Ledger[Case] = field(default_factory=Ledger)
-    n_examples: int = 0
-    """How many examples the kept cases have, each case counted once."""
-
-    def __len__(self) -> int:
-        return self.n_examples
-
-    def _holding(self, held: dict[Case, int]) -> KeptCases:
-        return replace(self, ledger=Ledger((held,)), n_examples=sum(map(_size, held)))
 
     def changed(self, examples: Examples, sign: int) -> KeptCases | None:
         """Return the sample with examples learnt or forgotten, each a case of its own.
@@ -133,7 +125,15 @@ class KeptCases(Kept):
 
     def with_some(self, cases: Iterable[tuple[int, list[Token]]], sign: int = 1) -> KeptCases | None:
         """Return the sample with the cases of a `CaseCutter` learnt or, with sign -1, forgotten."""
-        return self.with_cases(Counter(self._case(*case) for case in cases), sign)
+        return self.with_cases(self.counted(cases), sign)
+
+    def counted(self, cases: Iterable[tuple[int, list[Token]]]) -> Counter[Case]:
+        """Return how often each of these cases occurs, with its hash."""
+        return Counter(self._case(*case) for case in cases)
+
+    def can_tell(self, cases: Iterable[Case]) -> bool:
+        """Return whether it would keep all of these cases if they had been learnt, so that it knows if they were."""
+        return all(case[0] < self.threshold for case in cases)
 
     def _case(self, n_context: int, tokens: Sequence[Token]) -> Case:
         text = json.dumps([self.seed, n_context, *tokens]).encode()
@@ -142,18 +142,12 @@ class KeptCases(Kept):
 
     def with_cases(self, cases: Mapping[Case, int], sign: int) -> KeptCases | None:
         """Return the sample with cases learnt or forgotten; None where one that is forgotten was not kept."""
-        low = {case: times for case, times in cases.items() if case[0] < self.threshold}
-        held = {case: self.ledger.count(case) for case in low}
-        if sign < 0 and any(held[case] < low[case] for case in low):
-            return None
-        changed = sum(_size(case) for case in low if (held[case] == 0) != (held[case] + sign * low[case] == 0))
-        sample = replace(self, ledger=self.ledger.plus(low, sign), n_examples=self.n_examples + sign * changed)
-        return sample._bounded() if sign > 0 else sample
+        return self._with({case: times for case, times in cases.items() if case[0] < self.threshold}, sign)
 
     def _may_hold(self, examples: Mapping[Case, int]) -> bool:
         """Return whether one of these single examples, not kept as a case of its own, may be part of a longer one."""
         unknown = any(case[0] >= self.threshold for case in examples)
-        return unknown and any(_size(case) > 1 for case in self.ledger.counts())
+        return unknown and any(self._size(case) > 1 for case in self.ledger.counts())
 
     def plus(self, other: KeptCases, sign: int) -> KeptCases | None:
         """Return the sample of both or, with sign -1, without the other's; None where the other tells too little."""
@@ -162,22 +156,12 @@ class KeptCases(Kept):
         mine = self._below(min(self.threshold, other.threshold))
         return mine.with_cases(other._below(mine.threshold).ledger.counts(), sign)
 
-    def _bounded(self) -> KeptCases:
-        """Return the sample, cut to its size where it is a quarter larger."""
-        return self._cut() if self.n_examples > self._largest else self
+    def _words(self, keys: Sequence[Case]) -> NDArray[np.uint64]:
+        return np.fromiter((case[0] for case in keys), np.uint64, len(keys))
 
-    def _cut(self) -> KeptCases:
-        sizes = {case[0]: _size(case) for case in self.ledger.counts()}
-        words = sorted(sizes)
-        held = np.cumsum([sizes[word] for word in words])
-        place = max(1, int(np.searchsorted(held, self.most, "right")))  # one case is kept, however long it is
-        return self._below(words[place]) if place < len(words) else self
-
-    def _below(self, threshold: int) -> KeptCases:
-        if threshold >= self.threshold:
-            return self
-        held = {case: times for case, times in self.ledger.counts().items() if case[0] < threshold}
-        return replace(self, threshold=threshold)._holding(held)
+    @staticmethod
+    def _size(key: Case) -> int:
+        return len(key) - 2 - int(key[1])
 
     def _sorted(self) -> list[tuple[Case, int]]:
         counts = self.ledger.counts()
@@ -197,10 +181,6 @@ class KeptCases(Kept):
         times = np.array([count for _, count in kept], np.int64)
         cases = owners[targets]
         return Examples(contexts, ranks[targets], vocabulary, times[cases], cases).with_used_labels()
-
-    def settled(self) -> KeptCases:
-        """Return the sample cut to its size: what is kept then does not depend on how the cases were grouped."""
-        return self._cut() if self.n_examples > self.most else self
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what is kept as canonical arrays."""
@@ -232,7 +212,7 @@ class KeptCases(Kept):
         sample = self._holding(held)
         again, given = sample.state(), {"ranks": ranks, "lengths": lengths, "context_lengths": before, "counts": counts}
         canonical = len(held) == len(cases) and all(np.array_equal(again[name], given[name]) for name in given)
-        proper = all(case[0] < self.threshold and 0 < _size(case) <= PIECE for case in cases)
+        proper = all(case[0] < self.threshold and 0 < self._size(case) <= PIECE for case in cases)
         if not canonical or not proper or any(case[2] == NO_TOKEN for case in cases if case[1]):
             raise ValueError("the kept cases are not in canonical order, or their hashes are above the threshold")
         return sample
@@ -274,13 +254,8 @@ class Keeper:
             self.sample = self.sample.with_some(self._cutter.finish())
 
 
-def _size(case: Case) -> int:
-    """Return how many examples a case has."""
-    return len(case) - 2 - int(case[1])
-
-
 def _tokens(values: NDArray[Any]) -> list[Token]:
-    return values.tolist() if values.dtype.kind in "iub" else [as_token(value) for value in values.tolist()]
+    return values.tolist() if values.dtype.kind in "iu" else [as_token(value) for value in values.tolist()]
 
 
 def _without_padding(tokens: list[Token], h: int) -> tuple[int, list[Token]]:

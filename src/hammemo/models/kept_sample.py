@@ -17,13 +17,13 @@ import numpy as np
 from hammemo._arrays.integers import narrow, object_array
 from hammemo.memories.errors import never_stored
 from hammemo.memories.ledgered import Ledger
-from hammemo.models.kept import EVERYTHING, Kept
+from hammemo.models.kept import EVERYTHING, Kept, highest_threshold
 from hammemo.tokens.contexts import MAX_EXAMPLES, Examples
 from hammemo.tokens.distinct import example_words, window_words
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hammemo.tokens.streams import Block
 
 KEPT: Final = 50_000
-"""About how many distinct examples are kept where the vote does not say."""
+"""How many distinct examples are kept at most where the vote does not say."""
 
 Example = tuple[Any, ...]
 """The tokens of a context, `NO_TOKEN` where there is none, and then the label."""
@@ -48,7 +48,7 @@ class KeptSample(Kept):
     seed : int
         What the hash depends on.
     most : int
-        About how many distinct examples are kept.
+        How many distinct examples are kept at most.
     threshold : int
     ledger : Ledger
         How often each example is stored.
@@ -65,19 +65,13 @@ class KeptSample(Kept):
 
     ledger: Ledger[Example] = field(default_factory=Ledger)
 
-    def __len__(self) -> int:
-        return len(self.ledger.counts())
-
-    def _holding(self, held: dict[Example, int]) -> KeptSample:
-        return replace(self, ledger=Ledger((held,)))
-
     def changed(self, examples: Examples, sign: int) -> KeptSample:
         """Return the sample with these examples learnt or, with sign -1, forgotten."""
-        if self.threshold == EVERYTHING and len(examples) <= self._largest:
-            return self._with(_keys(examples, np.arange(len(examples))), sign)
+        if self.threshold == EVERYTHING and len(examples) <= self.most:
+            return self._with_examples(_keys(examples, np.arange(len(examples))), sign)
         words = example_words(examples, self.seed)
         sample = self._with_room_for(words) if sign > 0 else self
-        return sample._with(_keys(examples, np.flatnonzero(sample._are_low(words))), sign)
+        return sample._with_examples(_keys(examples, np.flatnonzero(sample._are_low(words))), sign)
 
     def plus(self, other: KeptSample, sign: int) -> KeptSample | None:
         """Return the sample of both or, with sign -1, without the other's; None where the other tells too little."""
@@ -85,7 +79,7 @@ class KeptSample(Kept):
             return None
         mine = self._below(min(self.threshold, other.threshold) if other.seed == self.seed else self.threshold)
         theirs = replace(other, seed=self.seed, most=self.most)._below(mine.threshold)
-        return mine._with(theirs.ledger.counts(), sign)
+        return mine._with_examples(theirs.ledger.counts(), sign)
 
     def with_windows(self, block: Block, labels: Vocabulary | None) -> KeptSample:
         """Return the sample with the windows of a block learnt; with `labels`, those that have one of them."""
@@ -93,60 +87,34 @@ class KeptSample(Kept):
         sample = self._with_room_for(words)
         places = places[sample._are_low(words)]
         examples = Examples.of(block.contexts(places), block.tokens[places])
-        return sample._with(_keys(examples, np.arange(len(examples))), 1)
+        return sample._with_examples(_keys(examples, np.arange(len(examples))), 1)
 
     def examples(self) -> Examples:
         """Return what is kept, in an order that depends on nothing but what it is."""
         counts = self.ledger.counts()
         return _examples(_sorted(counts), counts, self.h)
 
-    def settled(self) -> KeptSample:
-        """Return the sample cut to its size: what is kept then does not depend on how the examples were grouped.
-
-        Every group keeps at least the examples with the lowest `most` hashes of its own, so the lowest of all are here.
-        """
-        counts = self.ledger.counts()
-        if len(counts) <= self.most:
-            return self
-        words = np.sort(example_words(_examples(list(counts), counts, self.h), self.seed))
-        return self._below(int(words[self.most]))
-
-    def _with(self, entries: Mapping[Example, int], sign: int) -> KeptSample:
-        if sign < 0 and any(self.ledger.count(key) < count for key, count in entries.items()):
+    def _with_examples(self, entries: Mapping[Example, int], sign: int) -> KeptSample:
+        sample = self._with(entries, sign)
+        if sample is None:
             raise never_stored()
-        sample = replace(self, ledger=self.ledger.plus(entries, sign))
-        return sample._bounded() if sign > 0 else sample
-
-    def _are_low(self, words: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Return which hashes lie below the threshold."""
-        return words < np.uint64(self.threshold) if self.threshold < EVERYTHING else np.ones(len(words), bool)
+        return sample
 
     def _with_room_for(self, words: NDArray[np.uint64]) -> KeptSample:
         """Return the sample with its threshold low enough for many examples that come at once, before any is taken."""
-        if len(words) <= self._largest:
+        if len(words) <= self.most:
             return self
         distinct = np.unique(words[self._are_low(words)])
-        return self._below(int(distinct[self.most])) if len(distinct) > self._largest else self
+        return self._below(highest_threshold(distinct, np.ones(len(distinct), np.int64), self.most))
 
-    def _bounded(self) -> KeptSample:
-        """Return the sample, cut to its size where it is a quarter larger."""
-        if self.ledger.n_entries <= self._largest:
-            return self
-        counts = self.ledger.counts()
-        if len(counts) <= self._largest:
-            return self
-        words = np.sort(example_words(_examples(list(counts), counts, self.h), self.seed))
-        return self._below(int(words[self.most]))
+    def _words(self, keys: Sequence[Example]) -> NDArray[np.uint64]:
+        if not keys:
+            return np.empty(0, np.uint64)
+        return example_words(_examples(list(keys), dict.fromkeys(keys, 1), self.h), self.seed)
 
-    def _below(self, threshold: int) -> KeptSample:
-        """Return the sample with a threshold that is not above the present one."""
-        if threshold >= EVERYTHING:
-            return self
-        counts = self.ledger.counts()
-        keys = list(counts)
-        words = example_words(_examples(keys, counts, self.h), self.seed).tolist() if keys else []
-        held = {key: counts[key] for key, word in zip(keys, words, strict=True) if word < threshold}
-        return replace(self, threshold=threshold)._holding(held)
+    @staticmethod
+    def _size(key: Example) -> int:  # noqa: ARG004
+        return 1
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what is kept as canonical arrays."""
@@ -173,7 +141,7 @@ class KeptSample(Kept):
         again = sample.state()
         given = {"ranks": ranks, "label_ranks": label_ranks, "counts": counts}
         canonical = len(sample) == len(keys) and all(np.array_equal(again[name], given[name]) for name in given)
-        if not canonical or len(sample._below(self.threshold)) != len(sample):
+        if not canonical or not sample._are_low(sample._words(keys)).all():
             raise ValueError("the kept examples are not in canonical order, or their hashes are above the threshold")
         return sample
 

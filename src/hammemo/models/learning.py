@@ -19,10 +19,12 @@ from hammemo.models.additive import Additive
 from hammemo.models.answering import Answering
 from hammemo.models.axes import resolved_memory
 from hammemo.models.explanations import one_context
+from hammemo.models.kept import EVERYTHING
 from hammemo.models.kept_cases import KeptCases
 from hammemo.models.kept_sample import KEPT, KeptSample
 from hammemo.models.names import is_auto
 from hammemo.models.settling import Axes, Choices
+from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.contexts import Examples, check_column_names, validated_array
 from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array
 from hammemo.tokens.missing import check_way, filled_tokens
@@ -135,6 +137,7 @@ class Learning(Additive, Answering):
             else:
                 settled = self._settled_like(layout, n_labels)
             self._start(h, settled, layout)
+        self._note_kinds(ColumnKinds.of(examples.contexts))
         memory = self.memory_.snapshot()
         if len(declared):
             memory.declare_labels(Vocabulary.of(declared))
@@ -142,6 +145,13 @@ class Learning(Additive, Answering):
         self.memory_, self.label_dtype_ = memory, dtype
         self._change_sample(examples, 1)
         return examples
+
+    def _note_kinds(self, kinds: ColumnKinds) -> None:
+        """Note the kinds of the columns before they are learnt."""
+        if not self.memory_.label_counts.any():
+            self._kinds = kinds
+        elif self._kinds is not None:
+            self._kinds = self._kinds.plus(kinds)
 
     def _forget(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._take_back(self._examples(X, y, sample_weight))
@@ -191,6 +201,13 @@ class Learning(Additive, Answering):
         examples = sample.examples() if len(sample) else None
         if examples is not None and self._is_enough(examples):
             self._fit_vote_to(examples)
+
+    def _to_fit(self, learnt: Examples) -> Examples:
+        """Return the examples that the vote is fitted to once these were learnt: those that `refit` has."""
+        sample = self.sample_
+        if sample is None or (isinstance(sample, KeptSample) and sample.threshold == EVERYTHING):
+            return learnt
+        return sample.examples()
 
     def _take_weights(self, stored: StoredArrays) -> None:
         """Take weights that were fitted to another version of this model; ValueError if they are of another model."""

@@ -287,6 +287,10 @@ class _Queue:
     first: int = 0
     newer: tuple[tuple[_Part, ...], ...] = ()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # what has fallen out stays in `front` until all of it has: copies do not have it
+        return {**vars(self), "front": self.front[self.first :], "first": 0}
+
     def __bool__(self) -> bool:
         return self.oldest is not None or self.first < len(self.front) or bool(self.newer)
 

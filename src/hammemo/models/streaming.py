@@ -5,6 +5,7 @@ A stream is cut into blocks (:mod:`hammemo.tokens.streams`); the extra memory de
 
 from __future__ import annotations
 
+import warnings
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -19,6 +20,8 @@ from hammemo.models.kept_cases import CaseCutter, Keeper, KeptCases
 from hammemo.models.learning import Learning, check_is_model
 from hammemo.models.names import is_auto
 from hammemo.models.scorer import check_probabilities
+from hammemo.tokens.column_kinds import ColumnKinds
+from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import common_label_dtype, label_array, widened_label_dtype
 from hammemo.tokens.streams import WindowSample, long_enough, stream_blocks
@@ -157,6 +160,7 @@ class Streaming(Learning):
             )
             self._start(h, settled, layout)
             self.n_features_in_ = h
+        self._note_kinds(ColumnKinds.of(Contexts(first.tokens[:, None]), 1))
         self.cutting_ = self._cutting_with(cutting)
         self.label_dtype_ = common_label_dtype(*kinds)
         labels = None if chosen is None else Vocabulary.of(chosen)
@@ -216,12 +220,18 @@ class Streaming(Learning):
         check_is_fitted(self)
         labels = None if classes is None else Vocabulary.of(label_array(classes))
 
-        def forget(model: Streaming) -> None:
+        def forget(model: Streaming) -> bool:
             h, cutting = model.sites_.h, _said(short, pad) or model._known_cutting()
             whole = long_enough(tokens, h, starts) if short is None and cutting.short == "drop" else tokens
-            model._forget_blocks(stream_blocks(whole, h, starts, cutting.short, cutting.pad), labels)
+            return model._forget_blocks(stream_blocks(whole, h, starts, cutting.short, cutting.pad), labels)
 
-        self._edited(forget)
+        if not self._edited(forget):
+            warnings.warn(
+                "Documents were forgotten that the kept sample does not hold, so the model cannot tell whether each "
+                "was learnt as a whole: only its windows were looked for. Give each document whole, as it was learnt.",
+                UserWarning,
+                stacklevel=2,
+            )
         return self
 
     def log_loss_stream(
@@ -274,19 +284,22 @@ class Streaming(Learning):
             )
         return self.cutting_
 
-    def _forget_blocks(self, blocks: Iterator[Block], labels: Vocabulary | None) -> None:
+    def _forget_blocks(self, blocks: Iterator[Block], labels: Vocabulary | None) -> bool:
+        """Take documents back; return whether the kept cases, if there are any, knew that each was learnt whole."""
         memory, cutter = self.memory_.snapshot(), CaseCutter(self.sites_.h)
-        sample = self.sample_
-        for block in blocks:
-            examples = block.examples() if labels is None else block.examples().only(labels)
-            memory.update(examples, -1)
+        sample, can_tell = self.sample_, True
+        for block in chain(blocks, [None]):
+            if block is not None:
+                examples = block.examples() if labels is None else block.examples().only(labels)
+                memory.update(examples, -1)
             if isinstance(sample, KeptCases):
-                sample = _kept_before(sample.with_some(cutter.cut(block), -1))
-            elif sample is not None:
+                cases = sample.counted(cutter.finish() if block is None else cutter.cut(block))
+                can_tell = can_tell and sample.can_tell(cases)
+                sample = _kept_before(sample.with_cases(cases, -1))
+            elif sample is not None and block is not None:
                 sample = sample.changed(examples, -1)
-        if isinstance(sample, KeptCases):
-            sample = _kept_before(sample.with_some(cutter.finish(), -1))
         self.memory_, self.sample_ = memory, sample
+        return can_tell
 
 
 def _kept_before(sample: KeptCases | None) -> KeptCases:

@@ -232,8 +232,7 @@ def token_array(X: Any) -> NDArray[Any]:
         return _frame_array(X)
     if isinstance(X, (list, tuple)):
         array = _listed(X)
-        mixed = array.dtype.kind in "US" or (array.dtype.kind == "f" and (np.abs(array) >= 2**53).any())
-        return np.array(X, dtype=object) if mixed else array
+        return np.array(X, dtype=object) if array.dtype.kind in "US" or _may_be_rounded(array) else array
     return np.asarray(X)
 
 
@@ -280,14 +279,33 @@ def _listed(X: Any) -> NDArray[Any]:
         ) from error
 
 
+def _may_be_rounded(array: NDArray[Any]) -> bool:
+    """Return whether these may be floats that NumPy made of whole numbers which no float holds."""
+    return array.dtype.kind == "f" and bool((np.abs(array) >= 2**53).any())
+
+
 def _frame_array(frame: Any) -> NDArray[Any]:
-    column = (lambda j: frame.iloc[:, j]) if hasattr(frame, "iloc") else frame.to_series
-    columns = [column(j).to_numpy() for j in range(frame.shape[1])]
+    columns = [_column_array(_column(frame, j)) for j in range(frame.shape[1])]
     for values in columns:
         check_token_dtype(values.dtype)  # as objects, dates would pass for integers
     if len({values.dtype for values in columns}) > 1:
         columns = [values.astype(object) for values in columns]
     return np.column_stack(columns) if columns else np.empty(frame.shape, object)
+
+
+def _column(frame: Any, j: int) -> Any:
+    """Return a column of a frame of pandas or polars, or of a table of Arrow."""
+    if hasattr(frame, "iloc"):
+        return frame.iloc[:, j]
+    return frame.to_series(j) if hasattr(frame, "to_series") else frame.column(j)
+
+
+def _column_array(column: Any) -> NDArray[Any]:
+    """Return the values of a column: NumPy's way makes floats of whole numbers where one is missing."""
+    values = np.asarray(column)
+    if not _may_be_rounded(values):
+        return values
+    return object_array(column.to_list() if hasattr(column, "to_list") else column.to_pylist())
 
 
 def windows(

@@ -301,7 +301,7 @@ def checked_integers(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _factorize_ints(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
-    numbers = checked_integers(flat).astype(np.int64, copy=False)
+    numbers = checked_integers(flat).astype(np.int64)  # a copy: another thread may write into the caller's array
     if len(numbers) == 1 and numbers[0] != NO_TOKEN:  # a single label: nothing to sort
         return Vocabulary(numbers.copy()), np.zeros(1, np.int64)
     present = numbers != NO_TOKEN
@@ -318,7 +318,7 @@ def _factorize_ints(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
 
 
 def _factorize_floats(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
-    numbers = flat.astype(np.float64, copy=False)
+    numbers = flat.astype(np.float64)  # a copy: another thread may write into the caller's array
     if not np.isfinite(numbers).all():
         _float_token(float(numbers[~np.isfinite(numbers)][0]))
     whole = _whole(numbers)
