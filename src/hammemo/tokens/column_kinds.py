@@ -108,5 +108,6 @@ def _letters(contexts: Contexts, n_columns: int) -> str:
     strings = np.append(np.arange(len(vocabulary)) >= n_numbers, False)  # rank -1, no token, reads the last entry
     numbers = np.append(np.arange(len(vocabulary)) < n_numbers, False)
     strings[:-1][n_numbers:] &= vocabulary.strings != MISSING
-    has = zip(numbers[ranks].any(axis=0).tolist(), strings[ranks].any(axis=0).tolist(), strict=True)
+    found = [set(np.flatnonzero(np.any(kind[ranks], axis=0)).tolist()) for kind in (numbers, strings)]
+    has = [(column in found[0], column in found[1]) for column in range(n_columns)]
     return "".join({(True, False): "n", (False, True): "s"}.get(pair, "?") for pair in has)
