@@ -35,7 +35,7 @@ _locks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 if TYPE_CHECKING:
-    from functools import cached_property  # noqa: TID251
+    from functools import cached_property as cached_property  # noqa: TID251
 else:
 
     class cached_property(functools.cached_property):  # noqa: N801, TID251

@@ -129,7 +129,9 @@ def test_the_threshold_is_on_a_public_grid_of_eight_steps_an_octave() -> None:
     assert weights(clf.refit()) == before
     kept = clf.sample_.examples()
     gone = np.array(kept.contexts.vocabulary.tolist())[:50]
-    assert clf.forget(gone[:, None], gone % 3).refit().sample_.threshold in THRESHOLDS
+    rest = clf.forget(gone[:, None], gone % 3).refit().sample_
+    assert rest is not None
+    assert rest.threshold in THRESHOLDS
 
 
 def test_an_empty_model_hands_its_threshold_on() -> None:
@@ -224,8 +226,9 @@ def test_copies_hold_nothing_that_was_forgotten(made: Any, tmp_path: Path) -> No
     if isinstance(clf, MemoryClassifier):
         save(clf, tmp_path / "model")
         copies["file"] = (tmp_path / "model").read_bytes()
-        ledger = copy.deepcopy(clf.sample_).ledger
-        assert ledger.counts() == clf.sample_.ledger.counts() == ledger._layers[0]
+        sample: Any = clf.sample_
+        ledger = copy.deepcopy(sample).ledger
+        assert ledger.counts() == sample.ledger.counts() == ledger._layers[0]
     assert [name for name, data in copies.items() if gone[0].encode() in data] == []
     again = pickle.loads(copies["pickle"])  # noqa: S301
     X = table()[0]

@@ -83,8 +83,8 @@ def promises(
     gradients : (groups, J); curvatures : (groups, J, J); returned : (groups,), (groups, J)
     """
     ridge = 2 * RIDGE * np.eye(gradients.shape[1])
-    steps = np.linalg.solve(curvatures + ridge, gradients[..., None])[..., 0]
-    return 0.5 * (gradients * steps).sum(axis=1), steps
+    steps = np.asarray(np.linalg.solve(curvatures + ridge, gradients[..., None])[..., 0], np.float64)
+    return np.asarray(0.5 * (gradients * steps).sum(axis=1)), steps
 
 
 class SharedWeights:
@@ -131,8 +131,8 @@ class SharedWeights:
         crossed = np.empty(self._shape)
         for fold, (first, last_row) in enumerate(pairwise(self._ends)):
             others = np.arange(len(gradients)) != fold
-            step = _newton(curvatures[others].sum(axis=0), gradients[others].sum(axis=0), best - even)
-            weights = best + self._shortened(features, best, step, even, fold)
+            newton = _newton(curvatures[others].sum(axis=0), gradients[others].sum(axis=0), best - even)
+            weights = best + self._shortened(features, best, newton, even, fold)
             part = features[:, first * self._shape[1] : last_row * self._shape[1]]
             crossed[first:last_row] = self._scores(part, weights)
         return best, crossed
@@ -161,7 +161,7 @@ class SharedWeights:
         most = value(weights) + 1e-9
         for halvings in range(_HALVINGS):
             if value(weights + step / 2**halvings) <= most:
-                return step / 2**halvings
+                return np.asarray(step / 2**halvings)
         return np.zeros_like(step)
 
     def loss(self, probabilities: NDArray[np.float64], least: float = 1e-12) -> NDArray[np.float64]:
