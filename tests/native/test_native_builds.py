@@ -19,7 +19,8 @@ RACES = "tests/native/test_native_races.py"
 LIVE = ["tests/memories/exact/test_live.py", "tests/memories/exact/test_ratio_leaders.py"]
 PARTS = "tests/memories/exact/test_part_set.py"
 PACKED = "tests/memories/exact/test_packed.py"
-TESTS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py", RACES, *LIVE, PARTS, PACKED]
+SCAN = "tests/kernels/test_auto_sites.py::test_the_compiled_scan_gives_the_sums_of_the_definition"
+TESTS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py", RACES, *LIVE, PARTS, PACKED, SCAN]
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-s"]  # -s: or a report dies with the process
 RACE = """
 import conftest, threading
@@ -86,7 +87,25 @@ def build(folder: Path, *options: str) -> Path:
     return next(folder.glob("_native*.so"))
 
 
-@pytest.mark.long
+def test_sanitizers_find_nothing_in_the_scan_of_sites(tmp_path: Path) -> None:
+    """A smoke test of the sanitizers: one file of the loops, without Python. The others are built by .ci/nightly."""
+    runtime_libraries("libasan.so", "libubsan.so")
+    native = ROOT / "src" / "native"
+    checks = [
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+        "-g1",
+        "-O1",
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+    ]
+    files = [native / "selection" / "site_scan.cpp", ROOT / "tests" / "support" / "site_scan_driver.cpp"]
+    run("g++", *checks, "-I", native, *files, "-o", tmp_path / "driver")
+    assert int(run(tmp_path / "driver", "2000")) > 2000
+
+
+@pytest.mark.slow
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     libraries = runtime_libraries("libasan.so", "libubsan.so")
     module = build(tmp_path, "-DHAMMEMO_SANITIZE=address,undefined")

@@ -100,7 +100,7 @@ size_t SiteScan::join(const std::vector<int32_t>& site, Scratch& scratch) const 
     for (int32_t column : site) {
         const int64_t width = sizes_[static_cast<size_t>(column)];
         if (size > static_cast<int64_t>(n())) size = static_cast<int64_t>(scratch.renumbering.apply(keys, size));
-        const int32_t* codes = &codes_[static_cast<size_t>(column) * n()];
+        const int32_t* codes = codes_.data() + static_cast<size_t>(column) * n();
         for (size_t i = 0; i < n(); ++i) keys[i] = keys[i] < 0 || codes[i] < 0 ? NOWHERE : keys[i] * width + codes[i];
         size *= width;  // at most examples times values: below 2^62
     }

@@ -45,7 +45,7 @@ class SiteScan {
     size_t join(const std::vector<int32_t>& site, Scratch& scratch) const;
     SiteSums of_two(size_t cells, const std::vector<int32_t>& rows, const double* probabilities, Scratch& scratch) const;
     SiteSums of_many(size_t cells, const double* probabilities, Scratch& scratch) const;
-    const double* ratios(size_t label, size_t count) const { return &table_[(starts_[label] + count) * AMOUNTS]; }
+    const double* ratios(size_t label, size_t count) const { return table_.data() + (starts_[label] + count) * AMOUNTS; }
 
     std::vector<int32_t> codes_, sizes_, labels_;
     std::vector<double> prior_, table_;
