@@ -15,7 +15,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 from hammemo.experiments.sessions.data import SETS, facts, read_task  # noqa: E402
 from hammemo.experiments.sessions.ours import Ours  # noqa: E402
-from hammemo.experiments.sessions.running import Outcome, evaluate, heading, published, table  # noqa: E402
+from hammemo.experiments.sessions.running import Outcome, evaluate, heading, outcome_table, published  # noqa: E402
 
 from .copying import copying  # noqa: E402
 from .counts import ItemNeighbours, Markov, Popularity  # noqa: E402
@@ -25,7 +25,7 @@ from .networks import GRU4Rec  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hammemo.experiments.sessions.data import Task
+    from hammemo.experiments.sessions.data import SessionTask
     from hammemo.experiments.sessions.learner import Learner
 
 LEARNERS: dict[str, type[Learner]] = {
@@ -35,7 +35,7 @@ COPYING = ("Markov, order 1", "item-kNN", "V-SKNN", "VMIS-kNN")
 """Learners that are measured once more with a copy term, if the set is one of clicks."""
 
 
-def outcomes(task: Task, names: list[str]) -> Iterator[Outcome]:
+def outcomes(task: SessionTask, names: list[str]) -> Iterator[Outcome]:
     """Yield what was measured of each learner, and of its variant."""
     for name in names:
         learner = LEARNERS[name]
@@ -64,7 +64,8 @@ def main() -> None:
             print(f"{name}, {outcome.learner}: {outcome.second:.4f} ({outcome.settings})", file=sys.stderr, flush=True)
         everything.append({**facts(task), "learners": [outcome.plain() for outcome in found]})
         if not arguments.json:
-            print(f"{heading(task)}\n\n" + "\n".join([*table(task, found), *published(name)]) + "\n", flush=True)
+            lines = [heading(task), "", *outcome_table(task, found), *published(name)]
+            print("\n".join(lines) + "\n", flush=True)
     if arguments.json:
         print(json.dumps(everything, indent=2))
 

@@ -18,7 +18,7 @@ from hammemo.experiments import fidelity, wikitext
 if TYPE_CHECKING:
     from pathlib import Path
 
-TINY = fidelity.Settings(
+TINY = fidelity.FidelitySettings(
     seed=3,
     repetitions=2,
     stored=200,
@@ -152,7 +152,7 @@ def test_powers_cross_where_they_are_equal(at: float, slope: float, numbers: set
 
 
 def test_the_command_writes_the_same_results_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fidelity.Settings, "quick", classmethod(lambda cls, seed: TINY))
+    monkeypatch.setattr(fidelity.FidelitySettings, "quick", classmethod(lambda cls, seed: TINY))
     data = tmp_path / "text"
     data.mkdir()
     for split, lines in text().items():

@@ -18,6 +18,9 @@ from scipy import sparse
 from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
+from hammemo.experiments.drawing import zipf_examples
+from hammemo.experiments.measuring import Row, table
+from hammemo.experiments.wikitext import TaskSettings, draw_sample
 from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
+
+    from hammemo.experiments.wikitext import Task
 
 DEVICES = ("cpu", "torch-cpu", "cuda")
 BATCHES = (1, 256, 1024)
@@ -222,6 +227,18 @@ def inference_table(
     return rows
 
 
+def table_lines(rows: list[Row], *, beside_paper: bool) -> list[str]:
+    """Return the inference table as text, with the paper's figures in brackets if they are to stand there."""
+    shown = []
+    for row in rows:
+        name, *ours = row.values()
+        paper = PAPER.get(name) if beside_paper else None
+        both = zip(ours, paper or ours, strict=True)
+        cells = [f"{figure:.2f}" + (f" ({theirs:.2f})" if paper else "") for figure, theirs in both]
+        shown.append({"cells": " | ".join([name, *cells])})
+    return table(shown, "method | state (MiB) | B = 1 (µs) | B = 256 (Mq/s) | B = 1024 (Mq/s)", "{cells}")
+
+
 def throughput_panel(
     samples: dict[int, tuple[NDArray[Any], NDArray[Any]]],
     queries: NDArray[Any],
@@ -240,12 +257,14 @@ def throughput_panel(
     return rows
 
 
-def zipf_sample(n_tokens: int = 33_278, h: int = 8, n_labels: int = 64, m: int = 20_000) -> tuple[Any, Any]:
-    """Return contexts and labels with the token frequencies of text, where no text is at hand."""
-    rng = np.random.default_rng(0)
-    ranks = 1.0 / np.arange(1, n_tokens + 1)
-    X = rng.choice(n_tokens, (m, h), p=ranks / ranks.sum())
-    return X, rng.integers(0, n_labels, m)
+def paper_examples(task: Task | None, *, all_queries: bool = False) -> tuple[Any, Any, Any, int]:
+    """Return contexts, labels, queries and the number of tokens of the paper's task at h = 8, or of Zipf tokens."""
+    if task is None:
+        X, y = zipf_examples(100_000 if all_queries else 20_000)
+        return X, y, X if all_queries else X[:5000], 33_278
+    sample = draw_sample(task, TaskSettings(), 0)
+    queries = task.contexts["test"][task.chosen("test"), -8:] if all_queries else sample.split("test", 8)[0]
+    return *sample.split("train", 8), queries, len(task.vocabulary)
 
 
 def paper_methods(X: NDArray[Any], y: NDArray[Any], n_tokens: int, svm: dict[str, Any]) -> Iterator[Method]:
