@@ -13,17 +13,14 @@ counts and the same questions:
 
 What is counted is processor time, the best of several repeats, in one thread; batches are given as numbered tokens,
 `predictor(tokens)` as strings. The dense path is so slow that it gets the first questions only, and so does the
-log-linear vote. Resident memory and the time of `fit` are taken in fresh processes, which use public names only, so
-that another installation of the library can be asked as well.
+log-linear vote. The peak of memory and the time of `fit` are taken in fresh processes.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +28,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import label_edits
+from hammemo import Exact, MemoryClassifier
 from hammemo._progress import progress_bar
-from hammemo.experiments.measuring import Row, after, in_turns, options, show, unseen
+from hammemo.experiments.measuring import Row, after, in_turns, options, peak_mebibytes, seconds, show, unseen
 from hammemo.experiments.wikitext import build_task, read_folder
 from hammemo.tokens.labels import top_columns
 from label_data import KERNELS, RACED, VOTES, Counters, LabelledText, TwoReaders
@@ -170,63 +168,20 @@ def agreements(
     return rows
 
 
-_FRESH = """
-import json, sys, time
-import numpy as np
-import hammemo
-folder, kernel = sys.argv[1:]
-X, y, query = (np.load(f"{folder}/{name}.npy") for name in ("X", "y", "query"))
-kernels = {"positions": hammemo.PositionalHamming, "Suffixes(5)": lambda: hammemo.Suffixes(5)}
-def mebibytes(name):
-    with open("/proc/self/status") as file:
-        return int(next(line for line in file if line.startswith(name)).split()[1]) / 1024
-started = time.process_time()
-model = hammemo.MemoryClassifier(kernels[kernel](), hammemo.Exact(), vote="sum").fit(X, y)
-fitted = time.process_time()
-answer = model.predict(query).tolist()
-figures = {"fit_seconds": fitted - started, "first_query_seconds": time.process_time() - fitted}
-figures |= {"resident_mebibytes": mebibytes("VmRSS"), "peak_mebibytes": mebibytes("VmHWM")}
-print(json.dumps([hammemo.__version__, answer, figures]))
-"""
-
-
-def fresh(
-    data: LabelledText, repeats: int, pythons: Sequence[str] = (), kernels: Sequence[str] = tuple(KERNELS)
-) -> list[Row]:
-    """Fit and ask one question in processes of their own; return times and memory, the best of the repeats.
-
-    Parameters
-    ----------
-    data : LabelledText
-        Given as integers.
-    repeats : int
-    pythons : sequence of str
-        Interpreters beside this one, with other installations of the library.
-    kernels : sequence of str
-    """
-    if not Path("/proc/self/status").is_file():
-        return []  # only Linux tells a process what it holds, and held at most
+def fresh(data: LabelledText, repeats: int, kernels: Sequence[str] = tuple(KERNELS)) -> list[Row]:
+    """Fit and ask one question in processes of their own; return times and peaks of memory, the best of the repeats."""
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name, array in (("X", data.X), ("y", data.y), ("query", data.queries[:1])):
-            np.save(f"{folder}/{name}.npy", array)
-        for kernel in kernels:
-            answers = []
-            for python in (sys.executable, *pythons):
-                (version, answer, _), *_ = runs = [_fresh_run(python, folder, kernel) for _ in range(repeats)]
-                answers.append(answer)
-                best = {name: min(figures[name] for *_, figures in runs) for name in runs[0][2]}
-                rows.append({"kernel": kernel, "python": python, "version": version, **best})
-            _expect_equal("two installations", answers[1:], answers[:1] * len(pythons))
+    for kernel in kernels:
+        with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as own:
+            runs = [own.submit(_fit_and_ask, data.X, data.y, data.queries[:1], kernel).result() for _ in range(repeats)]
+        rows.append({"kernel": kernel, **{name: min(run[name] for run in runs) for name in runs[0]}})
     return rows
 
 
-def _fresh_run(python: str, folder: str, kernel: str) -> Any:
-    command = [python, "-c", _FRESH, folder, kernel]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    if found.returncode:
-        raise RuntimeError(f"{python} could not fit: {found.stderr.strip().splitlines()[-1]}")
-    return json.loads(found.stdout)
+def _fit_and_ask(X: Any, y: Any, query: Any, kernel: str) -> dict[str, float]:
+    model = MemoryClassifier(KERNELS[kernel], Exact(), vote="sum")
+    found = {"mebibytes_before": peak_mebibytes(), "fit_seconds": seconds(model.fit, X, y)}
+    return {**found, "first_query_seconds": seconds(model.predict, query), "peak_mebibytes": peak_mebibytes()}
 
 
 def _best(run: Callable[[], Any], size: int, repeats: int) -> tuple[float, Any]:
@@ -247,7 +202,6 @@ def main() -> None:
     parser.add_argument("--queries", type=int, help="questions (default: 20,000; with --agreement and --data: all)")
     parser.add_argument("--repeats", type=int, default=3, help="the best counts")
     parser.add_argument("--kernel", choices=KERNELS, help="one of the two kernels only")
-    parser.add_argument("--beside", nargs="+", default=[], metavar="PYTHON", help="interpreters with other versions")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--edits", type=int, help="edit so many times instead, a question after each, and compare")
     instead.add_argument("--agreement", action="store_true", help="compare all answers instead, with every vote")
@@ -265,7 +219,7 @@ def main() -> None:
             results = {"agreement": agreements(data, on_progress, kernels)}
         else:
             results = race(data, given.repeats, on_progress, kernels)
-            results["fresh"] = fresh(data, given.repeats, given.beside, kernels)
+            results["fresh"] = fresh(data, given.repeats, kernels)
     show(results, as_json=given.json)
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
     os.environ[_variable] = "1"
 
+from hammemo.experiments.measuring import options  # noqa: E402
 from hammemo.experiments.sessions.data import SETS, facts, read_task  # noqa: E402
 from hammemo.experiments.sessions.ours import Ours  # noqa: E402
 from hammemo.experiments.sessions.running import Outcome, evaluate, heading, outcome_table, published  # noqa: E402
@@ -50,11 +49,9 @@ def outcomes(task: SessionTask, names: list[str]) -> Iterator[Outcome]:
 
 def main() -> None:
     """Print the tables, or the rows as JSON; what is left out, and how far it is, go to the error stream."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sessions", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with bol-train.tsv and the like")
+    parser = options(__doc__, data="bol-train.tsv and the like", as_json="the rows")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--learners", nargs="+", choices=LEARNERS, metavar="NAME", help=f"of {', '.join(LEARNERS)}")
-    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     arguments = parser.parse_args()
     everything: list[dict[str, Any]] = []
     for name in arguments.sets:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -128,22 +125,10 @@ def test_edits_are_timed_with_the_vote_that_is_named(data: LabelledText, vote: s
 
 
 @pytest.mark.slow  # each process imports and fits anew
-@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="memory of a process is read from /proc")
 def test_fit_and_memory_are_measured_in_fresh_processes(data: LabelledText) -> None:
-    rows = labels.fresh(data, 1, [sys.executable])
-    assert [row["kernel"] for row in rows] == ["positions", "positions", "Suffixes(5)", "Suffixes(5)"]
-    for row in rows:
-        assert row["fit_seconds"] > 0
-        assert 0 < row["resident_mebibytes"] <= row["peak_mebibytes"]
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="memory of a process is read from /proc")
-def test_an_interpreter_without_the_library_is_named(data: LabelledText, tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho 'No module named hammemo' >&2\nexit 1\n")
-    os.chmod(python, 0o755)
-    with pytest.raises(RuntimeError, match="could not fit: No module named hammemo"):
-        labels.fresh(data, 1, [str(python)])
+    rows = labels.fresh(data, 2)
+    assert [row["kernel"] for row in rows] == ["positions", "Suffixes(5)"]
+    assert all(row["fit_seconds"] > 0 and 0 < row["mebibytes_before"] <= row["peak_mebibytes"] for row in rows)
 
 
 def test_tokens_of_the_test_text_may_be_new() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -203,30 +204,24 @@ def test_devices_that_are_not_here_are_refused(monkeypatch: pytest.MonkeyPatch) 
         throughput.require_torch()
 
 
-def test_the_gpu_s_stopwatch_uses_its_events() -> None:
+def test_the_clock_of_a_gpu_is_read_from_its_events() -> None:
     """A stand-in for torch.cuda: there is no GPU where this runs."""
 
     class Event:
-        clock = 0.0
+        recorded = 0
 
         def __init__(self, enable_timing: bool) -> None:
-            self.at = 0.0
+            assert enable_timing
 
         def record(self) -> None:
-            Event.clock += 250.0
-            self.at = Event.clock
+            Event.recorded += 1
+            self.at = 250.0 * Event.recorded
 
         def elapsed_time(self, other: Event) -> float:
             return other.at - self.at
 
-    class Cuda:
-        Event: Any
-        synchronize = staticmethod(lambda: None)
-
-    Cuda.Event = Event
-    with throughput._CudaStopwatch(type("Torch", (), {"cuda": Cuda})) as elapsed:
-        pass
-    assert elapsed() == 0.25
+    clock = throughput._gpu_clock(SimpleNamespace(cuda=SimpleNamespace(Event=Event, synchronize=lambda: None)))
+    assert [clock(), clock()] == [0.25, 0.5]
 
 
 @pytest.mark.parametrize("arguments", [["--json"], []])

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from hammemo.experiments.measuring import table, unseen
+from hammemo.experiments.wikitext import line_tokens
 from hammemo.kernels import Recent, SiteKernel, Suffixes
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
@@ -83,8 +84,7 @@ def read_text(folder: Path) -> Text:
 def _lines(path: Path) -> list[list[str]]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing: data= takes a folder with wiki.train.tokens and wiki.test.tokens.")
-    texts = path.read_text(encoding="utf-8").split("\n")[:-1]
-    return [[*text.split(), "<eos>"] for text in texts]
+    return line_tokens(path.read_text(encoding="utf-8").split("\n")[:-1])
 
 
 def numbered(train: list[list[str]], valid: list[list[str]], test: list[list[str]], *, is_cut: bool = False) -> Text:

@@ -171,7 +171,7 @@ def table(rows: Iterable[Mapping[str, Any]], names: str | None = None, template:
     --------
     >>> from hammemo.experiments.measuring import table
     >>> table([{"model": "ours", "queries_a_second": 25_000.0, "loss": None}])
-    ['| model | queries a second | loss |\\n|---|---|---|', '| ours | 25,000 |  |']
+    ['| model | queries a second | loss |\n|---|---|---|', '| ours | 25,000 |  |']
     >>> table([{"model": "ours", "loss": None}], "model | loss (nats)", "{model} | {loss:.3f}")[1]
     '| ours | none |'
     """

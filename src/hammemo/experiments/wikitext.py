@@ -87,7 +87,7 @@ def read_folder(folder: Path) -> Lines:
             raise FileNotFoundError(
                 f"{path} is missing: data= takes a folder with wiki.train.tokens, .valid and .test."
             )
-        lines[split] = _tokens(path.read_text(encoding="utf-8").split("\n")[:-1])
+        lines[split] = line_tokens(path.read_text(encoding="utf-8").split("\n")[:-1])
     return lines
 
 
@@ -107,7 +107,7 @@ def read_hub(base: str = HUB) -> Lines:
         place = f"{base}/{_HUB_NAMES[split]}-00000-of-00001.parquet"
         try:
             with fsspec.open(place) as file:
-                lines[split] = _tokens(parquet.read_table(file, columns=["text"])["text"].to_pylist())
+                lines[split] = line_tokens(parquet.read_table(file, columns=["text"])["text"].to_pylist())
         except Exception as error:  # every client of a hub has exceptions of its own
             raise OSError(
                 f"Without data= the text comes from {place}, which cannot be read "
@@ -117,7 +117,8 @@ def read_hub(base: str = HUB) -> Lines:
     return lines
 
 
-def _tokens(texts: list[str]) -> list[list[str]]:
+def line_tokens(texts: list[str]) -> list[list[str]]:
+    """Return the tokens of every line, each line with its ``<eos>``."""
     return [[*text.split(), "<eos>"] for text in texts]
 
 
