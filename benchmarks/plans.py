@@ -103,7 +103,7 @@ def wikitext_draw(task: Task, seed: int, n: int = 100_000, h: int = 8) -> PlanDa
 def measured(data: PlanData, seed: int, goals: tuple[dict[str, float], ...] = GOALS) -> Iterator[Row]:
     """Yield for each goal what was planned and what happened."""
     exact = MemoryClassifier(memory=Exact(), vote="sum").fit(data.X, data.y)
-    judge = Judge.of(exact, data.queries, data.queries[:, 0])
+    judge = Judge.of(exact, data.queries, data.queries[:, 0])  # what was observed is not asked for
     size = exact.memory_.nbytes
     rows = generator(seed, "plans, sample").permutation(len(data.X))[:SAMPLED]
     for goal in goals:

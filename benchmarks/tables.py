@@ -236,8 +236,8 @@ def _judged(model: Any, answers: Any, y: Any) -> tuple[float, float]:
 def _forgetting(model: MemoryClassifier, X: Any, y: Any) -> tuple[float, bool]:
     """Return the median time to forget one row, and whether a tenth forgotten leaves the model of the rest."""
     rng = np.random.default_rng(0)
-    one, gone = model.snapshot(), rng.choice(len(y), min(100, len(y)), replace=False)
-    times = [seconds(one.forget_one, X[row].tolist(), y[row], clock=time.perf_counter) for row in gone]
+    one, rows = model.snapshot(), rng.choice(len(y), min(100, len(y)), replace=False)
+    times = [seconds(one.forget_one, X[row].tolist(), y[row], clock=time.perf_counter) for row in rows]
     gone = rng.random(len(y)) < 0.1
     less = model.snapshot().forget(X[gone], y[gone]).refit()
     rest = model.empty_like().partial_fit(X[~gone], y[~gone]).refit()

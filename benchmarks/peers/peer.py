@@ -52,7 +52,8 @@ def read_data(folder: Path, stored: int, draw: int) -> PeerData:
     parts = [PeerExamples(X.astype(np.int64), np.searchsorted(task.targets, y)) for X, y in splits]
     if len(np.unique(parts[0].y)) < len(task.targets):
         raise SystemExit(f"--stored {stored} leaves a label without an example: take more, 10000 will do.")
-    return PeerData(*parts, int(max(part.X.max() for part in parts)) + 1, len(task.targets))
+    train, valid, test = parts
+    return PeerData(train, valid, test, int(max(part.X.max() for part in parts)) + 1, len(task.targets))
 
 
 @dataclass(eq=False)
