@@ -116,6 +116,18 @@ def test_many_labels() -> None:
     assert [(row["kernel"], row["other_top_1"]) for row in found] == [("positions", 0)] * 4
 
 
+def test_tables_go_on_where_they_were_stopped(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [f"v{a},w{b},{'same' if a == b else 'other'}" for a, b in rng.integers(0, 3, (90, 2))]
+    (tmp_path / "small.csv").write_text("\n".join(["a,b,label", *rows]) + "\n")
+    arguments = ("--data", str(tmp_path), "--learners", "ours", "naive Bayes", "--json", str(tmp_path / "found"))
+    first, again = (printed("benchmarks.tables", *arguments) for _ in range(2))
+    assert "| small | naive Bayes |" in first
+    assert "a tenth forgotten, then refit, equal to the byte: 1 of 1 sets" in first
+    assert "| small | naive Bayes |" not in again
+    assert first.endswith(again.partition("accuracy / log-loss:")[2])
+
+
 def test_two_versions() -> None:
     """One version beside itself: every kind of figure is there, and states and answers are equal."""
     only = "^start: import hammemo$|^Hashed, sum, 64 labels: (predict, ints|edits|fit|load)$"
