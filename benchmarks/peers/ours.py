@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class Ours(Peer):
+class OurPeer(Peer):
     """A classifier, asked through its compiled predictor."""
 
     package: tuple[str, str] = ("hammemo", "hammemo")
@@ -49,16 +49,16 @@ def _hashed() -> MemoryClassifier:
 
 
 PEERS: Peers = {
-    "log-linear-exact": lambda: Ours(
+    "log-linear-exact": lambda: OurPeer(
         "hammemo: log-linear vote, exact",
         "16 sites",
         probabilistic=True,
         model=lambda: MemoryClassifier(kernel(), Exact(), LogLinear()),
     ),
-    "log-linear-hashed": lambda: Ours(
+    "log-linear-hashed": lambda: OurPeer(
         "hammemo: log-linear vote, hashed", "12 of the sites", probabilistic=True, model=_hashed
     ),
-    "default": lambda: Ours(
+    "default": lambda: OurPeer(
         "hammemo: sum vote, hashed (the paper's rule)",
         "positions",
         model=lambda: MemoryClassifier(memory="hashed", vote="sum"),
