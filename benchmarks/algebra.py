@@ -13,10 +13,9 @@ exact classifier on the test queries with a unique winner, with exact codes and 
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,28 +24,17 @@ from threadpoolctl import threadpool_limits
 
 from hammemo import Exact, Hashed, Ledgered, MeMoClassifier, MemoryClassifier, Rolling
 from hammemo.experiments import wikitext
-from hammemo.experiments.speed import zipf_stream
+from hammemo.experiments.drawing import zipf_examples
+from hammemo.experiments.measuring import options, seconds, show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from hammemo.memories import Memory
 
-H, N_TOKENS, N_LABELS = 8, 33_278, 64
+H = 8
 HASHED = Hashed(buckets=2048, reserved=1024)
-
-
-def zipf_examples(n: int, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return contexts and labels whose frequencies fall as one over their rank."""
-    return zipf_stream(n * H, N_TOKENS, seed).reshape(n, H), zipf_stream(n, N_LABELS, seed + 1)
-
-
-def seconds(action: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
+waited = partial(seconds, clock=time.perf_counter)
 
 
 def merging(n: int, shards: int) -> dict[str, float]:
@@ -62,8 +50,8 @@ def merging(n: int, shards: int) -> dict[str, float]:
 
     row = {
         "state, MiB": whole.memory_.nbytes / 2**20,
-        f"merge {shards} shards, s": seconds(merge),
-        "unmerge one, s": seconds(lambda: total.unmerge(parts[0])),
+        f"merge {shards} shards, s": waited(merge),
+        "unmerge one, s": waited(lambda: total.unmerge(parts[0])),
     }
     total.merge(parts[0])
     assert total.state_bytes() == whole.memory_.state_bytes()
@@ -74,11 +62,11 @@ def forgetting(memory: Memory, n: int, batch: int) -> dict[str, float]:
     """Return what forgetting half of 2n examples takes: all at once, and in small batches."""
     X, y = zipf_examples(2 * n)
     rest = MemoryClassifier(memory=memory, vote="sum").fit(X, y)
-    row = {f"learn {2 * n:,}, s": seconds(lambda: rest.fit(X, y))}
+    row = {f"learn {2 * n:,}, s": waited(lambda: rest.fit(X, y))}
     in_parts = rest.empty_like().partial_fit(X, y)
-    row[f"forget {n:,} at once, s"] = seconds(lambda: rest.forget(X[:n], y[:n]))
+    row[f"forget {n:,} at once, s"] = waited(lambda: rest.forget(X[:n], y[:n]))
     few = range(0, min(n, 100 * batch), batch)
-    taken = seconds(lambda: [in_parts.forget(X[i : i + batch], y[i : i + batch]) for i in few])
+    taken = waited(lambda: [in_parts.forget(X[i : i + batch], y[i : i + batch]) for i in few])
     row[f"forget {batch:,}, in a row of batches, s"] = taken / len(few)
     assert rest.memory_.state_bytes() == rest.empty_like().partial_fit(X[n:], y[n:]).memory_.state_bytes()
     return row
@@ -88,14 +76,14 @@ def ledger_costs(n: int) -> dict[str, float]:
     """Return what a ledger adds to each example, in time and in bytes."""
     X, y = zipf_examples(n)
     plain, ledgered = MemoryClassifier(memory=HASHED, vote="sum"), MemoryClassifier(memory=Ledgered(HASHED), vote="sum")
-    learn = seconds(lambda: plain.fit(X, y)), seconds(lambda: ledgered.fit(X, y))
+    learn = waited(lambda: plain.fit(X, y)), waited(lambda: ledgered.fit(X, y))
     memory = ledgered.memory_
     assert isinstance(memory, Ledgered)
     state = memory.state()
     distinct = len(state["ledger.counts"])
     ledger = memory._ledger.counts()
     held = sys.getsizeof(ledger) + sum(map(sys.getsizeof, ledger))
-    forget = seconds(lambda: plain.forget(X, y)), seconds(lambda: ledgered.forget(X, y))
+    forget = waited(lambda: plain.forget(X, y)), waited(lambda: ledgered.forget(X, y))
     return {
         "learn an example, µs": 1e6 * learn[0] / n,
         "learn it with a ledger, µs": 1e6 * learn[1] / n,
@@ -111,25 +99,24 @@ def rolling_costs(memory: Memory, window: int, batch: int, steps: int = 50) -> d
     X, y = zipf_examples(window + steps * batch)
     model = Rolling(MemoryClassifier(memory=memory, vote="sum"), last=window).fit(X[:window], y[:window])
     starts = range(window, len(X), batch)
-    taken = seconds(lambda: [model.partial_fit(X[i : i + batch], y[i : i + batch]) for i in starts])
+    taken = waited(lambda: [model.partial_fit(X[i : i + batch], y[i : i + batch]) for i in starts])
     return {f"a step of {batch:,} in a window of {window:,}, s": taken / steps}
 
 
 def measure_times(n: int) -> dict[str, dict[str, float]]:
-    with threadpool_limits(1):
-        return {
-            "Hashed, merging": merging(n, 100),
-            "Hashed, forgetting": forgetting(HASHED, n, 1000),
-            "Exact, forgetting": forgetting(Exact(), n, 1000),
-            "Hashed, ledger": ledger_costs(n),
-            "Hashed, rolling": rolling_costs(HASHED, n // 10, 1000),
-            "Exact, rolling": rolling_costs(Exact(), n // 10, 1000),
-        }
+    return {
+        "Hashed, merging": merging(n, 100),
+        "Hashed, forgetting": forgetting(HASHED, n, 1000),
+        "Exact, forgetting": forgetting(Exact(), n, 1000),
+        "Hashed, ledger": ledger_costs(n),
+        "Hashed, rolling": rolling_costs(HASHED, n // 10, 1000),
+        "Exact, rolling": rolling_costs(Exact(), n // 10, 1000),
+    }
 
 
 def measure_fidelity(folder: Path, dimensions: tuple[int, ...], seeds: int) -> dict[str, dict[str, float]]:
     """Return mean agreement with the exact classifier, and how often the two kinds of codes give the same label."""
-    sample = wikitext.draw_sample(wikitext.build_task(wikitext.read_folder(folder)), wikitext.Settings(), 0)
+    sample = wikitext.draw_sample(wikitext.build_task(wikitext.read_folder(folder)), wikitext.TaskSettings(), 0)
     X, y = sample.split("train", H)
     queries, observed = sample.split("test", H)
     judge = wikitext.Judge.of(MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), queries, observed)
@@ -155,28 +142,20 @@ def _predictions(d: int, exact: bool, seeds: int, X: Any, y: Any, queries: Any) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    times = commands.add_parser("times", help="merging, forgetting, the ledger, rolling windows")
-    times.add_argument("--examples", type=int, default=1_000_000)
-    fidelity = commands.add_parser("fidelity", help="what exact Gaussian codes cost in agreement")
-    fidelity.add_argument("--data", type=Path, required=True, help="folder with wiki.{train,valid,test}.tokens")
-    fidelity.add_argument("--seeds", type=int, default=3)
-    for command in (times, fidelity):
-        command.add_argument("--json", action="store_true", help="print one JSON object")
-    arguments = parser.parse_args()
-    if arguments.command == "times":
-        results = measure_times(arguments.examples)
-    else:
-        with threadpool_limits(1):
-            results = measure_fidelity(arguments.data, (256, 1024), arguments.seeds)
-    if arguments.json:
-        print(json.dumps(results, indent=2, ensure_ascii=False))
-        return
-    for title, rows in results.items():
-        print(title)
-        for name, value in rows.items():
-            print(f"  {name:50s} {value:12,.4g}" if abs(value) < 1 else f"  {name:50s} {value:12,.2f}")
+    parser = options(__doc__, as_json="one object")
+    parser.add_argument("what", choices=["times", "fidelity"], help="of edits, or of exact codes")
+    parser.add_argument("--examples", type=int, default=1_000_000, help="of times")
+    parser.add_argument("--data", type=Path, help="of fidelity: folder with wiki.{train,valid,test}.tokens")
+    parser.add_argument("--seeds", type=int, default=3, help="of fidelity")
+    given = parser.parse_args()
+    if given.what == "fidelity" and given.data is None:
+        parser.error("fidelity needs --data")
+    with threadpool_limits(1):
+        if given.what == "times":
+            results = measure_times(given.examples)
+        else:
+            results = measure_fidelity(given.data, (256, 1024), given.seeds)
+    show(results, as_json=given.json)
 
 
 if __name__ == "__main__":

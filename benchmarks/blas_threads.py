@@ -11,10 +11,8 @@ thread there: this command takes that limit away. Where other programs run, more
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -24,30 +22,19 @@ from threadpoolctl import threadpool_limits
 
 from hammemo import MemoryClassifier, datasets
 from hammemo._arrays import blas
+from hammemo.experiments.measuring import Row, options, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
 
 VISITS = "sessions"
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Seconds of one call."""
-
-    wall: float
-    processor: float
-
-
-def measured(call: Callable[[], Any]) -> Measured:
-    wall, processor = time.perf_counter(), time.process_time()
-    call()
-    return Measured(time.perf_counter() - wall, time.process_time() - processor)
-
-
-def best(runs: list[Measured]) -> Measured:
-    """Return the best wall time and the best processor time."""
-    return Measured(min(run.wall for run in runs), min(run.processor for run in runs))
+def clocks() -> NDArray[np.float64]:
+    """Return the clock on the wall and that of the processor."""
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 def learner(name: str, folder: Path | None) -> Callable[[MemoryClassifier], Any]:
@@ -63,42 +50,47 @@ def learner(name: str, folder: Path | None) -> Callable[[MemoryClassifier], Any]
     return lambda model: model.fit(X, y)
 
 
-def compare(name: str, folder: Path | None, numbers: list[int], repeats: int) -> None:
-    """Print the rows of one set."""
+def compare(name: str, folder: Path | None, numbers: list[int], repeats: int) -> Iterator[Row]:
+    """Yield the rows of one set."""
     learn = learner(name, folder)
-    runs: dict[tuple[str, int], list[Measured]] = {}
+    runs: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
     weights: dict[int, bytes] = {}
     for _ in range(repeats):
         for threads in numbers:
             model = MemoryClassifier(random_state=0)
             with patch.object(blas, "_libraries", list), threadpool_limits(threads, "blas"):
-                runs.setdefault(("fit", threads), []).append(measured(lambda model=model: learn(model)))  # type: ignore[misc]
-                runs.setdefault(("refit", threads), []).append(measured(model.refit))
+                began = clocks()
+                learn(model)
+                fitted = clocks()
+                model.refit()
+                runs.setdefault(("fit", threads), []).append(fitted - began)
+                runs.setdefault(("refit", threads), []).append(clocks() - fitted)
             weights[threads] = b"".join(array.tobytes() for _, array in sorted(model.vote_.state().items()))
     for (call, threads), found in sorted(runs.items()):
-        now, first = best(found), best(runs[call, numbers[0]])
-        wall, processor = now.wall / first.wall, now.processor / first.processor
-        same = "yes" if weights[threads] == weights[numbers[0]] else "no"
-        print(
-            f"| {name} | {call} | {threads} | {now.wall:.2f} | {wall:.2f} | {now.processor:.2f} | {processor:.2f} "
-            f"| {same} |",
-            flush=True,
-        )
+        best, first = np.min(found, axis=0), np.min(runs[call, numbers[0]], axis=0)
+        (wall, processor), (wall_times, processor_times) = best.tolist(), (best / first).tolist()
+        yield {
+            "set": name,
+            "call": call,
+            "threads": threads,
+            "wall, s": wall,
+            "times": wall_times,
+            "processor, s": processor,
+            "times ": processor_times,
+            "same weights": weights[threads] == weights[numbers[0]],
+        }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--sets", nargs="+", default=["car", "splice", "flights", VISITS])
     parser.add_argument("--data", type=Path)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeats", type=int, default=3)
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     print(f"{os.cpu_count()} cores; load before the first fit: {os.getloadavg()[0]:.1f}\n")
-    print("| set | call | threads | wall, s | times | processor, s | times | same weights |")
-    print("|---|---|---|---|---|---|---|---|")
-    for name in arguments.sets:
-        compare(name, arguments.data, arguments.threads, arguments.repeats)
-    print(f"\nload after the last fit: {os.getloadavg()[0]:.1f}")
+    rows = [row for name in given.sets for row in compare(name, given.data, given.threads, given.repeats)]
+    print("\n".join([*table(rows), "", f"load after the last fit: {os.getloadavg()[0]:.1f}"]))
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo import MemoryClassifier, Predictor
+    from hammemo import MemoryClassifier
 
 H: Final = 8
 N_TOKENS: Final = 33_278
@@ -56,31 +56,19 @@ N_STREAM: Final = 60_000
 MARKED_BELOW: Final = 0.95
 CLOCKS: Final = {"cpu": time.process_time, "wall": time.perf_counter}
 
+_SUMS: Final = "Exact, Hashed, Gaussian, Gaussian exact, Ledgered Exact, Ledgered Hashed, Tiered, Hashed suffixes"
 MODELS: Final = [
     (memory, vote, n_labels)
     for n_labels in (64, 1024)
     for memory, vote in (
-        ("Exact", "sum"),
-        ("Hashed", "sum"),
-        ("Gaussian", "sum"),
-        ("Gaussian exact", "sum"),
-        ("Ledgered Exact", "sum"),
-        ("Ledgered Hashed", "sum"),
-        ("Tiered", "sum"),
-        ("Hashed suffixes", "sum"),
+        *((name, "sum") for name in _SUMS.split(", ")),
         ("Exact", "log-linear"),
         ("Hashed", "log-linear"),
     )
 ]
 QUESTIONS: Final = (
-    "predict, ints",
-    "predict, strings",
-    "one query, ints",
-    "one query, strings",
-    "fit",
-    "fit_stream",
-    "edits",
-    "load",
+    *("predict, ints", "predict, strings", "one query, ints", "one query, strings"),
+    *("fit", "fit_stream", "edits", "load"),
 )
 """What a process can be asked to measure of a model; "edits" gives three figures."""
 STARTS: Final = {
@@ -114,7 +102,7 @@ def new_model(memory: str, vote: str) -> MemoryClassifier:
 
 
 @dataclass
-class Task:
+class LabelledTokens:
     """Contexts as ints and as strings, labels, and a stream; the first `N_QUERIES` rows are the queries."""
 
     X: NDArray[np.int64]
@@ -125,7 +113,7 @@ class Task:
 
 
 @cache
-def task_of(n_labels: int, data: str | None) -> Task:
+def task_of(n_labels: int, data: str | None) -> LabelledTokens:
     """Return a task whose labels are the `n_labels` most frequent tokens; token 0 is the most frequent one."""
     rng = np.random.default_rng(n_labels)
     if data is None:
@@ -141,10 +129,10 @@ def task_of(n_labels: int, data: str | None) -> Task:
     places = np.flatnonzero(tokens[H:] < n_labels)
     places = rng.choice(places, N_EXAMPLES, replace=False)
     X, y = np.lib.stride_tricks.sliding_window_view(tokens, H)[places], tokens[places + H]
-    return Task(X, words[X], y, tokens[:N_STREAM], np.arange(n_labels))
+    return LabelledTokens(X, words[X], y, tokens[:N_STREAM], np.arange(n_labels))
 
 
-class Measured:
+class FittedModel:
     """One model of one version, ready to be measured."""
 
     def __init__(self, memory: str, vote: str, n_labels: int, data: str | None, clock: str) -> None:
@@ -173,33 +161,26 @@ class Measured:
 
     def rates(self, question: str, seconds: float) -> dict[str, float]:
         """Measure for about so many seconds."""
-        task = self.task
         if question == "edits":
             return self._edits(seconds)
-        predictor, contexts = self.predictor, task.X
-        if question.endswith("strings"):
-            predictor, contexts = self.strings_predictor, task.words
-        if question.startswith("predict"):
-            queries = contexts[:N_QUERIES]
-            rate = self._rate(lambda: predictor.predict(queries), N_QUERIES, seconds)
-        elif question.startswith("one query"):
-            singles = contexts[:N_SINGLE].tolist()
-            rate = self._rate(lambda: _answer_each(predictor, singles), N_SINGLE, seconds)
-        elif question == "load":
-            rate = self._load_rate(seconds)
-        elif question == "fit":
-            rate = self._rate(lambda: new_model(*self.axes).fit(task.X, task.y), N_EXAMPLES, seconds)
-        else:
-            fresh = new_model(*self.axes)  # fit_stream starts it anew each time
-            rate = self._rate(lambda: fresh.fit_stream(task.stream, H, classes=task.classes), N_STREAM, seconds)
-        return {question: rate}
+        task, strings = self.task, question.endswith("strings")
+        predictor, contexts = (self.strings_predictor, task.words) if strings else (self.predictor, task.X)
+        queries, singles = contexts[:N_QUERIES], contexts[:N_SINGLE].tolist()
+        fresh = new_model(*self.axes)  # fit_stream starts it anew each time
+        action, units = {
+            "predict": (lambda: predictor.predict(queries), N_QUERIES),
+            "one query": (lambda: [predictor(context) for context in singles], N_SINGLE),
+            "load": (self._load, 1),
+            "fit": (lambda: new_model(*self.axes).fit(task.X, task.y), N_EXAMPLES),
+            "fit_stream": (lambda: fresh.fit_stream(task.stream, H, classes=task.classes), N_STREAM),
+        }[question.partition(", ")[0]]
+        return {question: self._rate(action, units, seconds)}
 
-    def _load_rate(self, seconds: float) -> float:
-        """Return files a second: a file is loaded and asked one question, so that nothing is put off."""
+    def _load(self) -> Any:
+        """Load the file and ask one question, so that nothing is put off."""
         import hammemo
 
-        query = self.task.X[:1]
-        return self._rate(lambda: hammemo.load(self.file).predict(query), 1, seconds)
+        return hammemo.load(self.file).predict(self.task.X[:1])
 
     def _rate(self, action: Callable[[], Any], units: int, seconds: float) -> float:
         """Return units a second of the fastest call."""
@@ -249,11 +230,6 @@ def start_rate(question: str, clock: str) -> dict[str, float]:
     return {question: 1 / best}
 
 
-def _answer_each(predictor: Predictor, contexts: list[list[Any]]) -> None:
-    for context in contexts:
-        predictor(context)
-
-
 def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
@@ -263,14 +239,14 @@ def serve(data: str | None, clock: str) -> None:
     import hammemo
 
     print(json.dumps({"from": os.path.dirname(hammemo.__file__)}), flush=True)
-    measured: Measured | None = None
+    measured: FittedModel | None = None
     for line in sys.stdin:
         request = json.loads(line)
         try:
             if "model" in request:
                 measured = None  # the memory of the last one is freed first
                 memory, vote, n_labels = request["model"]
-                measured = Measured(memory, vote, n_labels, data, clock)
+                measured = FittedModel(memory, vote, n_labels, data, clock)
                 answer: dict[str, Any] = measured.facts()
             elif request["question"] in STARTS:
                 answer = start_rate(request["question"], clock)

@@ -12,10 +12,8 @@ processor time.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import resource
 import tempfile
 import time
 from pathlib import Path
@@ -24,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo import Exact, MemoryClassifier, load, save
+from hammemo.experiments.measuring import latencies, options, peak_mebibytes, thread_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,15 +30,9 @@ if TYPE_CHECKING:
 N_TOKENS, H = 1000, 2
 
 
-def latencies(call: Callable[[int], Any], n: int) -> dict[str, float]:
-    """Return the median, the 99th percentile and the longest of n calls, in microseconds."""
-    took = []
-    for i in range(n):
-        started = time.thread_time()
-        call(i)
-        took.append(1e6 * (time.thread_time() - started))
-    median, p99, longest = np.percentile(took, [50, 99, 100]).round(1).tolist()
-    return {"median": median, "p99": p99, "longest": longest}
+def called(call: Callable[[int], Any], n: int) -> dict[str, float] | None:
+    """Return the latencies of n calls."""
+    return latencies([thread_seconds(call, i) for i in range(n)])
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -47,11 +40,6 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
     started = time.process_time()
     found = call()
     return round(time.process_time() - started, 2), found
-
-
-def peak_gibibytes() -> float:
-    """Return the most memory that this process has held."""
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 2)
 
 
 def run(n_labels: int, n_edits: int, *, equal: bool) -> dict[str, Any]:
@@ -69,14 +57,14 @@ def run(n_labels: int, n_edits: int, *, equal: bool) -> dict[str, Any]:
     chosen = rng.choice(n_labels, n_edits, replace=False)  # not the first: they lead all rows where counts are equal
     asked, rows, labels = X[chosen], X[chosen].tolist(), y[chosen].tolist()
     results["predictor"] = predictor_latencies(model, rows)
-    results["predict"] = latencies(lambda i: model.predict(asked[i : i + 1]), n_edits)
-    results["learn_one"] = latencies(lambda i: model.learn_one(rows[i], labels[i]), n_edits)
+    results["predict"] = called(lambda i: model.predict(asked[i : i + 1]), n_edits)
+    results["learn_one"] = called(lambda i: model.learn_one(rows[i], labels[i]), n_edits)
     results["query_after_learn_one"] = latencies_after(model, rows, labels)
-    results["forget_one"] = latencies(lambda i: model.forget_one(rows[i], labels[i]), n_edits)
-    results["new_label"] = latencies(lambda i: model.learn_one(rows[i], labels[i] + 1), n_edits)
+    results["forget_one"] = called(lambda i: model.forget_one(rows[i], labels[i]), n_edits)
+    results["new_label"] = called(lambda i: model.learn_one(rows[i], labels[i] + 1), n_edits)
     results["query_after_new_label"], _ = timed(lambda: model.predict(X[:1]))
-    results["forget_new_label"] = latencies(lambda i: model.forget_one(rows[i], labels[i] + 1), n_edits)
-    results["peak_gibibytes_before_saving"] = peak_gibibytes()
+    results["forget_new_label"] = called(lambda i: model.forget_one(rows[i], labels[i] + 1), n_edits)
+    results["peak_mebibytes_before_saving"] = peak_mebibytes()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "labels.model"
         results["save_seconds"], _ = timed(lambda: save(model, path))
@@ -84,37 +72,35 @@ def run(n_labels: int, n_edits: int, *, equal: bool) -> dict[str, Any]:
         results["load_seconds"], loaded = timed(lambda: load(path))
         if loaded.predict(asked[:20]).tolist() != model.predict(asked[:20]).tolist():
             raise AssertionError("What was loaded answers differently.")
-    results["peak_gibibytes"] = peak_gibibytes()
+    results["peak_mebibytes"] = peak_mebibytes()
     return results
 
 
-def predictor_latencies(model: MemoryClassifier, rows: list[list[int]]) -> dict[str, float]:
+def predictor_latencies(model: MemoryClassifier, rows: list[list[int]]) -> dict[str, float] | None:
     """Return the latencies of `predictor(tokens)`; the predictor lists its labels before."""
     predictor = model.compile()
     predictor(rows[0])
-    return latencies(lambda i: predictor(rows[i]), len(rows))
+    return called(lambda i: predictor(rows[i]), len(rows))
 
 
-def latencies_after(model: MemoryClassifier, rows: list[list[int]], labels: list[int]) -> dict[str, float]:
+def latencies_after(model: MemoryClassifier, rows: list[list[int]], labels: list[int]) -> dict[str, float] | None:
     """Return the latencies of questions that each come after an edit."""
     took = []
     for tokens, label in zip(rows, labels, strict=True):
         model.learn_one(tokens, label)
-        asked = np.array([tokens])
-        took.append(latencies(lambda _, asked=asked: model.predict(asked), 1)["median"])  # type: ignore[misc]
+        took.append(thread_seconds(model.predict, np.array([tokens])))
         model.forget_one(tokens, label)
-    median, p99, longest = np.percentile(took, [50, 99, 100]).round(1).tolist()
-    return {"median": median, "p99": p99, "longest": longest}
+    return latencies(took)
 
 
 def main() -> None:
     """Read the options and print the figures as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--labels", type=int, default=10_000_000)
     parser.add_argument("--edits", type=int, default=200)
     parser.add_argument("--equal", action="store_true", help="learn each example once")
-    options = parser.parse_args()
-    print(json.dumps(run(options.labels, options.edits, equal=options.equal), indent=2))
+    given = parser.parse_args()
+    print(json.dumps(run(given.labels, given.edits, equal=given.equal), indent=2))
 
 
 if __name__ == "__main__":

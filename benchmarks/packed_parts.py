@@ -10,14 +10,14 @@ the ratio is that of the medians. The answers are compared.
 from __future__ import annotations
 
 import sys
-import time
 from statistics import median
 from typing import Any
 
 import numpy as np
 
 from hammemo import load
-from hammemo.experiments.speed import zipf_stream
+from hammemo.experiments.drawing import zipf_stream
+from hammemo.experiments.measuring import seconds
 from hammemo.memories.exact.part import Part, part_arrays
 from hammemo.memories.exact.part_set import Columns, PartSet, SignedPart
 
@@ -60,9 +60,8 @@ def main(folder: str) -> None:
             answers = []
             for form, parts in forms.items():
                 ask(parts, i)  # what is prepared at first is not timed
-                began = time.process_time()
+                times[form].append(1e6 * seconds(ask, parts, i))
                 answers.append(ask(parts, i).tolist())
-                times[form].append(1e6 * (time.process_time() - began))
             differ += answers[0] != answers[1]
         medians = {form: median(own) for form, own in times.items()}
         ratio = medians["packed"] / medians["side by side"]

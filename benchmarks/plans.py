@@ -11,19 +11,18 @@ exact classifier on unambiguous test queries and its certified share are measure
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo import Exact, Gaussian, MemoryClassifier, plan
 from hammemo.experiments.drawing import generator
-from hammemo.experiments.wikitext import LONGEST, N_TARGETS, Task, build_task, read_folder
+from hammemo.experiments.measuring import Row, cells, heading, options, table
+from hammemo.experiments.wikitext import LONGEST, N_TARGETS, Judge, Task, build_task, read_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,11 +39,9 @@ GOALS: tuple[dict[str, float], ...] = (
     {"agreement": 0.99},
 )
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class PlanData:
     """All examples of one draw, and queries that are not among them."""
 
     X: NDArray[Any]
@@ -69,7 +66,7 @@ class Shape:
     label_exponent: float
     dependence: float
 
-    def draw(self, seed: int) -> Data:
+    def draw(self, seed: int) -> PlanData:
         """Return one draw."""
         rng = generator(seed, "plans")
         size = (self.n + QUERIES, self.h)
@@ -78,7 +75,7 @@ class Shape:
         shuffled = np.stack([rng.permutation(self.n_tokens) for _ in range(self.n_labels)])
         own = rng.random(size) < np.linspace(0, self.dependence, self.h + 1)[1:]
         X = np.where(own, shuffled[y[:, None], ranks], ranks)
-        return Data(X[: self.n], y[: self.n], X[self.n :], len(np.unique(y[: self.n])))
+        return PlanData(X[: self.n], y[: self.n], X[self.n :], len(np.unique(y[: self.n])))
 
 
 SHAPES = {
@@ -93,37 +90,31 @@ def _zipf(number: int, exponent: float) -> NDArray[np.float64]:
     return np.asarray(weights / weights.sum())
 
 
-def wikitext_draw(task: Task, seed: int, n: int = 100_000, h: int = 8) -> Data:
+def wikitext_draw(task: Task, seed: int, n: int = 100_000, h: int = 8) -> PlanData:
     """Return one draw of the paper's task."""
     rng = generator(seed, "plans, wikitext")
     stored = rng.permutation(task.chosen("train"))[:n]
     asked = rng.permutation(task.chosen("test"))[:QUERIES]
     contexts, tokens = task.contexts, task.tokens
     X, y = contexts["train"][stored, LONGEST - h :], tokens["train"][stored]
-    return Data(X, y, contexts["test"][asked, LONGEST - h :], N_TARGETS)
+    return PlanData(X, y, contexts["test"][asked, LONGEST - h :], N_TARGETS)
 
 
-def measured(data: Data, seed: int, goals: tuple[dict[str, float], ...] = GOALS) -> Iterator[Row]:
+def measured(data: PlanData, seed: int, goals: tuple[dict[str, float], ...] = GOALS) -> Iterator[Row]:
     """Yield for each goal what was planned and what happened."""
     exact = MemoryClassifier(memory=Exact(), vote="sum").fit(data.X, data.y)
-    winners, clear = _winners(exact, data.queries)
+    judge = Judge.of(exact, data.queries, data.queries[:, 0])  # what was observed is not asked for
     size = exact.memory_.nbytes
     rows = generator(seed, "plans, sample").permutation(len(data.X))[:SAMPLED]
     for goal in goals:
         wanted: Row = {"budget": int(size / goal["exact_over"])} if "exact_over" in goal else dict(goal)
+        wanted |= {"n_examples": len(data.X), "n_labels": data.n_labels, "random_state": seed}
         begun = time.process_time()
-        planned = plan(
-            data.X[rows],
-            data.y[rows],
-            n_examples=len(data.X),
-            n_labels=data.n_labels,
-            random_state=seed,
-            **wanted,
-        )
-        seconds = time.process_time() - begun
+        planned = plan(data.X[rows], data.y[rows], **wanted)
+        took = time.process_time() - begun
         chosen = planned.chosen
         model = planned.estimator.fit(data.X, data.y)
-        agreement = float((model.predict(data.queries) == winners)[clear].mean())
+        agreement = float((model.predict(data.queries) == judge.winners)[judge.unambiguous].mean())
         certified = None if chosen.certified is None else float(model.certify(data.queries).mean())
         exact_row = next(option for option in planned.options if isinstance(option.memory, Exact))
         sketches = [option for option in planned.options if isinstance(option.memory, Gaussian)]
@@ -131,7 +122,7 @@ def measured(data: Data, seed: int, goals: tuple[dict[str, float], ...] = GOALS)
             "goal": _goal_name(goal),
             "memory": chosen.name,
             "agreement": agreement,
-            "predicted": [chosen.agreement.low, chosen.agreement.value, chosen.agreement.high],
+            "predicted": _interval(chosen.agreement),
             "hit": chosen.agreement.low <= agreement <= chosen.agreement.high,
             "certified": certified,
             "predicted_certified": _interval(chosen.certified),
@@ -142,7 +133,7 @@ def measured(data: Data, seed: int, goals: tuple[dict[str, float], ...] = GOALS)
             "exact_predicted": int(exact_row.state_bytes.value),
             "gaussian_bytes": [_gaussian_bytes(data, option) for option in sketches],
             "queries_per_second": chosen.queries_per_second and chosen.queries_per_second.value,
-            "cpu_seconds": seconds,
+            "cpu_seconds": took,
             "seconds": planned.seconds,
         }
 
@@ -159,7 +150,7 @@ def _inside(value: float | None, estimate: Any) -> bool:
     return value is not None and estimate.low <= value <= estimate.high
 
 
-def _gaussian_bytes(data: Data, option: Any) -> list[int]:
+def _gaussian_bytes(data: PlanData, option: Any) -> list[int]:
     """Return the predicted size and that of a model that has learnt one example of each label."""
     rows = np.unique(data.y, return_index=True)[1]
     counts = np.unique(data.y, return_counts=True)[1]
@@ -167,22 +158,13 @@ def _gaussian_bytes(data: Data, option: Any) -> list[int]:
     return [int(option.state_bytes.value), fitted.memory_.nbytes]
 
 
-def _winners(exact: MemoryClassifier, queries: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    winners, clear = [], []
-    for part in np.array_split(queries, max(1, len(queries) // 2000)):
-        scores = exact.class_scores(part)
-        best = np.partition(scores, -2, axis=1)[:, -2:]
-        winners.append(scores.argmax(axis=1))
-        clear.append(best[:, 1] > best[:, 0])
-    return exact.classes_[np.concatenate(winners)], np.concatenate(clear)
-
-
-def all_rows(draws: Mapping[str, Callable[[int], Data]], seeds: range, on_row: Callable[[Row], None]) -> list[Row]:
+def all_rows(draws: Mapping[str, Callable[[int], PlanData]], seeds: range, *, shown: bool) -> list[Row]:
     rows = []
     for (name, draw), seed in product(draws.items(), seeds):
         for row in measured(draw(seed), seed):
             rows.append({"shape": name, "seed": seed, **row})
-            on_row(rows[-1])
+            if shown:
+                print(line(rows[-1]), flush=True)
     return rows
 
 
@@ -199,7 +181,7 @@ def summary(rows: list[Row]) -> Row:
         "certified_inside_without_exact": sum(bool(row["certified_hit"]) for row in sketched),
         "widest_interval_points": max(widths),
         "median_interval_points": float(np.median([w for w in widths if w > 0] or [0.0])),
-        "hashed_bytes_exact": sum(row["bytes"] == row["predicted_bytes"] for row in sketched),
+        "hashed_bytes_exact": sum(map(_as_predicted, sketched)),
         "gaussian_bytes_exact": f"{sum(a == b for a, b in gaussian)} of {len(gaussian)}",
         "largest_exact_bytes_error_percent": max(
             abs(100 * (row["exact_predicted"] / row["exact_bytes"] - 1)) for row in rows
@@ -214,13 +196,13 @@ def summary(rows: list[Row]) -> Row:
     }
 
 
-def by_shape(rows: list[Row]) -> str:
+def _as_predicted(row: Row) -> bool:
+    return bool(row["bytes"] == row["predicted_bytes"])
+
+
+def by_shape(rows: list[Row]) -> list[str]:
     """Return one line for each shape; agreement is of the plans that are not the exact table."""
-    lines = [
-        "| shape | plans, exact table | agreement, % | inside | largest error, points | width, median and most |"
-        " hashed size as predicted | exact table's size, worst |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    shapes = []
     for shape in dict.fromkeys(row["shape"] for row in rows):
         every = [row for row in rows if row["shape"] == shape]
         own = [row for row in every if not row["memory"].startswith("Exact")]
@@ -228,50 +210,50 @@ def by_shape(rows: list[Row]) -> str:
         widths = [100 * (row["predicted"][2] - row["predicted"][0]) for row in own]
         error = max(100 * abs(row["predicted"][1] - row["agreement"]) for row in own)
         worst = max((row["exact_predicted"] / row["exact_bytes"] - 1 for row in every), key=abs)
-        lines.append(
-            f"| {shape} | {len(every)}, {len(every) - len(own)} | {min(agreement):.2f} to {max(agreement):.2f} | "
-            f"{sum(row['hit'] for row in own)} of {len(own)} | {error:.2f} | "
-            f"{np.median(widths):.2f}, {max(widths):.2f} | "
-            f"{sum(row['bytes'] == row['predicted_bytes'] for row in own)} of {len(own)} | {worst:+.1%} |"
+        shapes.append(
+            {
+                "shape": shape,
+                "plans, exact table": f"{len(every)}, {len(every) - len(own)}",
+                "agreement, %": f"{min(agreement):.2f} to {max(agreement):.2f}",
+                "inside": f"{sum(row['hit'] for row in own)} of {len(own)}",
+                "largest error, points": f"{error:.2f}",
+                "width, median and most": f"{np.median(widths):.2f}, {max(widths):.2f}",
+                "hashed size as predicted": f"{sum(map(_as_predicted, own))} of {len(own)}",
+                "exact table's size, worst": f"{worst:+.1%}",
+            }
         )
-    return "\n".join(lines)
+    return table(shapes)
+
+
+NAMES = "shape | goal | planned | state, KiB (predicted) | predicted agreement, % | measured | inside | CPU s"
 
 
 def line(row: Row) -> str:
     low, value, high = (100 * figure for figure in row["predicted"])
-    size = "same" if row["bytes"] == row["predicted_bytes"] else f"{row['predicted_bytes'] / row['bytes'] - 1:+.1%}"
-    return (
-        f"| {row['shape']} | {row['goal']} | {row['memory']} | {row['bytes'] / 1024:.0f} ({size}) | "
-        f"{value:.2f} ({low:.2f} to {high:.2f}) | {100 * row['agreement']:.2f} | {'yes' if row['hit'] else 'NO'} | "
-        f"{row['cpu_seconds']:.1f} |"
+    size = "same" if _as_predicted(row) else f"{row['predicted_bytes'] / row['bytes'] - 1:+.1%}"
+    shown = {**row, "kibibytes": row["bytes"] / 1024, "size": size, "low": low, "value": value, "high": high}
+    return cells(
+        "| {shape} | {goal} | {memory} | {kibibytes:.0f} ({size}) | {value:.2f} ({low:.2f} to {high:.2f}) | "
+        "{percent:.2f} | {hit:yes/NO} | {cpu_seconds:.1f} |",
+        shown | {"percent": 100 * row["agreement"]},
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with WikiText-2")
+    parser = options(__doc__, data="WikiText-2", as_json="everything")
     parser.add_argument("--draws", type=int, default=3, help="draws of each shape")
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    options = parser.parse_args()
-    task = build_task(read_folder(options.data))
-    draws: dict[str, Callable[[int], Data]] = {"wikitext-2": lambda seed: wikitext_draw(task, seed)}
+    given = parser.parse_args()
+    task = build_task(read_folder(given.data))
+    draws: dict[str, Callable[[int], PlanData]] = {"wikitext-2": lambda seed: wikitext_draw(task, seed)}
     draws |= {name: shape.draw for name, shape in SHAPES.items()}
-    if not options.json:
-        print(
-            "| shape | goal | planned | state, KiB (predicted) | predicted agreement, % | measured | inside | CPU s |"
-        )
-        print("|---|---|---|---|---|---|---|---|")
-
-    def show(row: Row) -> None:
-        if not options.json:
-            print(line(row), flush=True)
-
-    rows = all_rows(draws, range(31, 31 + options.draws), show)
+    if not given.json:
+        print(heading(NAMES))
+    rows = all_rows(draws, range(31, 31 + given.draws), shown=not given.json)
     figures = summary(rows)
-    if options.json:
+    if given.json:
         print(json.dumps({"summary": figures, "rows": rows}, indent=2))
     else:
-        print(f"\n{by_shape(rows)}\n\n{json.dumps(figures, indent=2)}")
+        print("\n".join(["", *by_shape(rows), "", json.dumps(figures, indent=2)]))
 
 
 if __name__ == "__main__":

@@ -11,17 +11,16 @@ and for one context, the best of the repeats. One thread each.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hammemo import Exact, Gaussian, Hashed, LogLinear, MemoryClassifier, Suffixes
+from hammemo.experiments.measuring import Row, options, seconds, table
 from hammemo.experiments.wikitext import build_task, read_folder
 
 if TYPE_CHECKING:
@@ -47,13 +46,8 @@ MODELS: Final[dict[str, tuple[Any, Any, Any, str | None]]] = {
 def rate(answer: Callable[[Any], Any], X: Any, batch: int, repeats: int) -> float:
     """Return the best number of contexts a second."""
     part = X[: max(batch, 200 if batch == 1 else 8 * BATCH)]
-    best = float("inf")
-    for _ in range(repeats):
-        began = time.process_time()
-        for start in range(0, len(part), batch):
-            answer(part[start : start + batch])
-        best = min(best, time.process_time() - began)
-    return len(part) / best
+    batches = [part[start : start + batch] for start in range(0, len(part), batch)]
+    return len(part) / min(seconds(lambda: [answer(one) for one in batches]) for _ in range(repeats))
 
 
 def runtimes(predictor: Any, folder: Path) -> dict[str, Callable[[Any], Any]]:
@@ -79,7 +73,7 @@ def runtimes(predictor: Any, folder: Path) -> dict[str, Callable[[Any], Any]]:
     }
 
 
-def raced(task: Any, queries: Any, repeats: int) -> list[dict[str, Any]]:
+def raced(task: Any, queries: Any, repeats: int) -> list[Row]:
     """Return one row for each model and runtime."""
     chosen = task.chosen("train")
     X, y = task.contexts["train"][chosen, -H:].astype(np.int64), task.tokens["train"][chosen]
@@ -95,32 +89,23 @@ def raced(task: Any, queries: Any, repeats: int) -> list[dict[str, Any]]:
             for runtime, answer in answers.items():
                 found = np.concatenate([answer(queries[i : i + BATCH]) for i in range(0, len(queries), BATCH)])
                 other = int((found != expected).sum())
-                rates = {f"rate_{batch}": rate(answer, queries, batch, repeats) for batch in (BATCH, 1)}
-                rows.append({"model": name, "runtime": runtime, "questions": len(queries), "other": other, **rates})
+                rates = {"in batches/s": BATCH, "single/s": 1}
+                row: Row = {"model": name, "runtime": runtime, "questions": len(queries), "differ": other}
+                rows.append(row | {name: rate(answer, queries, size, repeats) for name, size in rates.items()})
                 print(f"{name}, {runtime}: {other} differ", file=sys.stderr)
     return rows
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="The same predictor in hammemo, torch and ONNX Runtime.")
-    parser.add_argument("--data", type=Path, required=True, help="folder with WikiText-2")
+    parser = options(__doc__, data="WikiText-2", as_json="the rows")
     parser.add_argument("--queries", type=int, help="fewer questions (default: all)")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    args = parser.parse_args()
-    task = build_task(read_folder(args.data))
-    queries = task.contexts["test"][task.chosen("test"), -H:].astype(np.int64)[: args.queries]
-    rows = raced(task, np.ascontiguousarray(queries), args.repeats)
-    if args.json:
-        print(json.dumps(rows))
-    else:
-        print(f"{'model':26} {'runtime':13} {'questions':>9} {'differ':>7} {'in batches/s':>13} {'single/s':>10}")
-        for row in rows:
-            print(
-                f"{row['model']:26} {row['runtime']:13} {row['questions']:9,} {row['other']:7,} "
-                f"{row[f'rate_{BATCH}']:13,.0f} {row['rate_1']:10,.0f}"
-            )
-    return int(any(row["other"] for row in rows if not row["model"].startswith("Gaussian")))
+    given = parser.parse_args()
+    task = build_task(read_folder(given.data))
+    queries = task.contexts["test"][task.chosen("test"), -H:].astype(np.int64)[: given.queries]
+    rows = raced(task, np.ascontiguousarray(queries), given.repeats)
+    print(json.dumps(rows) if given.json else "\n".join(table(rows)))
+    return int(any(row["differ"] for row in rows if not row["model"].startswith("Gaussian")))
 
 
 if __name__ == "__main__":

@@ -22,25 +22,21 @@ import argparse
 import hashlib
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-import numpy as np
-
+import scale_parts
 from hammemo import Exact, Hashed, MemoryClassifier
 from hammemo.engines import GroupReport, fit
 from hammemo.engines.jobs import Job, peak_memory
 from hammemo.engines.states import pack, unpack
-from hammemo.experiments.speed import zipf_stream
+from hammemo.experiments.measuring import Row, in_turns, options, seconds, show, table
 from hammemo.sources.documents import open_source
+from scale_files import Watch, run_step, write_files
 
-H, N_LABELS, N_TOKENS = 8, 64, 33_278
-FILE_TOKENS, DOCUMENT_TOKENS, GROUP_DOCUMENTS = 2**22, 1000, 256
+H, N_LABELS = 8, 64
 MEMORIES = {"hashed": Hashed(buckets=2048, reserved=1024), "exact": Exact()}
 CONTENDERS = {
     "one process": ("threads", 1),
@@ -51,66 +47,39 @@ CONTENDERS = {
 }
 
 
-def write_files(folder: Path, tokens: int) -> None:
-    """Write the Parquet files."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    for number, first in enumerate(range(0, tokens, FILE_TOKENS)):
-        path = folder / f"{number:05d}.parquet"
-        if path.exists():
-            continue
-        stream = zipf_stream(min(FILE_TOKENS, tokens - first), N_TOKENS, seed=number).astype(np.int32)
-        edges = np.append(np.arange(0, len(stream), DOCUMENT_TOKENS), len(stream))
-        documents = pa.ListArray.from_arrays(pa.array(edges, pa.int32()), pa.array(stream))
-        parquet.write_table(pa.table({"tokens": documents}), path, row_group_size=GROUP_DOCUMENTS)
-
-
-def run_one(folder: str, contender: str, memory: str) -> dict[str, Any]:
+def run_one(folder: str, contender: str, memory: str) -> Row:
     """Learn the files once in this process and return what it took."""
     engine, workers = CONTENDERS[contender]
     started = time.perf_counter()
     idle = _start_ray(workers) if engine == "ray" else peak_memory()
     start_seconds = time.perf_counter() - started
     reports: list[GroupReport] = []
-    load, spent, started = os.getloadavg()[0], _processor_seconds(), time.perf_counter()
+    load, watch, started = os.getloadavg()[0], Watch(), time.perf_counter()
     clf = MemoryClassifier(memory=MEMORIES[memory], vote="sum")
     model = fit(clf, open_source(folder), H, classes=N_LABELS, engine=engine, workers=workers, on_report=reports.append)
-    seconds, spent = time.perf_counter() - started, _processor_seconds() - spent
+    took, all_cpu = time.perf_counter() - started, watch.stop()["all_cpu_seconds"]
     tokens = sum(report.tokens for report in reports)
     reading = sum(report.reading_seconds for report in reports)
     learning = sum(report.seconds for report in reports) - reading
     return {
         "contender": contender,
-        "seconds": seconds,
+        "seconds": took,
         "start_seconds": start_seconds,
         "tokens": tokens,
         "tasks": len(reports),
-        "source_bytes_a_task": sum(report.source_bytes for report in reports) // len(reports),
-        "read_tokens_a_second": tokens / reading,
-        "learn_tokens_a_second": tokens / learning,
-        "task_seconds": reading + learning,
+        "source_mebibytes_a_task": sum(report.source_bytes for report in reports) / len(reports) / 2**20,
+        "mega_tokens_a_second": tokens / took / 1e6,
+        "read_mega_tokens_a_second": tokens / reading / 1e6,
+        "learn_mega_tokens_a_second": tokens / learning / 1e6,
         "cpu_seconds": sum(report.cpu_seconds for report in reports),
-        "all_cpu_seconds": spent,
+        "all_cpu_seconds": all_cpu,
         "load": load,
-        "idle_bytes": idle,
-        "peak_bytes": max(report.peak_bytes for report in reports),
-        "driver_peak_bytes": peak_memory(),
+        "idle_mebibytes": idle / 2**20,
+        "peak_mebibytes": max(report.peak_bytes for report in reports) / 2**20,
+        "driver_peak_mebibytes": peak_memory() / 2**20,
         "digest": hashlib.sha256(model.memory_.state_bytes()).hexdigest(),
-        **({**_merging(model), **_task_costs(model, folder, memory)} if contender == "one process" else {}),
+        **({"costs": _merging(model) | _task_costs(model, folder, memory)} if contender == "one process" else {}),
     }
-
-
-def _processor_seconds() -> float:
-    """Return what the processor has spent on all processes that share this one's home: the driver, Ray, the workers."""
-    ticks = 0
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"HOME={os.environ['HOME']}\0".encode() in (process / "environ").read_bytes():
-                ticks += sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:13]))
-        except OSError:
-            continue
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _start_ray(workers: int) -> int:
@@ -134,24 +103,16 @@ def _start_ray(workers: int) -> int:
 def _merging(model: MemoryClassifier) -> dict[str, float]:
     """Return the size of a state, and how long packing, unpacking and adding one takes."""
     memory = model.memory_
-    template = memory.empty_like()
-    arrays = pack(memory)
-    total = unpack(template, arrays)
-    times: dict[str, list[float]] = {"pack": [], "unpack": [], "add": []}
-    for _ in range(5):
-        began = time.perf_counter()
-        pack(memory)
-        packed = time.perf_counter()
-        other = unpack(template, arrays)
-        unpacked = time.perf_counter()
-        total.merge(other)
-        added = time.perf_counter()
-        for name, value in zip(times, (packed - began, unpacked - packed, added - unpacked), strict=True):
-            times[name].append(value)
-    return {
-        "state_bytes": sum(array.nbytes for array in arrays.values()),
-        **{f"{name}_seconds": median(values) for name, values in times.items()},
+    template, arrays = memory.empty_like(), pack(memory)
+    total, other = unpack(template, arrays), unpack(template, arrays)
+    runs = {
+        "pack, ms": lambda: pack(memory),
+        "unpack, ms": lambda: unpack(template, arrays),
+        "add, ms": lambda: total.merge(other),
     }
+    size = sum(array.nbytes for array in arrays.values()) / 2**20
+    took = in_turns(runs, 5, time.perf_counter)
+    return {"state, MiB": size, **{name: 1e3 * median(values) for name, values in took.items()}}
 
 
 def _task_costs(model: MemoryClassifier, folder: str, memory: str) -> dict[str, float]:
@@ -160,26 +121,20 @@ def _task_costs(model: MemoryClassifier, folder: str, memory: str) -> dict[str, 
     job = Job(model.memory_.empty_like(), source, H, "drop", None, model.memory_.labels)
     tokens, spent = [], []
     for number in (1, 4) if memory == "exact" else (4, 16):  # shards of one row group or two
-        tries = []
-        for _ in range(3):
-            started = time.thread_time()
-            learnt, report = job.learn(0, tuple(source.shards(2**20)[:number]))
-            pack(learnt)
-            tries.append(time.thread_time() - started)
-        tokens.append(report.tokens)
-        spent.append(min(tries))
+        shards = tuple(source.shards(2**20)[:number])
+        spent.append(min(seconds(lambda: pack(job.learn(0, shards)[0]), clock=time.thread_time) for _ in range(3)))  # noqa: B023
+        tokens.append(job.learn(0, shards)[1].tokens)
     rate = (tokens[1] - tokens[0]) / (spent[1] - spent[0])
-    return {"task_tokens_a_second": rate, "task_fixed_seconds": spent[0] - tokens[0] / rate}
+    return {"task, tokens a second": rate, "task, seconds before its first token": spent[0] - tokens[0] / rate}
 
 
-def race(folder: str, memory: str, rounds: int, names: list[str]) -> list[dict[str, Any]]:
+def race(folder: Path, memory: str, rounds: int, names: list[str]) -> list[Row]:
     """Run every contender so many times in turn, each in its own process, and return the medians."""
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    runs: dict[str, list[Row]] = {name: [] for name in names}
     for _ in range(rounds):
         for name in names:
-            command = [sys.executable, __file__, "--run", name, "--folder", folder, "--memory", memory]
-            ended = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, **_quiet(folder)})
-            runs[name].append(json.loads(ended.stdout.splitlines()[-1]))
+            arguments = ("--run", name, "--folder", str(folder), "--memory", memory)
+            runs[name].append(run_step(__file__, folder, *arguments))
     rows = []
     for name in names:
         typical = sorted(runs[name], key=lambda run: run["seconds"])[len(runs[name]) // 2]
@@ -192,20 +147,14 @@ def race(folder: str, memory: str, rounds: int, names: list[str]) -> list[dict[s
     return rows
 
 
-def _quiet(folder: str) -> dict[str, str]:
-    """Ray writes to its home and reports its use: neither from a benchmark. Its workers are nice: here not."""
-    return {"HOME": folder, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "OMP_NUM_THREADS": "1"}
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__, as_json="everything")
     parser.add_argument("--tokens", type=int, default=100_000_000)
     parser.add_argument("--quick", action="store_true", help="10 million tokens, one round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", choices=MEMORIES, default="hashed")
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--folder", help="where the files are, or go; by default a folder that is removed")
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--parts", nargs="?", type=int, const=64, help="an exact table in so many parts (64)")
     parser.add_argument("--limit", type=int, default=1024, help="with --parts: MiB of memory a process")
     parser.add_argument("--engines", nargs="+", default=["processes", "ray"], help="with --parts: who learns")
@@ -214,40 +163,29 @@ def main() -> None:
     if args.run:
         print(json.dumps(run_one(str(Path(args.folder, "files")), args.run, args.memory)))
         return
-    if args.parts:
-        import scale_parts
-
-        with tempfile.TemporaryDirectory(prefix="hm") as made:
-            scale_parts.main(Path(args.folder or made), args.tokens, args.parts, args.limit, args.engines)
-        return
-    tokens, rounds = (10_000_000, 1) if args.quick else (args.tokens, args.rounds)
     with tempfile.TemporaryDirectory(prefix="hm") as made:
         folder = Path(args.folder or made)
-        (folder / "files").mkdir(parents=True, exist_ok=True)
-        write_files(folder / "files", tokens)
-        rows = race(str(folder), args.memory, rounds, args.only)
+        if args.parts:
+            scale_parts.run(folder, args.tokens, args.parts, args.limit, args.engines)
+            return
+        tokens, rounds = (10_000_000, 1) if args.quick else (args.tokens, args.rounds)
+        write_files(folder / "files", tokens, 33_278, 2**22, 256)
+        rows = race(folder, args.memory, rounds, args.only)
     if args.json:
         print(json.dumps(rows, indent=2))
         return
     one = rows[0]
-    print(f"{one['tokens']:,} tokens, {one['tasks']} tasks, {one['source_bytes_a_task'] / 2**20:.1f} MiB of files each")
-    head = f"{'':20}{'seconds':>9}{'ratio':>8}{'best':>6}{'Mtok/s':>9}{'read':>8}{'learn':>8}"
-    print(head + f"{'cpu s':>8}{'all':>7}{'load':>6}{'peak MiB':>10}{'idle':>7}{'start s':>9}")
-    for row in rows:
-        rates = [row["tokens"] / row["seconds"], row["read_tokens_a_second"], row["learn_tokens_a_second"]]
-        print(
-            f"{row['contender']:20}{row['seconds']:9.2f}{row['ratio']:8.2f}{row['best_ratio']:6.2f}"
-            + f"{rates[0] / 1e6:9.2f}{rates[1] / 1e6:8.1f}{rates[2] / 1e6:8.2f}"
-            + f"{row['cpu_seconds']:8.2f}{row['all_cpu_seconds']:7.2f}{row['load']:6.1f}"
-            + f"{row['peak_bytes'] / 2**20:10.0f}{row['idle_bytes'] / 2**20:7.0f}{row['start_seconds']:9.1f}"
-        )
-    if "add_seconds" in one:
-        print(
-            f"A state: {one['state_bytes'] / 2**20:.2f} MiB; pack {1e3 * one['pack_seconds']:.1f} ms, unpack "
-            f"{1e3 * one['unpack_seconds']:.1f} ms, add {1e3 * one['add_seconds']:.1f} ms. All states are equal.\n"
-            f"A task, in processor time: {one['task_fixed_seconds']:.3f} s before its first token, then "
-            f"{one['task_tokens_a_second'] / 1e6:.1f} million tokens a second."
-        )
+    print(f"{one['tokens']:,} tokens, {one['tasks']} tasks, {one['source_mebibytes_a_task']:.1f} MiB of files each\n")
+    lines = table(
+        rows,
+        "contender | seconds | ratio | best | Mtok/s | read | learn | cpu s | all | load | peak MiB | idle | start s",
+        "{contender} | {seconds:.2f} | {ratio:.2f} | {best_ratio:.2f} | {mega_tokens_a_second:.2f} | "
+        "{read_mega_tokens_a_second:.1f} | {learn_mega_tokens_a_second:.2f} | {cpu_seconds:.2f} | "
+        "{all_cpu_seconds:.2f} | {load:.1f} | {peak_mebibytes:.0f} | {idle_mebibytes:.0f} | {start_seconds:.1f}",
+    )
+    print("\n".join(lines))
+    if "costs" in one:
+        show({"\nA state, and a task in processor time; all states are equal": one["costs"]}, as_json=False)
 
 
 if __name__ == "__main__":

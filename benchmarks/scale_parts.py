@@ -21,40 +21,28 @@ import resource
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import scale
 from hammemo import Exact, MemoryClassifier, compact, load, save
 from hammemo.engines import GroupReport, fit
 from hammemo.engines.parts import PartsJob
-from hammemo.experiments.speed import zipf_stream
+from hammemo.experiments.drawing import zipf_stream
+from hammemo.experiments.measuring import Row, cells, seconds
 from hammemo.sources.documents import open_source
+from hammemo.tokens.contexts import Contexts
+from scale_files import Watch, run_step, write_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
 
 H, N_TYPES, N_QUERIES = 8, 50_000, 1000
-FILE_TOKENS, DOCUMENT_TOKENS, GROUP_DOCUMENTS = 2**20, 1000, 64
-
-
-def write_files(folder: Path, tokens: int) -> None:
-    """Write the Parquet files that are not there yet."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, first in enumerate(range(0, tokens, FILE_TOKENS)):
-        path = folder / f"{number:05d}.parquet"
-        if path.exists():
-            continue
-        stream = zipf_stream(min(FILE_TOKENS, tokens - first), N_TYPES, seed=number).astype(np.int32)
-        edges = np.append(np.arange(0, len(stream), DOCUMENT_TOKENS), len(stream))
-        documents = pa.ListArray.from_arrays(pa.array(edges, pa.int32()), pa.array(stream))
-        parquet.write_table(pa.table({"tokens": documents}), path.with_suffix(".tmp"), row_group_size=GROUP_DOCUMENTS)
-        os.replace(path.with_suffix(".tmp"), path)
 
 
 def limit_memory(mebibytes: int) -> None:
@@ -62,56 +50,7 @@ def limit_memory(mebibytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (mebibytes * 2**20,) * 2)
 
 
-class Watch:
-    """Takes note of the most anonymous memory, and of the processor time, of each process of this run.
-
-    It looks five times a second, so that processes count which end before this one does.
-    """
-
-    def __init__(self) -> None:
-        self.peaks: dict[int, tuple[int, str]] = {}
-        self._ticks: dict[int, int] = {}
-        self._look()
-        self._before = self.cpu_seconds
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.2):
-            self._look()
-
-    def _look(self) -> None:
-        home = f"HOME={os.environ['HOME']}\0".encode()
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if home in (process / "environ").read_bytes():
-                    status = (process / "status").read_text()
-                    anonymous = int(status.split("RssAnon:")[1].split()[0]) * 1024
-                    command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    number = int(process.name)
-                    self.peaks[number] = (max(self.peaks.get(number, (0, ""))[0], anonymous), command)
-                    self._ticks[number] = sum(
-                        map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:13])
-                    )
-            except (OSError, IndexError):
-                continue
-
-    @property
-    def cpu_seconds(self) -> float:
-        """What the processor has spent on all these processes."""
-        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
-
-    def stop(self) -> tuple[int, int, float]:
-        """Return the peak of this process, the largest of all workers, and the processor seconds since the start."""
-        self._stop.set()
-        self._thread.join()
-        self._look()
-        workers = [peak for pid, (peak, text) in self.peaks.items() if "loky" in text or text.startswith("ray::")]
-        return self.peaks.get(os.getpid(), (0, ""))[0], max(workers, default=0), self.cpu_seconds - self._before
-
-
-def run_fit(folder: str, engine: str, parts: int, limit: int) -> dict[str, Any]:
+def run_fit(folder: str, engine: str, parts: int, limit: int) -> Row:
     """Learn the files in this process under the limit and return what it took."""
     limit_memory(limit)
     watch, reports, runs = Watch(), list[GroupReport](), list[int]()
@@ -127,49 +66,56 @@ def run_fit(folder: str, engine: str, parts: int, limit: int) -> dict[str, Any]:
     estimator = MemoryClassifier(memory=Exact(), vote="sum")
     options: dict[str, Any] = {"engine": engine, "workers": 2, "parts": parts, "out": out}
     model = fit(estimator, open_source(str(Path(folder, "files"))), H, on_report=reports.append, **options)
-    facts = {
+    took = time.perf_counter() - started
+    tokens, learning = (sum(getattr(report, name) for report in reports) for name in ("tokens", "cpu_seconds"))
+    watched = watch.stop()
+    facts = folder_facts(out)
+    return {
         "engine": engine,
-        "seconds": time.perf_counter() - started,
-        "task_cpu_seconds": sum(report.cpu_seconds for report in reports),
-        "tokens": sum(report.tokens for report in reports),
+        "seconds": took,
+        "task_cpu_seconds": learning,
+        "tokens": tokens,
         "examples": int(model.memory_.label_counts.sum()),
         "groups": len(reports),
         "resumed": sum(report.resumed for report in reports),
         "runs": len(runs),
         "run_entries": sum(runs),
+        **watched,
+        **facts,
+        "driver_mebibytes": watched["driver_peak"] / 2**20,
+        "worker_mebibytes": watched["worker_peak"] / 2**20,
+        "learnt_mega_tokens": tokens / learning / 1e6,
+        "run_entries_a_token": sum(runs) / max(tokens, 1),
+        "added_mega_entries": sum(runs) / (watched["all_cpu_seconds"] - learning) / 1e6,
+        "entries_a_token": facts["entries"] / max(tokens, 1),
     }
-    facts["driver_peak"], facts["worker_peak"], facts["all_cpu_seconds"] = watch.stop()
-    return {**facts, **folder_facts(out)}
 
 
-def folder_facts(folder: str) -> dict[str, Any]:
+def folder_facts(folder: str) -> Row:
     """Return the sizes of a folder, and a digest of all its files."""
     digest, files = hashlib.sha256(), sorted(Path(folder).glob("*.safetensors"))
     for file in files:
         digest.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
-    about = load(folder).memory_.parted
-    sizes = [signed.about[1].bytes for signed in about.base.parts.parts]
+    stored = [signed.about[1] for signed in load(folder).memory_.parted.base.parts.parts]
+    size, entries = sum(file.stat().st_size for file in files), sum(part.entries for part in stored)
     return {
         "digest": digest.hexdigest(),
-        "parts": len(sizes),
-        "bytes": sum(file.stat().st_size for file in files),
-        "largest_part": max(sizes),
-        "entries": sum(signed.about[1].entries for signed in about.base.parts.parts),
-        "rows": sum(signed.about[1].rows for signed in about.base.parts.parts),
+        "parts": len(stored),
+        "mebibytes": size / 2**20,
+        "largest_mebibytes": max(part.bytes for part in stored) / 2**20,
+        "entries": entries,
+        "rows": sum(part.rows for part in stored),
+        "bytes_an_entry": size / entries,
     }
 
 
-def queries_of(folder: str) -> np.ndarray[Any, Any]:
+def all_queries() -> NDArray[Any]:
     """Return contexts as the files have them: frequent tokens often, rare ones too."""
-    stream = zipf_stream(N_QUERIES * H, N_TYPES, seed=10**6)
-    assert Path(folder).exists()
-    return stream.reshape(N_QUERIES, H)
+    return zipf_stream(N_QUERIES * H, N_TYPES, seed=10**6).reshape(N_QUERIES, H)
 
 
-def brute_force(files: Path, queries: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def brute_force(files: Path, queries: NDArray[Any]) -> NDArray[Any]:
     """Return the best labels, counted from the tokens themselves: no table, one pass for each position."""
-    import pyarrow.parquet as parquet
-
     scores = np.zeros((len(queries), N_TYPES), np.int32)
     for position in range(H):
         wanted, rows = np.unique(queries[:, position], return_inverse=True)
@@ -177,8 +123,7 @@ def brute_force(files: Path, queries: np.ndarray[Any, Any]) -> np.ndarray[Any, A
         place[wanted] = np.arange(len(wanted))
         counts = np.zeros(len(wanted) * N_TYPES, np.int32)
         for path in sorted(files.glob("*.parquet")):
-            column = parquet.read_table(path)["tokens"].combine_chunks()
-            tokens, starts = column.values.to_numpy(), column.offsets.to_numpy()
+            tokens, starts = _tokens(path)
             targets = np.ones(len(tokens), bool)
             for back in range(H):
                 targets[np.minimum(starts[:-1] + back, len(tokens) - 1)] = False
@@ -188,83 +133,73 @@ def brute_force(files: Path, queries: np.ndarray[Any, Any]) -> np.ndarray[Any, A
             keys, times = np.unique(found[held] * N_TYPES + tokens[labels[held]], return_counts=True)
             counts[keys] += times.astype(np.int32)
         scores += counts.reshape(len(wanted), N_TYPES)[rows]
-    seen = np.flatnonzero(np.bincount(all_labels(files), minlength=N_TYPES))
+    seen = np.unique(np.concatenate([np.unique(_tokens(path)[0]) for path in files.glob("*.parquet")]))
     return np.asarray(seen[scores[:, seen].argmax(axis=1)])
 
 
-def all_labels(files: Path) -> np.ndarray[Any, Any]:
-    """Return all tokens: which of them are labels."""
-    import pyarrow.parquet as parquet
+def _tokens(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the tokens of a file, and where its documents start."""
+    from pyarrow import parquet
 
-    return np.unique(
-        np.concatenate(
-            [
-                np.unique(parquet.read_table(p)["tokens"].combine_chunks().values.to_numpy())
-                for p in files.glob("*.parquet")
-            ]
-        )
-    )
+    column = parquet.read_table(path)["tokens"].combine_chunks()
+    return column.values.to_numpy(), column.offsets.to_numpy()
 
 
-def run_queries(folder: str, limit: int) -> dict[str, Any]:
+def run_queries(folder: str, limit: int) -> Row:
     """Answer and time queries in this process under the limit."""
     limit_memory(limit)
     watch = Watch()
     started = time.perf_counter()
     model = load(str(Path(folder, "processes")))
-    opening = time.perf_counter() - started
-    queries = queries_of(folder)
+    opening, queries = time.perf_counter() - started, all_queries()
     started = time.perf_counter()
-    answers = model.predict(queries)
-    batch = (time.perf_counter() - started) / len(queries)
-    np.save(Path(folder, "answers.npy"), answers)
-    started = time.perf_counter()
-    model.predict(queries)
-    again = (time.perf_counter() - started) / len(queries)
-    facts = {"open_seconds": opening, "first_batch_us": 1e6 * batch, "batch_us": 1e6 * again}
-    facts |= _pages(model, queries[:200])
-    facts |= _times(model, queries[:100])
-    facts |= _edits(model, queries[:200])
-    facts["peak"] = watch.stop()[0]
-    return facts
+    np.save(Path(folder, "answers.npy"), model.predict(queries))
+    batch = time.perf_counter() - started
+    again = seconds(model.predict, queries, clock=time.perf_counter)
+    facts = {"open_seconds": opening, "first_batch_us": 1e6 * batch / N_QUERIES, "batch_us": 1e6 * again / N_QUERIES}
+    facts |= _pages(model, queries[:200]) | _times(model, queries[:100]) | _edits(model, queries[:200])
+    return {**facts, "peak_mebibytes": watch.stop()["driver_peak"] / 2**20}
 
 
-def _pages(model: Any, queries: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """Count the pages that a query touches at a site: those of records, and those of its range of entries."""
+def _rows_read(model: Any, query: NDArray[Any]) -> Iterator[tuple[int, Any, int, Any]]:
+    """Yield (number of its part, the part, site, place) of every row that a query reads."""
     parts = model.memory_.parted.base.parts
-    most_records, most_over, pages, sizes = 0, 0, [], []
+    for k, position in enumerate(model.sites_.positions):
+        here = int(parts.vocabulary.ints.searchsorted(query[position[0]]))
+        for number, view in enumerate(parts._views):
+            rank, ends = int(view.own_ranks[here]), view.ends
+            if ends is not None and ends[0] <= here <= ends[1] and rank >= 0:
+                yield number, view.part, k, np.array([[rank]])
+
+
+def _pages(model: Any, queries: NDArray[Any]) -> Row:
+    """Count the pages that a query touches at a site: those of records, and those of its range of entries."""
+    most_records, most_over, pages = 0, 0, []
     for query in queries:
         total = 0
-        for k, position in enumerate(model.sites_.positions):
-            for view in parts._views:
-                here = parts.vocabulary.ints.searchsorted(query[position[0]])
-                rank, ends = int(view.own_ranks[here]), view.ends
-                if ends is None or not ends[0] <= here <= ends[1] or rank < 0:
-                    continue
-                touch = view.part._touch
-                touch.touched = set()
-                found = view.part.find(k, np.array([[rank]]))
-                records = len(touch.touched)
-                touch.touched = set()
-                starts, stops = view.part.spans(k, found)
-                view.part.entries(starts, stops)
-                read = int(stops[0] - starts[0]) * view.part.entry_bytes.itemsize
-                most_records = max(most_records, records)
-                most_over = max(most_over, len(touch.touched) - (-(-read // 4096)))
-                total += records + len(touch.touched)
-                sizes.append(read)
-                touch.touched = None
+        for _, part, k, place in _rows_read(model, query):
+            touch = part._touch
+            touch.touched = set()
+            found = part.find(k, place)
+            records = len(touch.touched)
+            touch.touched = set()
+            starts, stops = part.spans(k, found)
+            part.entries(starts, stops)
+            read = int(stops[0] - starts[0]) * part.entry_bytes.itemsize
+            most_records = max(most_records, records)
+            most_over = max(most_over, len(touch.touched) - (-(-read // 4096)))
+            total += records + len(touch.touched)
+            touch.touched = None
         pages.append(total)
     return {
         "index_pages_a_site": most_records,
         "pages_beyond_the_range": most_over,
         "pages_a_query": median(pages),
         "most_pages_a_query": max(pages),
-        "bytes_a_row": float(np.mean(sizes)),
     }
 
 
-def _times(model: Any, queries: np.ndarray[Any, Any]) -> dict[str, Any]:
+def _times(model: Any, queries: NDArray[Any]) -> Row:
     """Time single queries, in processor time with their pages in memory, in wall time without, and bare reads."""
     parts = model.memory_.parted.base.parts
     reader, files = model.memory_.reader(), [os.open(view.part.name, os.O_RDONLY) for view in parts._views]
@@ -275,56 +210,34 @@ def _times(model: Any, queries: np.ndarray[Any, Any]) -> dict[str, Any]:
             getattr(mapped, "_mmap", mapped).madvise(mmap.MADV_DONTNEED)
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
-    from hammemo.tokens.contexts import Contexts
-
     contexts = [Contexts.of(query[None]) for query in queries]
-    spans = [_spans(parts, model.sites_, query) for query in queries]
+    spans = [_spans(model, query) for query in queries]
+    divisor = np.broadcast_to(np.float64(H), (len(reader.labels),))
+    asked: dict[str, Callable[[int], Any]] = {
+        "pread": lambda n: [os.pread(files[file], size, first) for file, first, size in spans[n]],
+        "rows": lambda n: reader.rows.read(contexts[n]),
+        "winner": lambda n: reader.winners(contexts[n], model.sites_.weights, divisor),
+        "predict": lambda n: model.predict(queries[n : n + 1]),
+    }
 
-    def timed(ask: Any, *, cold: bool) -> float:
-        taken, clock = [], time.perf_counter if cold else time.process_time
-        for number in range(len(queries)):
-            if cold:
-                drop()
-            started = clock()
-            ask(number)
-            taken.append(clock() - started)
-        return 1e6 * median(taken)
+    def cold(ask: Callable[[int], Any], n: int) -> float:
+        drop()
+        return seconds(ask, n, clock=time.perf_counter)
 
-    def pread(number: int) -> None:
-        for file, first, size in spans[number]:
-            os.pread(files[file], size, first)
-
-    def rows(number: int) -> None:
-        reader.rows.read(contexts[number])
-
-    def winner(number: int) -> None:
-        reader.winners(contexts[number], model.sites_.weights, np.broadcast_to(np.float64(H), (len(reader.labels),)))
-
-    times = {}
-    for name, ask in (
-        ("pread", pread),
-        ("rows", rows),
-        ("winner", winner),
-        ("predict", lambda n: model.predict(queries[n : n + 1])),
-    ):
-        timed(ask, cold=False)
-        times[f"{name}_warm_us"] = timed(ask, cold=False)
-        times[f"{name}_cold_us"] = timed(ask, cold=True)
-    times["bytes_a_query"] = float(np.mean([sum(size for *_, size in one) for one in spans]))
+    times = {"kibibytes_a_query": float(np.mean([sum(size for *_, size in one) for one in spans])) / 1024}
+    for name, ask in asked.items():
+        warm = [[seconds(ask, n) for n in range(len(queries))] for _ in range(2)][1]
+        times[f"{name}_warm_us"] = 1e6 * median(warm)
+        times[f"{name}_cold_us"] = 1e6 * median(cold(ask, n) for n in range(len(queries)))
     return times
 
 
-def _edits(model: Any, queries: np.ndarray[Any, Any]) -> dict[str, float]:
+def _edits(model: Any, queries: NDArray[Any]) -> dict[str, float]:
     """Time single edits, and a question after each, in processor time; the folder stays as it is."""
     examples = [(query.tolist(), int(query[0])) for query in queries]
 
-    def timed(change: Any) -> float:
-        taken = []
-        for row, label in examples:
-            started = time.process_time()
-            change(row, label)
-            taken.append(time.process_time() - started)
-        return 1e6 * median(taken)
+    def timed(change: Callable[..., Any]) -> float:
+        return 1e6 * median(seconds(change, *example) for example in examples)
 
     def learn_and_ask(row: list[int], label: int) -> None:
         model.learn_one(row, label)
@@ -336,23 +249,18 @@ def _edits(model: Any, queries: np.ndarray[Any, Any]) -> dict[str, float]:
     return {**found, "forget_one_us": timed(model.forget_one)}
 
 
-def _spans(parts: Any, sites: Any, query: np.ndarray[Any, Any]) -> list[tuple[int, int, int]]:
+def _spans(model: Any, query: NDArray[Any]) -> list[tuple[int, int, int]]:
     """Return (file, place, bytes) of all rows that a query reads."""
     found = []
-    for k, position in enumerate(sites.positions):
-        here = int(parts.vocabulary.ints.searchsorted(query[position[0]]))
-        for number, view in enumerate(parts._views):
-            ends = view.ends
-            if ends is None or not ends[0] <= here <= ends[1]:
-                continue
-            starts, stops = view.part.spans(k, view.part.find(k, np.array([[int(view.own_ranks[here])]])))
-            entries = view.part.entry_bytes
-            place = entries.ctypes.data - view.part._touch._address + int(starts[0]) * entries.itemsize
-            found.append((number, place, int(stops[0] - starts[0]) * entries.itemsize))
+    for number, part, k, place in _rows_read(model, query):
+        (start,), (stop,) = part.spans(k, part.find(k, place))
+        entries = part.entry_bytes
+        first = entries.ctypes.data - part._touch._address + int(start) * entries.itemsize
+        found.append((number, first, int(stop - start) * entries.itemsize))
     return found
 
 
-def small_checks() -> dict[str, Any]:
+def small_checks() -> Row:
     """Compare a small model in parts with a table in memory, and edits on top with a fresh fit."""
     tokens = zipf_stream(200_000, 2000, seed=7)
     windows = np.lib.stride_tricks.sliding_window_view(tokens, H + 1)
@@ -390,78 +298,54 @@ def limit_bites(limit: int) -> bool:
     return "MemoryError" in ended.stderr
 
 
-def _run(what: str, folder: Path, *, parts: int, limit: int) -> dict[str, Any]:
+def _kept(what: str, folder: Path, parts: int, limit: int) -> Row:
     """Run a step in a process of its own, or return what an earlier call has written of it."""
     record = folder / f"{what}.json"
     if not record.exists():
-        command = [sys.executable, __file__, what, str(folder), str(parts), str(limit)]
-        ended = subprocess.run(
-            command, check=True, stdout=subprocess.PIPE, env={**os.environ, **scale._quiet(str(folder))}
-        )
-        record.write_bytes(ended.stdout.splitlines()[-1])
-    facts: dict[str, Any] = json.loads(record.read_text())
+        record.write_text(json.dumps(run_step(__file__, folder, what, str(folder), str(parts), str(limit))))
+    facts: Row = json.loads(record.read_text())
     return facts
 
 
-def main(folder: Path, tokens: int, parts: int, limit: int, engines: list[str]) -> None:
+LEARNT = """{engine:10} {examples:,} examples, {groups} groups ({resumed} done before), {seconds:.0f} s, \
+{all_cpu_seconds:.0f} processor seconds ({task_cpu_seconds:.0f} learning); peak RssAnon {driver_mebibytes:.0f} MiB \
+driver, {worker_mebibytes:.0f} MiB a worker
+           {learnt_mega_tokens:.2f} million tokens a processor second learnt; {runs} runs with {run_entries:,} \
+entries, {run_entries_a_token:.2f} a token; {added_mega_entries:.2f} million of these a processor second of all else; \
+{entries_a_token:.2f} entries a token in the end"""
+STORED = """{parts} parts, {mebibytes:,.0f} MiB, the largest {largest_mebibytes:.0f} MiB; {entries:,} entries in \
+{rows:,} rows, {bytes_an_entry:.2f} bytes an entry"""
+ASKED = """A site touches {index_pages_a_site} pages of records at most, and its range of entries on at most \
+{pages_beyond_the_range} page more than its bytes fill; a query {pages_a_query:.0f} pages (most {most_pages_a_query}), \
+{kibibytes_a_query:.0f} KiB of entries
+warm, median us: pread of the same bytes {pread_warm_us:.0f}, rows {rows_warm_us:.0f}, winner {winner_warm_us:.0f}, \
+predict {predict_warm_us:.0f}
+cold, median us: pread of the same bytes {pread_cold_us:.0f}, rows {rows_cold_us:.0f}, winner {winner_cold_us:.0f}, \
+predict {predict_cold_us:.0f}
+opening {open_seconds:.2f} s; a batch: {batch_us:.0f} us a query, {first_batch_us:.0f} the first time, with pages to \
+be checked
+edits on top, median us: learn_one {learn_one_us:.0f}, forget_one {forget_one_us:.0f}, learn_one and then predict \
+{learn_and_predict_us:.0f}"""
+SMALL = """Small model: streamed digest {streamed_digest_equal:equal/DIFFERS}; 10,000 examples added and 10,000 taken \
+back in {edit_seconds:.2f} s, compact {compact_seconds:.2f} s: {edits_equal_fresh_fit:equal to/DIFFERS FROM} a fresh \
+fit"""
+
+
+def run(folder: Path, tokens: int, parts: int, limit: int, engines: list[str]) -> None:
     """Print all of it."""
-    write_files(folder / "files", tokens)
+    write_files(folder / "files", tokens, N_TYPES, 2**20, 64)
     print(f"RLIMIT_DATA {limit} MiB: {'bites' if limit_bites(limit) else 'DOES NOT BITE'}", flush=True)
-    runs = [_run(engine, folder, parts=parts, limit=limit) for engine in engines]
-    for run in runs:
-        print(
-            f"{run['engine']:10} {run['examples']:,} examples, {run['groups']} groups ({run['resumed']} done before), "
-            f"{run['seconds']:.0f} s, {run['all_cpu_seconds']:.0f} processor seconds "
-            f"({run['task_cpu_seconds']:.0f} learning); peak RssAnon {run['driver_peak'] / 2**20:.0f} MiB driver, "
-            f"{run['worker_peak'] / 2**20:.0f} MiB a worker"
-        )
-        adding = run["all_cpu_seconds"] - run["task_cpu_seconds"]
-        print(
-            f"{'':10} {run['tokens'] / run['task_cpu_seconds'] / 1e6:.2f} million tokens a processor second learnt; "
-            f"{run['runs']} runs with {run['run_entries']:,} entries, "
-            f"{run['run_entries'] / max(run['tokens'], 1):.2f} a token; "
-            f"{run['run_entries'] / adding / 1e6:.2f} million of these a processor second of all else; "
-            f"{run['entries'] / max(run['tokens'], 1):.2f} entries a token in the end"
-        )
-    one = runs[0]
-    print(
-        f"{one['parts']} parts, {one['bytes'] / 2**20:,.0f} MiB, the largest {one['largest_part'] / 2**20:.0f} MiB; "
-        f"{one['entries']:,} entries in {one['rows']:,} rows, {one['bytes'] / one['entries']:.2f} bytes an entry"
-    )
+    runs = [_kept(engine, folder, parts, limit) for engine in engines]
+    print("\n".join([*(cells(LEARNT, one) for one in runs), cells(STORED, runs[0])]), flush=True)
     if len(runs) > 1:
-        print(
-            "All folders are equal to the byte." if len({run["digest"] for run in runs}) == 1 else "THE FOLDERS DIFFER"
-        )
-    asked = _run("queries", folder, parts=parts, limit=limit)
-    truth = brute_force(folder / "files", queries_of(str(folder)))
-    wrong, peak = int((np.load(folder / "answers.npy") != truth).sum()), asked["peak"] / 2**20
+        same = len({one["digest"] for one in runs}) == 1
+        print("All folders are equal to the byte." if same else "THE FOLDERS DIFFER")
+    asked = _kept("queries", folder, parts, limit)
+    wrong = int((np.load(folder / "answers.npy") != brute_force(folder / "files", all_queries())).sum())
+    peak = asked["peak_mebibytes"]
     print(f"{N_QUERIES} answers under the limit, {wrong} differ from brute force; peak RssAnon {peak:.0f} MiB")
-    print(
-        f"A site touches {asked['index_pages_a_site']} pages of records at most, and its range of entries on at most "
-        f"{asked['pages_beyond_the_range']} page more than its bytes fill; a query {asked['pages_a_query']:.0f} pages "
-        f"(most {asked['most_pages_a_query']}), {asked['bytes_a_query'] / 1024:.0f} KiB of entries"
-    )
-    for kind in ("warm", "cold"):
-        print(
-            f"{kind}, median us: pread of the same bytes {asked[f'pread_{kind}_us']:.0f}, "
-            f"rows {asked[f'rows_{kind}_us']:.0f}, winner {asked[f'winner_{kind}_us']:.0f}, "
-            f"predict {asked[f'predict_{kind}_us']:.0f}"
-        )
-    print(
-        f"opening {asked['open_seconds']:.2f} s; a batch of {N_QUERIES}: {asked['batch_us']:.0f} us a query, "
-        f"{asked['first_batch_us']:.0f} the first time, with pages to be checked"
-    )
-    print(
-        f"edits on top, median us: learn_one {asked['learn_one_us']:.0f}, forget_one {asked['forget_one_us']:.0f}, "
-        f"learn_one and then predict {asked['learn_and_predict_us']:.0f}"
-    )
-    small = small_checks()
-    print(
-        f"Small model: streamed digest {'equal' if small['streamed_digest_equal'] else 'DIFFERS'}; 10,000 examples "
-        f"added and 10,000 taken back in {small['edit_seconds']:.2f} s, "
-        f"compact {small['compact_seconds']:.2f} s: "
-        f"{'equal to' if small['edits_equal_fresh_fit'] else 'DIFFERS FROM'} a fresh fit"
-    )
+    print(cells(ASKED, asked), flush=True)
+    print(cells(SMALL, small_checks()))
 
 
 if __name__ == "__main__":

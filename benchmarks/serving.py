@@ -17,26 +17,29 @@ of *processor time* of the server are what can be compared: they are printed bes
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
 import random
 import re
 import shutil
-import statistics
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from hammemo.experiments.measuring import Row, cells, options
+from hammemo.experiments.measuring import seconds as seconds_of
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 ROOT: Final = Path(__file__).parents[1]
 CLIENTS: Final = 16
@@ -57,15 +60,14 @@ uvicorn.run(app, port=int(sys.argv[1]), log_level="warning", http="h11")
 """
 
 
-@dataclass
-class Measured:
-    """One line of the table."""
-
-    what: str
-    a_second: float
-    p50_ms: float | None = None
-    p99_ms: float | None = None
-    a_processor_second: float | None = None
+def row(what: str, a_second: float, taken: Sequence[float] = (), used: float | None = None, n: float = 0) -> Row:
+    """Return one line of the table, of n things that used so much of the server's processor; latencies in seconds."""
+    found: Row = {"what": what, "a_second": a_second, "p50_ms": None, "p99_ms": None, "a_processor_second": None}
+    if taken:
+        found["p50_ms"], found["p99_ms"] = (1e3 * np.percentile(taken, [50, 99])).tolist()
+    if used is not None:
+        found["a_processor_second"] = n / max(used, 0.01)
+    return found
 
 
 class Server:
@@ -88,13 +90,24 @@ class Server:
             time.sleep(0.05)
 
     def _answers(self) -> bool:
-        import socket
-
         try:
             socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
         except OSError:
             return False
         return True
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    async def ask(self, *requests: bytes) -> list[bytes]:
+        """Return the answers to requests, sent one after another."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        answers = [await _ask(reader, writer, sent) for sent in requests]
+        writer.close()
+        return answers
 
     @classmethod
     def of(cls, folder: Path) -> Server:
@@ -151,17 +164,15 @@ async def _load(port: int, clients: int, seconds: float, make: Callable[[], byte
 def load(
     server: Server, what: str, seconds: float, make: Callable[[], bytes], each: int = 1, clients: int = CLIENTS,
     most: int = 10**9,
-) -> Measured:  # fmt: skip
+) -> Row:  # fmt: skip
     """Measure requests that count for `each`."""
     began, used = time.perf_counter(), server.processor_seconds
     taken = asyncio.run(_load(server.port, clients, seconds, make, most))
-    wall, used = time.perf_counter() - began, server.processor_seconds - used
-    hundredths = statistics.quantiles(taken, n=100)
     n = len(taken) * each
-    return Measured(what, n / wall, 1e3 * hundredths[49], 1e3 * hundredths[98], n / max(used, 0.01))
+    return row(what, n / (time.perf_counter() - began), taken, server.processor_seconds - used, n)
 
 
-def wrk(server: Server, what: str, seconds: float, rows: list[list[str]]) -> Measured:
+def wrk(server: Server, what: str, seconds: float, rows: list[list[str]]) -> Row:
     """Measure single predictions with wrk: eight connections, another row each time."""
     bodies = ",".join(f"'{json.dumps({'rows': [row]})}'" for row in rows[:200])
     script = f"""
@@ -180,24 +191,18 @@ end
         file.write(script)
         file.flush()
         used = server.processor_seconds
-        command = [
-            "wrk",
-            "-t1",
-            "-c8",
-            f"-d{max(1, round(seconds))}s",
-            "-s",
-            file.name,
-            f"http://127.0.0.1:{server.port}",
-        ]
+        address = f"http://127.0.0.1:{server.port}"
+        command = ["wrk", "-t1", "-c8", f"-d{max(1, round(seconds))}s", "-s", file.name, address]
         told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         used = server.processor_seconds - used
     n, duration, p50, p99, wrong = map(float, re.search(r"RESULT (.*)", told)[1].split())  # type: ignore[index]
     if wrong:
         raise RuntimeError(f"{wrong:g} answers were wrong")
-    return Measured(f"{what} (wrk)", n / (duration / 1e6), p50 / 1e3, p99 / 1e3, n / max(used, 0.01))
+    found = row(f"{what} (wrk)", n / (duration / 1e6), used=used, n=n)
+    return found | {"p50_ms": p50 / 1e3, "p99_ms": p99 / 1e3}
 
 
-def predictions(server: Server, what: str, seconds: float, rows: list[list[str]]) -> Measured:
+def predictions(server: Server, what: str, seconds: float, rows: list[list[str]]) -> Row:
     """Measure single predictions."""
     if shutil.which("wrk"):
         wrk(server, what, 1, rows)  # to warm it up
@@ -206,19 +211,19 @@ def predictions(server: Server, what: str, seconds: float, rows: list[list[str]]
     return load(server, what, seconds, lambda: random.choice(asked), clients=8)
 
 
-def flushes(folder: Path, seconds: float) -> Measured:
+def flushes(folder: Path, seconds: float) -> Row:
     """Measure how often a second a small write is flushed to the disk."""
     with tempfile.TemporaryFile(dir=folder) as file:
-        taken = []
-        until = time.perf_counter() + seconds
-        while time.perf_counter() < until:
-            began = time.perf_counter()
+
+        def flush() -> None:
             file.write(bytes(4096))
             file.flush()
             os.fdatasync(file.fileno())
-            taken.append(time.perf_counter() - began)
-    hundredths = statistics.quantiles(taken, n=100)
-    return Measured("flushes of this disk", len(taken) / sum(taken), 1e3 * hundredths[49], 1e3 * hundredths[98])
+
+        taken: list[float] = []
+        while sum(taken) < seconds:
+            taken.append(seconds_of(flush, clock=time.perf_counter))
+    return row("flushes of this disk", len(taken) / sum(taken), taken)
 
 
 def examples(n: int, seed: int = 0) -> tuple[list[list[str]], list[str]]:
@@ -246,35 +251,25 @@ class Edits:
 
 def created(server: Server, settings: Any) -> None:
     """Make the model ``m`` with 20,000 examples."""
-
-    async def make() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        await _ask(reader, writer, request("PUT", "/v1/models/m", settings))
-        rows, labels = examples(20_000)
-        for start in range(0, 20_000, 5_000):
-            part = slice(start, start + 5_000)
-            body = {"op": f"first {start}".replace(" ", "-"), "rows": rows[part], "labels": labels[part]}
-            await _ask(reader, writer, request("POST", "/v1/models/m/learn", body))
-        writer.close()
-
-    asyncio.run(make())
+    rows, labels = examples(20_000)
+    parts = [slice(start, start + 5_000) for start in range(0, 20_000, 5_000)]
+    bodies = [{"op": f"first-{part.start}", "rows": rows[part], "labels": labels[part]} for part in parts]
+    learn = [request("POST", "/v1/models/m/learn", body) for body in bodies]
+    asyncio.run(server.ask(request("PUT", "/v1/models/m", settings), *learn))
 
 
-def edits(folder: Path, where: str, seconds: float) -> list[Measured]:
+def edits(folder: Path, where: str, seconds: float) -> list[Row]:
     """Measure edits of an exact and a hashed model in a folder."""
     found = []
     for name, settings in (("exact", {"columns": TOKENS}), ("hashed", HASHED)):
-        server = Server.of(folder / name)
-        try:
+        with Server.of(folder / name) as server:
             created(server, settings)
             found.append(load(server, f"{name}: edits of 1 example, 16 clients{where}", seconds, Edits(1)))
             found.append(load(server, f"{name}: examples in edits of 100, 16 clients{where}", seconds, Edits(100), 100))
-        finally:
-            server.end()
     return found
 
 
-def visits(folder: Path, seconds: float) -> list[Measured]:
+def visits(folder: Path, seconds: float) -> list[Row]:
     """Measure edits of one row and of one whole visit, of a model that was fitted to visits."""
     from hammemo import MemoryClassifier, save, windows
     from hammemo.client import Client
@@ -294,8 +289,7 @@ def visits(folder: Path, seconds: float) -> list[Measured]:
         body = bodies[ask][number % len(bodies[ask])]
         return request("POST", f"/v1/models/m/{ask}", {"op": f"visits-{number}", **body})
 
-    server = Server.of(folder / "visits")
-    try:
+    with Server.of(folder / "visits") as server:
         with Client(f"http://127.0.0.1:{server.port}", timeout=600) as client:
             client.upload("m", folder / "shop.model")
             client.predict("m", contexts[:1])  # a model that is asked is edited in its live form
@@ -304,50 +298,40 @@ def visits(folder: Path, seconds: float) -> list[Measured]:
             for clients in (1, CLIENTS)
             for what, ask in (("row", "learn"), ("visit", "learn-stream"))
         ]
-    finally:
-        server.end()
 
 
-def replay(folder: Path) -> Measured:
+def replay(folder: Path) -> Row:
     """Measure how long 10,000 edits take to be replayed after kill -9."""
     server = Server.of(folder)
     created(server, {"columns": TOKENS})
     load(server, "", 600, Edits(1), clients=64, most=10_000)
     server.end(kill=True)
-    server = Server.of(folder)
-
-    async def describe() -> Any:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        told = json.loads(await _ask(reader, writer, request("GET", "/v1/models/m", None)))
-        writer.close()
-        return told
-
-    told = asyncio.run(describe())
-    server.end()
+    with Server.of(folder) as server:
+        told = json.loads(asyncio.run(server.ask(request("GET", "/v1/models/m", None)))[0])
     if told["version"] < 10_000:
         raise RuntimeError(f"only {told['version']} edits came back")
     seconds = told["replay_seconds"]
     print(f"replay of {told['version']:,} edits after kill -9: {seconds:.2f} s", flush=True)
-    return Measured("edits replayed", told["version"] / seconds)
+    return row("edits replayed", told["version"] / seconds)
 
 
 def main() -> None:
     """Measure everything and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="on the disk to be measured")
     parser.add_argument("only", nargs="?", choices=["visits"], help="only edits of rows and of whole visits")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     rows, _ = examples(200, 1)
-    found: list[Measured] = []
+    found: list[Row] = []
 
-    def note(*lines: Measured) -> None:
+    def note(*lines: Row) -> None:
         for line in lines:
             found.append(line)
-            times = "" if line.p50_ms is None else f"  p50 {line.p50_ms:8.2f} ms  p99 {line.p99_ms:8.2f} ms"
-            used = "" if line.a_processor_second is None else f"  {line.a_processor_second:9,.0f} a processor second"
-            print(f"{line.what:58}{line.a_second:10,.0f}/s{times}{used}", flush=True)
+            times = "" if line["p50_ms"] is None else "  p50 {p50_ms:8.2f} ms  p99 {p99_ms:8.2f} ms"
+            used = "" if line["a_processor_second"] is None else "  {a_processor_second:9,.0f} a processor second"
+            print(cells("{what:58}{a_second:10,.0f}/s" + times + used, line), flush=True)
 
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
@@ -360,20 +344,14 @@ def main() -> None:
         if os.access("/dev/shm", os.W_OK):
             with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
                 note(*edits(Path(memory), ", no flush", given.seconds))
-        server = Server.of(folder / "predict")
-        try:
+        with Server.of(folder / "predict") as server:
             created(server, HASHED)
             note(predictions(server, "single predictions, hashed", given.seconds, rows))
-        finally:
-            server.end()
-        bare = Server(["-c", BARE, "8799"], "http://127.0.0.1:8799")
-        try:
+        with Server(["-c", BARE, "8799"], "http://127.0.0.1:8799") as bare:
             note(predictions(bare, "the same of FastAPI without a model", given.seconds, rows))
-        finally:
-            bare.end()
         note(replay(folder / "replay"))
     if given.json:
-        given.json.write_text(json.dumps([asdict(line) for line in found], indent=1), encoding="utf-8")
+        given.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

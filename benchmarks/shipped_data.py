@@ -11,10 +11,10 @@ others, and so are visits of which less than two items are left.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 from pathlib import Path
 
+from hammemo.experiments.measuring import options
 from hammemo.experiments.sessions.data import read_clicks
 
 PLACE = Path(__file__).parents[1] / "src" / "hammemo" / "datasets"
@@ -62,7 +62,7 @@ def contents(tables: Path, visits: Path) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--tables", type=Path, required=True)
     parser.add_argument("--sessions", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=PLACE)

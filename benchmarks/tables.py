@@ -2,6 +2,7 @@
 
     python -m benchmarks.tables --data FOLDER [--sets car adult] [--learners ours LightGBM] [--seed 0] [--json FILE]
     python -m benchmarks.tables --show FILE
+    python -m benchmarks.tables --data FOLDER --rates [--sets car adult] [--rounds 9] [--json FILE]
 
 A run that was stopped goes on where it was: what ``--json`` holds already, for the same seed, is not measured again.
 
@@ -13,17 +14,19 @@ model of the rest, to the byte. Times are processor seconds. At the end ours is 
 
 A learner that is not installed is left out, and so is one whose fit of a set takes more than `--patience` seconds; both
 are said. LightGBM and CatBoost: ``pip install --group benchmarks``.
+
+``--rates`` compares the predictions a second of ours and LightGBM. Both are fitted to the first training part and asked
+about its test part by `predict_proba`. The first call of each is not counted: ours then makes what it answers from.
+After it they take turns, so that other work on the machine slows both, and the median of the rounds is shown. Sets
+below 1,000 rows are left out: there the overhead of a call decides.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import pickle
 import signal
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,65 +43,76 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming
+from hammemo.experiments.measuring import JsonLines, Row, cells, heading, options, rate, seconds, table
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
 LARGE = 20_000
 """From so many rows on there is one split instead of five folds."""
+FEWEST = 1000
+"""Sets with fewer rows have no rates."""
+PAIR = ("ours", "LightGBM")
 
 
-class Categories:
-    """Strings to whole numbers, column by column, for learners that need it; a value not seen before is one more.
+class Wrapped:
+    """A learner that is given its rows, and told of them, in a form of its own."""
 
-    Parameters
-    ----------
-    learner : estimator
-    kind : {"codes", "category"}
-        What the learner is given: an array of codes, or a frame of pandas' categories.
-    """
+    def __init__(self, learner: Any) -> None:
+        self.learner = learner
 
-    def __init__(self, learner: Any, kind: str = "codes") -> None:
-        self.learner, self.kind = learner, kind
-        self.encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
-
-    def fit(self, X: Any, y: Any) -> Categories:
+    def fit(self, X: Any, y: Any) -> Wrapped:
         """Learn the examples."""
-        self.encoder.fit(X)
-        self.learner.fit(self._given(X), y)
+        self.learner.fit(self.given(X), y, **self.told(X))
         self.classes_ = self.learner.classes_
         return self
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each label."""
-        return self.learner.predict_proba(self._given(X))
+        return self.learner.predict_proba(self.given(X))
 
-    def _given(self, X: Any) -> Any:
-        codes = self.encoder.transform(X).astype(np.int64)
-        if self.kind == "codes":
-            return codes + 1  # an unknown value is 0
+    def given(self, X: Any) -> Any:
+        """Return what the learner is given for rows of strings."""
+        return X
+
+    def told(self, X: Any) -> dict[str, Any]:  # noqa: ARG002  (most are told nothing)
+        """Return what `fit` is told besides."""
+        return {}
+
+
+class Codes(Wrapped):
+    """Strings to whole numbers from 1 on, column by column; a value not seen before is 0."""
+
+    def fit(self, X: Any, y: Any) -> Wrapped:
+        """Learn the values, then the examples."""
+        self.encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1).fit(X)
+        return super().fit(X, y)
+
+    def given(self, X: Any) -> Any:
+        """Return an array of codes."""
+        return self.encoder.transform(X).astype(np.int64) + 1
+
+
+class Categories(Codes):
+    """The same as a frame of pandas' categories; a value not seen before is missing."""
+
+    def given(self, X: Any) -> Any:
+        """Return the frame."""
+        codes = super().given(X) - 1
         values = map(len, self.encoder.categories_)
         columns = [pd.Categorical.from_codes(codes[:, j], range(n)) for j, n in enumerate(values)]
         return pd.DataFrame({f"c{j}": column for j, column in enumerate(columns)})
 
 
-class Strings:
-    """A frame of strings, for CatBoost."""
+class Strings(Wrapped):
+    """Rows of strings as they are, for CatBoost."""
 
-    def __init__(self, learner: Any) -> None:
-        self.learner = learner
-
-    def fit(self, X: Any, y: Any) -> Strings:
-        """Learn the examples."""
-        self.learner.fit(X, y, cat_features=list(range(X.shape[1])), callbacks=[_Interrupted()])
-        self.classes_ = self.learner.classes_
-        return self
-
-    def predict_proba(self, X: Any) -> Any:
-        """Return the probability of each label."""
-        return self.learner.predict_proba(X)
+    def told(self, X: Any) -> dict[str, Any]:
+        """Return which columns are categories, and what is called after each iteration."""
+        return {"cat_features": list(range(X.shape[1])), "callbacks": [_Interrupted()]}
 
 
 class _Interrupted:
@@ -109,43 +123,20 @@ class _Interrupted:
         return True
 
 
-class InPieces:
+class InPieces(MemoryClassifier):
     """Ours, learnt by `partial_fit` in ten batches."""
 
-    def fit(self, X: Any, y: Any) -> InPieces:
+    def fit(self, X: Any, y: Any) -> InPieces:  # type: ignore[override]
         """Learn the examples."""
-        self.model = MemoryClassifier()
         for batch in np.array_split(np.random.default_rng(0).permutation(len(y)), 10):
-            self.model.partial_fit(X[batch], y[batch])
-        self.classes_ = self.model.classes_
+            self.partial_fit(X[batch], y[batch])
         return self
-
-    def predict_proba(self, X: Any) -> Any:
-        """Return the probability of each label."""
-        return self.model.predict_proba(X)
-
-
-class WithoutProbabilities:
-    """The sum vote: it has an answer and no probabilities."""
-
-    def __init__(self, learner: Any) -> None:
-        self.learner = learner
-
-    def fit(self, X: Any, y: Any) -> WithoutProbabilities:
-        """Learn the examples."""
-        self.learner.fit(X, y)
-        self.classes_ = self.learner.classes_
-        return self
-
-    def predict(self, X: Any) -> Any:
-        """Return the label of each row."""
-        return self.learner.predict(X)
 
 
 def _lightgbm() -> Any:
     from lightgbm import LGBMClassifier
 
-    return Categories(LGBMClassifier(n_jobs=1, verbose=-1), "category")
+    return Categories(LGBMClassifier(n_jobs=1, verbose=-1))
 
 
 def _catboost() -> Any:
@@ -171,37 +162,23 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "ours": MemoryClassifier,
     "ours, in 10 pieces": InPieces,
     "log-linear, columns": lambda: MemoryClassifier(PositionalHamming(), Exact(), LogLinear()),
-    "sum vote": lambda: WithoutProbabilities(MemoryClassifier(memory="exact", vote="sum")),
-    "naive Bayes": lambda: Categories(SmoothedBayes()),
+    "sum vote": lambda: MemoryClassifier(memory="exact", vote="sum"),
+    "naive Bayes": lambda: Codes(SmoothedBayes()),
     "logistic, one-hot": _one_hot,
-    "histogram boosting": lambda: Categories(
-        HistGradientBoostingClassifier(categorical_features="from_dtype"), "category"
-    ),
+    "histogram boosting": lambda: Categories(HistGradientBoostingClassifier(categorical_features="from_dtype")),
     "LightGBM": _lightgbm,
     "CatBoost": _catboost,
 }
-HEADER = (
-    "| set | learner | accuracy | log-loss | fit | predictions/s | MiB | forgets exactly | forget a row |\n"
-    "|---|---|---|---|---|---|---|---|---|"
+NAMES = "set | learner | accuracy | log-loss | fit | predictions/s | MiB | forgets exactly | forget a row (µs)"
+CELLS = (
+    "{set} | {learner} | {accuracy:.3f} | {log_loss:.3f} | {fit_seconds:.1f} s | {predictions_per_second:,.0f} | "
+    "{mebibytes:.2f} | {forgets_exactly:yes/NO|} | {forget_microseconds:,.0f|}"
 )
-
-
-@dataclass
-class Measured:
-    """One learner on one set: means over folds."""
-
-    set: str
-    learner: str
-    rows: int
-    labels: int
-    accuracy: float
-    log_loss: float | None
-    fit_seconds: float
-    predictions_per_second: float
-    mebibytes: float
-    forget_microseconds: float | None = None
-    forgets_exactly: bool | None = None
-    seed: int = 0
+RATES = "set | rows | labels | fit (s) | LightGBM's | predictions/s | LightGBM's | ratio"
+RATE_CELLS = (
+    "{set} | {rows:,} | {labels} | {ours_fit_seconds:.1f} | {LightGBM_fit_seconds:.1f} | "
+    "{ours_per_second:,.0f} | {LightGBM_per_second:,.0f} | {ratio:.2f}"
+)
 
 
 def read_table(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -218,48 +195,34 @@ def splits(X: Any, y: Any, seed: int) -> Iterator[tuple[NDArray[np.int64], NDArr
         yield from StratifiedKFold(5, shuffle=True, random_state=seed).split(X, y)
 
 
-def measured(name: str, learner: str, X: Any, y: Any, seed: int, patience: int) -> Measured:
+def measured(name: str, learner: str, X: Any, y: Any, seed: int, patience: int) -> Row:
     """Return the means over folds of one learner."""
     rows: list[list[float]] = []
     forgetting: list[tuple[float, bool]] = []
     for train, test in splits(X, y, seed):
         model = LEARNERS[learner]()
-        started = time.process_time()
         with _Alarm(patience):
-            model.fit(X[train], y[train])
-        fitted = time.process_time()
-        answers, rate = _asked(model, X[test])
-        size = len(pickle.dumps(model)) / 2**20
-        rows.append([*_judged(model, answers, y[test]), fitted - started, rate, size])
+            took = seconds(model.fit, X[train], y[train])
+        ask = getattr(model, "predict_proba", None) or model.predict
+        figures = [took, rate(lambda: ask(X[test]), len(test)), len(pickle.dumps(model)) / 2**20]  # noqa: B023
+        rows.append([*_judged(model, ask(X[test]), y[test]), *figures])
         if learner == "ours":
             forgetting.append(_forgetting(model, X[train], y[train]))
-    accuracy, loss, seconds, rate, size = np.mean(rows, axis=0).tolist()
-    found = Measured(
-        set=name,
-        learner=learner,
-        rows=len(y),
-        labels=len(set(y)),
-        accuracy=accuracy,
-        log_loss=None if np.isnan(loss) else loss,
-        fit_seconds=seconds,
-        predictions_per_second=rate,
-        mebibytes=size,
-        seed=seed,
-    )
-    if forgetting:
-        found.forget_microseconds = float(np.median([microseconds for microseconds, _ in forgetting]))
-        found.forgets_exactly = all(exactly for _, exactly in forgetting)
-    return found
-
-
-def _asked(model: Any, X: Any) -> tuple[Any, float]:
-    """Return probabilities where the model has them, else labels; and answers a second, of calls that take 0.2 s."""
-    ask = model.predict_proba if hasattr(model, "predict_proba") else model.predict
-    started, calls, asked = time.process_time(), 0, 0.0
-    while asked < 0.2:
-        answers, calls = ask(X), calls + 1
-        asked = time.process_time() - started
-    return answers, calls * len(X) / asked
+    accuracy, loss, took, asked, size = np.mean(rows, axis=0).tolist()
+    return {
+        "set": name,
+        "learner": learner,
+        "rows": len(y),
+        "labels": len(set(y)),
+        "accuracy": accuracy,
+        "log_loss": None if np.isnan(loss) else loss,
+        "fit_seconds": took,
+        "predictions_per_second": asked,
+        "mebibytes": size,
+        "forget_microseconds": float(np.median([each for each, _ in forgetting])) if forgetting else None,
+        "forgets_exactly": all(exactly for _, exactly in forgetting) if forgetting else None,
+        "seed": seed,
+    }
 
 
 def _judged(model: Any, answers: Any, y: Any) -> tuple[float, float]:
@@ -272,14 +235,9 @@ def _judged(model: Any, answers: Any, y: Any) -> tuple[float, float]:
 
 def _forgetting(model: MemoryClassifier, X: Any, y: Any) -> tuple[float, bool]:
     """Return the median time to forget one row, and whether a tenth forgotten leaves the model of the rest."""
-    times = []
     rng = np.random.default_rng(0)
-    one = model.snapshot()
-    for row in rng.choice(len(y), min(100, len(y)), replace=False):
-        context, label = X[row].tolist(), y[row]
-        started = time.perf_counter()
-        one.forget_one(context, label)
-        times.append(time.perf_counter() - started)
+    one, rows = model.snapshot(), rng.choice(len(y), min(100, len(y)), replace=False)
+    times = [seconds(one.forget_one, X[row].tolist(), y[row], clock=time.perf_counter) for row in rows]
     gone = rng.random(len(y)) < 0.1
     less = model.snapshot().forget(X[gone], y[gone]).refit()
     rest = model.empty_like().partial_fit(X[~gone], y[~gone]).refit()
@@ -311,120 +269,140 @@ class _Alarm:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def line(found: Measured) -> str:
-    """Return one measurement as a row of a table."""
-    loss = "none" if found.log_loss is None else f"{found.log_loss:.3f}"
-    forgets = "" if found.forget_microseconds is None else f"{found.forget_microseconds:,.0f} µs"
-    exactly = {True: "yes", False: "NO", None: ""}[found.forgets_exactly]
-    return (
-        f"| {found.set} | {found.learner} | {found.accuracy:.3f} | {loss} | {found.fit_seconds:.1f} s | "
-        f"{found.predictions_per_second:,.0f} | {found.mebibytes:.2f} | {exactly} | {forgets} |"
-    )
-
-
-def by_set(all_found: list[Measured]) -> dict[str, dict[str, Measured]]:
+def by_set(found: list[Row]) -> dict[str, dict[str, Row]]:
     """Return the measurements of each set by learner, the last of each."""
-    sets: dict[str, dict[str, Measured]] = {}
-    for found in sorted(all_found, key=lambda found: (found.rows, found.set)):
-        sets.setdefault(found.set, {})[found.learner] = found
+    sets: dict[str, dict[str, Row]] = {}
+    for one in sorted(found, key=lambda one: (one["rows"], one["set"])):
+        sets.setdefault(one["set"], {})[one["learner"]] = one
     return sets
 
 
-def summary(all_found: list[Measured]) -> list[str]:
+def summary(sets: dict[str, dict[str, Row]]) -> list[str]:
     """Return accuracy / log-loss of every learner, a row a set; and means over the sets that it shares with ours."""
-    sets = by_set(all_found)
     learners = [name for name in LEARNERS if any(name in row for row in sets.values())]
-    lines = [f"| set | rows | labels | {' | '.join(learners)} |", "|---" * (len(learners) + 3) + "|"]
+    rows: list[Row] = []
     for name, row in sets.items():
         first = next(iter(row.values()))
-        cells = [_both([row[learner]]) if learner in row else "" for learner in learners]
-        lines.append(f"| {name} | {first.rows:,} | {first.labels} | {' | '.join(cells)} |")
+        each = {learner: _both([row[learner]] if learner in row else []) for learner in learners}
+        rows.append({"set": name, "rows": first["rows"], "labels": first["labels"], **each})
     both = {learner: [row for row in sets.values() if learner in row and "ours" in row] for learner in learners}
     for title, of in (("mean", None), ("ours on the same sets", "ours")):
-        cells = [_both([row[of or learner] for row in rows]) for learner, rows in both.items()]
-        lines.append(f"| {title} | | | {' | '.join(cells)} |")
-    return lines
+        means = {learner: _both([row[of or learner] for row in shared]) for learner, shared in both.items()}
+        rows.append({"set": title, "rows": None, "labels": None, **means})
+    return table(rows)
 
 
-def _both(found: list[Measured]) -> str:
+def _both(found: list[Row]) -> str:
     """Return mean accuracy / mean log-loss."""
     if not found:
         return ""
-    accuracy = f"{np.mean([one.accuracy for one in found]):.3f}"
-    losses = [one.log_loss for one in found if one.log_loss is not None]
+    accuracy = f"{np.mean([one['accuracy'] for one in found]):.3f}"
+    losses = [one["log_loss"] for one in found if one["log_loss"] is not None]
     return f"{accuracy} / {np.mean(losses):.3f}" if len(losses) == len(found) else accuracy
 
 
-def comparisons(all_found: list[Measured]) -> list[str]:
+def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
     """Return how ours stands beside the others: differences of means, and the worst set of each."""
-    sets = by_set(all_found)
     lines = []
     for learner in LEARNERS:
         both = [(row["ours"], row[learner]) for row in sets.values() if "ours" in row and learner in row]
         if learner == "ours" or not both:
             continue
-        ahead = {ours.set: ours.accuracy - theirs.accuracy for ours, theirs in both}
-        worst = min(ahead, key=lambda name: ahead[name])
-        losses = [(ours.log_loss, theirs.log_loss) for ours, theirs in both]
-        known = [(ours, theirs) for ours, theirs in losses if ours is not None and theirs is not None]
-        loss = f", log-loss {np.mean([ours - theirs for ours, theirs in known]):+.4f}" if known else ""
+        ahead, worst = _ahead(sets, "ours", learner)
+        losses = [(ours["log_loss"], theirs["log_loss"]) for ours, theirs in both]
+        known = [ours - theirs for ours, theirs in losses if ours is not None and theirs is not None]
+        loss = f", log-loss {np.mean(known):+.4f}" if known else ""
         lines.append(
             f"ours beside {learner}, {len(both)} sets: accuracy {np.mean(list(ahead.values())):+.4f}{loss}; "
             f"least on {worst}: {ahead[worst]:+.4f} (one standard error: {_standard_error(sets[worst]['ours']):.4f})"
         )
-    return lines + _pieces_beside_bayes(sets) + _rates_beside(sets, "LightGBM") + _of_ours(sets)
+    ahead, worst = _ahead(sets, "ours, in 10 pieces", "naive Bayes")
+    if ahead:
+        lines.append(f"ours, in 10 pieces, beside naive Bayes: least on {worst}: {ahead[worst]:+.4f}")
+    rates = [
+        {"set": name, "labels": row["ours"]["labels"], "ratio": _rate_ratio(row)}
+        for name, row in sets.items()
+        if "ours" in row and "LightGBM" in row and row["ours"]["rows"] >= FEWEST
+    ]
+    return lines + least_rates(rates) + _of_ours([row["ours"] for row in sets.values() if "ours" in row])
 
 
-def _standard_error(found: Measured) -> float:
+def _ahead(sets: dict[str, dict[str, Row]], one: str, other: str) -> tuple[dict[str, float], str]:
+    """Return how much more accurate one learner is than another on each set, and the set where it is least."""
+    shared = {name: row for name, row in sets.items() if one in row and other in row}
+    ahead = {name: row[one]["accuracy"] - row[other]["accuracy"] for name, row in shared.items()}
+    return ahead, min(ahead, key=lambda name: ahead[name], default="")
+
+
+def _standard_error(found: Row) -> float:
     """Return that of an accuracy, from the rows that were tested."""
-    tested = found.rows if found.rows < LARGE else found.rows // 4
-    return float(np.sqrt(found.accuracy * (1 - found.accuracy) / tested))
+    tested = found["rows"] if found["rows"] < LARGE else found["rows"] // 4
+    return float(np.sqrt(found["accuracy"] * (1 - found["accuracy"]) / tested))
 
 
-def _pieces_beside_bayes(sets: dict[str, dict[str, Measured]]) -> list[str]:
-    pieces, bayes = "ours, in 10 pieces", "naive Bayes"
-    ahead = {
-        name: row[pieces].accuracy - row[bayes].accuracy for name, row in sets.items() if pieces in row and bayes in row
-    }
-    worst = min(ahead, key=lambda name: ahead[name], default="")
-    return [f"{pieces}, beside {bayes}: least on {worst}: {ahead[worst]:+.4f}"] if ahead else []
+def _rate_ratio(row: dict[str, Row]) -> float:
+    ours, theirs = (row[name]["predictions_per_second"] for name in PAIR)
+    return float(ours / theirs)
 
 
-def _rates_beside(sets: dict[str, dict[str, Measured]], peer: str) -> list[str]:
-    """Return the least ratio of predictions a second, of sets with 1,000 rows and more."""
+def least_rates(rows: list[Row]) -> list[str]:
+    """Return the least ratio of predictions a second, with two labels and with many."""
     lines = []
     for title, fewest, most in (("two labels", 2, 2), ("ten labels and more", 10, 10**9)):
-        rates = {
-            name: row["ours"].predictions_per_second / row[peer].predictions_per_second
-            for name, row in sets.items()
-            if "ours" in row and peer in row and row[peer].rows >= 1000 and fewest <= row[peer].labels <= most
-        }
-        if rates:
-            slowest = min(rates, key=lambda name: rates[name])
-            lines.append(f"predictions a second, {title}: at least {rates[slowest]:.2f} of {peer}'s ({slowest})")
+        chosen = [row for row in rows if fewest <= row["labels"] <= most]
+        if chosen:
+            least = min(chosen, key=lambda row: float(row["ratio"]))
+            text = "predictions a second, {title}: at least {ratio:.2f} of LightGBM's ({set})"
+            lines.append(cells(text, {"title": title, **least}))
     return lines
 
 
-def _of_ours(sets: dict[str, dict[str, Measured]]) -> list[str]:
-    ours = [row["ours"] for row in sets.values() if "ours" in row]
+def _of_ours(ours: list[Row]) -> list[str]:
     if not ours:
         return []
-    slowest = max(ours, key=lambda found: found.fit_seconds)
-    exact = sum(bool(found.forgets_exactly) for found in ours)
+    slowest = max(ours, key=lambda found: float(found["fit_seconds"]))
+    exact = sum(bool(found["forgets_exactly"]) for found in ours)
     return [
-        f"slowest fit of ours: {slowest.fit_seconds:.1f} s ({slowest.set})",
+        cells("slowest fit of ours: {fit_seconds:.1f} s ({set})", slowest),
         f"a tenth forgotten, then refit, equal to the byte: {exact} of {len(ours)} sets",
     ]
 
 
-def stored(paths: list[Path]) -> list[Measured]:
-    """Return the measurements that files hold; a file that is not there holds none."""
-    lines = [text for path in paths if path.exists() for text in path.read_text().splitlines()]
-    return [Measured(**json.loads(text)) for text in lines]
+def raced(path: Path, rounds: int) -> Row | None:
+    """Return the seconds of a fit and the median rate of ours and LightGBM, asked in turns; None for a small set."""
+    X, y = read_table(path)
+    if len(y) < FEWEST:
+        return None
+    train, test = next(splits(X, y, 0))
+    found: Row = {"set": path.stem, "rows": len(y), "labels": len(set(y)), "asked": len(test)}
+    models = {name: LEARNERS[name]() for name in PAIR}
+    for name, model in models.items():
+        found[f"{name}_fit_seconds"] = seconds(model.fit, X[train], y[train])
+        model.predict_proba(X[test])
+    rates: dict[str, list[float]] = {name: [] for name in PAIR}
+    for _ in range(rounds):
+        for name, model in models.items():
+            rates[name].append(rate(lambda: model.predict_proba(X[test]), len(test), 0.02))  # noqa: B023
+    found |= {f"{name}_per_second": float(np.median(rates[name])) for name in PAIR}
+    return {**found, "ratio": found["ours_per_second"] / found["LightGBM_per_second"]}
+
+
+def measure(path: Path, given: argparse.Namespace, kept: JsonLines) -> None:
+    """Measure the learners on a set, all but those that are kept already; print and keep the rows."""
+    X, y = read_table(path)
+    for learner in given.learners:
+        if kept.find(set=path.stem, learner=learner, seed=given.seed):
+            continue
+        try:
+            row = kept.add(measured(path.stem, learner, X, y, given.seed, given.patience))
+        except (ImportError, TimeoutError, ValueError) as error:  # what some learners cannot take is said
+            print(f"| {path.stem} | {learner} | left out: {str(error)[:100]} |", flush=True)
+            continue
+        print(f"| {cells(CELLS, row)} |", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--sets", nargs="*")
     parser.add_argument("--learners", nargs="*", default=list(LEARNERS))
@@ -432,41 +410,31 @@ def main() -> None:
     parser.add_argument("--patience", type=int, default=300)
     parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
     parser.add_argument("--show", type=Path, nargs="*", help="print what such files hold, and measure nothing")
-    options = parser.parse_args()
-    if options.show:
-        show(stored(options.show))
-        return
-    if options.data is None:
+    parser.add_argument("--rates", action="store_true", help="ask ours and LightGBM in turns, and print rates")
+    parser.add_argument("--rounds", type=int, default=9, help="of --rates")
+    given = parser.parse_args()
+    if given.data is None and not given.show:
         parser.error("--data names the folder with the tables")
-    found = [one for one in stored([options.json] if options.json else []) if one.seed == options.seed]
-    print(HEADER)
-    for path in sorted(options.data.glob("*.csv"), key=lambda path: path.stat().st_size):
-        if not options.sets or path.stem in options.sets:
-            measure(path, options, found)
-    print("\naccuracy / log-loss:\n\n" + "\n".join([*summary(found), "", *comparisons(found)]))
+    paths = [] if given.show else sorted(given.data.glob("*.csv"), key=lambda path: path.stat().st_size)
+    paths = [path for path in paths if not given.sets or path.stem in given.sets]
+    kept = JsonLines(*(given.show or [given.json]))
+    print(heading(RATES if given.rates else NAMES))
+    if given.rates:
+        rows = [row for path in paths if (row := raced(path, given.rounds)) and shown(row, kept)]
+        print("\n".join(["", *least_rates(rows)]))
+        return
+    for path in paths:
+        measure(path, given, kept)
+    sets = by_set([row for row in kept.rows if given.show or row["seed"] == given.seed])
+    if given.show:
+        print("\n".join(f"| {cells(CELLS, row)} |" for rows in sets.values() for row in rows.values()))
+    print("\naccuracy / log-loss:\n\n" + "\n".join([*summary(sets), "", *comparisons(sets)]))
 
 
-def show(found: list[Measured]) -> None:
-    """Print measurements as tables."""
-    print("\n".join([HEADER, *(line(one) for row in by_set(found).values() for one in row.values()), ""]))
-    print("\n".join([*summary(found), "", *comparisons(found)]))
-
-
-def measure(path: Path, options: argparse.Namespace, found: list[Measured]) -> None:
-    """Measure the learners on a set, all but those that are found already; print, and add to what is found."""
-    X, y = read_table(path)
-    for learner in options.learners:
-        if any((one.set, one.learner) == (path.stem, learner) for one in found):
-            continue
-        try:
-            found.append(measured(path.stem, learner, X, y, options.seed, options.patience))
-        except (ImportError, TimeoutError, ValueError) as error:  # what some learners cannot take is said
-            print(f"| {path.stem} | {learner} | left out: {str(error)[:100]} |", flush=True)
-            continue
-        print(line(found[-1]), flush=True)
-        if options.json:
-            with options.json.open("a") as file:
-                print(json.dumps(asdict(found[-1])), file=file)
+def shown(row: Row, kept: JsonLines) -> Row:
+    """Print and keep one row of rates."""
+    print(f"| {cells(RATE_CELLS, row)} |", flush=True)
+    return kept.add(row)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import tempfile
@@ -13,6 +12,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
 
 from hammemo.experiments.language import all_of_ours, markdown, run  # noqa: E402
+from hammemo.experiments.measuring import options  # noqa: E402
 
 from .kenlm import KenLM  # noqa: E402
 from .kneser_ney import KneserNey  # noqa: E402
@@ -25,12 +25,10 @@ MODELS: dict[str, LanguageModel] = {model.name: model for model in (KneserNey(),
 
 def main() -> None:
     """Print the table, or everything as JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.language", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with wiki.train.tokens, .valid and .test")
+    parser = options(__doc__, data="wiki.train.tokens, .valid and .test", as_json="everything")
     parser.add_argument("--models", nargs="+", choices=MODELS, metavar="NAME", help=f"of {', '.join(MODELS)}")
     parser.add_argument("--most", type=int, help="ask the first so many targets only, of validation and of test")
     parser.add_argument("--kenlm", type=Path, metavar="FOLDER", help="measure KenLM, too: where lmplz and query are")
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
     arguments = parser.parse_args()
     models = [MODELS[name] for name in arguments.models or MODELS]
     with tempfile.TemporaryDirectory() as folder:

@@ -18,5 +18,6 @@ hold for all:
 - **Online**: can it learn one more example, of a known label, without the old ones? **Forgets**: can it take an example
   back, exactly, by its own calls?
 
-A peer is one small class (:class:`benchmarks.peers.peer.Peer`); a new one is added to `PEERS` in `__main__`.
+A peer is one small class (:class:`benchmarks.peers.peer.Peer`), or one more instance; a new one is added to `PEERS` of
+its module.
 """

@@ -7,11 +7,12 @@ wrongly, in several passes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .peer import Choice, Data, Peer
+from .peer import Choice, Peer, PeerData, Peers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 _BATCH = 500
 
 
-class _HyperDimensional(Peer):
-    """Prototypes in so many dimensions."""
+@dataclass(eq=False)
+class HyperDimensional(Peer):
+    """Prototypes in so many dimensions; `method` is that of `Centroid` which changes them by a batch."""
 
-    sees = "positions, bound"
-    package = ("torchhd", "torch-hd")
-    online = True
+    package: tuple[str, str] = ("torchhd", "torch-hd")
+    method: str = "add"
 
-    def fit(self, data: Data, choice: Choice) -> None:
+    def fit(self, data: PeerData, choice: Choice) -> None:
         """Draw vectors, then add the examples in passes."""
         import torch
         import torchhd
@@ -38,14 +39,12 @@ class _HyperDimensional(Peer):
         self._tokens = torchhd.embeddings.Random(data.n_tokens, dimensions)
         self._positions = torchhd.embeddings.Random(data.train.X.shape[1], dimensions)
         self._model = Centroid(dimensions, data.n_labels)
+        learn = getattr(self._model, self.method)
+        told = {"lr": choice["lr"]} if "lr" in choice else {}
         X, y = torch.from_numpy(data.train.X), torch.from_numpy(data.train.y)
         for _ in range(int(choice.get("passes", 1))):
             for first in range(0, len(y), _BATCH):
-                self.learn(self._encoded(X[first : first + _BATCH]), y[first : first + _BATCH], choice)
-
-    def learn(self, encoded: Any, labels: Any, choice: Choice) -> None:
-        """Change the prototypes by a batch."""
-        raise NotImplementedError
+                learn(self._encoded(X[first : first + _BATCH]), y[first : first + _BATCH], **told)
 
     def _encoded(self, X: Any) -> Any:
         import torchhd
@@ -72,35 +71,12 @@ class _HyperDimensional(Peer):
         return int(sum(part.numel() * part.element_size() for part in parts))
 
 
-class HdCentroid(_HyperDimensional):
-    """Sums of what a label's examples encode to; sums of whole numbers, so that adding the negative takes back."""
-
-    name = "torchhd Centroid"
-    choices = tuple({"dimensions": 4_000, "dot": dot} for dot in (False, True))
-    forgets = True
-
-    def learn(self, encoded: Any, labels: Any, choice: Choice) -> None:  # noqa: ARG002
-        """Add the batch to its labels' prototypes."""
-        self._model.add(encoded, labels)
-
-
-class HdAdapt(_HyperDimensional):
-    """AdaptHD: wrong answers move two prototypes."""
-
-    name = "torchhd AdaptHD"
-    choices = ({"dimensions": 4_000, "passes": 3, "lr": 1.0},)
-
-    def learn(self, encoded: Any, labels: Any, choice: Choice) -> None:
-        """Correct the prototypes by wrong answers."""
-        self._model.add_adapt(encoded, labels, lr=choice["lr"])
-
-
-class HdOnline(_HyperDimensional):
-    """OnlineHD: wrong answers move two prototypes, the more the less similar they were."""
-
-    name = "torchhd OnlineHD"
-    choices = ({"dimensions": 4_000, "passes": 3, "lr": 1.0},)
-
-    def learn(self, encoded: Any, labels: Any, choice: Choice) -> None:
-        """Correct the prototypes by wrong answers, by how wrong they are."""
-        self._model.add_online(encoded, labels, lr=choice["lr"])
+_passes = ({"dimensions": 4_000, "passes": 3, "lr": 1.0},)
+_sees = "positions, bound"
+PEERS: Peers = {
+    "hd-centroid": lambda: HyperDimensional(
+        "torchhd Centroid", _sees, tuple({"dimensions": 4_000, "dot": dot} for dot in (False, True)), forgets=True
+    ),  # sums of whole numbers, so that adding the negative takes back
+    "hd-adapt": lambda: HyperDimensional("torchhd AdaptHD", _sees, _passes, method="add_adapt"),
+    "hd-online": lambda: HyperDimensional("torchhd OnlineHD", _sees, _passes, method="add_online"),
+}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,16 +14,16 @@ from sklearn.naive_bayes import CategoricalNB, MultinomialNB
 from hammemo import SiteOneHot
 from hammemo.experiments.votes import H, kernel
 
-from .peer import Choice, Data, Peer
+from .peer import Choice, Peer, PeerData, Peers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-_SMOOTHING = tuple({"alpha": alpha} for alpha in (0.01, 0.1, 1.0))
-_MARGINS = tuple({"alpha": alpha} for alpha in (1e-4, 3e-4))  # 1e-5 and 3e-5 were worse
-_STRENGTHS = tuple({"alpha": alpha} for alpha in (3e-5, 1e-4))
+SMOOTHING = tuple({"alpha": alpha} for alpha in (0.01, 0.1, 1.0))
+MARGINS = tuple({"alpha": alpha} for alpha in (1e-4, 3e-4))  # 1e-5 and 3e-5 were worse
+STRENGTHS = tuple({"alpha": alpha} for alpha in (3e-5, 1e-4))
 
 
 class HashedSites:
@@ -46,23 +48,17 @@ class HashedSites:
             yield [name + " ".join([words[r] for r in site]) for name, site in named]
 
 
-class _Linear(Peer):
-    """An encoder and a model with one coefficient for each column and label."""
+@dataclass(eq=False)
+class Linear(Peer):
+    """An encoder and a model with one coefficient for each column and label; both are made anew for each fit."""
 
-    online = True  # by partial_fit, with the labels told at the start
+    encoder: Callable[[], Any] = lambda: SiteOneHot(kernel(), normalize=False)
+    make: Callable[..., Any] = SGDClassifier
 
-    def encoder(self) -> Any:
-        """Return what makes features of contexts."""
-        return SiteOneHot(kernel(), normalize=False)
-
-    def make(self, choice: Choice) -> Any:
-        """Return the model, not fitted."""
-        raise NotImplementedError
-
-    def fit(self, data: Data, choice: Choice) -> None:
+    def fit(self, data: PeerData, choice: Choice) -> None:
         """Encode and fit."""
         self._encoder = self.encoder().fit(data.train.X)
-        self._model = self.make(choice).fit(self._encoder.transform(data.train.X), data.train.y)
+        self._model = self.make(**choice).fit(self._encoder.transform(data.train.X), data.train.y)
 
     def scores(self, X: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return logarithms of probabilities, or distances to the planes."""
@@ -77,39 +73,16 @@ class _Linear(Peer):
         return np.asarray(self._model.predict(self._encoder.transform(X)))
 
     def state_bytes(self) -> int:
-        """Return the size of the coefficients."""
+        """Return the size of the coefficients, or of naive Bayes' tables of logarithms."""
+        if isinstance(self._model, MultinomialNB):
+            return int(self._model.feature_log_prob_.nbytes + self._model.class_log_prior_.nbytes)
         return int(self._model.coef_.nbytes + self._model.intercept_.nbytes)
 
 
-class BayesSites(_Linear):
-    """Multinomial naive Bayes; `partial_fit` with a weight of -1 takes an example back."""
-
-    name = "MultinomialNB"
-    sees = "16 sites"
-    forgets = True
-    choices = _SMOOTHING
-    probabilistic = True
-
-    def make(self, choice: Choice) -> Any:
-        """Return the model, not fitted."""
-        return MultinomialNB(**choice)
-
-    def state_bytes(self) -> int:
-        """Return the size of the tables of logarithms."""
-        return int(self._model.feature_log_prob_.nbytes + self._model.class_log_prior_.nbytes)
-
-
 class BayesPositions(Peer):
-    """Naive Bayes of the eight tokens, numbers as they are; a weight of -1 takes an example back here too."""
+    """Naive Bayes of the eight tokens, numbers as they are; a weight of -1 takes an example back."""
 
-    name = "CategoricalNB"
-    sees = "positions"
-    choices = _SMOOTHING
-    probabilistic = True
-    online = True
-    forgets = True
-
-    def fit(self, data: Data, choice: Choice) -> None:
+    def fit(self, data: PeerData, choice: Choice) -> None:
         """Count."""
         self._model = CategoricalNB(min_categories=data.n_tokens, **choice).fit(data.train.X, data.train.y)
 
@@ -127,71 +100,31 @@ class BayesPositions(Peer):
         return int(sum(table.nbytes for table in tables))
 
 
-class SvmPositions(_Linear):
-    """One-against-all linear SVM on one-hot positions."""
-
-    name = "linear SVM (SGD)"
-    sees = "positions"
-    choices = _MARGINS
-
-    def encoder(self) -> Any:
-        """Return what makes features of contexts."""
-        return SiteOneHot(normalize=False)
-
-    def make(self, choice: Choice) -> Any:
-        """Return the model, not fitted."""
-        return SGDClassifier(average=True, random_state=0, **choice)
+def _positions() -> Any:
+    return SiteOneHot(normalize=False)
 
 
-class LogisticPositions(SvmPositions):
-    """One-against-all logistic regression on one-hot positions."""
-
-    name = "logistic regression (SGD)"
-    choices = _STRENGTHS
-    probabilistic = True
-
-    def make(self, choice: Choice) -> Any:
-        """Return the model, not fitted."""
-        return SGDClassifier("log_loss", average=True, random_state=0, **choice)
+def _hashed_sites() -> Any:
+    return HashedSites(2**18)
 
 
-class SvmSites(SvmPositions):
-    """One-against-all linear SVM on the sites."""
-
-    sees = "16 sites"
-
-    def encoder(self) -> Any:
-        """Return what makes features of contexts."""
-        return SiteOneHot(kernel(), normalize=False)
-
-
-class LogisticSites(LogisticPositions):
-    """One-against-all logistic regression on the sites."""
-
-    sees = "16 sites"
-
-    def encoder(self) -> Any:
-        """Return what makes features of contexts."""
-        return SiteOneHot(kernel(), normalize=False)
-
-
-class SvmHashed(SvmPositions):
-    """One-against-all linear SVM on hashed sites."""
-
-    sees = "16 sites, hashed to 2^18"
-    choices = ({"alpha": 1e-5}, {"alpha": 1e-4})
-
-    def encoder(self) -> Any:
-        """Return what makes features of contexts."""
-        return HashedSites(2**18)
-
-
-class LogisticHashed(LogisticPositions):
-    """One-against-all logistic regression on hashed sites."""
-
-    sees = "16 sites, hashed to 2^18"
-    choices = ({"alpha": 1e-5}, {"alpha": 1e-4})
-
-    def encoder(self) -> Any:
-        """Return what makes features of contexts."""
-        return HashedSites(2**18)
+_svm = partial(SGDClassifier, average=True, random_state=0)
+_logistic = partial(SGDClassifier, "log_loss", average=True, random_state=0)
+_one_against_all = {
+    "svm": partial(Linear, "linear SVM (SGD)", make=_svm),
+    "logistic": partial(Linear, "logistic regression (SGD)", make=_logistic, probabilistic=True),
+}
+_grids = {"svm": MARGINS, "logistic": STRENGTHS}
+PEERS: Peers = {
+    "bayes-positions": lambda: BayesPositions(
+        "CategoricalNB", "positions", SMOOTHING, probabilistic=True, forgets=True
+    ),
+    "bayes-sites": lambda: Linear(
+        "MultinomialNB", "16 sites", SMOOTHING, make=MultinomialNB, probabilistic=True, forgets=True
+    ),  # a weight of -1 takes an example back
+}
+for _name, _peer in _one_against_all.items():
+    PEERS[f"{_name}-positions"] = partial(_peer, "positions", _grids[_name], encoder=_positions)
+    PEERS[f"{_name}-sites"] = partial(_peer, "16 sites", _grids[_name])
+    _hashed = ({"alpha": 1e-5}, {"alpha": 1e-4})
+    PEERS[f"{_name}-hashed"] = partial(_peer, "16 sites, hashed to 2^18", _hashed, encoder=_hashed_sites)

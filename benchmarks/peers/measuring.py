@@ -10,28 +10,28 @@ Temperature: :math:`T > 0` minimises the log-loss of ``softmax(scores / T)`` on 
 from __future__ import annotations
 
 import importlib.util
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
-from sklearn.metrics import f1_score
 
+from hammemo.experiments.measuring import Row, seconds
+from hammemo.experiments.wikitext import Judge
 from hammemo.tokens.labels import top_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
-    from .peer import Data, Peer
-
-Row = dict[str, Any]
+    from .peer import Choice, Peer, PeerData
 
 _PATIENCE = 3.0
 """Seconds after which a slow model is not asked a second time for its rate."""
 
 
-def missing(peer: type[Peer]) -> str | None:
+def missing(peer: Peer) -> str | None:
     """Return why the peer cannot be asked here and how to mend it, or None."""
     module, name = peer.package
     if importlib.util.find_spec(module) is not None:
@@ -39,45 +39,41 @@ def missing(peer: type[Peer]) -> str | None:
     return f"{peer.name}: left out, as {module} is not installed here: pip install {name}"
 
 
-def measured(kind: type[Peer], data: Data) -> Row:
+def measured(make: Callable[[], Peer], data: PeerData) -> Row:
     """Return all figures of one peer."""
-    peer, choice, fit, tuning = _chosen(kind, data)
+    peer, choice, fit, tuning = _chosen(make, data)
     scores, checked = peer.scores(data.test.X), peer.scores(data.valid.X)
-    ranking = top_columns(scores, 5)
-    labels = np.arange(data.n_labels)
-    observed = data.test.y
+    ranking, observed = top_columns(scores, 5), data.test.y
+    judge = Judge(observed, observed, np.ones(len(observed), bool), np.arange(data.n_labels))
+    shares = judge.measures(ranking)
     return {
-        "model": kind.name,
-        "sees": kind.sees,
-        "examples": len(data.train.first(kind.most).y),
-        "top1": 100 * float((ranking[:, 0] == observed).mean()),
-        "top5": 100 * float((ranking == observed[:, None]).any(axis=1).mean()),
-        "macro_f1": 100 * f1_score(observed, ranking[:, 0], labels=labels, average="macro", zero_division=0),
-        "log_loss": log_loss(scores, observed) if kind.probabilistic else None,
+        "model": peer.name,
+        "sees": peer.sees,
+        "examples": len(data.train.first(peer.most).y),
+        **{name: shares[name] for name in ("top1", "top5", "macro_f1")},
+        "log_loss": log_loss(scores, observed) if peer.probabilistic else None,
         "tempered_log_loss": log_loss(scores / temperature(checked, data.valid.y), observed),
         "fit_seconds": fit,
         "tuning_seconds": tuning,
         "queries_per_second": rate(peer, data.test.X),
-        "state_bytes": peer.state_bytes(),
-        "online": kind.online,
-        "forgets": kind.forgets,
+        "state_mebibytes": peer.state_bytes() / 2**20,
+        "online": peer.online,
+        "forgets": peer.forgets,
         "choice": choice,
     }
 
 
-def _chosen(kind: type[Peer], data: Data) -> tuple[Peer, dict[str, Any], float, float]:
+def _chosen(make: Callable[[], Peer], data: PeerData) -> tuple[Peer, Choice, float, float]:
     """Return the peer that is best on validation, its settings, and the seconds of its fit and of all fits."""
-    best: tuple[float, Peer, dict[str, Any], float] | None = None
+    best: tuple[float, Peer, Choice, float] | None = None
     tuning = 0.0
-    for choice in kind.choices:
-        peer = kind()
-        started = time.process_time()
-        peer.fit(data, choice)
-        seconds = time.process_time() - started
-        tuning += seconds
+    for choice in make().choices:
+        peer = make()
+        took = seconds(peer.fit, data, choice)
+        tuning += took
         accuracy = float((peer.scores(data.valid.X).argmax(axis=1) == data.valid.y).mean())
         if best is None or accuracy > best[0]:
-            best = accuracy, peer, choice, seconds
+            best = accuracy, peer, choice, took
         del peer  # some hold gigabytes
     assert best is not None
     return *best[1:], tuning
@@ -97,12 +93,7 @@ def temperature(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float
 
 def rate(peer: Peer, X: NDArray[np.int64]) -> float:
     """Return how many contexts a second the peer answers: the best of three, of one if that was slow."""
-    shortest = np.inf
-    for _ in range(3):
-        started = time.process_time()
-        peer.answers(X)
-        seconds = time.process_time() - started
-        shortest = min(shortest, seconds)
-        if seconds > _PATIENCE:
-            break
-    return len(X) / shortest
+    took = seconds(peer.answers, X)
+    if took <= _PATIENCE:
+        took = min(took, *(seconds(peer.answers, X) for _ in range(2)))
+    return len(X) / took

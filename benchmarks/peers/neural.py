@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from hammemo import SiteOneHot
 from hammemo.experiments.votes import kernel
 
-from .peer import Choice, Data, Peer
+from .peer import Choice, Peer, PeerData, Peers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,16 +52,16 @@ def trained(network: Any, data: tuple[Any, Any], valid: tuple[Any, Any], optimis
     return network.eval()
 
 
+@dataclass(eq=False)
 class _Torch(Peer):
-    """A network from rows of integers to one logit a label."""
+    """A network from rows of integers to one logit a label; online by one more step of the gradient."""
 
-    package = ("torch", "torch")
-    probabilistic = True
-    online = True  # one more step of the gradient
-    _inputs: Callable[[NDArray[np.int64]], NDArray[np.int64]]
-    _network: Any
+    package: tuple[str, str] = ("torch", "torch")
+    probabilistic: bool = True
+    _inputs: Callable[[NDArray[np.int64]], NDArray[np.int64]] = field(init=False)
+    _network: Any = field(init=False)
 
-    def _train(self, data: Data, network: Any, optimisers: list[Any], batch: int) -> None:
+    def _train(self, data: PeerData, network: Any, optimisers: list[Any], batch: int) -> None:
         import torch
 
         train, valid = (
@@ -91,14 +92,7 @@ class _Torch(Peer):
 class NeuralNgram(_Torch):
     """Embeddings of the eight tokens side by side, one hidden layer, softmax."""
 
-    name = "neural n-gram (torch)"
-    sees = "positions"
-    choices = tuple(
-        {"width": width, "hidden": hidden, "dropout": dropout}
-        for width, hidden, dropout in ((32, 128, 0.2), (64, 256, 0.4))
-    )
-
-    def fit(self, data: Data, choice: Choice) -> None:
+    def fit(self, data: PeerData, choice: Choice) -> None:
         """Train until the validation loss rises."""
         import torch
         from torch import nn
@@ -122,11 +116,7 @@ class NeuralNgram(_Torch):
 class SoftmaxSites(_Torch):
     """Softmax regression on the sites: one row of logits for each value of a site, summed."""
 
-    name = "softmax regression (torch)"
-    sees = "16 sites"
-    choices = ({"optimiser": "SparseAdam", "rate": 3e-3}, {"optimiser": "SGD", "rate": 30.0})
-
-    def fit(self, data: Data, choice: Choice) -> None:
+    def fit(self, data: PeerData, choice: Choice) -> None:
         """Train until the validation loss rises."""
         import torch
 
@@ -167,3 +157,17 @@ def _site_sum(n_columns: int, n_labels: int) -> Any:
             return [getattr(torch.optim, name)([self.rows.weight], rate), torch.optim.Adam([self.offset], 1e-2)]
 
     return SiteSum()
+
+
+PEERS: Peers = {
+    "softmax-sites": lambda: SoftmaxSites(
+        "softmax regression (torch)",
+        "16 sites",
+        ({"optimiser": "SparseAdam", "rate": 3e-3}, {"optimiser": "SGD", "rate": 30.0}),
+    ),
+    "neural": lambda: NeuralNgram(
+        "neural n-gram (torch)",
+        "positions",
+        ({"width": 32, "hidden": 128, "dropout": 0.2}, {"width": 64, "hidden": 256, "dropout": 0.4}),
+    ),
+}

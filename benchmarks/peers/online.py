@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .peer import Choice, Data, Peer
+from .peer import Choice, Peer, PeerData, Peers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 _FLOOR = 1e-12
 """Probabilities are at least this, so that their logarithms are finite."""
 
 
-class _River(Peer):
-    """A river classifier."""
+@dataclass(eq=False)
+class River(Peer):
+    """A river classifier, by default on a one for each position and token; `nominal` gives it tokens by position."""
 
-    sees = "positions"
-    package = ("river", "river")
-    probabilistic = True
-    online = True
-
-    def make(self, choice: Choice) -> Any:
-        """Return the model, not fitted."""
-        raise NotImplementedError
+    package: tuple[str, str] = ("river", "river")
+    probabilistic: bool = True
+    make: Callable[..., Any] = dict
+    nominal: bool = False
 
     def features(self, row: list[int]) -> dict[Any, Any]:
-        """Return one context as a dictionary: a one for each position and token."""
-        return dict.fromkeys(enumerate(row), 1)
+        """Return one context as a dictionary."""
+        return dict(enumerate(row)) if self.nominal else dict.fromkeys(enumerate(row), 1)
 
-    def fit(self, data: Data, choice: Choice) -> None:
+    def fit(self, data: PeerData, choice: Choice) -> None:
         """Learn the examples one by one, in one pass."""
-        self._model = self.make(choice)
+        self._model = self.make(**choice)
         self._n_labels = data.n_labels
         train = data.train.first(self.most)
         for row, label in zip(train.X.tolist(), train.y.tolist(), strict=True):
@@ -56,44 +56,31 @@ class _River(Peer):
         return int(self._model._raw_memory_usage)
 
 
-class RiverBayes(_River):
-    """Multinomial naive Bayes."""
+def _bayes(alpha: float) -> Any:
+    from river import naive_bayes
 
-    name = "river MultinomialNB"
-    choices = tuple({"alpha": alpha} for alpha in (0.01, 0.1, 1.0))
-
-    def make(self, choice: Choice) -> Any:
-        """Return the model, not fitted."""
-        from river import naive_bayes
-
-        return naive_bayes.MultinomialNB(**choice)
+    return naive_bayes.MultinomialNB(alpha)
 
 
-class RiverSoftmax(_River):
-    """Softmax regression by stochastic gradients."""
+def _softmax(rate: float) -> Any:
+    from river import linear_model, optim
 
-    name = "river SoftmaxRegression"
-    choices = tuple({"rate": rate} for rate in (0.1, 0.5))
-    most = 30_000
-
-    def make(self, choice: Choice) -> Any:
-        """Return the model, not fitted."""
-        from river import linear_model, optim
-
-        return linear_model.SoftmaxRegression(optim.SGD(choice["rate"]))
+    return linear_model.SoftmaxRegression(optim.SGD(rate))
 
 
-class RiverTree(_River):
-    """A Hoeffding tree with naive Bayes in its leaves, positions as nominal attributes."""
+def _tree() -> Any:
+    """Return a Hoeffding tree with naive Bayes in its leaves."""
+    from river import tree
 
-    name = "river HoeffdingTreeClassifier"
+    return tree.HoeffdingTreeClassifier(nominal_attributes=list(range(8)))
 
-    def make(self, choice: Choice) -> Any:  # noqa: ARG002
-        """Return the model, not fitted."""
-        from river import tree
 
-        return tree.HoeffdingTreeClassifier(nominal_attributes=list(range(8)))
-
-    def features(self, row: list[int]) -> dict[Any, Any]:
-        """Return one context as a dictionary: the token of each position."""
-        return dict(enumerate(row))
+PEERS: Peers = {
+    "river-bayes": lambda: River(
+        "river MultinomialNB", "positions", tuple({"alpha": alpha} for alpha in (0.01, 0.1, 1.0)), make=_bayes
+    ),
+    "river-softmax": lambda: River(
+        "river SoftmaxRegression", "positions", ({"rate": 0.1}, {"rate": 0.5}), make=_softmax, most=30_000
+    ),
+    "river-tree": lambda: River("river HoeffdingTreeClassifier", "positions", make=_tree, nominal=True),
+}

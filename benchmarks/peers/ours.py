@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,24 +10,23 @@ import numpy as np
 from hammemo import Exact, Hashed, LogLinear, MemoryClassifier
 from hammemo.experiments.votes import BUCKETS, RESERVED, kernel, small_kernel
 
-from .peer import Choice, Data, Peer
+from .peer import Choice, Peer, PeerData, Peers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 
-class _Ours(Peer):
+@dataclass(eq=False)
+class OurPeer(Peer):
     """A classifier, asked through its compiled predictor."""
 
-    package = ("hammemo", "hammemo")
-    online = True
-    forgets = True
+    package: tuple[str, str] = ("hammemo", "hammemo")
+    forgets: bool = True
+    model: Callable[[], MemoryClassifier] = MemoryClassifier
 
-    def model(self) -> MemoryClassifier:
-        """Return the classifier, not fitted."""
-        raise NotImplementedError
-
-    def fit(self, data: Data, choice: Choice) -> None:  # noqa: ARG002  (there is nothing to choose)
+    def fit(self, data: PeerData, choice: Choice) -> None:  # noqa: ARG002  (there is nothing to choose)
         """Learn in one pass, fit weights if the vote has any, compile."""
         self._fitted = self.model().fit(data.train.X, data.train.y)
         self._predictor = self._fitted.compile()
@@ -44,36 +44,23 @@ class _Ours(Peer):
         return int(self._fitted.memory_.nbytes + sum(part.nbytes for part in self._fitted.vote_.state().values()))
 
 
-class LogLinearExact(_Ours):
-    """The log-linear vote over sparse counts."""
-
-    name = "hammemo: log-linear vote, exact"
-    sees = "16 sites"
-    probabilistic = True
-
-    def model(self) -> MemoryClassifier:
-        """Return the classifier, not fitted."""
-        return MemoryClassifier(kernel(), Exact(), LogLinear())
+def _hashed() -> MemoryClassifier:
+    return MemoryClassifier(small_kernel(), Hashed(list(BUCKETS), list(RESERVED)), LogLinear())
 
 
-class LogLinearHashed(_Ours):
-    """The log-linear vote over hashed counts."""
-
-    name = "hammemo: log-linear vote, hashed"
-    sees = "12 of the sites"
-    probabilistic = True
-
-    def model(self) -> MemoryClassifier:
-        """Return the classifier, not fitted."""
-        return MemoryClassifier(small_kernel(), Hashed(list(BUCKETS), list(RESERVED)), LogLinear())
-
-
-class Default(_Ours):
-    """The paper's kernel and vote over hashed counts."""
-
-    name = "hammemo: sum vote, hashed (the default)"
-    sees = "positions"
-
-    def model(self) -> MemoryClassifier:
-        """Return the classifier, not fitted."""
-        return MemoryClassifier(memory="hashed", vote="sum")
+PEERS: Peers = {
+    "log-linear-exact": lambda: OurPeer(
+        "hammemo: log-linear vote, exact",
+        "16 sites",
+        probabilistic=True,
+        model=lambda: MemoryClassifier(kernel(), Exact(), LogLinear()),
+    ),
+    "log-linear-hashed": lambda: OurPeer(
+        "hammemo: log-linear vote, hashed", "12 of the sites", probabilistic=True, model=_hashed
+    ),
+    "default": lambda: OurPeer(
+        "hammemo: sum vote, hashed (the paper's rule)",
+        "positions",
+        model=lambda: MemoryClassifier(memory="hashed", vote="sum"),
+    ),
+}

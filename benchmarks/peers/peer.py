@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo.experiments.votes import H
-from hammemo.experiments.wikitext import Settings, build_task, draw_sample, read_folder
+from hammemo.experiments.wikitext import SPLITS, TaskSettings, build_task, draw_sample, read_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -22,60 +22,72 @@ Choice = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PeerExamples:
     """Contexts of token numbers, and the number of each one's label."""
 
     X: NDArray[np.int64]
     y: NDArray[np.int64]
 
-    def first(self, most: int | None) -> Part:
+    def first(self, most: int | None) -> PeerExamples:
         """Return the first examples, or all: they are in random order."""
-        return self if most is None else Part(self.X[:most], self.y[:most])
+        return PeerExamples(self.X[:most], self.y[:most])
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class PeerData:
     """Three parts of one draw; tokens are below `n_tokens` and labels below `n_labels`."""
 
-    train: Part
-    valid: Part
-    test: Part
+    train: PeerExamples
+    valid: PeerExamples
+    test: PeerExamples
     n_tokens: int
     n_labels: int
 
 
-def read_data(folder: Path, stored: int, draw: int) -> Data:
+def read_data(folder: Path, stored: int, draw: int) -> PeerData:
     """Return one draw of the paper's task, its labels numbered."""
     task = build_task(read_folder(folder))
-    sample = draw_sample(task, Settings(sizes=(stored, 2_000, 5_000)), draw)
-    parts = []
-    for name in ("train", "valid", "test"):
-        X, y = sample.split(name, H)
-        parts.append(Part(X.astype(np.int64), np.searchsorted(task.targets, y)))
+    sample = draw_sample(task, TaskSettings(sizes=(stored, 2_000, 5_000)), draw)
+    splits = [sample.split(name, H) for name in SPLITS]
+    parts = [PeerExamples(X.astype(np.int64), np.searchsorted(task.targets, y)) for X, y in splits]
     if len(np.unique(parts[0].y)) < len(task.targets):
         raise SystemExit(f"--stored {stored} leaves a label without an example: take more, 10000 will do.")
     train, valid, test = parts
-    return Data(train, valid, test, int(max(part.X.max() for part in parts)) + 1, len(task.targets))
+    return PeerData(train, valid, test, int(max(part.X.max() for part in parts)) + 1, len(task.targets))
 
 
+@dataclass(eq=False)
 class Peer(ABC):
-    """One classifier under test."""
+    """One classifier under test.
 
-    name: ClassVar[str]
-    sees: ClassVar[str]
-    """Its features, in a word or two."""
-    package: ClassVar[tuple[str, str]] = ("sklearn", "scikit-learn")
-    """The module it needs, and what pip calls it."""
-    choices: ClassVar[Sequence[Choice]] = ({},)
-    most: ClassVar[int | None] = None
-    """The most examples it is given, for one too slow for all."""
-    probabilistic: ClassVar[bool] = False
-    """Whether its scores are logarithms of probabilities."""
-    online: ClassVar[bool] = False
-    forgets: ClassVar[bool] = False
+    Parameters
+    ----------
+    name : str
+    sees : str
+        Its features, in a word or two.
+    choices : sequence of dict
+        The settings to try on validation.
+    package : pair of str
+        The module it needs, and what pip calls it.
+    most : int, optional
+        The most examples it is given, for one too slow for all.
+    probabilistic : bool
+        Whether its scores are logarithms of probabilities.
+    online, forgets : bool
+        Whether it learns one more example without the old ones, and takes one back exactly.
+    """
+
+    name: str
+    sees: str
+    choices: Sequence[Choice] = ({},)
+    package: tuple[str, str] = ("sklearn", "scikit-learn")
+    most: int | None = None
+    probabilistic: bool = False
+    online: bool = True
+    forgets: bool = False
 
     @abstractmethod
-    def fit(self, data: Data, choice: Choice) -> None:
+    def fit(self, data: PeerData, choice: Choice) -> None:
         """Learn the training part with these settings; the validation part may decide when to stop."""
 
     @abstractmethod
@@ -89,3 +101,7 @@ class Peer(ABC):
     @abstractmethod
     def state_bytes(self) -> int:
         """Return the bytes that must be kept to answer."""
+
+
+Peers = dict[str, "Callable[[], Peer]"]
+"""What makes each peer, not fitted, by the name it is chosen by."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .peer import Choice, Data, Peer
+from .peer import Choice, Peer, PeerData, Peers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,16 +15,7 @@ if TYPE_CHECKING:
 class LightGBM(Peer):
     """Multi-class boosting; the validation part tells when to stop."""
 
-    name = "LightGBM"
-    sees = "positions as categories"
-    package = ("lightgbm", "lightgbm")
-    choices = (
-        {"num_leaves": 15, "learning_rate": 0.1, "min_data_per_group": 20, "cat_smooth": 5},
-        {"num_leaves": 31, "learning_rate": 0.05, "min_data_per_group": 100, "cat_smooth": 10},
-    )
-    probabilistic = True
-
-    def fit(self, data: Data, choice: Choice) -> None:
+    def fit(self, data: PeerData, choice: Choice) -> None:
         """Add rounds of trees, one for each label, until the validation loss has not fallen for ten."""
         import lightgbm
 
@@ -50,3 +41,18 @@ class LightGBM(Peer):
     def state_bytes(self) -> int:
         """Return the size of the model as LightGBM writes it, text."""
         return len(self._model.model_to_string().encode())
+
+
+PEERS: Peers = {
+    "lightgbm": lambda: LightGBM(
+        "LightGBM",
+        "positions as categories",
+        (
+            {"num_leaves": 15, "learning_rate": 0.1, "min_data_per_group": 20, "cat_smooth": 5},
+            {"num_leaves": 31, "learning_rate": 0.05, "min_data_per_group": 100, "cat_smooth": 10},
+        ),
+        ("lightgbm", "lightgbm"),
+        probabilistic=True,
+        online=False,
+    )
+}

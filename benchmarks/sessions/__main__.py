@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
     os.environ[_variable] = "1"
 
+from hammemo.experiments.measuring import options  # noqa: E402
 from hammemo.experiments.sessions.data import SETS, facts, read_task  # noqa: E402
 from hammemo.experiments.sessions.ours import Ours  # noqa: E402
-from hammemo.experiments.sessions.running import Outcome, evaluate, heading, published, table  # noqa: E402
+from hammemo.experiments.sessions.running import Outcome, evaluate, heading, outcome_table, published  # noqa: E402
 
 from .copying import copying  # noqa: E402
 from .counts import ItemNeighbours, Markov, Popularity  # noqa: E402
@@ -25,7 +24,7 @@ from .networks import GRU4Rec  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hammemo.experiments.sessions.data import Task
+    from hammemo.experiments.sessions.data import SessionTask
     from hammemo.experiments.sessions.learner import Learner
 
 LEARNERS: dict[str, type[Learner]] = {
@@ -35,7 +34,7 @@ COPYING = ("Markov, order 1", "item-kNN", "V-SKNN", "VMIS-kNN")
 """Learners that are measured once more with a copy term, if the set is one of clicks."""
 
 
-def outcomes(task: Task, names: list[str]) -> Iterator[Outcome]:
+def outcomes(task: SessionTask, names: list[str]) -> Iterator[Outcome]:
     """Yield what was measured of each learner, and of its variant."""
     for name in names:
         learner = LEARNERS[name]
@@ -50,11 +49,9 @@ def outcomes(task: Task, names: list[str]) -> Iterator[Outcome]:
 
 def main() -> None:
     """Print the tables, or the rows as JSON; what is left out, and how far it is, go to the error stream."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sessions", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with bol-train.tsv and the like")
+    parser = options(__doc__, data="bol-train.tsv and the like", as_json="the rows")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--learners", nargs="+", choices=LEARNERS, metavar="NAME", help=f"of {', '.join(LEARNERS)}")
-    parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     arguments = parser.parse_args()
     everything: list[dict[str, Any]] = []
     for name in arguments.sets:
@@ -64,7 +61,8 @@ def main() -> None:
             print(f"{name}, {outcome.learner}: {outcome.second:.4f} ({outcome.settings})", file=sys.stderr, flush=True)
         everything.append({**facts(task), "learners": [outcome.plain() for outcome in found]})
         if not arguments.json:
-            print(f"{heading(task)}\n\n" + "\n".join([*table(task, found), *published(name)]) + "\n", flush=True)
+            lines = [heading(task), "", *outcome_table(task, found), *published(name)]
+            print("\n".join(lines) + "\n", flush=True)
     if arguments.json:
         print(json.dumps(everything, indent=2))
 

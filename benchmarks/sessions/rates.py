@@ -11,7 +11,6 @@ question is the median of 200.
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ import numpy as np  # noqa: E402
 
 from hammemo import MemoryClassifier  # noqa: E402
 from hammemo.experiments.language import read_text  # noqa: E402
+from hammemo.experiments.measuring import options, table  # noqa: E402
 from hammemo.experiments.sessions.data import Queries, read_task  # noqa: E402
 from hammemo.experiments.sessions.ours import Ours  # noqa: E402
 from hammemo.experiments.sessions.running import TIMED, speed  # noqa: E402
@@ -95,21 +95,23 @@ def of_text(folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Print one table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--sessions", type=Path, required=True, help="folder with bol-train.tsv and the like")
     parser.add_argument("--wikitext", type=Path, help="folder with wiki.train.tokens and the like")
-    options = parser.parse_args()
-    parts = {"bol": of_shop(options.sessions)}
+    given = parser.parse_args()
+    parts = {"bol": of_shop(given.sessions)}
     base_rate, base_single = parts["bol"]["found"]["VMIS-kNN"]
-    if options.wikitext is not None:
-        parts["WikiText-2"] = of_text(options.wikitext)
-    print("| data | labels | learner | top 20 a second | ratio to VMIS-kNN | one (µs) | ratio to VMIS-kNN |")
-    print("|---" * 7 + "|")
-    for data, part in parts.items():
-        for learner, (rate, single) in part["found"].items():
-            rates = f"{float(format(rate, '.2g')):,.0f} | {rate / base_rate:.2f}"
-            singles = f"{float(format(single, '.2g')):,.0f} | {single / base_single:.2f}"
-            print(f"| {data} | {part['labels']:,} | {learner} | {rates} | {singles} |")
+    if given.wikitext is not None:
+        parts["WikiText-2"] = of_text(given.wikitext)
+    rows = [
+        {"data": data, "labels": part["labels"], "learner": learner, "rate": rate, "ratio": rate / base_rate}
+        | {"single": single, "single_ratio": single / base_single}
+        for data, part in parts.items()
+        for learner, (rate, single) in part["found"].items()
+    ]
+    names = "data | labels | learner | top 20 a second | ratio to VMIS-kNN | one (µs) | ratio to VMIS-kNN"
+    each = "{data} | {labels:,} | {learner} | {rate:~} | {ratio:.2f} | {single:~} | {single_ratio:.2f}"
+    print("\n".join(table(rows, names, each)))
 
 
 if __name__ == "__main__":

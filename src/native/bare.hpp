@@ -1,4 +1,4 @@
-// For `hammemo bench` alone: the least code that could do the same work for one fixed shape, to be measured against.
+// For `benchmarks/hashed.py` alone: the least code that could do the same work for one fixed shape, to be measured against.
 #pragma once
 
 #include <nanobind/nanobind.h>

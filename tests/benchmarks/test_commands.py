@@ -8,16 +8,24 @@ import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
+import edits
+import hashed
+from hammemo._arrays.native import native
 from places import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+compiled = pytest.mark.skipif(native() is None, reason="the compiled loops are not installed")
+
+
 def printed(*arguments: str) -> str:
-    """Run a module of the repository and return what it prints."""
-    done = subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    """Run a module or a file of the repository and return what it prints."""
+    command = arguments if arguments[0].endswith(".py") else ("-m", *arguments)
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -61,6 +69,63 @@ def test_threads_of_blas() -> None:
     page = printed("benchmarks.blas_threads", "--sets", "car", "--threads", "1", "--repeats", "1")
     assert "| car | fit | 1 |" in page
     assert "| car | refit | 1 |" in page
+
+
+@compiled
+def test_rates_of_the_hashed_memory() -> None:
+    results = json.loads(printed("benchmarks/hashed.py", "predict", "--rounds", "1", "--json"))
+    names = [row["name"] for row in results["rates"]]
+    assert names[:3] == ["hammemo: compiled loop", "hammemo: Predictor.predict", "paper: fused product, d = 1024"]
+    assert results["rates"][0]["ratio"] == 1
+    single = results["one query from Python, µs"]
+    assert single["predictor(tokens)"] < single["predictor.predict([tokens])"]
+    page = printed("benchmarks/hashed.py", "fit", "--rounds", "1", "--tokens", "50000")
+    assert "| bare scatter, rows given |" in page
+    assert "A stream of 50,000 tokens" in page
+
+
+def test_a_race_without_compiled_loops_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashed, "native", lambda: None)
+    with pytest.raises(SystemExit, match="compiled loops are not installed"):
+        hashed.fit(1, 10_000)
+
+
+def test_edits_of_every_vote() -> None:
+    rows = edits.run(5, 300, 4)
+    assert [(row["vote"], row["labels"], row["edits"]) for row in rows] == [
+        (vote, 5, 4) for vote in ("sum", "mean", "log-linear", "sum")
+    ]
+    assert rows[-1]["memory"] == "Ledgered(memory=Hashed())"
+    for row in rows:
+        for name in ("query", "edit", "query_after", "edit_and_query", "checks", "query_checks", "ratio"):
+            assert 0 < row[name]["median"] <= row[name]["p99"]
+    page = printed("benchmarks/edits.py", "--labels", "5", "--examples", "300", "--edits", "2")
+    assert "| Hashed() | log-linear | 5 | 2 |" in page
+
+
+@compiled
+def test_many_labels() -> None:
+    small = ("benchmarks/labels.py", "--train", "400", "--queries", "40", "--repeats", "1", "--kernel", "positions")
+    page = printed(*small)
+    for word in ("live table", "dense path", "bare loop, entries only", "dict of Counters", "canonical bytes an entry"):
+        assert word in page
+    found = json.loads(printed(*small, "--edits", "30", "--json"))
+    assert [(row["edits"], row["wrong"]) for row in found["interleaved"]] == [(30, 0)]
+    assert {row["vote"] for row in found["edits"]} == {"sum", "log-linear, shared weights"}
+    found = json.loads(printed(*small, "--agreement", "--json"))["agreement"]
+    assert [(row["kernel"], row["other_top_1"]) for row in found] == [("positions", 0)] * 4
+
+
+def test_tables_go_on_where_they_were_stopped(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [f"v{a},w{b},{'same' if a == b else 'other'}" for a, b in rng.integers(0, 3, (90, 2))]
+    (tmp_path / "small.csv").write_text("\n".join(["a,b,label", *rows]) + "\n")
+    arguments = ("--data", str(tmp_path), "--learners", "ours", "naive Bayes", "--json", str(tmp_path / "found"))
+    first, again = (printed("benchmarks.tables", *arguments) for _ in range(2))
+    assert "| small | naive Bayes |" in first
+    assert "a tenth forgotten, then refit, equal to the byte: 1 of 1 sets" in first
+    assert "| small | naive Bayes |" not in again
+    assert first.endswith(again.partition("accuracy / log-loss:")[2])
 
 
 def test_two_versions() -> None:

@@ -14,11 +14,10 @@ from typer.testing import CliRunner
 
 import hammemo
 from hammemo import cli
-from hammemo._arrays.native import native
 from hammemo.cli.app import app
 from hammemo.cli.commands import Commands
 from hammemo.cli.console import progress_bar
-from hammemo.experiments import bounds, figures, speed, synthetic, throughput
+from hammemo.experiments import bounds, figures, synthetic, throughput
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,9 +27,9 @@ runner = CliRunner()
 
 @pytest.fixture(autouse=True)
 def small_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny = synthetic.Settings(seed=3, realisations=3, dimensions=(128, 512), context_lengths=(8,))
-    monkeypatch.setattr(synthetic.Settings, "quick", classmethod(lambda cls, seed: tiny))
-    monkeypatch.setattr(bounds, "QUICK_DRAWS", 3)
+    tiny = synthetic.SyntheticSettings(seed=3, realisations=3, dimensions=(128, 512), context_lengths=(8,))
+    monkeypatch.setattr(synthetic.SyntheticSettings, "quick", classmethod(lambda cls, seed: tiny))
+    monkeypatch.setattr(bounds.BoundSettings, "quick", classmethod(lambda cls, seed: cls(seed, draws=3)))
 
 
 def test_help_and_version() -> None:
@@ -139,81 +138,16 @@ def test_progress_is_quiet_where_nobody_looks(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr() == ("", "")
 
 
-def test_bench_predict_races_every_contender() -> None:
-    result = runner.invoke(app, ["bench", "predict", "--rounds", "1", "--json"])
-    assert result.exit_code == 0, result.output
-    results = json.loads(result.stdout)
-    names = [row["name"] for row in results["rates"]]
-    assert names[:3] == ["hammemo: compiled loop", "hammemo: Predictor.predict", "paper: fused product, d = 1024"]
-    assert results["rates"][0]["ratio"] == 1
-    assert results["one_query"]["call"] < results["one_query"]["predict"]
-
-
 def test_on_a_gpu_the_papers_figures_stand_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = {"mebibytes": 2.06, "microseconds_1": 21.5, "mega_queries_256": 13.0, "mega_queries_1024": 50.0}
     rows = [{"method": name, **measured} for name in ("MeMo fused, d = 128", "sparse table")]
     monkeypatch.setattr(throughput, "inference_table", lambda *_: rows)  # there is no GPU here
-    shown = runner.invoke(app, ["bench", "inference", "--device", "cuda"], env={"COLUMNS": "120"}).output
+    shown = runner.invoke(app, ["reproduce", "inference", "--device", "cuda"], env={"COLUMNS": "120"}).output
     assert "21.50 (20.22)" in shown
     assert "50.00 (48.41)" in shown
     assert "RTX 4060" in shown
     assert shown.count("(") == shown.count("(Mq/s)") + 2 + 4  # the sparse table is not in the paper
-    assert "RTX" not in runner.invoke(app, ["bench", "inference"], env={"COLUMNS": "120"}).output
-
-
-def test_bench_edits_times_every_vote() -> None:
-    result = runner.invoke(app, ["bench", "edits", "--labels", "5", "--examples", "300", "--edits", "4", "--json"])
-    assert result.exit_code == 0, result.output
-    rows = json.loads(result.stdout)
-    assert [(row["vote"], row["labels"], row["edits"]) for row in rows] == [
-        ("sum", 5, 4),
-        ("mean", 5, 4),
-        ("log-linear", 5, 4),
-        ("sum", 5, 4),
-    ]
-    assert rows[-1]["memory"] == "Ledgered(memory=Hashed())"
-    for row in rows:
-        for name in ("query", "edit", "query_after", "edit_and_query", "checks", "query_checks", "ratio"):
-            assert 0 < row[name]["median"] <= row[name]["p99"]
-
-
-def test_bench_edits_prints_a_table() -> None:
-    result = runner.invoke(app, ["bench", "edits", "--labels", "5", "--examples", "300", "--edits", "2"])
-    assert result.exit_code == 0, result.output
-    assert all(word in result.output for word in ("Hashed", "log-linear", "scikit-learn's"))
-
-
-def test_bench_fit_prints_rates_and_the_long_stream() -> None:
-    result = runner.invoke(app, ["bench", "fit", "--rounds", "1", "--tokens", "50000"])
-    assert result.exit_code == 0, result.output
-    assert "bare scatter, rows given" in result.stdout
-    assert "A stream of 50,000 tokens" in result.stdout
-
-
-@pytest.mark.skipif(native() is None, reason="the compiled loops are not installed")
-def test_bench_labels_prints_tables_and_json() -> None:
-    small = ["bench", "labels", "--train", "400", "--queries", "40", "--repeats", "1"]
-    result = runner.invoke(app, small)
-    assert result.exit_code == 0, result.output
-    for word in ("live table", "dense path", "bare loop, entries only", "dict of Counters", "canonical bytes an entry"):
-        assert word in result.stdout
-    result = runner.invoke(app, [*small, "--edits", "30", "--json"])
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    assert [row["edits"] for row in found["interleaved"]] == [30, 30]
-    assert all(row["wrong"] == 0 for row in found["interleaved"])
-    assert {row["vote"] for row in found["edits"]} == {"sum", "log-linear, shared weights"}
-    result = runner.invoke(app, [*small, "--agreement", "--kernel", "positions", "--json"])
-    assert result.exit_code == 0, result.output
-    assert [(row["kernel"], row["other_top_1"]) for row in json.loads(result.stdout)["agreement"]] == [
-        ("positions", 0)
-    ] * 4
-
-
-def test_a_race_without_compiled_loops_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "native", lambda: None)
-    with pytest.raises(SystemExit, match="compiled loops are not installed"):
-        speed.fit(100, 1, 10_000, lambda done, total: None)
+    assert "RTX" not in runner.invoke(app, ["reproduce", "inference"], env={"COLUMNS": "120"}).output
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from hammemo.engines import GroupReport, fit  # noqa: E402
 from hammemo.engines import ray as ray_engine  # noqa: E402
 from hammemo.engines.partitions import even_cuts, split, united  # noqa: E402
 from hammemo.engines.states import filled, pack, unpack  # noqa: E402
-from hammemo.experiments.speed import zipf_stream  # noqa: E402
+from hammemo.experiments.drawing import zipf_stream  # noqa: E402
 from hammemo.sources.documents import Shard, Source, open_source  # noqa: E402
 from hammemo.tokens.contexts import Examples  # noqa: E402
 

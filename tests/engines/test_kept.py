@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow")
 
 from hammemo import Bag, LogLinear, MemoryClassifier, Mixture, Suffixes, load, save
 from hammemo.engines import GroupReport, fit
-from hammemo.experiments.speed import zipf_stream
+from hammemo.experiments.drawing import zipf_stream
 from hammemo.models.kept import EVERYTHING
 from hammemo.models.kept_sample import KeptSample
 from hammemo.sources.documents import Source, open_source

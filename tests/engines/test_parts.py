@@ -14,7 +14,7 @@ import pytest
 
 from hammemo import Bag, Exact, Hashed, LogLinear, MemoryClassifier, Mixture, PositionalHamming, Suffixes, Tiered, load
 from hammemo.engines import adding, fit, parts
-from hammemo.experiments.speed import zipf_stream
+from hammemo.experiments.drawing import zipf_stream
 from hammemo.files import part_files
 from hammemo.sources.documents import open_source
 

@@ -30,7 +30,7 @@ import marked_source  # noqa: E402
 import object_store  # noqa: E402
 from hammemo import Bag, Exact, Hashed, MemoryClassifier, Mixture, Suffixes, Tiered, Together  # noqa: E402
 from hammemo.engines import fit  # noqa: E402
-from hammemo.experiments.speed import zipf_stream  # noqa: E402
+from hammemo.experiments.drawing import zipf_stream  # noqa: E402
 from hammemo.sources.documents import open_source  # noqa: E402
 from marked_source import Marked, learn, marked, shard_name  # noqa: E402
 from pace import patience, wait_until  # noqa: E402

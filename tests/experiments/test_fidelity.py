@@ -18,7 +18,9 @@ from hammemo.experiments import fidelity, wikitext
 if TYPE_CHECKING:
     from pathlib import Path
 
-TINY = fidelity.Settings(
+    from hammemo.experiments.measuring import Row
+
+TINY = fidelity.FidelitySettings(
     seed=3,
     repetitions=2,
     stored=200,
@@ -45,7 +47,7 @@ def task() -> wikitext.Task:
 
 
 @pytest.fixture(scope="module")
-def outcomes(task: wikitext.Task) -> list[dict[str, list[fidelity.Row]]]:
+def outcomes(task: wikitext.Task) -> list[dict[str, list[Row]]]:
     return fidelity.run(task, TINY)
 
 
@@ -62,9 +64,7 @@ def test_a_draw_holds_every_example_once_and_depends_on_the_seed_alone(task: wik
     assert first.queries.shape == (TINY.queries, fidelity.H)
 
 
-def test_the_measures_against_their_definitions(
-    task: wikitext.Task, outcomes: list[dict[str, list[fidelity.Row]]]
-) -> None:
+def test_the_measures_against_their_definitions(task: wikitext.Task, outcomes: list[dict[str, list[Row]]]) -> None:
     for repetition, outcome in enumerate(outcomes):
         data = fidelity.draw(task, TINY, repetition)
         X, y = data.X[: TINY.stored], data.y[: TINY.stored]
@@ -90,13 +90,13 @@ def test_the_measures_against_their_definitions(
         assert (row["certified"], row["state_mebibytes"]) == (None, fused.nbytes / 2**20)
 
 
-def test_growing_sets_end_with_all_examples(task: wikitext.Task, outcomes: list[dict[str, list[fidelity.Row]]]) -> None:
+def test_growing_sets_end_with_all_examples(task: wikitext.Task, outcomes: list[dict[str, list[Row]]]) -> None:
     total = len(task.chosen("train"))
     numbers = [row["examples"] for row in outcomes[0]["growth"]]
     assert numbers == [40] * 3 + [total] * 3
 
 
-def test_the_summary_is_mean_and_deviation_over_repetitions(outcomes: list[dict[str, list[fidelity.Row]]]) -> None:
+def test_the_summary_is_mean_and_deviation_over_repetitions(outcomes: list[dict[str, list[Row]]]) -> None:
     results = fidelity.summary(TINY, outcomes)
     assert [row["memory"] for row in results["size"]] == [
         "exact, sparse",
@@ -152,7 +152,7 @@ def test_powers_cross_where_they_are_equal(at: float, slope: float, numbers: set
 
 
 def test_the_command_writes_the_same_results_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fidelity.Settings, "quick", classmethod(lambda cls, seed: TINY))
+    monkeypatch.setattr(fidelity.FidelitySettings, "quick", classmethod(lambda cls, seed: TINY))
     data = tmp_path / "text"
     data.mkdir()
     for split, lines in text().items():

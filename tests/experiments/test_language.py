@@ -15,7 +15,7 @@ from hammemo.cli.app import app
 from hammemo.experiments import language
 from hammemo.experiments.language import (
     LanguageModel,
-    Ours,
+    OurMixture,
     mixture_weights,
     numbered,
     perplexity,
@@ -132,7 +132,7 @@ def test_caches_know_what_the_text_is_about() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"continuation": True}, {"continuation": True, "caches": (5, 9)}])
 def test_probabilities_of_ours_sum_to_one(folder: Path, options: Any) -> None:
-    text, model = read_text(folder), Ours(**options)
+    text, model = read_text(folder), OurMixture(**options)
     model.fit(text)
     context = text.test[:4]
     streams = [np.append(context, token) for token in range(len(text.types))]

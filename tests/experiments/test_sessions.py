@@ -17,7 +17,7 @@ from hammemo.experiments.sessions.data import Queries, click_split, read_clicks,
 from hammemo.experiments.sessions.learner import Learner
 from hammemo.experiments.sessions.measures import difference, gains, ranks
 from hammemo.experiments.sessions.ours import Ours
-from hammemo.experiments.sessions.running import chosen, evaluate, forgetting, run, table
+from hammemo.experiments.sessions.running import chosen, evaluate, forgetting, outcome_table, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -213,7 +213,7 @@ def test_one_run_prints_a_table(folder: Path) -> None:
     json.dumps(results)
     task = read_task(folder, "bol")
     base, other = evaluate(task, Constant), evaluate(task, Ours)
-    lines = table(task, [base, other], beside="constant")
+    lines = outcome_table(task, [base, other], beside="constant")
     assert "R@20, difference" in lines[0]
     assert "±" in lines[-1]
     assert "±" not in lines[-2]

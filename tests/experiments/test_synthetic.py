@@ -17,7 +17,7 @@ from hammemo.theory import decompose
 if TYPE_CHECKING:
     from pathlib import Path
 
-TINY = synthetic.Settings(seed=1, realisations=4, dimensions=(128, 512, 1024), context_lengths=(8, 16))
+TINY = synthetic.SyntheticSettings(seed=1, realisations=4, dimensions=(128, 512, 1024), context_lengths=(8, 16))
 
 
 @pytest.mark.parametrize("h", synthetic.CONTEXT_LENGTHS)
@@ -98,7 +98,7 @@ def test_claims_that_do_not_hold_are_told() -> None:
 
 @pytest.mark.slow
 def test_the_paper_s_claims_on_two_thousand_realisations() -> None:
-    settings = synthetic.Settings(realisations=2000, dimensions=(512, 1024, 2048, 4096))
+    settings = synthetic.SyntheticSettings(realisations=2000, dimensions=(512, 1024, 2048, 4096))
     claims = synthetic.claims(synthetic.summary(settings, synthetic.run(settings)))
     assert len(claims) == 3 + 4 + 4 + 3
     assert all(claim.holds for claim in claims), [claim for claim in claims if not claim.holds]

@@ -34,7 +34,7 @@ def lines(n: int, seed: int) -> list[list[str]]:
 
 def test_log_linear_votes_are_weighed() -> None:
     task = build_task({"train": lines(200, 0), "valid": lines(20, 1), "test": lines(60, 2)})
-    settings = votes.Settings(seed=1, draws=2, stored=300, queries=200, everything=True, sample=300)
+    settings = votes.VoteSettings(seed=1, draws=2, stored=300, queries=200, everything=True, sample=300)
     done: list[tuple[int, int]] = []
     results = votes.run(task, settings, lambda *step: done.append(step))
     assert done[-1] == (5, 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from hammemo import Exact, MemoryClassifier, SuffixBackoff
 from hammemo.cli.app import app
 from hammemo.experiments import throughput, vocabulary, wikitext
+from hammemo.experiments.drawing import zipf_examples
 from hammemo.experiments.report import reproduction
 from places import SHARED
 
@@ -56,7 +58,7 @@ def test_the_task_is_the_paper_s_to_the_last_position(task: wikitext.Task) -> No
 
 @with_data
 def test_every_context_length_has_the_same_positions(task: wikitext.Task) -> None:
-    settings = wikitext.Settings.quick()
+    settings = wikitext.TaskSettings.quick()
     sample = wikitext.draw_sample(task, settings, 0)
     for split, size in zip(wikitext.SPLITS, settings.sizes, strict=True):
         long, labels = sample.split(split, 16)
@@ -81,7 +83,7 @@ def test_the_command_on_the_real_text(tmp_path: Path) -> None:
     assert reproduction(results) == page
     assert "| train | 1,758,943 | 793,614 | 45.12 % | 45.12 % |" in page
     assert "**A quick run: 20,000 training examples, 2 draws. Not for conclusions.**" in page
-    results["settings"]["sizes"] = list(wikitext.Settings().sizes)
+    results["settings"]["sizes"] = list(wikitext.TaskSettings().sizes)
     whole = reproduction(results)
     assert "A quick run" not in whole
     assert "More than three standard errors apart: " in whole
@@ -156,7 +158,7 @@ def test_distance_from_the_paper_counts_both_sampling_errors() -> None:
 
 
 def tiny_methods() -> tuple[list[throughput.Method], Any, MemoryClassifier]:
-    X, y = throughput.zipf_sample(n_tokens=50, h=4, n_labels=6, m=300)
+    X, y = zipf_examples(300, 6, n_tokens=50, h=4)
     methods = list(throughput.table_methods(X, y, 50, {"alpha": 1e-4, "average": True}))
     methods += [throughput.memo_method(X, y, 50, 64, form) for form in ("fused", "two-stage")]
     return methods, X, MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
@@ -165,7 +167,7 @@ def tiny_methods() -> tuple[list[throughput.Method], Any, MemoryClassifier]:
 def test_every_timed_method_answers_as_the_estimator_does() -> None:
     torch = pytest.importorskip("torch")
     methods, X, exact = tiny_methods()
-    mean = MemoryClassifier(memory=Exact(), vote="mean").fit(X, throughput.zipf_sample(50, 4, 6, 300)[1])
+    mean = MemoryClassifier(memory=Exact(), vote="mean").fit(X, zipf_examples(300, 6)[1])
     for method in methods:
         answers = method.answer(*method.tensors, X)
         if method.name.startswith("sum"):
@@ -202,45 +204,39 @@ def test_devices_that_are_not_here_are_refused(monkeypatch: pytest.MonkeyPatch) 
         throughput.require_torch()
 
 
-def test_the_gpu_s_stopwatch_uses_its_events() -> None:
+def test_the_clock_of_a_gpu_is_read_from_its_events() -> None:
     """A stand-in for torch.cuda: there is no GPU where this runs."""
 
     class Event:
-        clock = 0.0
+        recorded = 0
 
         def __init__(self, enable_timing: bool) -> None:
-            self.at = 0.0
+            assert enable_timing
 
         def record(self) -> None:
-            Event.clock += 250.0
-            self.at = Event.clock
+            Event.recorded += 1
+            self.at = 250.0 * Event.recorded
 
         def elapsed_time(self, other: Event) -> float:
             return other.at - self.at
 
-    class Cuda:
-        Event: Any
-        synchronize = staticmethod(lambda: None)
-
-    Cuda.Event = Event
-    with throughput._CudaStopwatch(type("Torch", (), {"cuda": Cuda})) as elapsed:
-        pass
-    assert elapsed() == 0.25
+    clock = throughput._gpu_clock(SimpleNamespace(cuda=SimpleNamespace(Event=Event, synchronize=lambda: None)))
+    assert [clock(), clock()] == [0.25, 0.5]
 
 
 @pytest.mark.parametrize("arguments", [["--json"], []])
-def test_bench_inference_prints_rows(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inference_prints_rows(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     methods, X, _ = tiny_methods()
     monkeypatch.setattr(throughput, "paper_methods", lambda *_: iter(methods))
-    monkeypatch.setattr(throughput, "zipf_sample", lambda **_: (X, None))
+    monkeypatch.setattr(throughput, "zipf_examples", lambda _: (X, None))
     monkeypatch.setattr(throughput.Protocol, "__init__", lambda self, threads: None)
     monkeypatch.setattr(throughput, "measure", lambda *_: 0.5)
-    result = CliRunner().invoke(app, ["bench", "inference", *arguments])
+    result = CliRunner().invoke(app, ["reproduce", "inference", *arguments])
     assert result.exit_code == 0, result.output
     assert "sum prototype, sparse" in result.stdout
     if arguments:
         assert json.loads(result.stdout)[0]["microseconds_1"] == 5e5
-    assert CliRunner().invoke(app, ["bench", "inference", "--device", "abacus"]).exit_code == 2
+    assert CliRunner().invoke(app, ["reproduce", "inference", "--device", "abacus"]).exit_code == 2
 
 
 def test_the_whole_vocabulary_as_candidates() -> None:

@@ -109,7 +109,7 @@ FALSE_ALARM = 1e-6
     "name", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("planted", "zipf")), "repeated"]
 )
 def test_no_bound_is_violated_more_often_than_it_may(name: str) -> None:
-    rows = experiment.run(experiment.Settings(names=(name,)), jobs=2)
+    rows = experiment.run(experiment.BoundSettings(names=(name,)), jobs=2)
     assert {row["bound"] for row in rows} == set(experiment.BOUNDS)
     looseness = {row["bound"]: row["looseness"] for row in rows}
     for row in rows:
@@ -128,8 +128,8 @@ def test_a_bound_that_is_too_small_would_be_caught() -> None:
 
 
 def test_the_table_of_the_docs() -> None:
-    rows = experiment.run(experiment.Settings(draws=3, names=("repeated",)), jobs=1)
+    rows = experiment.run(experiment.BoundSettings(draws=3, names=("repeated",)), jobs=1)
     table = experiment.markdown(rows)
     assert table.count("\n") == 2 + len(experiment.BOUNDS)
     assert "| output | Theorem 3 | " in table
-    assert experiment.summary(experiment.Settings(), rows)["bounds"] == rows
+    assert experiment.summary(experiment.BoundSettings(), rows)["bounds"] == rows

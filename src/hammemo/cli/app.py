@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from hammemo import __version__
-from hammemo.cli.bench import bench
 from hammemo.cli.commands import Commands
 from hammemo.cli.compact import compact_folder
 from hammemo.cli.complete import complete_text
@@ -30,7 +29,7 @@ from hammemo.cli.tokens import tokens
 from hammemo.cli.top_k import top_k_rows
 
 _ASK, _CHANGE = "Learn and ask", "Change and look into a model"
-_SERVE, _MEASURE = "Serve", "Measure and reproduce"
+_SERVE, _REPRODUCE = "Serve", "Reproduce"
 
 app = Commands(
     help="""One-pass, editable, mergeable classification of categorical sequences.
@@ -56,8 +55,7 @@ for _panel, _name, _function, _summary in (
 ):
     app.command(_name, short_help=_summary, rich_help_panel=_panel)(_function)
 app.add_typer(tokens, name="tokens", rich_help_panel=_SERVE)
-app.add_typer(bench, name="bench", rich_help_panel=_MEASURE)
-app.add_typer(reproduce, name="reproduce", rich_help_panel=_MEASURE)
+app.add_typer(reproduce, name="reproduce", rich_help_panel=_REPRODUCE)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,9 +1,10 @@
-"""What ``hammemo bench`` and ``hammemo reproduce`` share: their options, their data and where results go."""
+"""What the commands of ``hammemo reproduce`` share: their options, their data and where results go."""
 
 from __future__ import annotations
 
 import os
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
@@ -14,16 +15,14 @@ from rich.console import Console
 from hammemo.cli.console import UsageError, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hammemo.experiments.wikitext import Task
 
-BenchData: TypeAlias = Annotated[
+TextOrDrawn: TypeAlias = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Folder with WikiText-2.", show_default="tokens drawn from a Zipf law"),
 ]
-Rounds: TypeAlias = Annotated[int, typer.Option(min=1, help="Rounds; each runs every contender once.")]
-AllAsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 WikiText: TypeAlias = Annotated[
     Path | None,
@@ -51,20 +50,25 @@ def results_folder(holds: str) -> Any:
     return typer.Option(metavar="FOLDER", help=f"Folder for {holds}.")
 
 
-def check_quick(quick: bool, name: str, number: int | None) -> None:
-    """Refuse a number of draws beside --quick, which has one of its own."""
+def settings(kind: type[Any], seed: int, name: str, number: int | None, *, quick: bool) -> Any:
+    """Return an experiment's settings: those of a first look, or those with this number of draws."""
     if quick and number is not None:
         raise UsageError(f"{name} {number} does not go with --quick, which has a number of its own: leave out one.")
+    if quick:
+        return kind.quick(seed)
+    return kind(seed) if number is None else kind(seed, number)
 
 
 @dataclass
 class Results:
     """The folder of an experiment's results, made before any work is done; the clock starts then."""
 
-    out: Path
+    out: Path | None
     started: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
+        if self.out is None:
+            return
         try:
             self.out.mkdir(parents=True, exist_ok=True)
             (self.out / "results.json").touch()
@@ -73,22 +77,20 @@ class Results:
                 f"--out {self.out} is not a folder to write to ({error.strerror}): name another one."
             ) from error
 
-    def write(self, results: dict[str, Any], tables: Sequence[str], page: tuple[str, str] | None = None) -> None:
-        """Write the results, the tables among them as CSV, and a page: its name and its text."""
+    def write(self, results: dict[str, Any], tables: Sequence[str], *written: str, pages: dict[str, str]) -> None:
+        """Write results, some of them as tables in CSV, and pages by their names; say so, and what else was written."""
         from hammemo.experiments.records import write_records
 
+        if self.out is None:
+            return
         named = {name: results[name] for name in tables}
         write_records(self.out, results, named, seconds=time.perf_counter() - self.started)
-        if page is not None:
-            name, text = page
+        for name, text in pages.items():
             (self.out / name).write_text(text, encoding="utf-8")
-
-    def say_written(self, *names: str) -> None:
-        """Name the files that were written."""
-        Console(stderr=True).print(f"Written to {self.out}: {', '.join(names)}")
+        Console(stderr=True).print(f"Written to {self.out}: {', '.join([*pages, *RECORDS, *written])}")
 
 
-def print_results(results: dict[str, Any], page: str, *, as_json: bool) -> None:
+def print_results(results: Any, page: str, *, as_json: bool) -> None:
     """Print all results as JSON, or the page that tells them."""
     if as_json:
         print_json(results)
@@ -96,11 +98,18 @@ def print_results(results: dict[str, Any], page: str, *, as_json: bool) -> None:
         typer.echo(page)
 
 
+@contextmanager
+def data_option() -> Iterator[None]:
+    """Say of files that are missing that ``--data`` should have named them."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UsageError(f"--data: {error}") from error
+
+
 def wikitext_task(data: Path | None) -> Task:
     """Return the paper's task, from a folder or from the hub."""
     from hammemo.experiments import wikitext as experiment
 
-    try:
+    with data_option():
         return experiment.build_task(experiment.read_hub() if data is None else experiment.read_folder(data))
-    except FileNotFoundError as error:
-        raise UsageError(f"--data: {error}") from error

@@ -40,17 +40,17 @@ def synthetic(
     from hammemo.experiments.figures import require_matplotlib, synthetic_figure
 
     require_matplotlib()
-    opt.check_quick(quick, "--realisations", realisations)
+    settings = opt.settings(experiment.SyntheticSettings, seed, "--realisations", realisations, quick=quick)
     folder = opt.Results(out)
-    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, realisations or 160)
     with progress_bar("Drawing codes") as on_progress:
         points = experiment.run(settings, jobs, on_progress)
     results = experiment.summary(settings, points)
-    folder.write(results, ["context_error", "output_error", "agreement"])
     synthetic_figure(results, out)
-    _report_claims(experiment.claims(results), as_json=as_json)
-    folder.say_written(*opt.RECORDS, "synthetic.png", "synthetic.svg")
-    if check and any(claim.holds is not True for claim in experiment.claims(results)):
+    claims = experiment.claims(results)
+    _report_claims(claims, as_json=as_json)
+    tables = ["context_error", "output_error", "agreement"]
+    folder.write(results, tables, "synthetic.png", "synthetic.svg", pages={})
+    if check and any(claim.holds is not True for claim in claims):
         raise typer.Exit(1)
 
 
@@ -69,15 +69,13 @@ def bounds(
     """Hold every bound of the theory against independent draws: violations, and how loose it is."""
     from hammemo.experiments import bounds as experiment
 
-    opt.check_quick(quick, "--draws", draws)
+    settings = opt.settings(experiment.BoundSettings, seed, "--draws", draws, quick=quick)
     folder = opt.Results(out)
-    settings = experiment.Settings(seed, experiment.QUICK_DRAWS if quick else draws or 2000)
     with progress_bar("Drawing codes") as on_progress:
         rows = experiment.run(settings, jobs, on_progress)
     results = experiment.summary(settings, rows)
     page = experiment.markdown(rows)
-    folder.write(results, ["bounds"], ("bounds.md", page))
-    folder.say_written(*opt.RECORDS, "bounds.md")
+    folder.write(results, ["bounds"], pages={"bounds.md": page})
     title = "Bound divided by the realised error, median over draws (violations in brackets):"
     opt.print_results(results, f"{title}\n\n{page}", as_json=as_json)
 
@@ -100,9 +98,8 @@ def wikitext(
     from hammemo.experiments.report import reproduction
 
     require_matplotlib()
-    opt.check_quick(quick, "--draws", draws)
+    settings = opt.settings(experiment.TaskSettings, seed, "--draws", draws, quick=quick)
     folder = opt.Results(out)
-    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, draws or 5)
     task = opt.wikitext_task(data)
     with progress_bar("Evaluating draws") as on_progress:
         results = experiment.summary(task, settings, experiment.run(task, settings, jobs, on_progress))
@@ -120,10 +117,32 @@ def wikitext(
     with progress_bar("Whole vocabulary") as on_progress:
         results["full_vocabulary"] = vocabulary.run(task, seed=seed, on_progress=on_progress, **small)
     page = reproduction(results)
-    folder.write(results, ["table", "inference", "throughput", "full_vocabulary"], ("reproduction.md", page))
     wikitext_figure(results, out)
-    folder.say_written("reproduction.md", *opt.RECORDS, "figures")
+    tables = ["table", "inference", "throughput", "full_vocabulary"]
+    folder.write(results, tables, "figures", pages={"reproduction.md": page})
     opt.print_results(results, page, as_json=as_json)
+
+
+@reproduce.command()
+@one_line_errors()
+def inference(
+    device: Annotated[str, typer.Option(metavar="NAME", help="cpu (NumPy), torch-cpu or cuda.")] = "cpu",
+    data: opt.TextOrDrawn = None,
+    threads: Annotated[int, typer.Option(min=1, help="Threads on the processor.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+) -> None:
+    """Time the paper's methods at h = 8: state, one query, batches of 256 and 1024 (median of three repeats)."""
+    from hammemo.experiments import throughput
+
+    if device not in throughput.DEVICES:
+        raise UsageError(f"--device {device!r} is not known: use {', '.join(throughput.DEVICES)}.")
+    X, y, queries, n_tokens = throughput.paper_examples(None if data is None else opt.wikitext_task(data))
+    methods = throughput.paper_methods(X, y, n_tokens, {"alpha": 1e-5, "average": True})
+    rows = throughput.inference_table(methods, queries, device, throughput.Protocol(threads=threads))
+    lines = throughput.table_lines(rows, beside_paper=device == "cuda")
+    if device == "cuda":
+        lines.append("\nIn brackets the paper's figures, on an RTX 4060 Laptop GPU.")
+    opt.print_results(rows, "\n".join(lines), as_json=as_json)
 
 
 @reproduce.command()
@@ -144,16 +163,14 @@ def hashed(
     from hammemo.experiments.figures import fidelity_figures, require_matplotlib
 
     require_matplotlib()
-    opt.check_quick(quick, "--repetitions", repetitions)
+    settings = opt.settings(experiment.FidelitySettings, seed, "--repetitions", repetitions, quick=quick)
     folder = opt.Results(out)
-    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, repetitions or 5)
     task = opt.wikitext_task(data)
     with progress_bar("Comparing memories") as on_progress:
         results = experiment.summary(settings, experiment.run(task, settings, jobs, on_progress))
     page = experiment.markdown(results)
-    folder.write(results, ["size", "growth"], ("hashed.md", page))
     fidelity_figures(results, out)
-    folder.say_written("hashed.md", *opt.RECORDS, "hashed-size.*", "hashed-growth.*")
+    folder.write(results, ["size", "growth"], "hashed-size.*", "hashed-growth.*", pages={"hashed.md": page})
     opt.print_results(results, page, as_json=as_json)
 
 
@@ -170,15 +187,13 @@ def votes(
     """Weigh kernels of sites and log-linear votes on WikiText-2: accuracy, calibration, size, forgetting."""
     from hammemo.experiments import votes as experiment
 
-    opt.check_quick(quick, "--draws", draws)
+    settings = opt.settings(experiment.VoteSettings, seed, "--draws", draws, quick=quick)
     folder = opt.Results(out)
-    settings = experiment.Settings.quick(seed) if quick else experiment.Settings(seed, draws or 5)
     task = opt.wikitext_task(data)
     with progress_bar("Fitting") as on_progress:
         results = experiment.run(task, settings, on_progress)
     page = experiment.markdown(results)
-    folder.write(results, ["table", "forgetting", "draws"], ("votes.md", page))
-    folder.say_written("votes.md", *opt.RECORDS)
+    folder.write(results, ["table", "forgetting", "draws"], pages={"votes.md": page})
     opt.print_results(results, page, as_json=as_json)
 
 
@@ -192,15 +207,11 @@ def events(
     """Predict the next activity of two event logs under the published protocol, beside the LSTM's figures."""
     from hammemo.experiments import events as experiment
 
-    folder = None if out is None else opt.Results(out)
-    try:
+    folder = opt.Results(out)
+    with opt.data_option():
         results = experiment.run(data)
-    except FileNotFoundError as error:
-        raise UsageError(f"--data: {error}") from error
     page = experiment.markdown(results)
-    if folder is not None:
-        folder.write(results, ["table"], ("events.md", page))
-        folder.say_written("events.md", *opt.RECORDS)
+    folder.write(results, ["table"], pages={"events.md": page})
     opt.print_results(results, page, as_json=as_json)
 
 
@@ -217,13 +228,11 @@ def deletion(
 
     if table not in TABLES:
         raise UsageError(f"--table {table!r} is not one of the tables: use {', '.join(TABLES)}.")
-    folder = None if out is None else opt.Results(out)
+    folder = opt.Results(out)
     with progress_bar("Measuring") as on_progress:
         results = experiment.run(table, on_progress)
     page = experiment.markdown(results)
-    if folder is not None:
-        folder.write(results, ["table"], ("deletion.md", page))
-        folder.say_written("deletion.md", *opt.RECORDS)
+    folder.write(results, ["table"], pages={"deletion.md": page})
     opt.print_results(results, page, as_json=as_json)
 
 
@@ -245,15 +254,10 @@ def sessions(
     unknown = [name for name in sets or () if name not in SETS]
     if unknown:
         raise UsageError(f"--set {unknown[0]!r} is not one of the sets: use {', '.join(SETS)}.")
-    folder = None if out is None else opt.Results(out)
-    try:
-        with progress_bar("Measuring") as on_progress:
-            results, page = run(data, sets or SETS, [Ours], on_progress)
-    except FileNotFoundError as error:
-        raise UsageError(f"--data: {error}") from error
-    if folder is not None:
-        folder.write(results, ["table"], ("sessions.md", page))
-        folder.say_written("sessions.md", *opt.RECORDS)
+    folder = opt.Results(out)
+    with opt.data_option(), progress_bar("Measuring") as on_progress:
+        results, page = run(data, sets or SETS, [Ours], on_progress)
+    folder.write(results, ["table"], pages={"sessions.md": page})
     opt.print_results(results, page, as_json=as_json)
 
 
@@ -270,16 +274,11 @@ def language(
     """Predict every token of WikiText-2's test out of the whole vocabulary: perplexity, with and without caches."""
     from hammemo.experiments import language as experiment
 
-    folder = None if out is None else opt.Results(out)
-    try:
-        with progress_bar("Measuring") as on_progress:
-            results = experiment.run(data, most=most, on_progress=on_progress)
-    except FileNotFoundError as error:
-        raise UsageError(f"--data: {error}") from error
+    folder = opt.Results(out)
+    with opt.data_option(), progress_bar("Measuring") as on_progress:
+        results = experiment.run(data, most=most, on_progress=on_progress)
     page = experiment.markdown(results)
-    if folder is not None:
-        folder.write(results, ["table"], ("language.md", page))
-        folder.say_written("language.md", *opt.RECORDS)
+    folder.write(results, ["table"], pages={"language.md": page})
     opt.print_results(results, page, as_json=as_json)
 
 

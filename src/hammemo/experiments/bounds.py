@@ -20,6 +20,7 @@ from scipy import stats
 
 from hammemo._versions import cached_property
 from hammemo.experiments.drawing import generator, in_parallel
+from hammemo.experiments.measuring import table, unseen
 from hammemo.experiments.synthetic import MERGED_LENGTH, N_TOKENS, planted
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-QUICK_DRAWS = 50
-
 BOUNDS = {
     "context": "Theorem 2 (C_0 = 8)",
     "context, sharp": "Theorem 2 before rounding its constants",
@@ -55,13 +54,18 @@ BOUNDS = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class BoundSettings:
     """What determines the results."""
 
     seed: int = 20270
     draws: int = 2000
     delta: float = 0.1
     names: tuple[str, ...] = ("planted", "zipf", "repeated")
+
+    @classmethod
+    def quick(cls, seed: int = 20270) -> BoundSettings:
+        """Return settings for a first look, not for conclusions."""
+        return cls(seed, draws=50)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +140,7 @@ def draw(data: DataSet, seed: int, delta: float) -> dict[str, tuple[float, bool]
 
 
 def run(
-    settings: Settings, jobs: int = 2, on_progress: Callable[[int, int], None] | None = None
+    settings: BoundSettings, jobs: int = 2, on_progress: Callable[[int, int], None] = unseen
 ) -> list[dict[str, Any]]:
     """Return one row for each data set and bound: draws, violations, looseness."""
     sets = {name: data_set(name, settings.seed) for name in settings.names}
@@ -153,7 +157,7 @@ def run(
     return [_row(settings, name, bound, pairs) for (name, bound), pairs in drawn.items()]
 
 
-def _row(settings: Settings, name: str, bound: str, pairs: list[tuple[float, bool]]) -> dict[str, Any]:
+def _row(settings: BoundSettings, name: str, bound: str, pairs: list[tuple[float, bool]]) -> dict[str, Any]:
     violations = sum(violated for _, violated in pairs)
     excess = stats.binomtest(violations, len(pairs), settings.delta, alternative="greater").pvalue
     return {
@@ -168,20 +172,15 @@ def _row(settings: Settings, name: str, bound: str, pairs: list[tuple[float, boo
     }
 
 
-def summary(settings: Settings, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(settings: BoundSettings, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the settings and the rows, as plain numbers."""
     return {"settings": asdict(settings), "bounds": rows}
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
     """Return the table of the docs: looseness, and in brackets the violations, by bound and data set."""
-    names = list(dict.fromkeys(row["data"] for row in rows))
-    lines = [
-        "| bound on | from | " + " | ".join(names) + " |",
-        "|---|---|" + "---|" * len(names),
-    ]
-    for bound in dict.fromkeys(row["bound"] for row in rows):
-        cells = {row["data"]: row for row in rows if row["bound"] == bound}
-        shown = [f"{cells[name]['looseness']:.1f} ({cells[name]['violations']})" for name in names]
-        lines.append(f"| {bound} | {BOUNDS[bound]} | " + " | ".join(shown) + " |")
-    return "\n".join(lines) + "\n"
+    by_bound: dict[str, dict[str, str]] = {}
+    for row in rows:
+        shown = by_bound.setdefault(row["bound"], {"bound on": row["bound"], "from": row["source"]})
+        shown[row["data"]] = f"{row['looseness']:.1f} ({row['violations']})"
+    return "\n".join(table(by_bound.values())) + "\n"

@@ -25,6 +25,7 @@ from sklearn.preprocessing import OrdinalEncoder
 from threadpoolctl import threadpool_limits
 
 from hammemo.datasets import load_table
+from hammemo.experiments.measuring import table, unseen
 from hammemo.models.classifiers import MemoryClassifier
 
 if TYPE_CHECKING:
@@ -126,19 +127,18 @@ def deletion(make: Callable[[], Any], X: NDArray[Any], y: NDArray[Any], gone: ND
     return {"fit_seconds": learnt - began, "delete_seconds": deleted - learnt, "equal": equal}
 
 
-def run(table: str, on_progress: Callable[[int, int | None], None] | None = None) -> dict[str, Any]:
+def run(name: str, on_progress: Callable[[int, int], None] = unseen) -> dict[str, Any]:
     """Return a row for each learner, on one of the tables of `hammemo.datasets`."""
-    X, y = load_table(table)
+    X, y = load_table(name)
     gone = np.zeros(len(y), bool)
     gone[np.random.default_rng(0).choice(len(y), N_DELETED, replace=False)] = True
     (made, left_out), rows = learners(X), []
     with threadpool_limits(1):
-        for done, (name, make) in enumerate(made.items()):
-            rows.append({"learner": name, **quality(make, X, y), **deletion(make, X, y, gone)})
-            if on_progress is not None:
-                on_progress(done + 1, len(made))
+        for done, (learner, make) in enumerate(made.items()):
+            rows.append({"learner": learner, **quality(make, X, y), **deletion(make, X, y, gone)})
+            on_progress(done + 1, len(made))
     return {
-        "settings": {"table": table, "rows": len(y), "deleted": N_DELETED},
+        "settings": {"table": name, "rows": len(y), "deleted": N_DELETED},
         "table": rows,
         "left_out": left_out,
     }
@@ -147,19 +147,15 @@ def run(table: str, on_progress: Callable[[int, int | None], None] | None = None
 def markdown(results: dict[str, Any]) -> str:
     """Return the table as text."""
     settings = results["settings"]
-    lines = [
-        f"| {settings['table']}, {settings['rows']:,} rows | accuracy | log-loss | learn it (s) "
-        f"| delete {settings['deleted']} rows (s) | needed for that | what is left |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for row in results["table"]:
-        if row["equal"] is None:
-            ending = "all other rows | a new model"
-        else:
-            kept = "the model of the other rows, to the byte" if row["equal"] else "**not** the model of the other rows"
-            ending = f"these rows | {kept}"
-        lines.append(
-            f"| {row['learner']} | {row['accuracy']:.3f} | {row['log_loss']:.3f} | {row['fit_seconds']:.2f} "
-            f"| {row['delete_seconds']:.2f} | {ending} |"
-        )
+    left = {
+        None: "all other rows | a new model",
+        True: "these rows | the model of the other rows, to the byte",
+        False: "these rows | **not** the model of the other rows",
+    }
+    lines = table(
+        ({**row, "left": left[row["equal"]]} for row in results["table"]),
+        f"{settings['table']}, {settings['rows']:,} rows | accuracy | log-loss | learn it (s) "
+        f"| delete {settings['deleted']} rows (s) | needed for that | what is left",
+        "{learner} | {accuracy:.3f} | {log_loss:.3f} | {fit_seconds:.2f} | {delete_seconds:.2f} | {left}",
+    )
     return "\n".join([*lines, *(f"\n{why}" for why in results["left_out"])]) + "\n"

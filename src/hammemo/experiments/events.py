@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.experiments.measuring import seconds, table
 from hammemo.kernels import SiteKernel
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
@@ -134,9 +135,7 @@ def evaluate(cases: list[Case]) -> list[dict[str, Any]]:
     goes_on = asked.y != END
     rows = []
     for name, model in models().items():
-        started = time.perf_counter()
-        model.fit(learnt.X, learnt.y)
-        seconds = time.perf_counter() - started
+        took = seconds(model.fit, learnt.X, learnt.y, clock=time.perf_counter)
         scores = model.class_scores(asked.X)
         right = model.classes_[scores.argmax(axis=1)] == asked.y
         scores[:, model.classes_ == END] = -np.inf
@@ -149,7 +148,7 @@ def evaluate(cases: list[Case]) -> list[dict[str, Any]]:
                 "continued": float(right[goes_on].mean()),
                 "with_ends": float(right.mean()),
                 "told_it_continues": float((model.classes_[scores.argmax(axis=1)] == asked.y)[goes_on].mean()),
-                "fit_seconds": seconds,
+                "fit_seconds": took,
             }
         )
     return rows
@@ -174,10 +173,11 @@ def markdown(results: dict[str, Any]) -> str:
         "Accuracy of the next activity over prefixes of at least two events. *Its protocol*: prefixes that go on,",
         "the end of the case among the answers. The other two columns are not comparable with the LSTM's figure.",
         "",
-        "| log | model | prefixes | LSTM, published | ours, its protocol | with ends | told it goes on | fit (s) |",
-        "|---|---|---|---|---|---|---|---|",
+        *table(
+            results["table"],
+            "log | model | prefixes | LSTM, published | ours, its protocol | with ends | told it goes on | fit (s)",
+            "{log} | {model} | {prefixes:,} | {lstm:.4f} | {continued:.4f} | {with_ends:.4f} | "
+            "{told_it_continues:.4f} | {fit_seconds:.1f}",
+        ),
     ]
-    for row in results["table"]:
-        figures = " | ".join(f"{row[name]:.4f}" for name in ("lstm", "continued", "with_ends", "told_it_continues"))
-        lines.append(f"| {row['log']} | {row['model']} | {row['prefixes']:,} | {figures} | {row['fit_seconds']:.1f} |")
     return "\n".join(lines) + "\n"

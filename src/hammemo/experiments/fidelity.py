@@ -27,9 +27,8 @@ from itertools import pairwise
 from math import exp, log
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hammemo.experiments.drawing import generator, in_parallel
+from hammemo.experiments.measuring import Row, averages, table, unseen
 from hammemo.experiments.wikitext import LONGEST, Judge
 from hammemo.memories import Exact, Gaussian, Hashed
 from hammemo.models.classifiers import MemoryClassifier
@@ -37,6 +36,7 @@ from hammemo.models.classifiers import MemoryClassifier
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from hammemo.experiments.wikitext import Task
@@ -45,11 +45,9 @@ if TYPE_CHECKING:
 H = 8
 MEASURES = ("state_mebibytes", "compiled_mebibytes", "agreement", "certified")
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True)
-class Settings:
+class FidelitySettings:
     """What determines the results; the growing sets end with all training positions that have a candidate."""
 
     seed: int = 20270
@@ -71,7 +69,7 @@ class Settings:
     queries: int = 5_000
 
     @classmethod
-    def quick(cls, seed: int = 20270) -> Settings:
+    def quick(cls, seed: int = 20270) -> FidelitySettings:
         """Return settings for a look within a minute, not for conclusions."""
         return cls(seed, 2, 20_000, ((64, 128), (256, 512), (1024, 2048)), (128, 256), (30_000, 100_000), queries=1_000)
 
@@ -86,7 +84,7 @@ class Draw:
     observed: NDArray[np.int32]
 
 
-def draw(task: Task, settings: Settings, repetition: int) -> Draw:
+def draw(task: Task, settings: FidelitySettings, repetition: int) -> Draw:
     """Draw an order of the training positions and a set of test positions."""
     rng = generator(settings.seed, "fidelity", repetition)
     order = rng.permutation(task.chosen("train"))
@@ -99,7 +97,7 @@ def draw(task: Task, settings: Settings, repetition: int) -> Draw:
     )
 
 
-def evaluate(data: Draw, settings: Settings, n_tokens: int, repetition: int) -> dict[str, list[Row]]:
+def evaluate(data: Draw, settings: FidelitySettings, n_tokens: int, repetition: int) -> dict[str, list[Row]]:
     """Return one repetition: a row for each memory at one number of examples, and rows of three as examples grow."""
     every = [*map(_hashed, settings.tables), *map(_gaussian, settings.dimensions)]
     fixed = [_hashed(settings.fixed_table), _gaussian(settings.fixed_dimension)]
@@ -149,7 +147,7 @@ def _measured(model: MemoryClassifier, judge: Judge, queries: NDArray[Any], n_to
 
 
 def run(
-    task: Task, settings: Settings, jobs: int = 1, on_progress: Callable[[int, int], None] | None = None
+    task: Task, settings: FidelitySettings, jobs: int = 1, on_progress: Callable[[int, int], None] = unseen
 ) -> list[dict[str, list[Row]]]:
     """Return `evaluate` of every repetition, computed in `jobs` processes."""
     n_tokens = len(task.vocabulary)
@@ -159,11 +157,12 @@ def run(
     )
 
 
-def summary(settings: Settings, outcomes: list[dict[str, list[Row]]]) -> dict[str, Any]:
+def summary(settings: FidelitySettings, outcomes: list[dict[str, list[Row]]]) -> dict[str, Any]:
     """Return all figures as plain numbers: over repetitions, where the sizes cross, and each repetition."""
     tables = {
         name: [
-            _over_repetitions(list(entries)) for entries in zip(*(outcome[name] for outcome in outcomes), strict=True)
+            {key: entries[0][key] for key in ("examples", "kind", "memory")} | averages(entries, MEASURES)
+            for entries in zip(*(outcome[name] for outcome in outcomes), strict=True)
         ]
         for name in ("size", "growth")
     }
@@ -212,15 +211,19 @@ def markdown(results: dict[str, Any]) -> str:
         f"{first['examples']:,} stored examples. Mean ± standard deviation over {settings['repetitions']} repetitions, "
         f"each with its own draw of positions, {settings['queries']:,} test queries and its own seed:",
         "",
-        "| memory | state (MiB) | as compiled (MiB) | agreement (%) | certified (%) |",
-        "|---|---|---|---|---|",
-        *(_line(row, row["memory"], _number(row, "compiled_mebibytes")) for row in results["size"]),
+        *table(
+            results["size"],
+            "memory | state (MiB) | as compiled (MiB) | agreement (%) | certified (%)",
+            "{memory} | {state_mebibytes:.2f} | {compiled_mebibytes:.2f} | {agreement±:.2f} | {certified±:.2f}",
+        ),
         "",
         "As the stored examples grow:",
         "",
-        "| examples | memory | state (MiB) | agreement (%) | certified (%) |",
-        "|---|---|---|---|---|",
-        *(_line(row, f"{row['examples']:,} | {row['memory']}") for row in results["growth"]),
+        *table(
+            results["growth"],
+            "examples | memory | state (MiB) | agreement (%) | certified (%)",
+            "{examples:,} | {memory} | {state_mebibytes:.2f} | {agreement±:.2f} | {certified±:.2f}",
+        ),
         "",
         f"The state of {hashed[0]['memory']} is {low:.2f} to {high:.2f} MiB on the way; the sparse exact table "
         + ("does not pass it." if crossed is None else f"passes it at about {crossed:,} examples."),
@@ -230,27 +233,5 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _over_repetitions(rows: list[Row]) -> Row:
-    first = rows[0]
-    row = {name: first[name] for name in ("examples", "kind", "memory")}
-    for name in MEASURES:
-        values = [entry[name] for entry in rows if entry[name] is not None]
-        row[name] = float(np.mean(values)) if values else None
-        row[f"{name}_sd"] = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return row
-
-
 def _sizes(rows: list[Row], kind: str) -> dict[int, float]:
     return {row["examples"]: row["state_mebibytes"] for row in rows if row["kind"] == kind}
-
-
-def _line(row: Row, *cells: str) -> str:
-    name, *others = cells
-    shares = (_number(row, "agreement", spread=True), _number(row, "certified", spread=True))
-    return f"| {' | '.join((name, _number(row, 'state_mebibytes'), *others, *shares))} |"
-
-
-def _number(row: Row, name: str, *, spread: bool = False) -> str:
-    if row[name] is None:
-        return "none"
-    return f"{row[name]:.2f}" + (f" ± {row[f'{name}_sd']:.2f}" if spread and row[f"{name}_sd"] is not None else "")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Style = tuple[str, str, str]
+"""Colour, marker and line of a curve."""
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 _STYLES = {4: (BLUE, "o", "-"), 8: (ORANGE, "s", "--"), 16: (GREEN, "^", "-.")}
 _MEMORY_STYLES = {  # by kind, and whether proofs are counted
@@ -48,13 +50,7 @@ def synthetic_figure(results: dict[str, Any], folder: Path) -> None:
         rows = [row for row in results["agreement"] if row["labels"] == name and row["h"] == h]
         _intervals(right, rows, style, text)
     right.set(title="Recovery by the complete model", ylabel="agreement with the ideal winner", ylim=(-0.03, 1.03))
-    dimensions = sorted({row["d"] for row in results["agreement"]})
-    for axes in (left, centre, right):
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(dimensions, [str(d) for d in dimensions])
-        axes.set_xlabel("d")
-        axes.grid(visible=True, which="major", alpha=0.3)
-        axes.legend(frameon=False, fontsize=8)
+    _dimensions((left, centre, right), results["agreement"])
     number = results["settings"]["realisations"]
     figure.supxlabel(f"{number} realisations; bands: 10 to 90 %, bars: Wilson 95 % intervals", fontsize=8)
     _save(figure, folder / "synthetic")
@@ -67,25 +63,19 @@ def wikitext_figure(results: dict[str, Any], folder: Path) -> None:
     _accuracy_bars(left, results["table"], lengths)
     for h in lengths:
         rows = [row for row in results["table"] if row["h"] == h and row["method"].startswith("MeMo")]
-        d = [int(row["method"].rpartition("= ")[2]) for row in rows]
-        colour, marker, line = _STYLES[h]
-        mean, sd = [row["agreement"] for row in rows], [row["agreement_codebook_sd"] for row in rows]
-        centre.plot(d, mean, color=colour, marker=marker, linestyle=line, markersize=4, label=f"h = {h}")
-        low, high = ([m + sign * s for m, s in zip(mean, sd, strict=True)] for sign in (-1, 1))
-        centre.fill_between(d, low, high, color=colour, alpha=0.15, lw=0)
+        bands = []
+        for row in rows:
+            mean, sd = row["agreement"], row["agreement_codebook_sd"]
+            d = int(row["method"].rpartition("= ")[2])
+            bands.append({"d": d, "median": mean, "p10": mean - sd, "p90": mean + sd})
+        _band(centre, bands, _STYLES[h], f"h = {h}")
         panel = [row for row in results["throughput"] if row["h"] == h]
-        speed = [row["mega_queries"] for row in panel]
-        style = {"color": colour, "marker": marker, "linestyle": line, "markersize": 4, "label": f"h = {h}"}
-        right.plot([row["d"] for row in panel], speed, **style)
+        right.plot(
+            [row["d"] for row in panel], [row["mega_queries"] for row in panel], **_drawn(_STYLES[h], f"h = {h}")
+        )
     centre.set(title="MeMo against the exact classifier", ylabel="agreement (%)")
     right.set(title="MeMo on one core, batches of 512", ylabel="million queries a second", yscale="log")
-    dimensions = sorted({row["d"] for row in results["throughput"]})
-    for axes in (centre, right):
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(dimensions, [str(d) for d in dimensions])
-        axes.set_xlabel("d")
-        axes.grid(visible=True, which="major", alpha=0.3)
-        axes.legend(frameon=False, fontsize=8)
+    _dimensions((centre, right), results["throughput"])
     settings = results["settings"]
     note = f"{settings['draws']} draws of {settings['sizes'][0]:,} examples; bars: standard deviation over draws, "
     figure.supxlabel(
@@ -168,18 +158,9 @@ def _note(results: dict[str, Any]) -> str:
 
 
 def _curve(axes: Axes, rows: list[dict[str, Any]], place: str, measure: str, text: str) -> None:
-    colour, marker, line = _MEMORY_STYLES[rows[0]["kind"], measure == "certified"]
-    axes.errorbar(
-        [row[place] for row in rows],
-        [row[measure] for row in rows],
-        yerr=[row[f"{measure}_sd"] or 0.0 for row in rows],
-        color=colour,
-        marker=marker,
-        linestyle=line,
-        markersize=9 if marker == "*" else 4,
-        capsize=2,
-        label=text,
-    )
+    style = _MEMORY_STYLES[rows[0]["kind"], measure == "certified"]
+    x, y = ([row[name] for row in rows] for name in (place, measure))
+    axes.errorbar(x, y, yerr=[row[f"{measure}_sd"] or 0.0 for row in rows], capsize=2, **_drawn(style, text))
 
 
 def _name_point(axes: Axes, row: dict[str, Any], measure: str) -> None:
@@ -240,7 +221,7 @@ def _best_row(table: list[dict[str, Any]], name: str, h: int) -> dict[str, Any]:
     return next(row for row in table if row["h"] == h and row["method"] == name)
 
 
-def _agreement_curves(results: dict[str, Any]) -> list[tuple[str, int, tuple[str, str, str], str]]:
+def _agreement_curves(results: dict[str, Any]) -> list[tuple[str, int, Style, str]]:
     lengths = sorted({row["h"] for row in results["agreement"]})
     curves = [("original", h, _STYLES[h], f"h = {h}") for h in lengths]
     merged = sorted({row["h"] for row in results["agreement"] if row["labels"] == "merged"})
@@ -256,29 +237,35 @@ def _panels(number: int) -> tuple[Figure, Any]:
     return figure, figure.subplots(1, number)
 
 
-def _band(axes: Axes, rows: list[dict[str, Any]], style: tuple[str, str, str], text: str) -> None:
-    colour, marker, line = style
-    d = [row["d"] for row in rows]
-    axes.plot(d, [row["median"] for row in rows], color=colour, marker=marker, linestyle=line, markersize=4, label=text)
-    axes.fill_between(d, [row["p10"] for row in rows], [row["p90"] for row in rows], color=colour, alpha=0.15, lw=0)
+def _dimensions(panels: tuple[Axes, ...], rows: list[dict[str, Any]]) -> None:
+    """Let panels have d as their x axis, a grid and a legend."""
+    dimensions = sorted({row["d"] for row in rows})
+    for axes in panels:
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(dimensions, [str(d) for d in dimensions])
+        axes.set_xlabel("d")
+        axes.grid(visible=True, which="major", alpha=0.3)
+        axes.legend(frameon=False, fontsize=8)
 
 
-def _intervals(axes: Axes, rows: list[dict[str, Any]], style: tuple[str, str, str], text: str) -> None:
+def _drawn(style: Style, text: str) -> dict[str, Any]:
+    """Return how a curve is drawn, for `plot` and `errorbar`."""
     colour, marker, line = style
-    values = [row["agreement"] for row in rows]
-    low = [row["agreement"] - row["wilson_95%"][0] for row in rows]
-    high = [row["wilson_95%"][1] - row["agreement"] for row in rows]
-    axes.errorbar(
-        [row["d"] for row in rows],
-        values,
-        yerr=[[max(x, 0.0) for x in low], [max(x, 0.0) for x in high]],
-        color=colour,
-        marker=marker,
-        linestyle=line,
-        markersize=4,
-        capsize=2,
-        label=text,
-    )
+    size = 9 if marker == "*" else 4
+    return {"color": colour, "marker": marker, "linestyle": line, "markersize": size, "label": text}
+
+
+def _band(axes: Axes, rows: list[dict[str, Any]], style: Style, text: str) -> None:
+    d, middle, low, high = ([row[name] for row in rows] for name in ("d", "median", "p10", "p90"))
+    axes.plot(d, middle, **_drawn(style, text))
+    axes.fill_between(d, low, high, color=style[0], alpha=0.15, lw=0)
+
+
+def _intervals(axes: Axes, rows: list[dict[str, Any]], style: Style, text: str) -> None:
+    d, values, ends = ([row[name] for row in rows] for name in ("d", "agreement", "wilson_95%"))
+    low = [max(value - end[0], 0.0) for value, end in zip(values, ends, strict=True)]
+    high = [max(end[1] - value, 0.0) for value, end in zip(values, ends, strict=True)]
+    axes.errorbar(d, values, yerr=[low, high], capsize=2, **_drawn(style, text))
 
 
 def _save(figure: Figure, path: Path) -> None:

@@ -15,7 +15,7 @@ that only it holds are ``<unk>``, and the results say so.
 **Caches.** The share of a token among the last w tokens of the text, for w = 100, 500 and 2,000. Any model can be mixed
 with them; the weights are fitted on validation by expectation maximisation (:func:`mixture_weights`).
 
-`Ours` is this library; other models are in ``benchmarks/language`` of the repository.
+`OurMixture` is this library; other models are in ``benchmarks/language`` of the repository.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
+from hammemo.experiments.measuring import table, unseen
+from hammemo.experiments.wikitext import line_tokens
 from hammemo.kernels import Recent, SiteKernel, Suffixes
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
@@ -82,8 +84,7 @@ def read_text(folder: Path) -> Text:
 def _lines(path: Path) -> list[list[str]]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing: data= takes a folder with wiki.train.tokens and wiki.test.tokens.")
-    texts = path.read_text(encoding="utf-8").split("\n")[:-1]
-    return [[*text.split(), "<eos>"] for text in texts]
+    return line_tokens(path.read_text(encoding="utf-8").split("\n")[:-1])
 
 
 def numbered(train: list[list[str]], valid: list[list[str]], test: list[list[str]], *, is_cut: bool = False) -> Text:
@@ -123,7 +124,7 @@ class LanguageModel(ABC):
         """
 
 
-class Ours(LanguageModel):
+class OurMixture(LanguageModel):
     """`MemoryClassifier` with the mixture vote over suffixes to four tokens, six skips and, if wanted, caches.
 
     Parameters
@@ -157,9 +158,9 @@ class Ours(LanguageModel):
         return np.exp(-self._model.log_loss_stream(padded[start:], short="drop"))
 
 
-def all_of_ours() -> tuple[Ours, ...]:
+def all_of_ours() -> tuple[OurMixture, ...]:
     """Return the three models of the table."""
-    return Ours(), Ours(continuation=True), Ours(continuation=True, caches=WINDOWS)
+    return OurMixture(), OurMixture(continuation=True), OurMixture(continuation=True, caches=WINDOWS)
 
 
 def recent_shares(stream: NDArray[np.int64], start: int, window: int) -> NDArray[np.float64]:
@@ -259,7 +260,7 @@ def run(
     models: Sequence[LanguageModel] = (),
     *,
     most: int | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] = unseen,
 ) -> dict[str, Any]:
     """Return the rows of ours, or of the models given."""
     text = read_text(folder)
@@ -267,8 +268,7 @@ def run(
     models = models or all_of_ours()
     for done, model in enumerate(models, 1):
         rows += evaluate(text, model, most=most)
-        if on_progress is not None:
-            on_progress(done, len(models))
+        on_progress(done, len(models))
     settings = {"most": most, "caches": list(WINDOWS), "validation_cut_from_training": text.is_cut}
     sizes = {"types": len(text.types), "train": len(text.train), "valid": len(text.valid), "test": len(text.test)}
     return {"settings": settings, "text": sizes, "table": rows}
@@ -277,21 +277,25 @@ def run(
 def markdown(results: dict[str, Any]) -> str:
     """Return the table as text."""
     sizes = results["text"]
+    rows = [
+        row
+        | {
+            "caches": ", ".join(f"{window:,}" for window in row["caches"]) or "none",
+            "weights": ", ".join(f"{weight:.3f}" for weight in row["weights"]),
+        }
+        for row in results["table"]
+    ]
     lines = [
         f"{sizes['train']:,} training, {sizes['valid']:,} validation and {sizes['test']:,} test tokens; "
         f"{sizes['types']:,} types.",
         "",
-        "| model | caches | targets | perplexity | fit (s) | targets a second | weights: model, caches |",
-        "|---|---|---|---|---|---|---|",
+        *table(
+            rows,
+            "model | caches | targets | perplexity | fit (s) | targets a second | weights: model, caches",
+            "{model} | {caches} | {targets:,} | {perplexity:.1f} | {fit_seconds:.1f} | {targets_per_second:~} | "
+            "{weights}",
+        ),
     ]
     if results["settings"]["validation_cut_from_training"]:
         lines.insert(1, "There is no wiki.valid.tokens: the last tenth of the training lines is validation.")
-    for row in results["table"]:
-        caches = ", ".join(f"{window:,}" for window in row["caches"]) or "none"
-        weights = ", ".join(f"{weight:.3f}" for weight in row["weights"])
-        rate = float(format(row["targets_per_second"], ".2g"))
-        lines.append(
-            f"| {row['model']} | {caches} | {row['targets']:,} | {row['perplexity']:.1f} | {row['fit_seconds']:.1f} | "
-            f"{rate:,.0f} | {weights} |"
-        )
     return "\n".join(lines) + "\n"

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hammemo.experiments import throughput
-from hammemo.experiments.wikitext import MEASURES, PAPER, Settings
+from hammemo.experiments.measuring import cells, table
+from hammemo.experiments.wikitext import MEASURES, PAPER, TaskSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_TITLES = {"top1": "top-1", "top5": "top-5", "macro_f1": "macro-F1", "agreement": "agreement"}
+    from hammemo.experiments.measuring import Row
+
+_TITLES = "top-1 | top-5 | macro-F1 | agreement"
+_EACH = " | ".join(f"{{{name}}}" for name in MEASURES)
 
 
-def reproduction(results: dict[str, Any]) -> str:
+def reproduction(results: Row) -> str:
     """Return the whole page."""
     settings, protocol = results["settings"], results["protocol"]
     draws, codebooks, size = settings["draws"], settings["codebooks"], settings["sizes"][0]
-    whole = tuple(settings["sizes"]) == Settings().sizes
+    whole = tuple(settings["sizes"]) == TaskSettings().sizes
     return "\n".join(
         [
             "# Reproduction of the paper's real-data evaluation",
@@ -39,7 +43,7 @@ def reproduction(results: dict[str, Any]) -> str:
             f"{codebooks} codebooks, new ones in every draw). In brackets the paper's figure and how many standard "
             "errors of the difference of a single draw and our mean lie between them; those beyond three are in bold.",
             "",
-            *_comparison([row for row in results["table"] if row["h"] == 8]),
+            *_comparison((row for row in results["table"] if row["h"] == 8), "method", "{method}"),
             "",
             *_choices(results["draws"]),
             "",
@@ -49,7 +53,7 @@ def reproduction(results: dict[str, Any]) -> str:
             "",
             "The paper shows these in a figure only.",
             "",
-            *_others([row for row in results["table"] if row["h"] != 8]),
+            *_comparison((row for row in results["table"] if row["h"] != 8), "h | method", "{h} | {method}"),
             "",
             "## Inference on this machine",
             "",
@@ -60,7 +64,7 @@ def reproduction(results: dict[str, Any]) -> str:
             "torch's CPU device. The sparse table's state is its canonical form, "
             "with its vocabulary; SciPy's product behind the timing holds wider copies of it.",
             "",
-            *_inference(results["inference"]),
+            *throughput.table_lines(results["inference"], beside_paper=True),
             "",
             "## The whole vocabulary",
             "",
@@ -68,33 +72,37 @@ def reproduction(results: dict[str, Any]) -> str:
             f"{results['full_vocabulary'][0]['queries']:,} test positions drawn from all eligible ones. Seconds are "
             "wall time on this machine; MeMo is one codebook.",
             "",
-            *_vocabulary(results["full_vocabulary"]),
+            *table(
+                results["full_vocabulary"],
+                "method | labels | agreement | top-1 | top-5 | state (MiB) | learn (s) | answer (s)",
+                "{method} | {labels:,} | {agreement:.2f} | {top1:.2f} | {top5:.2f} | {state_mebibytes:.1f} | "
+                "{learn_seconds:.1f} | {answer_seconds:.1f}",
+            ),
             "",
         ]
     )
 
 
-def _task(task: dict[str, Any]) -> Iterable[str]:
+def _task(task: Row) -> Iterable[str]:
     yield f"{task['types']:,} token types. Positions with at least 16 preceding tokens on their line, and those among"
     yield "them whose token is one of the 64 most frequent training tokens without `<unk>`:"
     yield ""
-    yield "| split | eligible | with a candidate | share | in the paper |"
-    yield "|---|---|---|---|---|"
     in_paper = {"train": "45.12 %", "valid": "", "test": "44.79 %"}
-    for split, row in task["coverage"].items():
-        shown = f"| {split} | {row['eligible']:,} | {row['covered']:,} | {row['percent']:.2f} % | {in_paper[split]} |"
-        yield shown
+    rows = [{"split": split, "paper": in_paper[split], **row} for split, row in task["coverage"].items()]
+    yield from table(
+        rows,
+        "split | eligible | with a candidate | share | in the paper",
+        "{split} | {eligible:,} | {covered:,} | {percent:.2f} % | {paper}",
+    )
 
 
-def _comparison(rows: list[dict[str, Any]]) -> Iterable[str]:
-    yield "| method | " + " | ".join(_TITLES[name] for name in MEASURES) + " |"
-    yield "|---|" + "---|" * len(MEASURES)
-    for row in rows:
-        yield f"| {row['method']} | " + " | ".join(_cell(row, name) for name in MEASURES) + " |"
+def _comparison(rows: Iterable[Row], names: str, template: str) -> list[str]:
+    shown = ({**row, **{name: _beside_paper(row, name) for name in MEASURES}} for row in rows)
+    return table(shown, f"{names} | {_TITLES}", f"{template} | {_EACH}")
 
 
-def _cell(row: dict[str, Any], name: str) -> str:
-    ours = f"{row[name]:.2f} ± {row[f'{name}_sd']:.2f}"
+def _beside_paper(row: Row, name: str) -> str:
+    ours = cells(f"{{{name}±:.2f}}", row)
     if f"{name}_paper" not in row:
         return ours
     apart = row[f"{name}_apart"]
@@ -102,7 +110,7 @@ def _cell(row: dict[str, Any], name: str) -> str:
     return f"{ours} **{shown}**" if abs(apart) > 3 else f"{ours} {shown}"
 
 
-def _choices(draws: list[dict[str, Any]]) -> Iterable[str]:
+def _choices(draws: list[Row]) -> Iterable[str]:
     neighbours = sorted({outcome["neighbours"] for outcome in draws})
     machines = sorted({f"alpha = {o['svm']['alpha']:g}, averaged: {o['svm']['average']}" for o in draws})
     unambiguous = min(outcome["unambiguous"] for outcome in draws)
@@ -110,10 +118,11 @@ def _choices(draws: list[dict[str, Any]]) -> Iterable[str]:
     yield f"The ideal winner is unique on at least {unambiguous:.2f} % of the test queries (the paper: 99.34 %)."
 
 
-def _apart(table: list[dict[str, Any]], rules: list[dict[str, Any]]) -> Iterable[str]:
+def _apart(rows: list[Row], rules: list[Row]) -> Iterable[str]:
+    titles = dict(zip(MEASURES, _TITLES.split(" | "), strict=True))
     far = [
-        f"{row['method']} {_TITLES[name]} ({row[f'{name}_apart']:+.1f})"
-        for row in table
+        f"{row['method']} {titles[name]} ({row[f'{name}_apart']:+.1f})"
+        for row in rows
         for name in MEASURES
         if abs(row.get(f"{name}_apart", 0)) > 3
     ]
@@ -123,38 +132,9 @@ def _apart(table: list[dict[str, Any]], rules: list[dict[str, Any]]) -> Iterable
     yield "followed the longest known suffix, and which label wins among equal votes of the neighbours. The first draw"
     yield "under three rules each; the paper's figures are close to those of overall frequency:"
     yield ""
-    yield "| method | rule | " + " | ".join(_TITLES[name] for name in MEASURES) + " |"
-    yield "|---|---|" + "---|" * len(MEASURES)
-    for row in rules:
-        yield f"| {row['method']} | {row['rule']} | " + " | ".join(f"{row[name]:.2f}" for name in MEASURES) + " |"
-    for method in dict.fromkeys(row["method"] for row in rules):
-        yield f"| {method} | the paper | " + " | ".join(f"{figure:.2f}" for figure in PAPER[method]) + " |"
-
-
-def _others(rows: list[dict[str, Any]]) -> Iterable[str]:
-    yield "| h | method | " + " | ".join(_TITLES[name] for name in MEASURES) + " |"
-    yield "|---|---|" + "---|" * len(MEASURES)
-    for row in rows:
-        yield f"| {row['h']} | {row['method']} | " + " | ".join(_cell(row, name) for name in MEASURES) + " |"
-
-
-def _inference(rows: list[dict[str, Any]]) -> Iterable[str]:
-    yield "| method | state (MiB) | B = 1 (µs) | B = 256 (Mq/s) | B = 1024 (Mq/s) |"
-    yield "|---|---|---|---|---|"
-    for row in rows:
-        ours = (row["mebibytes"], row["microseconds_1"], row["mega_queries_256"], row["mega_queries_1024"])
-        paper = throughput.PAPER.get(row["method"])
-        cells = [
-            f"{a:.2f}" if paper is None else f"{a:.2f} ({b:.2f})" for a, b in zip(ours, paper or ours, strict=True)
-        ]
-        yield f"| {row['method']} | " + " | ".join(cells) + " |"
-
-
-def _vocabulary(rows: list[dict[str, Any]]) -> Iterable[str]:
-    yield "| method | labels | agreement | top-1 | top-5 | state (MiB) | learn (s) | answer (s) |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for row in rows:
-        yield (
-            f"| {row['method']} | {row['labels']:,} | {row['agreement']:.2f} | {row['top1']:.2f} | {row['top5']:.2f} | "
-            f"{row['state_mebibytes']:.1f} | {row['learn_seconds']:.1f} | {row['answer_seconds']:.1f} |"
-        )
+    in_paper = [
+        {"method": method, "rule": "the paper", **dict(zip(MEASURES, PAPER[method], strict=True))}
+        for method in dict.fromkeys(row["method"] for row in rules)
+    ]
+    each = "{method} | {rule} | {top1:.2f} | {top5:.2f} | {macro_f1:.2f} | {agreement:.2f}"
+    yield from table([*rules, *in_paper], f"method | rule | {_TITLES}", each)

@@ -25,6 +25,7 @@ import numpy as np
 from scipy import sparse, stats
 
 from hammemo.experiments.drawing import generator, in_parallel
+from hammemo.experiments.measuring import unseen
 from hammemo.memories.gaussian.codes import GaussianCodes
 from hammemo.tokens.hashing import key_words
 
@@ -43,7 +44,7 @@ ENOUGH_REALISATIONS = 1000
 
 
 @dataclass(frozen=True)
-class Settings:
+class SyntheticSettings:
     """What determines the results; equal settings give equal results to the byte."""
 
     seed: int = 20270
@@ -52,7 +53,7 @@ class Settings:
     context_lengths: tuple[int, ...] = CONTEXT_LENGTHS
 
     @classmethod
-    def quick(cls, seed: int = 20270) -> Settings:
+    def quick(cls, seed: int = 20270) -> SyntheticSettings:
         """Return settings for a look in seconds, not for conclusions."""
         return cls(seed, realisations=20, dimensions=(128, 256, 512, 1024))
 
@@ -181,12 +182,12 @@ class Point:
         return np.array([getattr(realisation, name) for realisation in self.realisations], np.float64)
 
 
-def run(settings: Settings, jobs: int = 2, on_progress: Callable[[int, int], None] | None = None) -> list[Point]:
+def run(settings: SyntheticSettings, jobs: int = 2, on_progress: Callable[[int, int], None] = unseen) -> list[Point]:
     """Draw all realisations, on several cores.
 
     Parameters
     ----------
-    settings : Settings
+    settings : SyntheticSettings
     jobs : int
         Processes; the results do not depend on it.
     on_progress : callable, optional
@@ -206,7 +207,7 @@ def run(settings: Settings, jobs: int = 2, on_progress: Callable[[int, int], Non
     return [Point(h, d, drawn[h, d]) for h in settings.context_lengths for d in settings.dimensions]
 
 
-def summary(settings: Settings, points: Iterable[Point]) -> dict[str, Any]:
+def summary(settings: SyntheticSettings, points: Iterable[Point]) -> dict[str, Any]:
     """Return all that the figure shows, and the claims that are tested, as plain numbers."""
     points = list(points)
     context = [_spread(point, "context_error") for point in points]

@@ -18,6 +18,9 @@ from scipy import sparse
 from sklearn.linear_model import SGDClassifier
 from threadpoolctl import threadpool_limits
 
+from hammemo.experiments.drawing import zipf_examples
+from hammemo.experiments.measuring import Row, seconds, table
+from hammemo.experiments.wikitext import TaskSettings, draw_sample
 from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
+
+    from hammemo.experiments.wikitext import Task
 
 DEVICES = ("cpu", "torch-cpu", "cuda")
 BATCHES = (1, 256, 1024)
@@ -139,31 +144,46 @@ def memo_method(X: NDArray[Any], y: NDArray[Any], n_tokens: int, d: int, form: s
 
 def measure(method: Method, queries: NDArray[Any], batch: int, device: str, protocol: Protocol) -> float:
     """Return the median seconds per batch over the repeats."""
-    state, batches, timed = _placed(method, queries, batch, device, protocol)
-    seconds = []
+    state, batches, clock = _placed(method, queries, batch, device, protocol)
+
+    def answer(n: int) -> None:
+        for i in range(n):
+            method.answer(*state, batches[i % len(batches)])
+
+    took = []
     with threadpool_limits(protocol.threads):
         for _ in range(protocol.repeats):
-            for i in range(protocol.warm_up):
-                method.answer(*state, batches[i % len(batches)])
-            with timed() as elapsed:
-                for i in range(protocol.timed):
-                    method.answer(*state, batches[i % len(batches)])
-            seconds.append(elapsed() / protocol.timed)
-    return float(np.median(seconds))
+            answer(protocol.warm_up)
+            took.append(seconds(answer, protocol.timed, clock=clock) / protocol.timed)
+    return float(np.median(took))
 
 
 def _placed(method: Method, queries: NDArray[Any], batch: int, device: str, protocol: Protocol) -> tuple[Any, Any, Any]:
-    """Return the state and the batches where they are to be used, and a stopwatch for that place."""
+    """Return the state and the batches where they are to be used, and a clock for that place."""
     wanted = min(protocol.warm_up + protocol.timed, max(1, len(queries) // batch))
     rows = [queries[np.arange(i * batch, (i + 1) * batch) % len(queries)].astype(np.int64) for i in range(wanted)]
     if device == "cpu":
-        return method.tensors, rows, _Stopwatch
+        return method.tensors, rows, time.perf_counter
     torch = require_torch()
     torch.set_num_threads(protocol.threads)
     where = torch.device("cuda" if device == "cuda" else "cpu")
     state = tuple(torch.as_tensor(tensor, device=where) for tensor in method.tensors)
-    stopwatch = (lambda: _CudaStopwatch(torch)) if device == "cuda" else _Stopwatch
-    return state, [torch.as_tensor(ids, device=where) for ids in rows], stopwatch
+    clock = _gpu_clock(torch) if device == "cuda" else time.perf_counter
+    return state, [torch.as_tensor(ids, device=where) for ids in rows], clock
+
+
+def _gpu_clock(torch: Any) -> Callable[[], float]:
+    """Return the GPU's own clock, which leaves Python's overhead out of a full queue."""
+    started = torch.cuda.Event(enable_timing=True)
+    started.record()
+
+    def now() -> float:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        torch.cuda.synchronize()
+        return float(started.elapsed_time(event)) / 1000
+
+    return now
 
 
 def require_torch() -> Any:
@@ -173,33 +193,6 @@ def require_torch() -> Any:
     except ModuleNotFoundError as error:
         raise SystemExit("The devices torch-cpu and cuda need torch: pip install 'hammemo[torch]'") from error
     return torch
-
-
-class _Stopwatch:
-    """Wall time between entering and leaving."""
-
-    def __enter__(self) -> Callable[[], float]:
-        self._start = time.perf_counter()
-        return lambda: self._end - self._start
-
-    def __exit__(self, *_: object) -> None:
-        self._end = time.perf_counter()
-
-
-class _CudaStopwatch:
-    """Time between two events on the GPU's own clock, which leaves Python's overhead out of a full queue."""
-
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
-        self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-
-    def __enter__(self) -> Callable[[], float]:
-        self._start.record()
-        return lambda: float(self._start.elapsed_time(self._end)) / 1000
-
-    def __exit__(self, *_: object) -> None:
-        self._end.record()
-        self._torch.cuda.synchronize()
 
 
 def inference_table(
@@ -215,11 +208,23 @@ def inference_table(
     for method in methods:
         if device != "cpu" and not method.portable:
             continue
-        seconds = {batch: measure(method, queries, batch, device, protocol) for batch in BATCHES}
-        row = {"method": method.name, "mebibytes": method.mebibytes, "microseconds_1": 1e6 * seconds[1]}
-        row |= {f"mega_queries_{batch}": batch / seconds[batch] / 1e6 for batch in BATCHES[1:]}
+        took = {batch: measure(method, queries, batch, device, protocol) for batch in BATCHES}
+        row = {"method": method.name, "mebibytes": method.mebibytes, "microseconds_1": 1e6 * took[1]}
+        row |= {f"mega_queries_{batch}": batch / took[batch] / 1e6 for batch in BATCHES[1:]}
         rows.append(row)
     return rows
+
+
+def table_lines(rows: list[Row], *, beside_paper: bool) -> list[str]:
+    """Return the inference table as text, with the paper's figures in brackets if they are to stand there."""
+    shown = []
+    for row in rows:
+        name, *ours = row.values()
+        paper = PAPER.get(name) if beside_paper else None
+        both = zip(ours, paper or ours, strict=True)
+        cells = [f"{figure:.2f}" + (f" ({theirs:.2f})" if paper else "") for figure, theirs in both]
+        shown.append({"cells": " | ".join([name, *cells])})
+    return table(shown, "method | state (MiB) | B = 1 (µs) | B = 256 (Mq/s) | B = 1024 (Mq/s)", "{cells}")
 
 
 def throughput_panel(
@@ -235,17 +240,19 @@ def throughput_panel(
     for h, (X, y) in samples.items():
         for d in dimensions:
             method = memo_method(X, y, n_tokens, d, "fused")
-            seconds = measure(method, queries[:, -h:], PANEL_BATCH, "cpu", protocol)
-            rows.append({"h": h, "d": d, "mega_queries": PANEL_BATCH / seconds / 1e6})
+            took = measure(method, queries[:, -h:], PANEL_BATCH, "cpu", protocol)
+            rows.append({"h": h, "d": d, "mega_queries": PANEL_BATCH / took / 1e6})
     return rows
 
 
-def zipf_sample(n_tokens: int = 33_278, h: int = 8, n_labels: int = 64, m: int = 20_000) -> tuple[Any, Any]:
-    """Return contexts and labels with the token frequencies of text, where no text is at hand."""
-    rng = np.random.default_rng(0)
-    ranks = 1.0 / np.arange(1, n_tokens + 1)
-    X = rng.choice(n_tokens, (m, h), p=ranks / ranks.sum())
-    return X, rng.integers(0, n_labels, m)
+def paper_examples(task: Task | None, *, all_queries: bool = False) -> tuple[Any, Any, Any, int]:
+    """Return contexts, labels, queries and the number of tokens of the paper's task at h = 8, or of Zipf tokens."""
+    if task is None:
+        X, y = zipf_examples(100_000 if all_queries else 20_000)
+        return X, y, X if all_queries else X[:5000], 33_278
+    sample = draw_sample(task, TaskSettings(), 0)
+    queries = task.contexts["test"][task.chosen("test"), -8:] if all_queries else sample.split("test", 8)[0]
+    return *sample.split("train", 8), queries, len(task.vocabulary)
 
 
 def paper_methods(X: NDArray[Any], y: NDArray[Any], n_tokens: int, svm: dict[str, Any]) -> Iterator[Method]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.experiments.drawing import generator
+from hammemo.experiments.measuring import seconds, unseen
 from hammemo.experiments.wikitext import LONGEST, Judge
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
@@ -32,7 +33,7 @@ def run(
     n_train: int | None = None,
     n_test: int = 5000,
     seed: int = 20270,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] = unseen,
 ) -> list[dict[str, Any]]:
     """Return one row for the exact classifier and one for each dimension of MeMo."""
     rng = generator(seed, "full vocabulary")
@@ -44,13 +45,11 @@ def run(
     rows: list[dict[str, Any]] = []
     judge: Judge | None = None
     for done, (name, model) in enumerate(models, 1):
-        started = time.perf_counter()
-        model.partial_fit(X, y, classes=np.arange(len(task.vocabulary)))
-        learnt = time.perf_counter()
+        learn = seconds(model.partial_fit, X, y, np.arange(len(task.vocabulary)), clock=time.perf_counter)
         judge = Judge.of(model, queries, observed) if judge is None else judge
-        answering = time.perf_counter()
+        started = time.perf_counter()
         ranking = model.top_k(queries, 5)
-        finished = time.perf_counter()
+        answer = time.perf_counter() - started
         measures = judge.measures(ranking)
         rows.append(
             {
@@ -58,17 +57,14 @@ def run(
                 "labels": len(model.classes_),
                 "examples": len(y),
                 "queries": n_test,
-                "agreement": measures["agreement"],
-                "top1": measures["top1"],
-                "top5": measures["top5"],
+                **{measure: measures[measure] for measure in ("agreement", "top1", "top5")},
                 "state_mebibytes": _state_bytes(model) / 2**20,
-                "learn_seconds": learnt - started,
-                "answer_seconds": finished - answering,
+                "learn_seconds": learn,
+                "answer_seconds": answer,
                 "unambiguous": 100 * float(judge.unambiguous.mean()),
             }
         )
-        if on_progress is not None:
-            on_progress(done, len(models))
+        on_progress(done, len(models))
     return rows
 
 

@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hammemo.experiments.drawing import generator
-from hammemo.experiments.wikitext import LONGEST, Judge, draw_sample
-from hammemo.experiments.wikitext import Settings as TaskSettings
+from hammemo.experiments.measuring import Row, averages, seconds, table, unseen
+from hammemo.experiments.wikitext import LONGEST, Judge, TaskSettings, draw_sample
 from hammemo.kernels import PositionalHamming, SkipPairs, Suffixes
 from hammemo.memories import Exact, Hashed
 from hammemo.models.classifiers import MemoryClassifier
@@ -49,11 +50,9 @@ BUCKETS = (1024, 1024, 1024, 1024, 4096, 8192, 16384, 24576, 40960, 32768, 28672
 RESERVED = (1024,) * 8 + (12288, 6144, 8192, 4096)
 """Rows of the hashed memory: the eight positions, the suffixes of length 2 and 3, and two pairs; near 16 MiB."""
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True)
-class Settings:
+class VoteSettings:
     """What determines the results."""
 
     seed: int = 20270
@@ -64,7 +63,7 @@ class Settings:
     sample: int = 50_000
 
     @classmethod
-    def quick(cls, seed: int = 20270) -> Settings:
+    def quick(cls, seed: int = 20270) -> VoteSettings:
         """Return settings for a look within two minutes, not for conclusions."""
         return cls(seed, 2, 20_000, 1_000, everything=False, sample=5_000)
 
@@ -97,7 +96,7 @@ def measured(model: MemoryClassifier, queries: NDArray[Any], observed: NDArray[A
     return row
 
 
-def _models(settings: Settings) -> dict[str, MemoryClassifier]:
+def _models(settings: VoteSettings) -> dict[str, MemoryClassifier]:
     vote = LogLinear(sample=settings.sample)
     return {
         "positions, sum (the paper)": MemoryClassifier(PositionalHamming(), Exact(), vote="sum"),
@@ -107,49 +106,42 @@ def _models(settings: Settings) -> dict[str, MemoryClassifier]:
     }
 
 
-def _fitted(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> tuple[MemoryClassifier, Row]:
-    return _timed(lambda: model.fit(X, y))
+def _fitted(model: MemoryClassifier, *examples: Any) -> tuple[MemoryClassifier, Row]:
+    took = seconds(model.fit, *examples, clock=time.perf_counter)
+    return model, {"fit_seconds": took, "state_mebibytes": model.memory_.nbytes / 2**20}
 
 
 def _fitted_to_stream(task: Task, X: NDArray[Any], y: NDArray[Any]) -> tuple[MemoryClassifier, Row]:
     """Return the default, fitted to these examples as a stream: each is a document with one window."""
-    documents = np.column_stack([X, y])
-    starts = np.arange(0, documents.size, H + 1)
-    return _timed(lambda: MemoryClassifier().fit_stream(documents.ravel(), H, starts=starts, classes=task.targets))
-
-
-def _timed(fit: Callable[[], MemoryClassifier]) -> tuple[MemoryClassifier, Row]:
-    started = time.perf_counter()
-    model = fit()
-    seconds = time.perf_counter() - started
-    return model, {"fit_seconds": seconds, "state_mebibytes": model.memory_.nbytes / 2**20}
+    model, documents = MemoryClassifier(), np.column_stack([X, y])
+    fit = partial(model.fit_stream, starts=np.arange(0, documents.size, H + 1), classes=task.targets)
+    took = seconds(fit, documents.ravel(), H, clock=time.perf_counter)
+    return model, {"fit_seconds": took, "state_mebibytes": model.memory_.nbytes / 2**20}
 
 
 def forgetting(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any], queries: NDArray[Any], seed: int) -> Row:
     """Take a random tenth back from a fitted model and compare it with one that learnt the rest only."""
     gone = np.zeros(len(y), bool)
     gone[generator(seed, "forgetting").choice(len(y), len(y) // 10, replace=False)] = True
-    started = time.perf_counter()
-    model.forget(X[gone], y[gone])
-    seconds = time.perf_counter() - started
+    took = seconds(model.forget, X[gone], y[gone], clock=time.perf_counter)
     fresh = model.empty_like().partial_fit(X[~gone], y[~gone])
     return {
         "examples": len(y),
         "forgotten": int(gone.sum()),
-        "forget_seconds": seconds,
+        "forget_seconds": took,
         "equal_states": model.memory_.state_bytes() == fresh.memory_.state_bytes(),
         "equal_scores": bool(np.array_equal(model.class_scores(queries), fresh.class_scores(queries))),
     }
 
 
-def run(task: Task, settings: Settings, on_progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+def run(task: Task, settings: VoteSettings, on_progress: Callable[[int, int], None] = unseen) -> dict[str, Any]:
     """Return all figures as plain numbers: over draws, each draw, and what forgetting did."""
     samples = [draw_sample(task, settings.task_settings(), draw) for draw in range(settings.draws)]
     total, done = len(samples) + 3 * settings.everything, 0
     rows: list[Row] = []
     for draw, sample in enumerate(samples):
         rows += _one_draw(sample, settings, draw)
-        done = _told(on_progress, done + 1, total)
+        on_progress(done := done + 1, total)
     X, y = samples[0].split("train", H)
     queries = samples[0].split("test", H)[0]
     last = MemoryClassifier(kernel(), Exact(), LogLinear(sample=settings.sample)).fit(X, y)
@@ -165,9 +157,9 @@ def run(task: Task, settings: Settings, on_progress: Callable[[int, int], None] 
             model, facts = _fitted(MemoryClassifier(sites, memory, LogLinear(sample=settings.sample)), X, y)
             rows += _in_every_draw(model, facts, f"log-linear, {name}", samples, len(y))
             forgot.append({"memory": name, **forgetting(model, X, y, queries, settings.seed)})
-            done = _told(on_progress, done + 1, total)
+            on_progress(done := done + 1, total)
         rows += _in_every_draw(*_fitted_to_stream(task, X, y), "the default, fit_stream", samples, len(y))
-        _told(on_progress, done + 1, total)
+        on_progress(done + 1, total)
     return {"settings": asdict(settings), "table": over_draws(rows), "forgetting": forgot, "draws": rows}
 
 
@@ -181,7 +173,7 @@ def _in_every_draw(
     ]
 
 
-def _one_draw(sample: TaskSample, settings: Settings, draw: int) -> list[Row]:
+def _one_draw(sample: TaskSample, settings: VoteSettings, draw: int) -> list[Row]:
     rows = []
     for name, model in _models(settings).items():
         fitted, facts = _fitted(model, *sample.split("train", H))
@@ -190,24 +182,13 @@ def _one_draw(sample: TaskSample, settings: Settings, draw: int) -> list[Row]:
     return rows
 
 
-def _told(on_progress: Callable[[int, int], None] | None, done: int, total: int) -> int:
-    if on_progress is not None:
-        on_progress(done, total)
-    return done
-
-
 def over_draws(rows: list[Row]) -> list[Row]:
     """Return the mean and the standard deviation over draws of every model."""
-    table = []
-    for examples, model in dict.fromkeys((row["examples"], row["model"]) for row in rows):
-        of_model = [row for row in rows if (row["examples"], row["model"]) == (examples, model)]
-        line: Row = {"examples": examples, "model": model}
-        for name in (*MEASURES, "fit_seconds", "state_mebibytes"):
-            values = [row[name] for row in of_model if row[name] is not None]
-            line[name] = float(np.mean(values)) if values else None
-            line[f"{name}_sd"] = float(np.std(values, ddof=1)) if len(values) > 1 else None
-        table.append(line)
-    return table
+    by_model: dict[tuple[int, str], list[Row]] = {}
+    for row in rows:
+        by_model.setdefault((row["examples"], row["model"]), []).append(row)
+    names = (*MEASURES, "fit_seconds", "state_mebibytes")
+    return [{"examples": key[0], "model": key[1], **averages(found, names)} for key, found in by_model.items()]
 
 
 def markdown(results: dict[str, Any]) -> str:
@@ -217,9 +198,12 @@ def markdown(results: dict[str, Any]) -> str:
         f"WikiText-2, h = {H}, mean ± standard deviation over {settings['draws']} draws of positions, "
         f"{settings['queries']:,} test queries each (top-1, top-5, macro-F1 in percent):",
         "",
-        "| examples | model | top-1 | top-5 | macro-F1 | log-loss | ECE | state (MiB) | fit (s) |",
-        "|---|---|---|---|---|---|---|---|---|",
-        *(_line(row) for row in results["table"]),
+        *table(
+            results["table"],
+            "examples | model | top-1 | top-5 | macro-F1 | log-loss | ECE | state (MiB) | fit (s)",
+            "{examples:,} | {model} | {top1±:.2f} | {top5±:.2f} | {macro_f1±:.2f} | {log_loss±:.3f} | {ece±:.3f} | "
+            "{state_mebibytes:.2f} | {fit_seconds:.1f}",
+        ),
         "",
         "Forgetting a random tenth, against a fresh model of the rest with the same weights:",
         "",
@@ -231,17 +215,3 @@ def markdown(results: dict[str, Any]) -> str:
         ),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _line(row: Row) -> str:
-    shares = (_number(row, name, 2) for name in ("top1", "top5", "macro_f1"))
-    cells = (*shares, _number(row, "log_loss", 3), _number(row, "ece", 3))
-    rest = (f"{row['state_mebibytes']:.2f}", f"{row['fit_seconds']:.1f}")
-    return f"| {row['examples']:,} | {' | '.join((row['model'], *cells, *rest))} |"
-
-
-def _number(row: Row, name: str, digits: int) -> str:
-    if row[name] is None:
-        return "none"
-    spread = row[f"{name}_sd"]
-    return f"{row[name]:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")

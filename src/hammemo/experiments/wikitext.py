@@ -20,6 +20,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import f1_score
 
 from hammemo.experiments.drawing import generator, in_parallel
+from hammemo.experiments.measuring import Row, averages, unseen
 from hammemo.kernels import SiteKernel, SiteOneHot
 from hammemo.memories import Exact
 from hammemo.models.baselines import HammingNeighbors, SuffixBackoff
@@ -61,7 +62,7 @@ Lines = dict[str, list[list[str]]]
 
 
 @dataclass(frozen=True)
-class Settings:
+class TaskSettings:
     """What determines the results."""
 
     seed: int = 20270
@@ -72,7 +73,7 @@ class Settings:
     sizes: tuple[int, int, int] = (100_000, 2_000, 5_000)
 
     @classmethod
-    def quick(cls, seed: int = 20270) -> Settings:
+    def quick(cls, seed: int = 20270) -> TaskSettings:
         """Return settings for a look within two minutes, not for conclusions."""
         return cls(seed, 2, 2, (128, 256), (8,), (20_000, 500, 1_000))
 
@@ -86,7 +87,7 @@ def read_folder(folder: Path) -> Lines:
             raise FileNotFoundError(
                 f"{path} is missing: data= takes a folder with wiki.train.tokens, .valid and .test."
             )
-        lines[split] = _tokens(path.read_text(encoding="utf-8").split("\n")[:-1])
+        lines[split] = line_tokens(path.read_text(encoding="utf-8").split("\n")[:-1])
     return lines
 
 
@@ -106,7 +107,7 @@ def read_hub(base: str = HUB) -> Lines:
         place = f"{base}/{_HUB_NAMES[split]}-00000-of-00001.parquet"
         try:
             with fsspec.open(place) as file:
-                lines[split] = _tokens(parquet.read_table(file, columns=["text"])["text"].to_pylist())
+                lines[split] = line_tokens(parquet.read_table(file, columns=["text"])["text"].to_pylist())
         except Exception as error:  # every client of a hub has exceptions of its own
             raise OSError(
                 f"Without data= the text comes from {place}, which cannot be read "
@@ -116,7 +117,8 @@ def read_hub(base: str = HUB) -> Lines:
     return lines
 
 
-def _tokens(texts: list[str]) -> list[list[str]]:
+def line_tokens(texts: list[str]) -> list[list[str]]:
+    """Return the tokens of every line, each line with its ``<eos>``."""
     return [[*text.split(), "<eos>"] for text in texts]
 
 
@@ -171,7 +173,7 @@ class TaskSample:
         return self.contexts[name][:, LONGEST - h :], self.labels[name]
 
 
-def draw_sample(task: Task, settings: Settings, draw: int) -> TaskSample:
+def draw_sample(task: Task, settings: TaskSettings, draw: int) -> TaskSample:
     """Draw positions without replacement, the same for every context length."""
     rng = generator(settings.seed, "wikitext", draw)
     positions = {
@@ -197,9 +199,7 @@ class Judge:
     def of(cls, exact: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> Judge:
         """Ask the exact classifier for its winners, and where they are unique."""
         winners, unambiguous = [], []
-        for start in range(
-            0, len(X), 500
-        ):  # with a whole vocabulary of labels, all scores at once would take gigabytes
+        for start in range(0, len(X), 500):  # all scores of a whole vocabulary of labels would take gigabytes
             scores = exact.class_scores(X[start : start + 500])
             best = np.partition(scores, -2, axis=1)[:, -2:]
             winners.append(scores.argmax(axis=1))
@@ -219,7 +219,7 @@ class Judge:
         return {name: 100 * float(share) for name, share in shares.items()}
 
 
-def evaluate(sample: TaskSample, settings: Settings, draw: int, h: int) -> dict[str, Any]:
+def evaluate(sample: TaskSample, settings: TaskSettings, draw: int, h: int) -> dict[str, Any]:
     """Return the measures of every method on one draw and context length, and what was chosen on validation."""
     X, y = sample.split("train", h)
     queries, observed = sample.split("test", h)
@@ -255,17 +255,12 @@ def linear_svm(sample: TaskSample, h: int) -> tuple[NDArray[Any], dict[str, Any]
     """Return the test ranking of the best linear SVM on validation, and its parameters."""
     X, y = sample.split("train", h)
     encoder = SiteOneHot().fit(X)
-    features = encoder.transform(X)
-    held_out, expected = sample.split("valid", h)
-    best: tuple[float, Any, dict[str, Any]] = (-1.0, None, {})
-    for parameters in SVM_GRID:
-        svm = SGDClassifier(loss="hinge", random_state=0, **parameters).fit(features, y)
-        accuracy = float(svm.score(encoder.transform(held_out), expected))
-        if accuracy > best[0]:
-            best = (accuracy, svm, parameters)
-    svm = best[1]
-    decisions = svm.decision_function(encoder.transform(sample.split("test", h)[0]))
-    return svm.classes_[top_columns(decisions, 5)], best[2]
+    features, held_out = encoder.transform(X), encoder.transform(sample.split("valid", h)[0])
+    fitted = [SGDClassifier(loss="hinge", random_state=0, **grid).fit(features, y) for grid in SVM_GRID]
+    scores = [float(svm.score(held_out, sample.labels["valid"])) for svm in fitted]
+    best = int(np.argmax(scores))  # the first among equals
+    decisions = fitted[best].decision_function(encoder.transform(sample.split("test", h)[0]))
+    return fitted[best].classes_[top_columns(decisions, 5)], SVM_GRID[best]
 
 
 def chosen_neighbours(sample: TaskSample, h: int) -> HammingNeighbors:
@@ -313,7 +308,7 @@ def tie_rules(sample: TaskSample) -> list[dict[str, Any]]:
 
 
 def run(
-    task: Task, settings: Settings, jobs: int = 2, on_progress: Callable[[int, int], None] | None = None
+    task: Task, settings: TaskSettings, jobs: int = 2, on_progress: Callable[[int, int], None] = unseen
 ) -> list[dict[str, Any]]:
     """Return `evaluate` of every draw and context length, computed on several cores."""
     samples = [draw_sample(task, settings, draw) for draw in range(settings.draws)]
@@ -323,7 +318,7 @@ def run(
     return sorted(outcomes, key=lambda outcome: (outcome["h"], outcome["draw"]))
 
 
-def summary(task: Task, settings: Settings, outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(task: Task, settings: TaskSettings, outcomes: list[dict[str, Any]]) -> dict[str, Any]:
     """Return all figures as plain numbers: per draw, over draws, and beside the paper's."""
     table = [
         _over_draws(h, method, [outcome["rows"][method] for outcome in outcomes if outcome["h"] == h])
@@ -338,16 +333,14 @@ def summary(task: Task, settings: Settings, outcomes: list[dict[str, Any]]) -> d
     }
 
 
-def _over_draws(h: int, method: str, rows: list[dict[str, float]]) -> dict[str, Any]:
-    row: dict[str, Any] = {"h": h, "method": method}
+def _over_draws(h: int, method: str, rows: list[dict[str, float]]) -> Row:
+    row: Row = {"h": h, "method": method}
     for i, name in enumerate(MEASURES):
-        values = [entry[name] for entry in rows]
-        mean, sd = float(np.mean(values)), float(np.std(values, ddof=1))
-        row |= {name: mean, f"{name}_sd": sd}
+        row |= averages(rows, [name])
         if f"{name}_sd" in rows[0]:
             row[f"{name}_codebook_sd"] = float(np.mean([entry[f"{name}_sd"] for entry in rows]))
         if h == 8 and method in PAPER:
-            error = sd * np.sqrt(1 + 1 / len(values))
+            error = row[f"{name}_sd"] * np.sqrt(1 + 1 / len(rows))
             row[f"{name}_paper"] = PAPER[method][i]
-            row[f"{name}_apart"] = float((mean - PAPER[method][i]) / error) if error > 0 else 0.0
+            row[f"{name}_apart"] = float((row[name] - PAPER[method][i]) / error) if error > 0 else 0.0
     return row

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hammemo import Bag, Exact, LogLinear, MemoryClassifier, Mixture, PositionalHamming, Suffixes, load, save
 from hammemo._arrays.native import native
-from hammemo.experiments.speed import zipf_stream
+from hammemo.experiments.drawing import zipf_stream
 from hammemo.memories.exact import live_reader
 from hammemo.memories.exact.live import Live
 from hammemo.memories.exact.stacks import Stacks

@@ -21,7 +21,7 @@ def task() -> wikitext.Task:
 
 @pytest.fixture(scope="module")
 def sample(task: wikitext.Task) -> wikitext.TaskSample:
-    return wikitext.draw_sample(task, wikitext.Settings(), 0)
+    return wikitext.draw_sample(task, wikitext.TaskSettings(), 0)
 
 
 @pytest.fixture(scope="module")

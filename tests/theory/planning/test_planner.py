@@ -28,11 +28,11 @@ SMALL = plans.Shape(30_000, 4, 1_500, 1.2, 12, 0.6, 0.6)
 
 
 @pytest.fixture(scope="module")
-def data() -> plans.Data:
+def data() -> plans.PlanData:
     return SMALL.draw(seed=501)
 
 
-def rows_of(data: plans.Data, number: int, seed: int = 0) -> Any:
+def rows_of(data: plans.PlanData, number: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).permutation(len(data.X))[:number]
 
 
@@ -97,7 +97,7 @@ def test_growth_keeps_the_sample_and_grows_as_expected() -> None:
 @pytest.mark.filterwarnings("ignore:This model has forgotten examples without a ledger")
 @pytest.mark.parametrize("vote", ["sum", "mean"])
 @pytest.mark.parametrize("kernel", [PositionalHamming(), Suffixes(2)], ids=["positions", "suffixes"])
-def test_without_growth_a_trial_is_leaving_one_out(data: plans.Data, kernel: Any, vote: str) -> None:
+def test_without_growth_a_trial_is_leaving_one_out(data: plans.PlanData, kernel: Any, vote: str) -> None:
     """The plain version: forget the example, ask both classifiers, learn it again."""
     X, y = data.X[:90], data.y[:90]
     sites = kernel.resolve(X.shape[1])
@@ -120,7 +120,7 @@ def test_without_growth_a_trial_is_leaving_one_out(data: plans.Data, kernel: Any
     assert outcome.certified[0] == pytest.approx(np.mean(proofs), abs=0.011)
 
 
-def test_rows_of_hashes_are_those_of_contexts(data: plans.Data) -> None:
+def test_rows_of_hashes_are_those_of_contexts(data: plans.PlanData) -> None:
     examples = Examples.of(data.X[:200], data.y[:200])
     sites = PositionalHamming().resolve(4)
     sample = HashedSample(examples, sites, 3, 200)
@@ -136,7 +136,7 @@ def test_rows_of_hashes_are_those_of_contexts(data: plans.Data) -> None:
 
 
 @pytest.mark.parametrize("text", [False, True], ids=["integers", "strings"])
-def test_sizes_without_growth_are_exact(data: plans.Data, text: bool) -> None:
+def test_sizes_without_growth_are_exact(data: plans.PlanData, text: bool) -> None:
     X, y = data.X[:2_000], data.y[:2_000]
     if text:
         X, y = X.astype(str).astype(object), y.astype(str).astype(object)
@@ -161,7 +161,7 @@ def test_widths() -> None:
     assert [width(value) for value in (0, 255, 256, 65535, 65536, 2**32)] == [1, 1, 2, 2, 4, 8]
 
 
-def test_the_exact_table_is_chosen_where_it_fits(data: plans.Data) -> None:
+def test_the_exact_table_is_chosen_where_it_fits(data: plans.PlanData) -> None:
     size = MemoryClassifier(memory=Exact(), vote="sum").fit(data.X, data.y).memory_.nbytes
     planned = plan(data.X, data.y, budget=size, sample=2_000)
     assert isinstance(planned.estimator.memory, Exact)
@@ -171,7 +171,7 @@ def test_the_exact_table_is_chosen_where_it_fits(data: plans.Data) -> None:
     assert isinstance(plan(data.X, data.y, agreement=1.0, sample=2_000).estimator.memory, Exact)
 
 
-def test_plans_come_true(data: plans.Data) -> None:
+def test_plans_come_true(data: plans.PlanData) -> None:
     """Four plans from 10,000 of 30,000 examples; intervals of 90 % on data that constants were not set on."""
     rows = list(
         plans.measured(data, 501, ({"exact_over": 8}, {"exact_over": 3}, {"agreement": 0.95}, {"agreement": 0.99}))
@@ -189,12 +189,12 @@ def test_plans_come_true(data: plans.Data) -> None:
 @pytest.mark.slow
 def test_synthetic_plans_come_true() -> None:
     draws = {name: shape.draw for name, shape in plans.SHAPES.items()}
-    found = plans.summary(plans.all_rows(draws, range(1, 4), lambda row: None))
+    found = plans.summary(plans.all_rows(draws, range(1, 4), shown=False))
     assert found["inside"] >= 0.9 * found["plans"]
     assert found["largest_exact_bytes_error_percent"] <= 10
 
 
-def test_a_plan_is_the_same_again_and_reads_well(data: plans.Data) -> None:
+def test_a_plan_is_the_same_again_and_reads_well(data: plans.PlanData) -> None:
     rows = rows_of(data, 2_000)
     once, again = (
         plan(data.X[rows], data.y[rows], budget="12 kB", n_examples=30_000, n_labels=12, random_state=4)
@@ -238,7 +238,7 @@ def _holed(X: Any) -> Any:
     ],
     ids=["holes", "empty column", "strings", "suffixes", "mean", "far", "five examples"],
 )
-def test_all_kinds_of_data(data: plans.Data, change: Any, options: dict[str, Any]) -> None:
+def test_all_kinds_of_data(data: plans.PlanData, change: Any, options: dict[str, Any]) -> None:
     X = change(data.X[:1_500])
     y = data.y[: len(X)]
     planned = plan(X, y, **{"n_examples": 20_000, **options})

@@ -74,7 +74,7 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class SessionTask:
     """One data set: a split to choose settings with, and the one that is looked at once."""
 
     name: str
@@ -83,7 +83,7 @@ class Task:
     test: Split
 
 
-def read_task(folder: Path, name: str) -> Task:
+def read_task(folder: Path, name: str) -> SessionTask:
     """Return one of `SETS`.
 
     Parameters
@@ -95,11 +95,11 @@ def read_task(folder: Path, name: str) -> Task:
     """
     if name in CLICKS:
         learnt, asked, all_learnt, tested = (_file(folder, f"{part}.tsv") for part in CLICKS[name])
-        return Task(name, "clicks", click_split(learnt, asked), click_split(all_learnt, tested))
+        return SessionTask(name, "clicks", click_split(learnt, asked), click_split(all_learnt, tested))
     if name not in PURCHASES:
         raise ValueError(f"{name!r} is not one of the sets: use {', '.join(SETS)}.")
     users, n_items = read_purchases(_file(folder, f"{PURCHASES[name]}.txt"))
-    return Task(name, "purchases", purchase_split(users, 2, n_items), purchase_split(users, 1, n_items))
+    return SessionTask(name, "purchases", purchase_split(users, 2, n_items), purchase_split(users, 1, n_items))
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -160,7 +160,7 @@ def purchase_split(users: list[Session], last: int, n_items: int) -> Split:
     return Split([items[:-2] for items in users], queries, n_items)
 
 
-def facts(task: Task) -> dict[str, Any]:
+def facts(task: SessionTask) -> dict[str, Any]:
     """Return the sizes of a task."""
     split = task.test
     return {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from hammemo.experiments.measuring import seconds, table, thread_seconds, unseen
 from hammemo.experiments.sessions.data import facts, read_task
 from hammemo.experiments.sessions.measures import NAMES, difference, gains, ranks
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.experiments.sessions.data import Queries, Split, Task
+    from hammemo.experiments.sessions.data import Queries, SessionTask, Split
     from hammemo.experiments.sessions.learner import Learner
 
 BATCH = 256
@@ -62,7 +63,7 @@ class Outcome:
         return {name: value for name, value in vars(self).items() if name != "gains"}
 
 
-def evaluate(task: Task, learner: type[Learner]) -> Outcome:
+def evaluate(task: SessionTask, learner: type[Learner]) -> Outcome:
     """Choose settings, fit, ask the test queries once, time, forget."""
     with threadpool_limits(1):
         started = time.process_time()
@@ -92,7 +93,7 @@ def evaluate(task: Task, learner: type[Learner]) -> Outcome:
     return outcome
 
 
-def chosen(task: Task, learner: type[Learner]) -> tuple[Mapping[str, Any], float | None]:
+def chosen(task: SessionTask, learner: type[Learner]) -> tuple[Mapping[str, Any], float | None]:
     """Return the settings with the highest second figure on validation, the first among equals, and the figure.
 
     Where there is nothing to choose, validation is not asked.
@@ -122,11 +123,11 @@ def asked(model: Learner, queries: Queries) -> NDArray[np.float64]:
 def speed(model: Learner, queries: Queries) -> tuple[float, float]:
     """Return how many questions for 20 items are answered a second in batches, and the microseconds of a single one."""
     prefixes = queries.prefixes[:TIMED]
-    started = time.process_time()
-    for start in range(0, len(prefixes), BATCH):
-        model.top_k(prefixes[start : start + BATCH], ANSWERS)
-    rate = len(prefixes) / (time.process_time() - started)
-    return rate, 1e6 * float(np.median([_seconds(model.top_k, [prefix], ANSWERS) for prefix in prefixes[:SINGLE]]))
+    batches = [prefixes[start : start + BATCH] for start in range(0, len(prefixes), BATCH)]
+    rate = len(prefixes) / seconds(lambda: [model.top_k(batch, ANSWERS) for batch in batches])
+    return rate, 1e6 * float(
+        np.median([thread_seconds(model.top_k, [prefix], ANSWERS) for prefix in prefixes[:SINGLE]])
+    )
 
 
 def forgetting(model: Learner, split: Split) -> tuple[float, float, bool]:
@@ -140,8 +141,8 @@ def forgetting(model: Learner, split: Split) -> tuple[float, float, bool]:
     prefixes = split.queries.prefixes[:BATCH]
     took = []
     for place, number in enumerate(gone):
-        forget = _seconds(model.forget, number, split.sessions[number])
-        took.append((forget, _seconds(model.top_k, [prefixes[place % len(prefixes)]], ANSWERS)))
+        forget = thread_seconds(model.forget, number, split.sessions[number])
+        took.append((forget, thread_seconds(model.top_k, [prefixes[place % len(prefixes)]], ANSWERS)))
     model.refit()
     rest = model.like()
     rest.fit([session for number, session in enumerate(split.sessions) if number not in gone], split.n_items)
@@ -150,17 +151,11 @@ def forgetting(model: Learner, split: Split) -> tuple[float, float, bool]:
     return float(forget), float(answer), bool(exactly)
 
 
-def _seconds(call: Callable[..., Any], *arguments: Any) -> float:
-    started = time.thread_time()
-    call(*arguments)
-    return time.thread_time() - started
-
-
 def run(
     folder: Path,
     sets: Sequence[str],
     learners: Sequence[type[Learner]],
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] = unseen,
 ) -> tuple[dict[str, Any], str]:
     """Measure learners on sets; return the results as plain numbers, and a page of one table a set."""
     results: list[dict[str, Any]] = []
@@ -169,10 +164,9 @@ def run(
         task, found = read_task(folder, name), []
         for learner in learners:
             found.append(evaluate(task, learner))
-            if on_progress is not None:
-                on_progress(len(pages) * len(learners) + len(found), len(sets) * len(learners))
+            on_progress(len(pages) * len(learners) + len(found), len(sets) * len(learners))
         results += [outcome.plain() for outcome in found]
-        pages.append("\n".join([heading(task), "", *table(task, found), *published(name)]) + "\n")
+        pages.append("\n".join([heading(task), "", *outcome_table(task, found), *published(name)]) + "\n")
     return {"settings": {"sets": list(sets)}, "table": results}, "\n".join(pages)
 
 
@@ -182,55 +176,35 @@ def published(name: str) -> list[str]:
     return ["", f"Published: {known}."] if known else []
 
 
-def heading(task: Task) -> str:
+def heading(task: SessionTask) -> str:
     """Return the sizes of a set in one line."""
     sizes = facts(task)
     parts = ", ".join(f"{sizes[name]:,} {name}" for name in ("sessions", "events", "items"))
     return f"{task.name}: {parts}; {sizes['valid_queries']:,} validation and {sizes['test_queries']:,} test queries"
 
 
-def table(task: Task, outcomes: Sequence[Outcome], beside: str = "VMIS-kNN") -> list[str]:
+def outcome_table(task: SessionTask, outcomes: Sequence[Outcome], beside: str = "VMIS-kNN") -> list[str]:
     """Return the lines of a table of one set; differences are those from one of the learners, if it is among them."""
     first, second = NAMES[task.kind]
     base = next((outcome for outcome in outcomes if outcome.learner == beside), None)
-    headings = [
-        "learner",
-        first,
-        second,
-        *([f"{first}, difference", f"{second}, difference"] if base else []),
-        "fit (s)",
-        "top 20 a second",
-        "one (µs)",
-        "forget (ms)",
-        "then answer (ms)",
-        "exactly",
-        "settings",
-    ]
-    lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
-    return lines + [_line(outcome, base, task.test.queries.sessions) for outcome in outcomes]
+    rows = []
+    for outcome in outcomes:
+        settings = ", ".join(f"{name} {value}" for name, value in outcome.settings.items())
+        apart = "" if base is None else _differences(outcome, base, task.test.queries.sessions)
+        rows.append(outcome.plain() | {"settings": settings, "apart": apart})
+    return table(
+        rows,
+        f"learner | {first} | {second} | {f'{first}, difference | {second}, difference | ' if base else ''}fit (s) | "
+        "top 20 a second | one (µs) | forget (ms) | then answer (ms) | exactly | settings",
+        "{learner} | {first:.4f} | {second:.4f} | {apart}{fit_seconds:.2f} | {answers_per_second:~} | "
+        "{single_microseconds:~} | {forget_milliseconds:.2f|fit again} | {answer_after_milliseconds:.2f|} | "
+        "{forgets_exactly:yes/NO|} | {settings}",
+    )
 
 
-def _line(outcome: Outcome, base: Outcome | None, sessions: NDArray[np.int64]) -> str:
-    settings = ", ".join(f"{name} {value}" for name, value in outcome.settings.items())
-    exactly = {True: "yes", False: "NO", None: ""}[outcome.forgets_exactly]
-    cells = [
-        outcome.learner,
-        f"{outcome.first:.4f}",
-        f"{outcome.second:.4f}",
-        *([] if base is None else _differences(outcome, base, sessions)),
-        f"{outcome.fit_seconds:.2f}",
-        f"{float(format(outcome.answers_per_second, '.2g')):,.0f}",
-        f"{float(format(outcome.single_microseconds, '.2g')):,.0f}",
-        "fit again" if outcome.forget_milliseconds is None else f"{outcome.forget_milliseconds:.2f}",
-        "" if outcome.answer_after_milliseconds is None else f"{outcome.answer_after_milliseconds:.2f}",
-        exactly,
-        settings,
-    ]
-    return f"| {' | '.join(cells)} |"
-
-
-def _differences(outcome: Outcome, base: Outcome, sessions: NDArray[np.int64]) -> list[str]:
+def _differences(outcome: Outcome, base: Outcome, sessions: NDArray[np.int64]) -> str:
+    """Return two cells and what separates them from the next."""
     if outcome is base or outcome.gains is None or base.gains is None:
-        return ["", ""]
+        return " |  | "
     found = [difference(ours, theirs, sessions) for ours, theirs in zip(outcome.gains, base.gains, strict=True)]
-    return [f"{mean:+.4f} ± {error:.4f}" for mean, error in found]
+    return "".join(f"{mean:+.4f} ± {error:.4f} | " for mean, error in found)

@@ -4,7 +4,7 @@
 many single edits, a question after each, and compares: answers with those of a dictionary of counters that is edited
 alike, and the bytes of the state with those of a model that has learnt what remains, and nothing else.
 
-What is counted is the time that the thread itself works.
+What is counted is the time that the thread itself works. The command is ``python benchmarks/labels.py --edits N``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ import numpy as np
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from hammemo.experiments.labels import KERNELS, RACED, Counters, Data, Pair, after
-from hammemo.memories import Exact
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.tokens.contexts import validated_array
-from hammemo.tokens.labels import label_array
+from edits import edit_seconds
+from hammemo import Exact, MemoryClassifier
+from hammemo.experiments.measuring import Row, after, latencies, thread_seconds, unseen
+from label_data import KERNELS, RACED, Counters, LabelledText, TwoReaders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,67 +33,61 @@ _NEW_EVERY = 50
 
 
 def run(
-    data: Data, n_edits: int, on_progress: Callable[[int, int], None], kernels: Sequence[str] = tuple(KERNELS)
+    data: LabelledText,
+    n_edits: int,
+    on_progress: Callable[[int, int], None] = unseen,
+    kernels: Sequence[str] = tuple(KERNELS),
 ) -> dict[str, Any]:
     """Time single edits, then make many: with each kernel."""
     timed = [timings(data, kernel, vote, min(n_edits, MOST_TIMED)) for kernel in kernels for vote in RACED]
-    made: list[dict[str, Any]] = []
+    made: list[Row] = []
     for kernel in kernels:
         told = after(on_progress, len(made) * n_edits, n_edits * len(kernels))
         made.append(interleaved(data, kernel, n_edits, told))
     return {"edits": timed, "interleaved": made}
 
 
-def timings(data: Data, kernel: str, vote: str, n_edits: int) -> dict[str, Any]:
-    """Return the median and the 99th percentile, in microseconds, of edits of one example and of questions."""
-    examples = [*zip(data.names[data.queries[:n_edits]].tolist(), data.names[data.observed[:n_edits]], strict=True)]
+def timings(data: LabelledText, kernel: str, vote: str, n_edits: int) -> Row:
+    """Return the latencies, in microseconds, of edits of one example and of questions."""
+    examples = data.late_examples()[:n_edits]
+    asked = [data.names[query][None] for query in data.queries[::-1][:n_edits]]
     with threadpool_limits(1):
         still = data.fitted(kernel, vote)
-        took = {"native": _native_edits(Pair.of(still), examples)}
+        took = {"native": _native_edits(TwoReaders.of(still), examples), "query_after_learn_one": []}
         edited = still.snapshot()
         for name in ("learn_one", "forget_one"):
-            call = getattr(edited, name)
-            took[name] = [_seconds(call, tokens, label) for tokens, label in examples]
-        for name in ("query", "query_after_learn_one", "partial_fit", "query_after_partial_fit", "forget", "checks"):
-            took[name] = []
-        for i, (tokens, label) in enumerate(examples):
-            asked = data.names[data.queries[-1 - i]][None]
-            rows, labels = np.array([tokens], object), np.array([label], object)
-            took["query"].append(_seconds(still.predict, asked))
-            edited.learn_one(tokens, label)
-            took["query_after_learn_one"].append(_seconds(edited.predict, asked))
-            edited.forget_one(tokens, label)
-            took["partial_fit"].append(_seconds(edited.partial_fit, rows, labels))
-            took["query_after_partial_fit"].append(_seconds(edited.predict, asked))
-            took["forget"].append(_seconds(edited.forget, rows, labels))
-            took["checks"].append(_seconds(_checked, edited, rows, labels))
-        if edited.memory_.state_bytes() != still.memory_.state_bytes():
-            raise AssertionError("What was learnt and forgotten again left something behind.")
-    return {"kernel": kernel, "vote": vote, "edits": len(examples), **{k: _summary(v) for k, v in took.items()}}
+            took[name] = [thread_seconds(getattr(edited, name), *example) for example in examples]
+        for example, query in zip(examples, asked, strict=True):
+            edited.learn_one(*example)
+            took["query_after_learn_one"].append(thread_seconds(edited.predict, query))
+            edited.forget_one(*example)
+        rows = [(np.array([tokens], object), np.array([label], object)) for tokens, label in examples]
+        edits = [(*row, query) for row, query in zip(rows, asked, strict=True)]
+        took |= edit_seconds(still, edits, lambda: None)
+    return {"kernel": kernel, "vote": vote, "edits": len(examples), **{k: latencies(v) for k, v in took.items()}}
 
 
-def _native_edits(pair: Pair, examples: list[tuple[list[str], str]]) -> list[float]:
+def _native_edits(readers: TwoReaders, examples: list[tuple[list[str], str]]) -> list[float]:
     """Return the seconds of edits by the compiled code alone; the versions are let go of again."""
-    tokens, labels, version = pair.live.store.tokens, pair.live.store.labels, pair.live.version
-    seconds = []
+    tokens, labels = readers.live.store.tokens, readers.live.store.labels
+    version: Any = readers.live.version
+    taken = []
     for row, label in examples:
         numbers, number = [tokens.get(token) for token in row], labels.get(label)
         if number < 0 or -1 in numbers:
             continue  # what is new must be numbered first
         started = time.thread_time()
-        changed = version.edit_one(numbers, number, 1)
-        seconds.append(time.thread_time() - started)
-        assert changed is not None
-        version = changed
-    return seconds
+        version = version.edit_one(numbers, number, 1)
+        taken.append(time.thread_time() - started)
+    return taken
 
 
 class _Present:
     """The examples that a model should hold."""
 
-    def __init__(self, data: Data, seed: int) -> None:
+    def __init__(self, data: LabelledText, seed: int) -> None:
         self.examples = [*zip(data.names[data.X].tolist(), data.names[data.y].tolist(), strict=True)]
-        self._late = [*zip(data.names[data.queries].tolist(), data.names[data.observed].tolist(), strict=True)]
+        self._late = data.late_examples()
         self._random = random.Random(seed)
 
     def edit(self, number: int) -> tuple[list[str], str, int]:
@@ -116,20 +109,20 @@ class _Present:
 
 
 def interleaved(
-    data: Data,
+    data: LabelledText,
     kernel: str,
     n_edits: int,
-    on_progress: Callable[[int, int], None],
+    on_progress: Callable[[int, int], None] = unseen,
     *,
     compared: int = 2000,
     fits: int = 2,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> Row:
     """Make single edits with a question after each; return how many a second, and how many answers were wrong.
 
     Parameters
     ----------
-    data : Data
+    data : LabelledText
     kernel : str
     n_edits : int
     on_progress : callable
@@ -146,14 +139,14 @@ def interleaved(
     counters = Counters(model.sites_, [queries[i % len(queries)] for i in range(0, n_edits, every)])
     for tokens, label in present.examples:
         counters.change(tokens, label, 1)
-    seconds, wrong, same_bytes = 0.0, 0, []
+    spent, wrong, same_bytes = 0.0, 0, []
     for i in range(n_edits):
         tokens, label, by = present.edit(i)
         query = queries[i % len(queries)]
         started = time.thread_time()
         (model.learn_one if by > 0 else model.forget_one)(tokens, label)
         answer = model.predict([query])[0]
-        seconds += time.thread_time() - started
+        spent += time.thread_time() - started
         counters.change(tokens, label, by)
         if i % every == 0:
             wrong += bool(answer != counters.answer(query))
@@ -164,27 +157,9 @@ def interleaved(
     return {
         "kernel": kernel,
         "edits": n_edits,
-        "edits_with_query_per_second": n_edits / seconds if seconds else None,
+        "edits_with_query_per_second": n_edits / spent if spent else None,
         "compared": len(range(0, n_edits, every)),
         "wrong": wrong,
         "fresh_fits": len(same_bytes),
         "fresh_fits_with_other_bytes": same_bytes.count(False),
     }
-
-
-def _checked(model: MemoryClassifier, rows: NDArray[Any], labels: NDArray[Any]) -> None:
-    """Check what `partial_fit` and `forget` check of their arguments."""
-    validated_array(model, rows, reset=False, y=labels)
-    label_array(labels)
-
-
-def _seconds(call: Callable[..., Any], *arguments: Any) -> float:
-    started = time.thread_time()
-    call(*arguments)
-    return time.thread_time() - started
-
-
-def _summary(seconds: list[float]) -> dict[str, float] | None:
-    if not seconds:
-        return None
-    return {"median": 1e6 * float(np.median(seconds)), "p99": 1e6 * float(np.percentile(seconds, 99))}

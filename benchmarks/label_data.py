@@ -1,0 +1,155 @@
+"""Data of the benchmarks of many labels: a text whose tokens are the labels, the two readers, and a plain rival."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+
+from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming, Suffixes
+from hammemo.experiments.drawing import zipf_stream
+from hammemo.memories.exact.live import Live
+from hammemo.memories.exact.readers import SparseCounts
+from hammemo.models.predictor import Predictor
+from hammemo.tokens.contexts import Contexts, Examples
+from hammemo.votes import Mean, Sum, Vote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.experiments.wikitext import Task
+    from hammemo.kernels import SiteKernel
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.reader import Compiled
+
+H = 8
+KERNELS: dict[str, SiteKernel] = {"positions": PositionalHamming(), "Suffixes(5)": Suffixes(5)}
+VOTES: dict[str, Vote] = {
+    "sum": Sum(),
+    "mean": Mean(),
+    "log-linear, shared weights": LogLinear(per_label=False, sample=200, steps=10),
+    "log-linear, weights a label": LogLinear(sample=200, steps=10),
+}
+"""Fitted to few examples: how fast answers are found, and that they are equal, does not depend on good weights."""
+RACED = ("sum", "log-linear, shared weights")
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledText:
+    """Examples to learn and questions to ask, as numbers of tokens, and the name of each number.
+
+    Shapes
+    ------
+    X : (n, 8); y : (n,); queries : (m, 8); observed : (m,); names : (numbers,)
+    """
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    queries: NDArray[Any]
+    observed: NDArray[Any]
+    names: NDArray[Any]
+
+    @classmethod
+    def of(
+        cls, task: Task, n_train: int | None = None, n_queries: int | None = None, *, targets: bool = False
+    ) -> LabelledText:
+        """Return the positions of the paper's task: all of the training text, and those of the test text.
+
+        With `targets` the questions are those that the paper's task asks: positions whose token is a candidate.
+        """
+        chosen = task.chosen("test") if targets else np.arange(len(task.tokens["test"]))
+        if n_queries is not None and n_queries < len(chosen):
+            chosen = np.random.default_rng(0).choice(chosen, n_queries, replace=False)
+        X, y = task.contexts["train"][:n_train, -H:], task.tokens["train"][:n_train]
+        queries, observed = task.contexts["test"][chosen, -H:], task.tokens["test"][chosen]
+        highest = max(int(part.max(initial=-1)) for part in (X, y, queries, observed))
+        late = [f"<late {number}>" for number in range(len(task.vocabulary), highest + 1)]  # in no training text
+        return cls(X, y, queries, observed, np.array([*task.vocabulary, *late], object))
+
+    @classmethod
+    def drawn(cls, n_train: int, n_queries: int, n_tokens: int = 33_278) -> LabelledText:
+        """Return examples with the token frequencies of text, where no text is at hand."""
+        stream = zipf_stream(n_train + n_queries + H, n_tokens)
+        X = np.lib.stride_tricks.sliding_window_view(stream, H)[:-1]
+        y, names = stream[H:], np.array([f"w{number}" for number in range(n_tokens)], object)
+        return cls(X[:n_train], y[:n_train], X[n_train:], y[n_train:], names)
+
+    def fitted(self, kernel: str, vote: str = "sum") -> MemoryClassifier:
+        """Return the exact model of the examples, with strings as tokens and labels."""
+        model = MemoryClassifier(clone(KERNELS[kernel]), Exact(), vote=clone(VOTES[vote]))
+        return model.fit(self.names[self.X], self.names[self.y])
+
+    def late_examples(self) -> list[tuple[list[str], str]]:
+        """Return the questions and what was observed there, to be learnt later."""
+        return [*zip(self.names[self.queries].tolist(), self.names[self.observed].tolist(), strict=True)]
+
+    def contexts(self, n: int | None = None) -> Contexts:
+        """Return the first questions, tokens numbered."""
+        return Contexts.of(self.names[self.queries[:n]])
+
+    def fitted_vote(self, vote: Vote, reader: Compiled, sites: Sites) -> Vote:
+        """Return the vote, fitted to the first examples where it has weights."""
+        fitted: Vote = clone(vote)
+        n = min(fitted.wanted(), len(self.X))
+        fitted.fit_to(reader, Examples.of(self.names[self.X[:n]], self.names[self.y[:n]]), sites)
+        return fitted
+
+
+@dataclass(frozen=True, eq=False)
+class TwoReaders:
+    """The same counts twice: the live table and the dense path."""
+
+    model: MemoryClassifier
+    live: Live
+    reader: Compiled
+    dense: SparseCounts
+
+    @classmethod
+    def of(cls, model: MemoryClassifier) -> TwoReaders:
+        """Return both readers of what a model holds."""
+        memory = model.memory_
+        assert isinstance(memory, Exact)
+        reader, table, frame = memory.compile(), memory.table(), memory.frame()
+        live = getattr(reader, "live", None)
+        if not isinstance(live, Live):
+            raise SystemExit("There is nothing to race: hammemo's compiled loops are not installed here.")
+        return cls(model, live, reader, SparseCounts(lambda: table, frame))
+
+    def predictor(self, reader: Compiled, vote: Vote) -> Predictor:
+        """Return what answers from one of the readers."""
+        return Predictor(reader, self.model.label_dtype_, self.model.sites_, vote).prepare()
+
+
+class Counters:
+    """A dictionary of counters, as one writes it without a library; only rows that some queries read are kept."""
+
+    def __init__(self, sites: Sites, queries: Sequence[Sequence[Any]]) -> None:
+        self._sites = [*zip(sites.positions, sites.weights.tolist(), strict=True)]
+        self._labels: Counter[Any] = Counter()
+        self._rows: dict[Any, Counter[Any]] = {key: Counter() for query in queries for key in self._keys(query)}
+
+    def _keys(self, tokens: Sequence[Any]) -> Iterator[Any]:
+        for site, (positions, _) in enumerate(self._sites):
+            yield (site, *(tokens[position] for position in positions))
+
+    def change(self, tokens: Sequence[Any], label: Any, by: int) -> None:
+        """Count an example, or take it back."""
+        rows = (self._rows[key] for key in self._keys(tokens) if key in self._rows)
+        for counter in (self._labels, *rows):
+            counter[label] += by
+            if not counter[label]:
+                del counter[label]
+
+    def answer(self, tokens: Sequence[Any]) -> Any:
+        """Return the label with the largest weighted sum, the first one among equals."""
+        totals: dict[Any, float] = {}
+        for (_, weight), key in zip(self._sites, self._keys(tokens), strict=True):
+            for label, count in self._rows[key].items():
+                totals[label] = totals.get(label, 0.0) + weight * count
+        best = max(totals.values(), default=0.0)
+        return min((label for label, total in totals.items() if total == best) if totals else self._labels)

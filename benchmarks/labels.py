@@ -1,0 +1,227 @@
+"""Many labels: the live table of `Exact` beside other ways to the same answers, in one run.
+
+    python benchmarks/labels.py [--data FOLDER] [--edits N | --agreement] [--json]
+
+The labels are the whole vocabulary of a text, the contexts are the eight tokens before each. Contenders, for the same
+counts and the same questions:
+
+- the dense path: one score for every label, from a sparse matrix of all rows (`SparseCounts`). It is the oracle, too:
+  all others must give its answers;
+- the live table (`LiveCounts`), which is meant to look at the leading labels only;
+- a bare loop that only copies the entries of the rows that a question reads, and adds nothing up;
+- a dictionary of counters in Python, of the rows that its few questions read.
+
+What is counted is processor time, the best of several repeats, in one thread; batches are given as numbered tokens,
+`predictor(tokens)` as strings. The dense path is so slow that it gets the first questions only, and so does the
+log-linear vote. The peak of memory and the time of `fit` are taken in fresh processes.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import label_edits
+from hammemo import Exact, MemoryClassifier
+from hammemo._progress import progress_bar
+from hammemo.experiments.measuring import Row, after, in_turns, options, peak_mebibytes, seconds, show, unseen
+from hammemo.experiments.wikitext import build_task, read_folder
+from hammemo.tokens.labels import top_columns
+from label_data import KERNELS, RACED, VOTES, Counters, LabelledText, TwoReaders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from hammemo.tokens.contexts import Contexts
+    from hammemo.votes import Vote
+
+TOP = 10
+_DENSE_QUERIES, _COUNTER_QUERIES, _EDITS, _PIECE = 1000, 100, 500, 64
+
+
+def race(
+    data: LabelledText,
+    repeats: int,
+    on_progress: Callable[[int, int], None] = unseen,
+    kernels: Sequence[str] = tuple(KERNELS),
+) -> dict[str, Any]:
+    """Return what each contender takes for a question, as a ratio to the dense path, and what a table takes."""
+    rates, sizes = [], []
+    with threadpool_limits(1):
+        for done, name in enumerate(kernels):
+            readers = TwoReaders.of(data.fitted(name))
+            for step, vote in enumerate(RACED):
+                rates += [{"kernel": name, "vote": vote, **row} for row in _race_vote(data, readers, vote, repeats)]
+                on_progress(len(RACED) * done + step + 1, len(RACED) * len(kernels))
+            sizes.append({"kernel": name, **_sizes(readers)})
+    labels = len(readers.reader.labels)
+    return {"examples": len(data.X), "labels": labels, "queries": len(data.queries), "rates": rates, "sizes": sizes}
+
+
+def _race_vote(data: LabelledText, readers: TwoReaders, name: str, repeats: int) -> Iterator[Row]:
+    vote = data.fitted_vote(VOTES[name], readers.dense, readers.model.sites_)
+    live, dense = (readers.predictor(reader, vote) for reader in (readers.reader, readers.dense))
+    ours, theirs = (predictor._scorer().ranker for predictor in (live, dense))
+    some, every = (data.contexts(n) for n in (_DENSE_QUERIES, None if name == "sum" else _DENSE_QUERIES))
+    for asked, of_ours, of_theirs in (
+        ("top-1 in batches", ours.winners, theirs.winners),
+        (f"top-{TOP} in batches", partial(ours.leaders, k=TOP), partial(theirs.leaders, k=TOP)),
+    ):
+        base, expected = _best(partial(of_theirs, some), len(some), repeats)
+        took, answers = _best(partial(of_ours, every), len(every), repeats)
+        _expect_equal(f"{name}, {asked}", answers[: len(some)], expected)
+        bare = {"bare loop, entries only": _bare(readers, some, repeats)} if asked.startswith("top-1 ") else {}
+        yield from _rows(asked, {"dense path": base, "live table": took, **bare})
+    yield from _after_edits(data, readers, vote, some, repeats)
+    lists = data.names[data.queries].tolist()
+    few = lists[:_COUNTER_QUERIES]
+    base, expected = _best(lambda: [dense(query) for query in few], len(few), repeats)
+    took, answers = _best(lambda: [live(query) for query in lists[:_DENSE_QUERIES]], len(some), repeats)
+    _expect_equal(f"{name}, predictor(tokens)", answers[: len(few)], expected)
+    own = {"dict of Counters": _counters(data, readers, few, expected)} if name == "sum" else {}
+    yield from _rows("predictor(tokens)", {"dense path": base, "live table": took, **own})
+
+
+def _after_edits(
+    data: LabelledText, readers: TwoReaders, vote: Vote, contexts: Contexts, repeats: int
+) -> Iterator[Row]:
+    """Learn the last questions one by one, and race the readers of what is stored then."""
+    edited = readers.model.snapshot()
+    for tokens, label in data.late_examples()[-_EDITS:]:
+        edited.learn_one(tokens, label)
+    later = TwoReaders.of(edited)
+    ours, theirs = (vote.ranker(reader, edited.sites_) for reader in (later.reader, later.dense))
+    base, expected = _best(partial(theirs.winners, contexts), len(contexts), 1)
+    took, answers = _best(partial(ours.winners, contexts), len(contexts), repeats)
+    _expect_equal("after edits", answers, expected)
+    yield from _rows(f"top-1 in batches, after {_EDITS} edits", {"dense path": base, "live table": took})
+
+
+def _bare(readers: TwoReaders, contexts: Contexts, repeats: int) -> float:
+    """Return the seconds that it takes to copy the entries of the rows that a question reads."""
+    numbers, read = readers.live.token_numbers(contexts), readers.live.version.read
+    pieces = [np.ascontiguousarray(numbers[i : i + _PIECE]) for i in range(0, len(numbers), _PIECE)]
+    return _best(lambda: [len(read(piece)[0]) for piece in pieces], len(numbers), repeats)[0]
+
+
+def _counters(data: LabelledText, readers: TwoReaders, few: list[list[str]], expected: list[str]) -> float:
+    """Return the seconds that a dictionary of counters takes for a question."""
+    counters = Counters(readers.model.sites_, few)
+    for tokens, label in zip(data.names[data.X].tolist(), data.names[data.y].tolist(), strict=True):
+        counters.change(tokens, label, 1)
+    took, answers = _best(lambda: [counters.answer(query) for query in few], len(few), 1)
+    _expect_equal("the dictionary of counters", answers, expected)
+    return took
+
+
+def _rows(asked: str, taken: dict[str, float]) -> Iterator[Row]:
+    for name, took in taken.items():
+        yield {"asked": asked, "name": name, "microseconds": 1e6 * took, "ratio": taken["dense path"] / took}
+
+
+def _sizes(readers: TwoReaders) -> Row:
+    live = readers.live
+    entries = len(live.total.entry_counts)
+    canonical = sum(array.nbytes for array in live.total.arrays_for(readers.reader.labels).values())
+    return {
+        "entries": entries,
+        "rows": live.version.n_rows,
+        "live_bytes_an_entry": live.version.nbytes / max(entries, 1),
+        "canonical_bytes_an_entry": canonical / max(entries, 1),
+    }
+
+
+def agreement(data: LabelledText, kernel: str, vote: str, on_progress: Callable[[int, int], None] = unseen) -> Row:
+    """Ask every question of both readers, for the best label and for the best ten; return how many answers differ."""
+    readers = TwoReaders.of(data.fitted(kernel))
+    fitted = data.fitted_vote(VOTES[vote], readers.dense, readers.model.sites_)
+    live, dense = (fitted.ranker(reader, readers.model.sites_) for reader in (readers.reader, readers.dense))
+    contexts = data.contexts()
+    first, leading = live.winners(contexts), live.leaders(contexts, TOP)
+    other_first = other_leading = 0
+    for start in range(0, len(contexts), _PIECE):
+        part = slice(start, start + _PIECE)
+        scores = dense.scores(contexts[part])
+        other_first += int((first[part] != scores.argmax(axis=1)).sum())
+        other_leading += int((leading[part] != top_columns(scores, TOP)).any(axis=1).sum())
+        on_progress(min(start + _PIECE, len(contexts)), len(contexts))
+    about = {"kernel": kernel, "vote": vote, "labels": len(readers.reader.labels), "queries": len(contexts)}
+    return {**about, "other_top_1": other_first, f"other_top_{TOP}": other_leading}
+
+
+def agreements(
+    data: LabelledText, on_progress: Callable[[int, int], None] = unseen, kernels: Sequence[str] = tuple(KERNELS)
+) -> list[Row]:
+    """Compare the readers with each kernel and every vote."""
+    rows: list[Row] = []
+    total = len(kernels) * len(VOTES) * len(data.queries)
+    with threadpool_limits(1):
+        for kernel in kernels:
+            for vote in VOTES:
+                rows.append(agreement(data, kernel, vote, after(on_progress, len(rows) * len(data.queries), total)))
+    return rows
+
+
+def fresh(data: LabelledText, repeats: int, kernels: Sequence[str] = tuple(KERNELS)) -> list[Row]:
+    """Fit and ask one question in processes of their own; return times and peaks of memory, the best of the repeats."""
+    rows = []
+    for kernel in kernels:
+        with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as own:
+            runs = [own.submit(_fit_and_ask, data.X, data.y, data.queries[:1], kernel).result() for _ in range(repeats)]
+        rows.append({"kernel": kernel, **{name: min(run[name] for run in runs) for name in runs[0]}})
+    return rows
+
+
+def _fit_and_ask(X: Any, y: Any, query: Any, kernel: str) -> dict[str, float]:
+    model = MemoryClassifier(KERNELS[kernel], Exact(), vote="sum")
+    found = {"mebibytes_before": peak_mebibytes(), "fit_seconds": seconds(model.fit, X, y)}
+    return {**found, "first_query_seconds": seconds(model.predict, query), "peak_mebibytes": peak_mebibytes()}
+
+
+def _best(run: Callable[[], Any], size: int, repeats: int) -> tuple[float, Any]:
+    """Return the least processor time of several runs, for one of `size` questions, and the answers."""
+    answers = run()  # a first time that does not count: what is made once is made now
+    return min(in_turns({"": run}, repeats)[""]) / max(size, 1), answers
+
+
+def _expect_equal(what: str, found: Any, expected: Any) -> None:
+    if not np.array_equal(found, expected):
+        raise AssertionError(f"Answers differ from those of the dense path: {what}.")
+
+
+def main() -> None:
+    parser = options(__doc__, as_json="everything")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder with WikiText-2; else tokens of a Zipf law")
+    parser.add_argument("--train", type=int, help="examples that are learnt (default: all; drawn: 1,000,000)")
+    parser.add_argument("--queries", type=int, help="questions (default: 20,000; with --agreement and --data: all)")
+    parser.add_argument("--repeats", type=int, default=3, help="the best counts")
+    parser.add_argument("--kernel", choices=KERNELS, help="one of the two kernels only")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--edits", type=int, help="edit so many times instead, a question after each, and compare")
+    instead.add_argument("--agreement", action="store_true", help="compare all answers instead, with every vote")
+    given = parser.parse_args()
+    kernels = [given.kernel] if given.kernel else [*KERNELS]
+    if given.data is None:
+        data = LabelledText.drawn(given.train or 1_000_000, given.queries or 20_000)
+    else:
+        task, asked = build_task(read_folder(given.data)), given.queries if given.agreement else given.queries or 20_000
+        data = LabelledText.of(task, given.train, asked, targets=given.agreement)
+    with progress_bar("Racing") as on_progress:
+        if given.edits:
+            results = label_edits.run(data, given.edits, on_progress, kernels)
+        elif given.agreement:
+            results = {"agreement": agreements(data, on_progress, kernels)}
+        else:
+            results = race(data, given.repeats, on_progress, kernels)
+            results["fresh"] = fresh(data, given.repeats, kernels)
+    show(results, as_json=given.json)
+
+
+if __name__ == "__main__":
+    main()
