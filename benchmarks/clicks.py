@@ -1,6 +1,6 @@
 """Click-like tables of any size: ours by default beside LightGBM and a linear learner, each with its defaults.
 
-    python benchmarks/clicks.py [--rows 10000 100000 1000000] [--learners ours LightGBM "Vowpal Wabbit"] [--seed 0]
+    python benchmarks/clicks.py [--rows 10000 100000 1000000] [--learners ours LightGBM …] [--seed 0]
                                 [--json FILE]
 
 The table is made from a seed. It has twenty columns of whole numbers that are names, with 2 to 1,000,000 values each,
@@ -16,13 +16,10 @@ learner that is not installed is left out. A measurement that ``--json`` holds a
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import os
 import tempfile
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +30,8 @@ import numpy as np
 from scipy.special import expit, ndtri
 from sklearn.metrics import log_loss, roc_auc_score
 
+from hammemo.experiments.measuring import JsonLines, Row, cells, heading, options, seconds
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 COLUMNS = 20
 PAIRS = 6
-BASE = -4.6
+BASE = -5.15
 """The constant of the log-odds: about 2 % of the rows become clicks."""
 COLUMN_EFFECT, PAIR_EFFECT = 0.25, 0.7
 """Standard deviations of the effects of single values and of pairs of values."""
@@ -130,7 +129,26 @@ class Ours:
 
     def notes(self) -> str:
         """Return which tuples of columns were chosen."""
-        return "tuples " + " ".join(str(site) for site in self.model.sites_.positions if len(site) > 1)
+        return " tuples: " + " ".join(str(site) for site in self.model.sites_.positions if len(site) > 1)
+
+
+class OursOfAllRows(Ours):
+    """Ours, choosing sites and fitting weights by all rows in place of samples.
+
+    It has every rare label that a sample by label could take, and all other rows, too: what such a sample would gain
+    at the most.
+    """
+
+    def fit(self, X: NDArray[np.int64], y: NDArray[np.int8]) -> Ours:
+        """Learn the rows."""
+        from hammemo import MemoryClassifier
+        from hammemo.kernels.selection import copies, growth
+
+        copies.Copies.of.__func__.__defaults__ = (len(y),)  # type: ignore[attr-defined]
+        growth._NUMBERS = 2 * len(y)  # type: ignore[misc]
+        growth._FEATURE_NUMBERS, growth._FIT_WORK = 2**40, 2**60  # type: ignore[misc]
+        self.model = MemoryClassifier().set_params(vote__sample=len(y)).fit(X, y)
+        return self
 
 
 class LightGBM:
@@ -194,46 +212,38 @@ def _lines(X: NDArray[np.int64]) -> Iterator[str]:
         yield "| " + " ".join(f"c{j}={value}" for j, value in enumerate(row.tolist()))
 
 
-LEARNERS: dict[str, Callable[[], Any]] = {"ours": Ours, "LightGBM": LightGBM, "Vowpal Wabbit": VowpalWabbit}
+LEARNERS: dict[str, Callable[[], Any]] = {
+    "ours": Ours,
+    "LightGBM": LightGBM,
+    "Vowpal Wabbit": VowpalWabbit,
+    "ours, all rows": OursOfAllRows,
+}
+CELLS = (
+    "{rows:,} | {learner} | {log_loss:.4f} | {auc:.3f} | {fit_seconds:.1f} | {peak_mebibytes:,.0f} | {mebibytes:,.1f}"
+)
 
 
-@dataclass
-class Judged:
-    """One learner on one number of rows."""
-
-    learner: str
-    rows: int
-    seed: int
-    log_loss: float
-    auc: float
-    fit_seconds: float
-    peak_mebibytes: float
-    mebibytes: float
-    notes: str = ""
-
-
-def judge(learner: str, rows: int, seed: int) -> Judged:
+def judge(learner: str, rows: int, seed: int) -> Row:
     """Return how a learner does on so many rows."""
     X, y, _ = Clicks(seed).rows(rows)
     asked, answers, _ = Clicks(seed).rows(TEST_ROWS, test=True)
     model = LEARNERS[learner]()
-    before, started = _forget_peak(), time.process_time()
-    model.fit(X, y)
-    seconds, after = time.process_time() - started, _status("VmHWM")
+    before = _forget_peak()
+    fit_seconds, after = seconds(model.fit, X, y), _status("VmHWM")
     probabilities = np.concatenate([model.predict(part) for part in np.array_split(asked, 20)])
     with tempfile.TemporaryDirectory() as folder:
         size = model.size(Path(folder))
-    return Judged(
-        learner,
-        rows,
-        seed,
-        log_loss=float(log_loss(answers, np.clip(probabilities, 1e-12, 1 - 1e-12))),
-        auc=float(roc_auc_score(answers, probabilities)),
-        fit_seconds=seconds,
-        peak_mebibytes=(after - before) / 2**20,
-        mebibytes=size / 2**20,
-        notes=model.notes(),
-    )
+    return {
+        "learner": learner,
+        "rows": rows,
+        "seed": seed,
+        "log_loss": float(log_loss(answers, np.clip(probabilities, 1e-12, 1 - 1e-12))),
+        "auc": float(roc_auc_score(answers, probabilities)),
+        "fit_seconds": fit_seconds,
+        "peak_mebibytes": (after - before) / 2**20,
+        "mebibytes": size / 2**20,
+        "notes": model.notes(),
+    }
 
 
 def _forget_peak() -> int:
@@ -248,54 +258,37 @@ def _status(name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(name + ":")) * 1024
 
 
-def line(found: Judged) -> str:
-    """Return a measurement as a row of a table."""
-    return (
-        f"| {found.rows:,} | {found.learner} | {found.log_loss:.4f} | {found.auc:.3f} | {found.fit_seconds:.1f} | "
-        f"{found.peak_mebibytes:,.0f} | {found.mebibytes:,.1f} |"
-    )
-
-
-def stored(path: Path | None) -> list[Judged]:
-    """Return the measurements of a file; none if there is no file."""
-    lines = path.read_text().splitlines() if path is not None and path.exists() else []
-    return [Judged(**json.loads(text)) for text in lines]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--rows", type=int, nargs="*", default=[10**4, 10**5, 10**6])
-    parser.add_argument("--learners", nargs="*", default=list(LEARNERS), choices=list(LEARNERS))
+    parser.add_argument("--learners", nargs="*", default=list(LEARNERS)[:3], choices=list(LEARNERS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
-    options = parser.parse_args()
-    _, labels, probabilities = Clicks(options.seed).rows(TEST_ROWS, test=True)
+    given = parser.parse_args()
+    _, labels, probabilities = Clicks(given.seed).rows(TEST_ROWS, test=True)
+    print(f"pairs that matter: {Clicks(given.seed).pairs}; clicks: {labels.mean():.2%} of the test rows\n")
+    print(heading("rows | learner | log-loss | AUC | fit (s) | peak memory (MiB) | model (MiB)"))
     truth = f"{log_loss(labels, probabilities):.4f} | {roc_auc_score(labels, probabilities):.3f}"
-    print(f"pairs that matter: {Clicks(options.seed).pairs}; clicks: {labels.mean():.2%} of the test rows\n")
-    print("| rows | learner | log-loss | AUC | fit (s) | peak memory (MiB) | model (MiB) |\n" + "|---" * 7 + "|")
     print(f"| | truth | {truth} | | | |", flush=True)
-    known = {(one.learner, one.rows, one.seed): one for one in stored(options.json)}
-    for rows in options.rows:
-        for learner in options.learners:
-            found = known.get((learner, rows, options.seed))
+    kept = JsonLines(given.json)
+    for rows in given.rows:
+        for learner in given.learners:
+            found = kept.find(learner=learner, rows=rows, seed=given.seed) or _in_a_process(learner, rows, given.seed)
             if found is None:
-                found = _in_a_process(learner, rows, options)
-            if found is not None:
-                print(line(found) + (f" <!-- {found.notes} -->" if found.notes else ""), flush=True)
+                print(f"| {rows:,} | {learner} | not installed |", flush=True)
+                continue
+            if found not in kept.rows:
+                kept.add(found)
+            print(f"| {cells(CELLS, found)} |{found['notes']}", flush=True)
 
 
-def _in_a_process(learner: str, rows: int, options: argparse.Namespace) -> Judged | None:
-    """Return a measurement made in a fresh process, and store it; None where the learner is not installed."""
+def _in_a_process(learner: str, rows: int, seed: int) -> Row | None:
+    """Return a measurement made in a fresh process; None where the learner is not installed."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         try:
-            found = pool.apply(judge, (learner, rows, options.seed))
-        except ImportError as error:
-            print(f"| {rows:,} | {learner} | left out: {error} |", flush=True)
+            return pool.apply(judge, (learner, rows, seed))
+        except ImportError:
             return None
-    if options.json:
-        with options.json.open("a") as file:
-            print(json.dumps(asdict(found)), file=file)
-    return found
 
 
 if __name__ == "__main__":
