@@ -117,4 +117,4 @@ def serve_folder(
         run(settings)
 
 
-_EXTRA = ("fastapi", "starlette", "uvicorn", "msgspec", "apsw", "prometheus_client", "httpx", "h11")
+_EXTRA = ("starlette", "uvicorn", "msgspec", "apsw", "prometheus_client", "httpx", "h11")

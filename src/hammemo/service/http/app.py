@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
-from hammemo import __version__
 from hammemo.service.http import bodies, metrics
 from hammemo.service.http.bodies import check_rows, decoded, decoded_settings, encoded
 from hammemo.service.http.endpoints import (
@@ -341,19 +340,14 @@ def make_app(service: Service, hosts: frozenset[str], *, loopback: bool) -> ASGI
     loopback : bool
         Whether it listens on a loopback address only.
     """
-    app = FastAPI(
-        title="hammemo",
-        version=__version__,
-        openapi_url=None,  # the document is made from the same table as the routes
-        docs_url=None,
-        redoc_url=None,
+    app = Starlette(
         routes=[
             Route(operation.path, Endpoint(service, operation), methods=[operation.method], name=operation.ask)
             for operation in OPERATIONS
         ],
         exception_handlers={HTTPException: _as_refusal},
-        redirect_slashes=False,
     )
+    app.router.redirect_slashes = False
     return Gate(app, hosts, loopback=loopback)
 
 
