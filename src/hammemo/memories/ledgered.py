@@ -37,7 +37,7 @@ from hammemo.memories.errors import NotStoredError
 from hammemo.memories.hashed import Hashed
 from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
 from hammemo.tokens.contexts import MAX_EXAMPLES, as_label
-from hammemo.tokens.hashing import feature_words, key_words
+from hammemo.tokens.hashing import feature_words, key_words, vocabulary_words
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 Key = TypeVar("Key", bound=Hashable)
 
 DIGEST_BYTES = 16
-_NO_TOKEN_WORDS = (0, 0, 2**64 - 1)  # no feature has this kind
+_NO_TOKEN_WORDS = np.array((0, 0, 2**64 - 1), np.uint64)  # no feature has this kind
 
 
 class Ledger(Generic[Key]):
@@ -257,12 +257,10 @@ class Ledgered(Memory):
 
     def _digests(self, examples: Examples) -> list[bytes]:
         """Return the digest of each example: one call for each, over fixed-width words of its tokens and label."""
-        tokens, contexts = examples.contexts.vocabulary.tolist(), examples.contexts
-        words = np.array([*map(feature_words, tokens), _NO_TOKEN_WORDS], "<u8")
-        label_words = np.array([*map(feature_words, examples.labels.tolist()), _NO_TOKEN_WORDS], "<u8")
-        rows = np.concatenate(
-            [words[contexts.ranks].reshape(len(contexts), 3 * contexts.h), label_words[examples.label_ranks]], axis=1
-        )
+        contexts = examples.contexts
+        words = np.append(vocabulary_words(contexts.vocabulary), [_NO_TOKEN_WORDS], axis=0)  # which rank -1 reads
+        tokens = words[contexts.ranks].reshape(len(contexts), 3 * contexts.h)
+        rows = np.concatenate([tokens, vocabulary_words(examples.labels)[examples.label_ranks]], axis=1, dtype="<u8")
         data, width = rows.tobytes(), rows.shape[1] * rows.itemsize
         return [self._digest(data[start : start + width]) for start in range(0, len(data), width)]
 
@@ -300,6 +298,10 @@ class Ledgered(Memory):
         """Return the labels that have examples, and how many."""
         return self.memory_.observed()
 
+    def observed_labels(self) -> Vocabulary:
+        """Return the labels that have examples: those of the inner memory, which may know them without counting."""
+        return self.memory_.observed_labels()
+
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the inner memory's arrays, and the digests in ascending order with their counts."""
         held = self._ledger.counts()
@@ -312,8 +314,8 @@ class Ledgered(Memory):
         }
 
 
-def _words(token: Token) -> tuple[int, int, int]:
-    return _NO_TOKEN_WORDS if token == NO_TOKEN else feature_words(token)
+def _words(token: Token) -> Sequence[int]:
+    return _NO_TOKEN_WORDS.tolist() if token == NO_TOKEN else feature_words(token)
 
 
 def _not_held(rows: Sequence[int], n_examples: int) -> NotStoredError:
