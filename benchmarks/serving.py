@@ -282,19 +282,26 @@ def edits(folder: Path, where: str, seconds: float) -> list[Measured]:
 def compare(before: str, folder: Path, rounds: int, n_edits: int) -> None:
     """Print single edits a processor second of another version and of this one, measured in turns."""
     for name, settings in (("exact", {"columns": TOKENS}), ("exact, sum", EXACT_SUM), ("hashed, sum", HASHED)):
-        for clients in (1, CLIENTS):
-            rates: dict[str, list[float]] = {before: [], sys.executable: []}
-            for number in range(rounds):
-                for python in sorted(rates, reverse=number % 2 == 1):
-                    with tempfile.TemporaryDirectory(dir=folder) as models:
-                        server = Server.of(Path(models), python)
-                        created(server, settings)
-                        measured = load(server, name, 600, Edits(1), clients=clients, most=n_edits)
-                        server.end(kill=True)
-                    rates[python].append(measured.a_processor_second or 0.0)
-            old, new = (statistics.median(values) for values in rates.values())
-            what = f"{name}: edits of 1 example, {clients} clients"
-            print(f"{what:48}{old:8,.0f} to {new:8,.0f} a processor second, {new / old:.2f} times", flush=True)
+        with tempfile.TemporaryDirectory(dir=folder) as models:
+            servers = [Server.of(Path(models, str(i)), python) for i, python in enumerate((before, sys.executable))]
+            for server in servers:
+                created(server, settings)
+            for clients in (1, CLIENTS):
+                pairs = []
+                for number in range(-1, rounds):  # the first round warms both up and is not counted
+                    order = servers if number % 2 else servers[::-1]
+                    rates = {id(server): _edit_rate(server, clients, n_edits) for server in order}
+                    pairs += [tuple(rates[id(server)] for server in servers)] if number >= 0 else []
+                old, new = (statistics.median(rates) for rates in zip(*pairs, strict=True))
+                ratio = statistics.median(after / before for before, after in pairs)
+                what = f"{name}: edits of 1 example, {clients} clients"
+                print(f"{what:48}{old:8,.0f} to {new:8,.0f} a processor second, {ratio:.2f} times", flush=True)
+            for server in servers:
+                server.end(kill=True)
+
+
+def _edit_rate(server: Server, clients: int, n_edits: int) -> float:
+    return load(server, "", 600, Edits(1), clients=clients, most=n_edits).a_processor_second or 0.0
 
 
 def visits(folder: Path, seconds: float) -> list[Measured]:
@@ -362,8 +369,8 @@ def main() -> None:
     parser.add_argument("only", nargs="?", choices=["visits"], help="only edits of rows and of whole visits")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--before", help="the interpreter of another version: only single edits, of both in turns")
-    parser.add_argument("--rounds", type=int, default=5, help="how often the two versions take turns")
-    parser.add_argument("--edits", type=int, default=3_000, help="edits of one turn")
+    parser.add_argument("--rounds", type=int, default=9, help="how often the two versions take turns")
+    parser.add_argument("--edits", type=int, default=1_000, help="edits of one turn")
     given = parser.parse_args()
     if given.before:
         compare(given.before, given.folder, given.rounds, given.edits)
