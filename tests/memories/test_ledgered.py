@@ -98,7 +98,7 @@ def test_one_edit_is_a_batch_of_one(inner: Memory, edits: Any, *, asked: bool) -
     """State, ledger and refusals are those of `update`, whether or not the table is edited in its live form."""
     one, batch = (Ledgered(clone(inner), SECRET).open(POSITIONS, 4) for _ in range(2))
     for memory in (one, batch):
-        memory.add(examples([([0, "a", 2], "no", 2), (["ß", NO_TOKEN, 0.5], 1, 1)]))
+        memory.add(examples([([0, "a", 2], "no", 2), (["ß", NO_TOKEN, 0.5], "ß", 1)]))
     for (context, label), by in [*edits, (([0.0, "a", 2], "no"), -1)]:
         if asked:
             one.reader()

@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import patch
 
 import httpx
 import numpy as np
@@ -371,15 +372,7 @@ def test_head_and_body_are_one_write() -> None:
 
 def test_results_of_a_group_wake_the_loop_once() -> None:
     async def run() -> list[Any]:
-        loop, woken = asyncio.get_running_loop(), 0
-        wake = loop.call_soon_threadsafe
-
-        def counted(*given: Any, **more: Any) -> Any:
-            nonlocal woken
-            woken += 1
-            return wake(*given, **more)
-
-        loop.call_soon_threadsafe = counted  # type: ignore[method-assign]
+        loop = asyncio.get_running_loop()
         results = Results(loop)
         futures: list[Future[int]] = [Future() for _ in range(20)]
         awaited = [results.of(future) for future in futures]
@@ -390,13 +383,14 @@ def test_results_of_a_group_wake_the_loop_once() -> None:
                 future.set_exception(Malformed("no")) if number == 5 else future.set_result(number)
 
         thread = threading.Thread(target=resolve)
-        thread.start()
-        thread.join()  # the loop stands still meanwhile
-        found = await asyncio.gather(*awaited, return_exceptions=True)
-        later: Future[int] = Future()
-        last = results.of(later)
-        later.set_result(7)
-        return [*found, await last, woken]
+        with patch.object(loop, "call_soon_threadsafe", wraps=loop.call_soon_threadsafe) as wake:
+            thread.start()
+            thread.join()  # the loop stands still meanwhile
+            found = await asyncio.gather(*awaited, return_exceptions=True)
+            later: Future[int] = Future()
+            last = results.of(later)
+            later.set_result(7)
+            return [*found, await last, wake.call_count]
 
     *found, last, woken = asyncio.run(run())
     assert (last, woken) == (7, 2)
