@@ -6,10 +6,12 @@ Printed in one run, so that limits show:
 - edits: one example each from 16 clients, and 100 examples each; the same in a folder in memory, where a flush costs
   nothing;
 - single predictions (a hashed memory, 64 labels, contexts of 8 strings), asked by wrk where it is installed, else by
-  the loop that sends the edits; the same server with FastAPI and msgspec, but no model;
+  the loop that sends the edits; the same requests to a bare Starlette application with msgspec, but no model;
 - how long 10,000 edits take to be replayed after kill -9;
 - edits of one row and of one whole visit (4 clicks on average), of a model of 23,753 visits to a shop; `python
   benchmarks/serving.py visits` measures these alone.
+
+`python benchmarks/serving.py --before old/bin/python` compares single edits with another installed version, in turns.
 
 The server runs on one core and those who ask on the others. On a machine that does other work, too, the rates a second
 of *processor time* of the server are what can be compared: they are printed beside those of the clock.
@@ -45,17 +47,20 @@ ROOT: Final = Path(__file__).parents[1]
 CLIENTS: Final = 16
 LABELS: Final = 64
 TOKENS: Final = 8
+EXACT_SUM: Final = {"columns": TOKENS, "vote": "sum"}
 HASHED: Final = {"columns": TOKENS, "memory": "hashed", "vote": "sum", "seed": 0}
 
 BARE: Final = """
 import sys, msgspec, uvicorn
-from fastapi import FastAPI, Request, Response
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
 from hammemo.service.http.bodies import Question, Labels
-decoder, encoder, app = msgspec.json.Decoder(Question), msgspec.json.Encoder(), FastAPI()
-@app.post("/v1/models/{model}/predict")
-async def predict(model: str, request: Request):
+decoder, encoder = msgspec.json.Decoder(Question), msgspec.json.Encoder()
+async def predict(request):
     question = decoder.decode(await request.body())
     return Response(encoder.encode(Labels(["l0"] * len(question.rows), 1)), media_type="application/json")
+app = Starlette(routes=[Route("/v1/models/{model}/predict", predict, methods=["POST"])])
 uvicorn.run(app, port=int(sys.argv[1]), log_level="warning", http="h11")
 """
 
@@ -73,10 +78,10 @@ def row(what: str, a_second: float, taken: Sequence[float] = (), used: float | N
 class Server:
     """A server in a process of its own, on one core."""
 
-    def __init__(self, command: list[str], url: str | None = None) -> None:
+    def __init__(self, command: list[str], url: str | None = None, python: str = sys.executable) -> None:
         pin = ["taskset", "-c", "0"] if shutil.which("taskset") and (os.cpu_count() or 1) > 1 else []
         self._process = subprocess.Popen(
-            [*pin, sys.executable, *command],
+            [*pin, python, *command],
             stderr=subprocess.PIPE if url is None else None,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             text=True,
@@ -110,10 +115,10 @@ class Server:
         return answers
 
     @classmethod
-    def of(cls, folder: Path) -> Server:
-        """Serve a folder."""
+    def of(cls, folder: Path, python: str = sys.executable) -> Server:
+        """Serve a folder, with the version that an interpreter has."""
         options = ["--port", "0", "--log-level", "warning", "--rate", "1000000", "--max-body", str(2**24)]
-        return cls(["-m", "hammemo", "serve", str(folder), *options])
+        return cls(["-m", "hammemo", "serve", str(folder), *options], python=python)
 
     @property
     def processor_seconds(self) -> float:
@@ -269,6 +274,31 @@ def edits(folder: Path, where: str, seconds: float) -> list[Row]:
     return found
 
 
+def compare(before: str, folder: Path, rounds: int, n_edits: int) -> None:
+    """Print single edits a processor second of another version and of this one, measured in turns."""
+    for name, settings in (("exact", {"columns": TOKENS}), ("exact, sum", EXACT_SUM), ("hashed, sum", HASHED)):
+        with tempfile.TemporaryDirectory(dir=folder) as models:
+            servers = [Server.of(Path(models, str(i)), python) for i, python in enumerate((before, sys.executable))]
+            for server in servers:
+                created(server, settings)
+            for clients in (1, CLIENTS):
+                pairs = []
+                for number in range(-1, rounds):  # the first round warms both up and is not counted
+                    order = servers if number % 2 else servers[::-1]
+                    rates = {id(server): _edit_rate(server, clients, n_edits) for server in order}
+                    pairs += [tuple(rates[id(server)] for server in servers)] if number >= 0 else []
+                old, new = (statistics.median(rates) for rates in zip(*pairs, strict=True))
+                ratio = statistics.median(after / before for before, after in pairs)
+                what = f"{name}: edits of 1 example, {clients} clients"
+                print(f"{what:48}{old:8,.0f} to {new:8,.0f} a processor second, {ratio:.2f} times", flush=True)
+            for server in servers:
+                server.end(kill=True)
+
+
+def _edit_rate(server: Server, clients: int, n_edits: int) -> float:
+    return float(load(server, "", 600, Edits(1), clients=clients, most=n_edits)["a_processor_second"] or 0.0)
+
+
 def visits(folder: Path, seconds: float) -> list[Row]:
     """Measure edits of one row and of one whole visit, of a model that was fitted to visits."""
     from hammemo import MemoryClassifier, save, windows
@@ -322,7 +352,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="on the disk to be measured")
     parser.add_argument("only", nargs="?", choices=["visits"], help="only edits of rows and of whole visits")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--before", help="the interpreter of another version: only single edits, of both in turns")
+    parser.add_argument("--rounds", type=int, default=9, help="how often the two versions take turns")
+    parser.add_argument("--edits", type=int, default=1_000, help="edits of one turn")
     given = parser.parse_args()
+    if given.before:
+        compare(given.before, given.folder, given.rounds, given.edits)
+        return
     rows, _ = examples(200, 1)
     found: list[Row] = []
 
@@ -348,7 +384,7 @@ def main() -> None:
             created(server, HASHED)
             note(predictions(server, "single predictions, hashed", given.seconds, rows))
         with Server(["-c", BARE, "8799"], "http://127.0.0.1:8799") as bare:
-            note(predictions(bare, "the same of FastAPI without a model", given.seconds, rows))
+            note(predictions(bare, "the same of Starlette without a model", given.seconds, rows))
         note(replay(folder / "replay"))
     if given.json:
         given.json.write_text(json.dumps(found, indent=1), encoding="utf-8")

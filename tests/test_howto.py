@@ -48,7 +48,7 @@ def test_a_shell_prints_what_the_guide_says(guide: str, tmp_path: Path, monkeypa
 @pytest.fixture
 def run_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """Return a function that runs code which asks a server, in a new folder, and returns the lines that it prints."""
-    pytest.importorskip("fastapi")
+    pytest.importorskip("starlette")
     import running_servers as serving
 
     monkeypatch.chdir(tmp_path)

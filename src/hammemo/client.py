@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Row = Sequence[Any]
 
-_AGAIN: Final = frozenset((425, 429, 502, 503, 504))
+_RETRIED_STATUSES: Final = frozenset((425, 429, 502, 503, 504))
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
 _PIECE: Final = 2**18
@@ -45,7 +45,7 @@ class Receipt(NamedTuple):
 
 
 class Explained(dict[str, Any]):
-    """Why one row got its label: what the server has told, as it is, which prints as the library's explanation."""
+    """Why one row got its label: the server's answer as it is, which prints as the library's explanation."""
 
     def explanation(self) -> Explanation:
         """Return it as `MemoryClassifier.explain` does, to be drawn, for example."""
@@ -149,11 +149,11 @@ class Client:
 
         Give an id of your own where your program may itself end and send the edit again after that.
         """
-        return self._edit(model, "learn", op, rows=_plain(rows), labels=_plain_row(labels))
+        return self._edit(model, "learn", op, rows=_token_lists("rows", rows), labels=_tokens(labels))
 
     def forget(self, model: str, rows: Iterable[Row], labels: Iterable[Any], *, op: str | None = None) -> Receipt:
         """Take examples back, all or none, once; what is not stored is refused with status 409."""
-        return self._edit(model, "forget", op, rows=_plain(rows), labels=_plain_row(labels))
+        return self._edit(model, "forget", op, rows=_token_lists("rows", rows), labels=_tokens(labels))
 
     def learn_stream(self, model: str, documents: Iterable[Row], *, op: str | None = None) -> Receipt:
         """Learn whole documents, all or none, once: every token from the tokens before it.
@@ -161,11 +161,11 @@ class Client:
         The model must have been fitted to documents (`fit_stream`): they are cut into examples as those were. A
         document, such as a visit, is learnt when it has ended: a part of it is another document.
         """
-        return self._edit(model, "learn-stream", op, documents=_plain_documents(documents))
+        return self._edit(model, "learn-stream", op, documents=_token_lists("documents", documents))
 
     def forget_stream(self, model: str, documents: Iterable[Row], *, op: str | None = None) -> Receipt:
         """Take whole documents back, as they were learnt, all or none, once; status 409 if one is not stored."""
-        return self._edit(model, "forget-stream", op, documents=_plain_documents(documents))
+        return self._edit(model, "forget-stream", op, documents=_token_lists("documents", documents))
 
     def refit(self, model: str, *, op: str | None = None, timeout: float = 600.0) -> Receipt:
         """Fit the weights of the model's vote again, to the examples that it keeps, once: after `forget`.
@@ -177,8 +177,8 @@ class Client:
         return self._edit(model, "refit", op, timeout)
 
     def _edit(self, model: str, kind: str, op: str | None, timeout: float | None = None, **content: Any) -> Receipt:
-        told = self._asked("POST", _path(model, kind), {"op": op or uuid.uuid4().hex, **content}, timeout)
-        return Receipt(told["version"], told["status"])
+        answer = self._answer("POST", _path(model, kind), {"op": op or uuid.uuid4().hex, **content}, timeout)
+        return Receipt(answer["version"], answer["status"])
 
     # Questions
 
@@ -204,16 +204,16 @@ class Client:
         self, model: str, rows: Iterable[Row], *, min_version: int | None = None
     ) -> tuple[list[Any], list[list[float]]]:
         """Return all labels, and for each row the probability of each of them."""
-        told = self.ask(model, "probabilities", rows, min_version=min_version)
-        return told["classes"], told["probabilities"]
+        answer = self.ask(model, "probabilities", rows, min_version=min_version)
+        return answer["classes"], answer["probabilities"]
 
     def explain(self, model: str, rows: Iterable[Row], k: int = 5, *, min_version: int | None = None) -> ExplainedRows:
         """Return for each row what each part of it adds to the scores of the k leading labels.
 
         Each is a dict, as the server tells it. ``print`` shows tables; ``[0].explanation().plot()`` draws the first.
         """
-        told = self.ask(model, "explain", rows, min_version=min_version, k=k)["explanations"]
-        return ExplainedRows(map(Explained, told))
+        explanations = self.ask(model, "explain", rows, min_version=min_version, k=k)["explanations"]
+        return ExplainedRows(map(Explained, explanations))
 
     def certify(self, model: str, rows: Iterable[Row], *, min_version: int | None = None) -> list[bool]:
         """Return for each row whether the prediction is proven to be that of the exact classifier."""
@@ -222,31 +222,34 @@ class Client:
 
     def ask(self, model: str, question: str, rows: Iterable[Row], **more: Any) -> dict[str, Any]:
         """Return the whole answer to a question ("predict", "top-k", …), with the version that gave it."""
-        body = {"rows": _plain(rows), **{name: value for name, value in more.items() if value is not None}}
-        return self._asked("POST", _path(model, question), body)
+        body = {
+            "rows": _token_lists("rows", rows),
+            **{name: value for name, value in more.items() if value is not None},
+        }
+        return self._answer("POST", _path(model, question), body)
 
     # Models
 
     def models(self) -> list[str]:
         """Return the names of all models."""
-        found: list[str] = self._asked("GET", "/v1/models")["models"]
+        found: list[str] = self._answer("GET", "/v1/models")["models"]
         return found
 
     def create(self, model: str, **settings: Any) -> dict[str, Any]:
         """Make an empty model; the settings are those of ``PUT /v1/models/{model}``, such as ``columns``."""
-        return self._asked("PUT", _path(model), settings)
+        return self._answer("PUT", _path(model), settings)
 
     def describe(self, model: str) -> dict[str, Any]:
         """Return what is known of a model."""
-        return self._asked("GET", _path(model))
+        return self._answer("GET", _path(model))
 
     def delete(self, model: str) -> None:
         """Remove a model, its log and its snapshots."""
-        self._asked("DELETE", _path(model))
+        self._answer("DELETE", _path(model))
 
     def snapshot(self, model: str) -> int:
         """Let the server write a snapshot now, and return its version."""
-        version: int = self._asked("POST", _path(model, "snapshot"))["version"]
+        version: int = self._answer("POST", _path(model, "snapshot"))["version"]
         return version
 
     def upload(self, model: str, path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -260,7 +263,7 @@ class Client:
                     headers={"content-type": "application/octet-stream"},
                 )
 
-        answer: dict[str, Any] = self._sent(send).json()
+        answer: dict[str, Any] = self._final_response(send).json()
         return answer
 
     def download(self, model: str, path: str | os.PathLike[str]) -> None:
@@ -278,11 +281,11 @@ class Client:
                         file.write(piece)
                 return answer
 
-        self._sent(fetch)
+        self._final_response(fetch)
 
     # Sending
 
-    def _asked(self, method: str, path: str, body: Any = None, timeout: float | None = None) -> dict[str, Any]:
+    def _answer(self, method: str, path: str, body: Any = None, timeout: float | None = None) -> dict[str, Any]:
         """Return an answer; `timeout` is the seconds to wait for it where that is not those of the client."""
         waits = self._http.timeout
         if timeout is not None:
@@ -293,10 +296,10 @@ class Client:
                 return self._http.request(method, path, timeout=waits)
             return self._http.request(method, path, json=body, timeout=waits)
 
-        answer: dict[str, Any] = self._sent(send).json()
+        answer: dict[str, Any] = self._final_response(send).json()
         return answer
 
-    def _sent(self, send: Callable[[], httpx.Response]) -> httpx.Response:
+    def _final_response(self, send: Callable[[], httpx.Response]) -> httpx.Response:
         """Send until there is an answer that is final, or patience ends."""
         until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
         while True:
@@ -306,7 +309,7 @@ class Client:
                 answer = send()
             except httpx.TransportError as error:
                 lost = error
-            if answer is not None and (answer.is_success or answer.status_code not in _AGAIN):
+            if answer is not None and (answer.is_success or answer.status_code not in _RETRIED_STATUSES):
                 break
             if time.monotonic() + pause > until:
                 if answer is None:
@@ -322,8 +325,8 @@ class Client:
 
 def _refused(answer: httpx.Response) -> NoReturn:
     try:
-        told = answer.json()["error"]
-        code, message = str(told["code"]), str(told["message"])
+        error = answer.json()["error"]
+        code, message = str(error["code"]), str(error["message"])
     except (ValueError, KeyError, TypeError):  # not from hammemo: a proxy, perhaps
         code, message = "unknown", f"The answer {answer.status_code} has no explanation."
     raise ServerError(answer.status_code, code, message)
@@ -335,23 +338,18 @@ def _path(model: str, rest: str = "") -> str:
     return f"/v1/models/{model}/{rest}" if rest else f"/v1/models/{model}"
 
 
-def _plain(rows: Any) -> list[list[Any]]:
-    """Return rows as lists of what JSON can say; arrays and data frames are taken, too, but no string as a row."""
-    rows = getattr(rows, "values", rows) if hasattr(rows, "columns") else rows
-    listed = [rows] if isinstance(rows, (str, bytes)) else list(rows)
-    if any(isinstance(row, (str, bytes)) for row in listed):  # its characters would be taken as tokens
-        raise TypeError("rows is a list of rows, and a row a list of tokens: send a single one as [tokens].")
-    return [_plain_row(row) for row in listed]
+def _token_lists(name: str, given: Any) -> list[list[Any]]:
+    """Return rows or documents as lists of what JSON can say; rows may also be an array or a data frame.
+
+    A string is no list of tokens: its characters would be taken as tokens. A data frame is no list of documents.
+    """
+    if hasattr(given, "columns"):
+        given = given.values if name == "rows" else ""
+    listed = [given] if isinstance(given, (str, bytes)) else list(given)
+    if any(isinstance(entry, (str, bytes)) or not hasattr(entry, "__iter__") for entry in listed):
+        raise TypeError(f"{name} is a list of {name}, each a list of tokens: send a single one as [tokens].")
+    return [_tokens(entry) for entry in listed]
 
 
-def _plain_documents(documents: Any) -> list[list[Any]]:
-    """Return documents as lists of what JSON can say; one that is not in a list of documents is refused."""
-    if not isinstance(documents, (str, bytes)) and not hasattr(documents, "columns"):
-        documents = list(documents)
-        if all(hasattr(entry, "__iter__") and not isinstance(entry, (str, bytes)) for entry in documents):
-            return [_plain_row(entry) for entry in documents]
-    raise TypeError("documents is a list of documents, and a document a list of tokens: send a single one as [tokens].")
-
-
-def _plain_row(row: Any) -> list[Any]:
-    return list(row.tolist()) if hasattr(row, "tolist") else list(row)
+def _tokens(values: Any) -> list[Any]:
+    return list(values.tolist()) if hasattr(values, "tolist") else list(values)

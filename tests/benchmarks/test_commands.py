@@ -140,6 +140,8 @@ def test_two_versions() -> None:
         "predict, ints",
         "partial_fit",
         "forget",
+        "learn_one",
+        "forget_one",
         "predict after an edit",
         "fit",
         "load",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -21,10 +22,13 @@ from hammemo import (
     NotStoredError,
     SiteKernel,
 )
+from hammemo._arrays.integers import object_array
 from hammemo.tokens.contexts import Examples
-from memory_catalogue import POSITIONS, batches, examples
+from memory_catalogue import POSITIONS, TOKENS, batches, examples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hammemo.memories import Memory
 
 INNER = [Exact(), Hashed(16, 2), Gaussian(32), Gaussian(32, exact=True)]
@@ -67,6 +71,48 @@ def test_the_inner_memory_is_the_one_without_a_ledger(inner: Memory, batch: Any,
     held = [stored.get((tuple(context), label), 0) for context, label, _ in queries]
     assert ledgered.holds(examples(queries)).tolist() == held
     assert ledgered.n_examples == sum(stored.values())
+
+
+tokens = st.sampled_from([*TOKENS, 3, 3.0, np.float32(3), True, np.str_("a")])
+odd = st.sampled_from([None, float("nan"), float("inf"), 2**70, b"bytes", (1, 2)])
+contexts = st.builds(lambda kept, last: [*kept, last], st.lists(tokens, min_size=2, max_size=2), tokens | odd)
+labels = st.sampled_from(["no", "ß", 1, 1.0])
+single_examples = st.tuples(contexts, labels) | st.just(([0, 1, 2], NO_TOKEN)) | st.just(([0, 1, 2], None))
+
+
+def refusal_of(edit: Callable[[], None]) -> str:
+    try:
+        edit()
+    except (ValueError, TypeError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+@pytest.mark.parametrize("inner", INNER[:2], ids=str)
+@given(
+    edits=st.lists(st.tuples(single_examples, st.sampled_from([1, 2, -1, -2])), max_size=8),
+    asked=st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_one_edit_is_a_batch_of_one(inner: Memory, edits: Any, *, asked: bool) -> None:
+    """State, ledger and refusals are those of `update`, whether or not the table is edited in its live form."""
+    one, batch = (Ledgered(clone(inner), SECRET).open(POSITIONS, 4) for _ in range(2))
+    for memory in (one, batch):
+        memory.add(examples([([0, "a", 2], "no", 2), (["ß", NO_TOKEN, 0.5], "ß", 1)]))
+    for (context, label), by in [*edits, (([0.0, "a", 2], "no"), -1)]:
+        if asked:
+            one.reader()
+        rows = np.empty((1, 3), object)
+        rows[0] = context
+
+        def edit_batch() -> None:
+            found = Examples.of(rows, object_array([label]), [abs(by)])  # noqa: B023
+            (batch.add if by > 0 else batch.remove)(found)  # noqa: B023
+
+        refused = refusal_of(lambda: one._edited(lambda memory: memory.update_one(context, label, by)))  # noqa: B023
+        assert refused == refusal_of(edit_batch)
+        assert one._ledger.counts() == batch._ledger.counts()
+        assert one.state_bytes() == batch.state_bytes()
 
 
 def test_tokens_have_one_identity_and_every_position_counts() -> None:

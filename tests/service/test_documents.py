@@ -16,18 +16,18 @@ from hammemo import NO_TOKEN, Exact, Hashed, Ledgered, MemoryClassifier, Mixture
 from hammemo.service import writing
 from hammemo.service.applying import Applier
 from hammemo.service.host import Host
+from hammemo.service.limits import Limits
 from hammemo.service.operations import (
-    Documents,
     Edit,
-    Limits,
+    LoggedDocuments,
     Malformed,
     NotStored,
     OpReused,
     Receipt,
     TooLarge,
     Unavailable,
+    checked,
     decoded,
-    encoded,
 )
 from hammemo.service.settings import Settings
 from hammemo.service.sqlite_log import SqliteLog
@@ -199,31 +199,31 @@ def test_a_model_that_was_not_made_of_documents_says_what_to_do(made: dict[str, 
         (Limits(tokens=5), [[1, 2], [3, 4], [5, 6]], "6 tokens.*several edits"),
         (Limits(document=3), [[1, 2, 3, 4]], "4 tokens.*another document"),
         (Limits(text=3), [["abcd"]], "3 characters"),
-        (Limits(body=40), [["abcd"]] * 20, "bytes"),
+        (Limits(logged=40), [["abcd"]] * 20, "bytes"),
     ],
 )
 def test_limits(limits: Limits, documents: Visits, said: str) -> None:
     for kind in ("learn", "forget"):
         with pytest.raises(TooLarge, match=said):
-            encoded(Edit("op", kind, documents=documents), limits)
-    encoded(learn("op", documents[:1]), Limits())
+            checked(Edit("op", kind, documents=documents), limits)
+    checked(learn("op", documents[:1]), Limits())
 
 
 def test_an_edit_has_documents_or_rows() -> None:
     with pytest.raises(Malformed, match="not both"):
-        encoded(Edit("op", "learn", [["a"]], ["x"], [["a"]]), Limits())
+        checked(Edit("op", "learn", [["a"]], ["x"], [["a"]]), Limits())
     with pytest.raises(Malformed, match="no documents"):
-        encoded(Edit("op", "refit", documents=[["a"]]), Limits())
+        checked(Edit("op", "refit", documents=[["a"]]), Limits())
 
 
-TOKENS = st.one_of(st.text(max_size=3), st.integers(-(2**63), 2**64 - 1), st.booleans(), st.none(), st.just(1.0))
+TOKENS = st.one_of(st.text(max_size=3), st.integers(-(2**63), 2**63 - 1), st.booleans(), st.none(), st.just(1.0))
 
 
 @given(documents=st.lists(st.lists(TOKENS, min_size=1, max_size=4), min_size=1, max_size=4))
 def test_what_the_log_keeps_is_what_was_sent(documents: Visits) -> None:
     for edit in (learn("op", documents), forget("op", documents)):
-        again = decoded(encoded(edit, Limits()))
-        assert isinstance(again, Documents)
+        again = decoded(checked(edit, Limits())[1])
+        assert isinstance(again, LoggedDocuments)
         assert repr(again.documents) == repr(documents)  # 1, 1.0 and True differ
         assert again.learns == (edit.kind == "learn")
 
@@ -231,9 +231,10 @@ def test_what_the_log_keeps_is_what_was_sent(documents: Visits) -> None:
 def test_older_versions_can_name_the_kind() -> None:
     """They take a kind for one only where it is a plain word, and else say that the log is damaged."""
     for edit in (learn("op", [["a", 1]]), forget("op", [["a", 1]])):
-        kind, *_ = msgspec.msgpack.decode(encoded(edit, Limits()))
+        kind, *_ = msgspec.msgpack.decode(checked(edit, Limits())[1])
         assert re.fullmatch(r"[a-z]{1,20}", kind)
-    assert encoded(learn("op", [["a", 1]]), Limits()) == b"\x92\xablearnstream\x91\x92\xa1a\x01"  # kept over upgrades
+    _, body = checked(learn("op", [["a", 1]]), Limits())
+    assert body == b"\x92\xablearnstream\x91\x92\xa1a\x01"  # kept over upgrades
 
 
 @pytest.mark.parametrize("wrong", [[], [[]], [["a"], []], "a", [[["a"]]], {}, [1]])
@@ -287,15 +288,15 @@ def test_threads_edit_at_once(tmp_path: Path, uploaded: Path) -> None:
 def test_a_lease_is_prolonged_while_many_are_learnt(
     tmp_path: Path, uploaded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tended, learn_documents = threading.Event(), MemoryClassifier.partial_fit_stream
+    renewed, learn_documents = threading.Event(), MemoryClassifier.partial_fit_stream
 
     def slow(self: MemoryClassifier, documents: Visits) -> MemoryClassifier:
-        tended.clear()
-        assert tended.wait(patience(60)), "nobody looks after the log"
+        renewed.clear()
+        assert renewed.wait(patience(60)), "nobody looks after the log"
         return learn_documents(self, documents)
 
-    monkeypatch.setattr(writing, "_IDLE", 0.01)
-    monkeypatch.setattr(SqliteLog, "tend", lambda _: tended.set())
+    monkeypatch.setattr(writing, "_IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(SqliteLog, "renew_lease", lambda _: renewed.set())
     with Host(tmp_path / "models") as host:
         model = host.upload("t", "m", uploaded)
         monkeypatch.setattr(MemoryClassifier, "partial_fit_stream", slow)
@@ -303,7 +304,7 @@ def test_a_lease_is_prolonged_while_many_are_learnt(
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_a_commit_that_fails_is_in_doubt_and_sent_again(
+def test_a_commit_that_fails_is_must_recover_and_sent_again(
     written: bool, tmp_path: Path, uploaded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Host(tmp_path / "models") as host:
@@ -361,7 +362,7 @@ def edits(draw: st.DrawFn) -> list[Content]:
     tokens = st.sampled_from([*plain, 1.0, True, "1", "a", 2**63, NO_TOKEN] if crafted else plain)
     documents = st.lists(st.lists(tokens, min_size=1, max_size=5), min_size=1, max_size=3)
     kinds: Any = st.sampled_from(["learnstream", "learnstream", "forgetstream"])
-    return draw(st.lists(st.builds(Documents, kinds, documents), max_size=10))
+    return draw(st.lists(st.builds(LoggedDocuments, kinds, documents), max_size=10))
 
 
 @pytest.mark.parametrize(("cutting", "memory"), MODELS, ids=repr)

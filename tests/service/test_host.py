@@ -15,12 +15,12 @@ import pytest
 from hammemo import Exact, Ledgered, MeMoClassifier, MemoryClassifier, load, save
 from hammemo.service import sqlite_log, writing
 from hammemo.service.host import Host
+from hammemo.service.limits import Limits
 from hammemo.service.log import LogError
 from hammemo.service.operations import (
     Edit,
     Exists,
     InUse,
-    Limits,
     Malformed,
     NoSuchModel,
     NothingLearnt,
@@ -372,7 +372,7 @@ def test_too_many_that_wait_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_a_commit_that_fails_is_in_doubt_until_the_log_is_read(
+def test_a_commit_that_fails_is_must_recover_until_the_log_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Host(tmp_path) as host:
@@ -554,7 +554,7 @@ def test_a_snapshot_that_fails_is_made_later(tmp_path: Path, monkeypatch: pytest
         failed.set()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writing, "_LATER", 0.01)
+    monkeypatch.setattr(writing, "_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(sqlite_log, "save", failing)
     with Host(tmp_path, upkeep=Upkeep(snapshot_edits=2)) as host:
         model = host.create("t", "m", {})

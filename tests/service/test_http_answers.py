@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import threading
+from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import patch
 
 import httpx
 import numpy as np
@@ -17,7 +21,10 @@ import running_servers as serving
 from hammemo import Exact, Hashed, MemoryClassifier, save
 from hammemo.client import Client, ServerError
 from hammemo.memories import Ledgered
-from hammemo.service.http.asking import Asked, table
+from hammemo.service.http.answering import ReadyVersion, table
+from hammemo.service.http.connections import JoinedHead
+from hammemo.service.http.service import Results
+from hammemo.service.operations import Malformed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -314,7 +321,7 @@ def test_the_short_way_gives_the_answers_of_the_long_one(
     memory, vote = MEMORIES[name]
     labels = data.draw(st.lists(st.sampled_from("xyz"), min_size=len(rows), max_size=len(rows)))
     model = MemoryClassifier(memory=memory, vote=vote).partial_fit(table(rows), labels)
-    short = Asked(model, 1).prepare().predict_one(asked)
+    short = ReadyVersion(model, 1).prepare().predict_one(asked)
     assert short is None or [short] == model.predict(table([asked])).tolist()
 
 
@@ -334,3 +341,59 @@ def test_half_a_file_is_no_file(server: serving.Running, client: Client, tmp_pat
             httpx.get(f"{server.url}/v1/models/fruit/file")
     client.download("fruit", tmp_path / "whole.model")
     assert (tmp_path / "whole.model").exists()
+
+
+class Written:
+    """A transport that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        self.writes.append(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_head_and_body_are_one_write() -> None:
+    inner = Written()
+    transport = JoinedHead(cast("asyncio.Transport", inner))
+    transport.write(b"HTTP/1.1 100 \r\n\r\n")  # the client waits for this one before it sends a body
+    assert inner.writes == [b"HTTP/1.1 100 \r\n\r\n"]
+    for part in (b"HTTP/1.1 200 OK\r\n\r\n", b"first", b"HTTP/1.1 in a body", b"HTTP/1.1 204 No Content\r\n\r\n"):
+        transport.write(part)
+    assert inner.writes[1:] == [b"HTTP/1.1 200 OK\r\n\r\nfirst", b"HTTP/1.1 in a bodyHTTP/1.1 204 No Content\r\n\r\n"]
+    transport.write(b"HTTP/1.1 500 Failed\r\n\r\n")
+    transport.close()  # half an answer is sent, too
+    assert (inner.writes[-1], inner.is_closed) == (b"HTTP/1.1 500 Failed\r\n\r\n", True)
+
+
+def test_results_of_a_group_wake_the_loop_once() -> None:
+    async def run() -> list[Any]:
+        loop = asyncio.get_running_loop()
+        results = Results(loop)
+        futures: list[Future[int]] = [Future() for _ in range(20)]
+        awaited = [results.of(future) for future in futures]
+        awaited[3].cancel()
+
+        def resolve() -> None:
+            for number, future in enumerate(futures):
+                future.set_exception(Malformed("no")) if number == 5 else future.set_result(number)
+
+        thread = threading.Thread(target=resolve)
+        with patch.object(loop, "call_soon_threadsafe", wraps=loop.call_soon_threadsafe) as wake:
+            thread.start()
+            thread.join()  # the loop stands still meanwhile
+            found = await asyncio.gather(*awaited, return_exceptions=True)
+            later: Future[int] = Future()
+            last = results.of(later)
+            later.set_result(7)
+            return [*found, await last, wake.call_count]
+
+    *found, last, woken = asyncio.run(run())
+    assert (last, woken) == (7, 2)
+    assert isinstance(found[3], asyncio.CancelledError)
+    assert isinstance(found[5], Malformed)
+    assert [value for value in found if isinstance(value, int)] == [n for n in range(20) if n not in (3, 5)]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import running_servers as serving
 from hammemo import NO_TOKEN, MemoryClassifier, save
 from hammemo.client import Client, ServerError
-from hammemo.service.http import asking
-from hammemo.service.http.asking import Asked, table
+from hammemo.service.http import answering
+from hammemo.service.http.answering import ReadyVersion, table
 from visit_models import Visits, held, learnt, now, uploaded, visits
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_questions_of_any_length_are_those_of_the_library(asked: tuple[Client, A
 
 @pytest.mark.parametrize("row", [[], [1], [1, 2], [1, 2, 3], [1, 2, 3, 4], ["1"], [99, None], [2.5]], ids=str)
 def test_the_short_way_takes_rows_of_any_length(row: list[Any], asked: tuple[Client, Any]) -> None:
-    ready = Asked(asked[1], 1).prepare()
+    ready = ReadyVersion(asked[1], 1).prepare()
     (cut,) = ready.cut([row])
     short = ready.predict_one(cut)
     long = [[NO_TOKEN] * (3 - len(row)) + row[-3:]]
@@ -118,10 +118,10 @@ def test_rows_that_no_model_can_read_are_refused(
             with pytest.raises(ServerError, match="2 tokens; one of these has") as refused:
                 client.ask("table", question, rows)
             assert refused.value.status == 422
-    with pytest.raises(ServerError, match="longer than") as long:
-        client.predict("asked", [[1] * (server.service.limits.tokens + 1)])
+    with pytest.raises(ServerError, match="a row may have") as long:
+        client.predict("asked", [[1] * (server.service.limits.columns + 1)])
     assert long.value.status == 413
-    monkeypatch.setattr(asking, "_MOST_FILLED", 10)
+    monkeypatch.setattr(answering, "_MAX_FILLED_TOKENS", 10)
     with pytest.raises(ServerError, match="filled up") as many:
         client.top_k("asked", [[1]] * 4)
     assert many.value.status == 413

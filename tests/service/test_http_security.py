@@ -17,9 +17,9 @@ import running_servers as serving
 from hammemo import MemoryClassifier, save
 from hammemo.client import Client, ServerError
 from hammemo.service.http.app import OPERATIONS
-from hammemo.service.http.limits import Limits
-from hammemo.service.http.server import Settings, listen
+from hammemo.service.http.server import ServerSettings, listen
 from hammemo.service.http.tokens import ROLES, Tokens, new_token, read_entries, write_entries
+from hammemo.service.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -253,7 +253,7 @@ def test_small_answers_are_not_delayed() -> None:
 
 def test_a_server_for_others_needs_tokens_and_encryption(tmp_path: Path) -> None:
     def check(**given: Any) -> None:
-        Settings(str(tmp_path), **given).check()
+        ServerSettings(str(tmp_path), **given).check()
 
     check()
     check(host="::1")
@@ -281,7 +281,7 @@ def test_the_client_sends_no_token_in_the_clear() -> None:
 
 
 SMALL = Limits(
-    body=2_000, file=5_000, rows=20, tokens=8, characters=50, k=5, cells=40, explained=2, head_seconds=0.5,
+    body=2_000, file=5_000, rows=20, columns=8, text=50, k=5, cells=40, explained=2, head_seconds=0.5,
     body_seconds=0.5, wait_seconds=0.05, connections=30,
 )  # fmt: skip
 

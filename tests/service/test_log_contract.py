@@ -245,12 +245,12 @@ def test_a_writer_that_lost_its_lease_cannot_write(postgres: Server, tmp_path: P
     store.create("lease", "m", "{}", None)
     first = store.open("lease", "m", follower=False)
     first.append(0, entries(1))
-    second = _taken_over(store, "lease")  # the lease runs out, because nobody prolongs it
+    second = _taken_over(store, "lease")  # the lease runs out, because it is not renewed
     assert second.epoch == first.epoch + 1
     for attempt in (
         lambda: first.append(1, entries(2)),
         lambda: first.keep_snapshot(model(["a", "b"]), 1),
-        first.tend,
+        first.renew_lease,
     ):
         with pytest.raises(LeaseLost):
             cast("Any", attempt)()

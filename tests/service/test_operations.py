@@ -7,17 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from hammemo.service.limits import Limits
 from hammemo.service.operations import (
-    Body,
     Edit,
-    Limits,
+    LoggedRows,
     Malformed,
     ServiceError,
     TooLarge,
     check_name,
+    checked,
     decoded,
     digest,
-    encoded,
 )
 
 
@@ -35,7 +35,7 @@ from hammemo.service.operations import (
         ({"rows": [["a"], ["b"]]}, Malformed),
         ({"rows": [[]]}, Malformed),
         ({"rows": [["a"], ["a", "b"]], "labels": ["x", "y"]}, Malformed),
-        ({"rows": [["a"] * 11]}, Malformed),
+        ({"rows": [["a"] * 11]}, TooLarge),
         ({"rows": [["a"]] * 6, "labels": ["x"] * 6}, TooLarge),
         ({"rows": [["a" * 21]]}, TooLarge),
         ({"labels": ["a" * 21]}, TooLarge),
@@ -46,6 +46,7 @@ from hammemo.service.operations import (
         ({"rows": [[b"a"]]}, Malformed),
         ({"rows": [["\ud800"]]}, Malformed),
         ({"rows": [[2**70]]}, Malformed),
+        ({"labels": [2**63]}, Malformed),
         ({"rows": [["a" * 20] * 10] * 5, "labels": ["x"] * 5}, TooLarge),
     ],
     ids=lambda value: str(value)[:50],
@@ -53,7 +54,7 @@ from hammemo.service.operations import (
 def test_what_is_no_edit_is_refused(change: dict[str, Any], error: type[ServiceError]) -> None:
     edit = Edit(**{"op": "op", "kind": "learn", "rows": [["a"]], "labels": ["x"], **change})
     with pytest.raises(error):
-        encoded(edit, Limits(rows=5, columns=10, text=20, body=1000))
+        checked(edit, Limits(rows=5, columns=10, text=20, logged=1000))
 
 
 @pytest.mark.parametrize(
@@ -78,9 +79,9 @@ def test_a_damaged_body_is_refused(body: bytes) -> None:
 
 def test_tokens_keep_their_kinds_in_digests() -> None:
     values: list[Any] = [1, 1.0, "1", True, None]
-    made = {digest(encoded(Edit("op", "learn", [[value]], ["x"]), Limits()), b"k" * 32) for value in values}
+    made = {digest(checked(Edit("op", "learn", [[value]], ["x"]), Limits())[1], b"k" * 32) for value in values}
     assert len(made) == 5
-    assert Body("learn", [[1]], ["x"]).n_rows == 1
+    assert LoggedRows("learn", [[1]], ["x"]).n_rows == 1
 
 
 @pytest.mark.parametrize("name", ["", "-a", "_a", "A", "a/b", "..", "a.b", "a" * 65, "ä", "a\n", None, 1])

@@ -21,26 +21,25 @@ from hammemo.service import writing
 from hammemo.service.applying import Applier, first_state
 from hammemo.service.host import Host
 from hammemo.service.http.app import make_app
-from hammemo.service.http.limits import Limits as HttpLimits
 from hammemo.service.http.server import _passing_on
 from hammemo.service.http.service import Service
+from hammemo.service.limits import Limits
 from hammemo.service.operations import (
-    Body,
     Content,
     Edit,
-    Limits,
+    LoggedRefit,
+    LoggedRows,
     Malformed,
     NothingKept,
     NothingLearnt,
     OpReused,
     Receipt,
-    Refit,
     ServiceError,
     TooLarge,
     Unavailable,
     UnknownKind,
+    checked,
     decoded,
-    encoded,
 )
 from hammemo.service.settings import Settings
 from hammemo.service.sqlite_log import LOG, SqliteLog
@@ -290,7 +289,7 @@ def test_after_kill_the_weights_are_the_same(tmp_path: Path, uploaded: Path) -> 
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_a_commit_that_fails_is_in_doubt_and_sent_again(
+def test_a_commit_that_fails_is_must_recover_and_sent_again(
     written: bool, tmp_path: Path, uploaded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, y = examples()
@@ -322,15 +321,15 @@ def test_a_fit_that_fails_changes_nothing(tmp_path: Path, uploaded: Path, monkey
 
 
 def test_a_lease_is_prolonged_while_it_fits(tmp_path: Path, uploaded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tended, refit = threading.Event(), MemoryClassifier.refit
+    renewed, refit = threading.Event(), MemoryClassifier.refit
 
     def slow(self: MemoryClassifier) -> MemoryClassifier:
-        tended.clear()
-        assert tended.wait(patience(60)), "nobody looks after the log"
+        renewed.clear()
+        assert renewed.wait(patience(60)), "nobody looks after the log"
         return refit(self)
 
-    monkeypatch.setattr(writing, "_IDLE", 0.01)
-    monkeypatch.setattr(SqliteLog, "tend", lambda _: tended.set())
+    monkeypatch.setattr(writing, "_IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(SqliteLog, "renew_lease", lambda _: renewed.set())
     with Host(tmp_path / "models") as host:
         model = host.upload("t", "m", uploaded)
         monkeypatch.setattr(MemoryClassifier, "refit", slow)
@@ -341,7 +340,7 @@ def test_weights_that_no_log_can_keep_are_refused(
     tmp_path: Path, uploaded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, y = examples()
-    monkeypatch.setattr(weights_module, "MOST_BYTES", 100)
+    monkeypatch.setattr(weights_module, "MAX_BYTES", 100)
     with Host(tmp_path / "models") as host:
         model = host.upload("t", "m", uploaded)
         before = weights(model)
@@ -379,18 +378,18 @@ def test_damaged_weights_are_refused_and_nothing_changes(damage: Callable[[bytes
 
 def test_a_refit_has_no_examples() -> None:
     with pytest.raises(Malformed, match="no rows"):
-        encoded(Edit("op", REFIT, [["a"]], ["x"]), Limits())
-    body = encoded(Edit("op", REFIT), Limits())
-    assert decoded(body) == Refit()
-    assert decoded(Refit(fitted=b"abc").body()) == Refit(fitted=b"abc")
-    assert Refit().n_rows == 0
+        checked(Edit("op", REFIT, [["a"]], ["x"]), Limits())
+    body = checked(Edit("op", REFIT), Limits())[1]
+    assert decoded(body) == LoggedRefit()
+    assert decoded(LoggedRefit(fitted=b"abc").body()) == LoggedRefit(fitted=b"abc")
+    assert LoggedRefit().n_rows == 0
 
 
 def test_bodies_of_examples_are_those_that_older_servers_wrote() -> None:
     """Logs and digests of ids are kept over an upgrade."""
     learnt = b"\x93\xa5learn\x91\x92\xa1a\x01\x91\xa1x"
-    assert encoded(Edit("op", "learn", [["a", 1]], ["x"]), Limits()) == learnt
-    assert decoded(learnt) == Body("learn", [["a", 1]], ["x"])
+    assert checked(Edit("op", "learn", [["a", 1]], ["x"]), Limits())[1] == learnt
+    assert decoded(learnt) == LoggedRows("learn", [["a", 1]], ["x"])
 
 
 def test_a_log_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
@@ -415,12 +414,12 @@ def test_a_log_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
 def histories(draw: st.DrawFn) -> list[Content]:
     rows = st.lists(st.sampled_from(["a", "b", "c"]), min_size=2, max_size=2)
     body = st.builds(
-        lambda kind, row, label: Body(kind, [row], [label]),
+        lambda kind, row, label: LoggedRows(kind, [row], [label]),
         st.sampled_from(["learn", "learn", "forget"]),
         rows,
         st.sampled_from(["x", "y"]),
     )
-    return draw(st.lists(st.one_of(body, body, st.just(Refit())), max_size=14))
+    return draw(st.lists(st.one_of(body, body, st.just(LoggedRefit())), max_size=14))
 
 
 @pytest.mark.parametrize("vote", ["log-linear", "sum"])
@@ -520,7 +519,7 @@ def test_a_worker_waits_for_a_refit_as_long_as_the_client(tmp_path: Path) -> Non
 
     async def run(host: Host) -> None:
         async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as to_writer:
-            service = Service(host, forward=_passing_on(to_writer, HttpLimits()))
+            service = Service(host, forward=_passing_on(to_writer, Limits()))
             await send(service, "/v1/models/m/refit", {"op": "1"})
             await send(service, "/v1/models/m/learn", {"op": "2", "rows": [["a"]], "labels": ["x"]})
             service.close()

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from hammemo import Exact, Hashed, Ledgered
-from hammemo.service.operations import Limits, ServiceError
+from hammemo.service.limits import Limits
+from hammemo.service.operations import ServiceError
 from hammemo.service.settings import Settings
 
 

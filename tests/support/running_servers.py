@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo.service.host import Host
 from hammemo.service.http.app import make_app
-from hammemo.service.http.server import Settings, _server, listen
+from hammemo.service.http.server import ServerSettings, _server, listen
 from hammemo.service.http.service import Service
 from hammemo.service.http.tokens import ROLES, Tokens, new_token, write_entries
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from hammemo.service.http.limits import Limits
+    from hammemo.service.limits import Limits
 
 
 @dataclass
@@ -39,11 +39,11 @@ class Running:
 @contextmanager
 def in_thread(folder: Path, tokens: Path | None = None, limits: Limits | None = None) -> Iterator[Running]:
     """Serve a folder on a free loopback port for the time of the block."""
-    settings = Settings(str(folder), port=0)
+    settings = ServerSettings(str(folder), port=0)
     listening = listen(settings.host, 0, shared=False)
     port = listening.getsockname()[1]
-    with Host(folder) as host:
-        service = Service(host, limits, None if tokens is None else Tokens(tokens))
+    with Host(folder, limits=limits) as host:
+        service = Service(host, None if tokens is None else Tokens(tokens))
         app = make_app(service, settings.names, loopback=True)
         server = _server(app, settings, service.limits, tls=False)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))

@@ -87,14 +87,14 @@ def serve_folder(
         if follower and workers:
             raise UsageError("--follower and --workers: a follower is a worker by itself. Start several followers.")
         try:
-            from hammemo.service.http.server import Settings, run
+            from hammemo.service.http.server import ServerSettings, run
         except ModuleNotFoundError as error:
             if (error.name or "").split(".")[0] not in _EXTRA:
                 raise
             raise ModuleNotFoundError(
                 "hammemo serve needs its extra packages: pip install 'hammemo[serve]'", name=error.name
             ) from error
-        settings = Settings(
+        settings = ServerSettings(
             str(folder),
             host,
             port,
@@ -117,4 +117,4 @@ def serve_folder(
         run(settings)
 
 
-_EXTRA = ("fastapi", "starlette", "uvicorn", "msgspec", "apsw", "prometheus_client", "httpx", "h11")
+_EXTRA = ("starlette", "uvicorn", "msgspec", "apsw", "prometheus_client", "httpx", "h11")

@@ -13,7 +13,7 @@ from hammemo.cli.commands import Commands
 from hammemo.cli.console import console, one_line_errors, print_json
 
 if TYPE_CHECKING:
-    from hammemo.service.http.tokens import Entry
+    from hammemo.service.http.tokens import StoredToken
 
 tokens = Commands(help="Make, list and take back the tokens of hammemo serve.")
 
@@ -62,7 +62,7 @@ def remove(file: File, key: Annotated[str, typer.Argument(metavar="ID", help="Th
     """Take a token back; a running server knows within about a second."""
     from hammemo.service.http.tokens import change_entries
 
-    def without(entries: list[Entry]) -> list[Entry]:
+    def without(entries: list[StoredToken]) -> list[StoredToken]:
         left = [entry for entry in entries if entry.id != key]
         if len(left) == len(entries):
             raise ValueError(f"{file} holds no token with the id {key}: `hammemo tokens list {file}` shows all.")

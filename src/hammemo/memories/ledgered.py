@@ -24,7 +24,6 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Hashable
-from functools import partial
 from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -37,8 +36,9 @@ from hammemo.memories.base import Memory
 from hammemo.memories.errors import NotStoredError
 from hammemo.memories.hashed import Hashed
 from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
-from hammemo.tokens.contexts import MAX_EXAMPLES
-from hammemo.tokens.hashing import feature_words, key_words
+from hammemo.tokens.contexts import MAX_EXAMPLES, as_label
+from hammemo.tokens.hashing import feature_words, key_words, vocabulary_words
+from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from hammemo.memories.label_counts import LabelCounts
     from hammemo.memories.reader import Compiled, Reader
     from hammemo.tokens.contexts import Examples
-    from hammemo.tokens.vocabulary import Vocabulary
+    from hammemo.tokens.vocabulary import Token, Vocabulary
 
 Key = TypeVar("Key", bound=Hashable)
 
 DIGEST_BYTES = 16
-_NO_TOKEN_WORDS = (0, 0, 2**64 - 1)  # no feature has this kind
+_NO_TOKEN_WORDS = np.array((0, 0, 2**64 - 1), np.uint64)  # no feature has this kind
 
 
 class Ledger(Generic[Key]):
@@ -174,6 +174,17 @@ class Ledgered(Memory):
         memory.update(examples, sign)
         self.memory_, self._ledger = memory, self._ledger.plus(entries, sign)
 
+    def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
+        """Add one example `by` times or, below zero, take it back; no slower than one call of BLAKE2b a string."""
+        context = [as_token(token) for token in tokens]
+        words = [word for token in context for word in _words(token)]
+        digest = self._digest(struct.pack(f"<{len(words) + 3}Q", *words, *feature_words(as_label(label))))
+        if self._ledger.count(digest) + by < 0:
+            raise _not_held([0], 1)
+        memory = self.memory_.snapshot()
+        memory.update_one(context, label, by)
+        self.memory_, self._ledger = memory, self._ledger.plus({digest: by})
+
     def keeps_rows(self) -> bool:
         """Return whether the reader of the inner memory has rows of counts."""
         return self._inner().keeps_rows()
@@ -248,15 +259,15 @@ class Ledgered(Memory):
 
     def _digests(self, examples: Examples) -> list[bytes]:
         """Return the digest of each example: one call for each, over fixed-width words of its tokens and label."""
-        tokens, contexts = examples.contexts.vocabulary.tolist(), examples.contexts
-        words = np.array([*map(feature_words, tokens), _NO_TOKEN_WORDS], "<u8")
-        label_words = np.array([*map(feature_words, examples.labels.tolist()), _NO_TOKEN_WORDS], "<u8")
-        rows = np.concatenate(
-            [words[contexts.ranks].reshape(len(contexts), 3 * contexts.h), label_words[examples.label_ranks]], axis=1
-        )
+        contexts = examples.contexts
+        words = np.append(vocabulary_words(contexts.vocabulary), [_NO_TOKEN_WORDS], axis=0)  # which rank -1 reads
+        tokens = words[contexts.ranks].reshape(len(contexts), 3 * contexts.h)
+        rows = np.concatenate([tokens, vocabulary_words(examples.labels)[examples.label_ranks]], axis=1, dtype="<u8")
         data, width = rows.tobytes(), rows.shape[1] * rows.itemsize
-        keyed = partial(blake2b, digest_size=DIGEST_BYTES, key=self._secret, person=b"hammemo ledger")
-        return [keyed(data[start : start + width]).digest() for start in range(0, len(data), width)]
+        return [self._digest(data[start : start + width]) for start in range(0, len(data), width)]
+
+    def _digest(self, example: bytes) -> bytes:
+        return blake2b(example, digest_size=DIGEST_BYTES, key=self._secret, person=b"hammemo ledger").digest()
 
     def _entries(self, examples: Examples) -> Counter[bytes]:
         digests = self._digests(examples)
@@ -271,10 +282,7 @@ class Ledgered(Memory):
         missing = {digest for digest, count in entries.items() if self._ledger.count(digest) < count}
         if missing:
             rows = [row for row, digest in enumerate(self._digests(examples)) if digest in missing]
-            raise NotStoredError(
-                f"{len(rows)} of {len(examples)} examples to be removed {'is' if len(rows) == 1 else 'are'} not stored "
-                f"(so often): row {rows[0]} is the first of them. Nothing was changed."
-            )
+            raise _not_held(rows, len(examples))
 
     def add_state(self, other: Ledgered, sign: int) -> None:
         """Add the other's ledger and inner memory, or subtract them."""
@@ -292,6 +300,10 @@ class Ledgered(Memory):
         """Return the labels that have examples, and how many."""
         return self.memory_.observed()
 
+    def observed_labels(self) -> Vocabulary:
+        """Return the labels that have examples: those of the inner memory, which may know them without counting."""
+        return self.memory_.observed_labels()
+
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the inner memory's arrays, and the digests in ascending order with their counts."""
         held = self._ledger.counts()
@@ -302,3 +314,14 @@ class Ledgered(Memory):
             "ledger.digests": np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES),
             "ledger.counts": narrow(counts),
         }
+
+
+def _words(token: Token) -> Sequence[int]:
+    return _NO_TOKEN_WORDS.tolist() if token == NO_TOKEN else feature_words(token)
+
+
+def _not_held(rows: Sequence[int], n_examples: int) -> NotStoredError:
+    return NotStoredError(
+        f"{len(rows)} of {n_examples} examples to be removed {'is' if len(rows) == 1 else 'are'} not stored "
+        f"(so often): row {rows[0]} is the first of them. Nothing was changed."
+    )

@@ -1,6 +1,7 @@
 """Durable editing: models that keep every acknowledged edit, for `hammemo serve` and for programs of your own.
 
 - :mod:`hammemo.service.operations`: what is asked of a served model, and how it is refused
+- :mod:`hammemo.service.limits`: how much is taken at once
 - :mod:`hammemo.service.log`: what a log of edits promises; `sqlite_log` on one node, `postgres_log` for several
 - :mod:`hammemo.service.hosted`: one model, its writer and its snapshots; `following`: the same model, read elsewhere
 - :mod:`hammemo.service.host`: all models of a folder, by tenant and name

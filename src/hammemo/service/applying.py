@@ -9,8 +9,8 @@ labels are all strings or all whole numbers, and documents of which nothing can 
 A model whose layout is open learns its first edit alone: then the layout is that of the first edit, however edits were
 grouped, and a restart gives the same bytes.
 
-A refit is fitted once, by whoever writes. The log keeps the weights (:mod:`hammemo.service.weights`), and everybody
-else takes them from there.
+A refit is fitted once, by the writer. The log keeps the weights (:mod:`hammemo.service.weights`), and every other
+process takes them from there.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ from hammemo._versions import cached_property
 from hammemo.memories.errors import NotStoredError
 from hammemo.service.log import LogDamaged, Overtaken
 from hammemo.service.operations import (
-    Body,
     Content,
-    Documents,
-    Limits,
+    LoggedDocuments,
+    LoggedRefit,
+    LoggedRows,
     Malformed,
     NothingKept,
     NothingLearnt,
     NotStored,
-    Refit,
     ServiceError,
     Token,
     UnknownKind,
@@ -46,12 +45,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.service.limits import Limits
     from hammemo.service.log import Log
 
-_MOST_ROWS: Final = 20_000
+_MAX_CALL_ROWS: Final = 20_000
 """Rows of one call: what a refusal of a group costs stays small."""
 
-_REPLAYED: Final = 2_000
+_REPLAY_BODIES: Final = 2_000
 """Bodies that are read from the log at a time."""
 
 
@@ -111,12 +111,12 @@ class Applier:
     def _try(self, bodies: Sequence[Content], start: int, stop: int) -> None:
         first = bodies[start]
         try:
-            if isinstance(first, Refit):  # it is alone in its run
+            if isinstance(first, LoggedRefit):  # it is alone in its run
                 self._refit(first, start)
-            elif isinstance(first, Documents):
-                self._change_documents([body for body in bodies[start:stop] if isinstance(body, Documents)])
+            elif isinstance(first, LoggedDocuments):
+                self._change_documents([body for body in bodies[start:stop] if isinstance(body, LoggedDocuments)])
             else:
-                self._change([body for body in bodies[start:stop] if isinstance(body, Body)])
+                self._change([body for body in bodies[start:stop] if isinstance(body, LoggedRows)])
         except MemoryError:
             raise
         except Exception as error:  # whatever it is, the edits beside it are not at fault
@@ -127,12 +127,12 @@ class Applier:
             self._try(bodies, start, middle)
             self._try(bodies, middle, stop)
 
-    def _change(self, run: Sequence[Body]) -> None:
+    def _change(self, run: Sequence[LoggedRows]) -> None:
         """Learn or forget a run of edits, all of them or none."""
         model, learn = self.model or self._opened(run[0]), run[0].kind == "learn"
-        for body in run:
-            if len(body.rows[0]) != model.n_features_in_:
-                raise Malformed(f"A row of this model has {model.n_features_in_} tokens, not {len(body.rows[0])}.")
+        columns = len(run[0].rows[0])  # that of all: `_group` puts only rows of one length together
+        if columns != model.n_features_in_:
+            raise Malformed(f"A row of this model has {model.n_features_in_} tokens, not {columns}.")
         rows: list[list[Token]] = [row for body in run for row in body.rows]
         labels: list[Any] = [label for body in run for label in body.labels]
         if len(rows) == 1:
@@ -141,7 +141,7 @@ class Applier:
             (model.partial_fit if learn else model.forget)(rows, labels)
         self.model, self._is_refitted = model, False
 
-    def _change_documents(self, run: Sequence[Documents]) -> None:
+    def _change_documents(self, run: Sequence[LoggedDocuments]) -> None:
         """Learn or forget the documents of a run of edits, all of them or none."""
         model = self.model
         if model is None or model.cutting_ is None:
@@ -156,14 +156,14 @@ class Applier:
         (model.partial_fit_stream if run[0].learns else model.forget_stream)(documents)
         self._is_refitted = False
 
-    def _refit(self, edit: Refit, place: int) -> None:
-        """Fit the vote again, or take what was fitted by whoever wrote the log."""
+    def _refit(self, edit: LoggedRefit, place: int) -> None:
+        """Fit the vote again, or take what the writer of the log has fitted."""
         if self.model is None:
             raise NothingLearnt(
                 "The model holds no example, so there is nothing to fit its vote to: let it learn first."
             )
         if edit.fitted is None:
-            self.logged[place] = Refit(fitted=self._fitted_again(self.model)).body()
+            self.logged[place] = LoggedRefit(fitted=self._fitted_again(self.model)).body()
         elif edit.fitted:
             take(self.model, edit.fitted)
 
@@ -183,7 +183,7 @@ class Applier:
         self.model, self._is_refitted = fitted, True
         return weights
 
-    def _opened(self, first: Body) -> MemoryClassifier:
+    def _opened(self, first: LoggedRows) -> MemoryClassifier:
         """Return a new model for rows as long as those of the first edit."""
         if first.kind == "forget":
             raise NotStored("Nothing was learnt yet, so there is nothing to forget.")
@@ -193,7 +193,7 @@ class Applier:
         return model.open(h)
 
 
-def _check_long_enough(body: Documents, n_context: int) -> None:
+def _check_long_enough(body: LoggedDocuments, n_context: int) -> None:
     """Refuse documents of which nothing would be learnt, or one of which nothing would be forgotten.
 
     A model that drops beginnings learns and forgets what comes after the first `n_context` tokens of a document.
@@ -241,7 +241,7 @@ def _restored(log: Log, settings: Settings) -> State:
 
 def _replayed(log: Log, state: State, settings: Settings) -> State:
     while True:
-        bodies = log.read(state.version, _REPLAYED)
+        bodies = log.read(state.version, _REPLAY_BODIES)
         if not bodies:
             return state
         applier = Applier(state.model, settings)
@@ -265,7 +265,7 @@ def _runs(bodies: Sequence[Content]) -> Iterator[tuple[int, int]]:
     start, rows, before = 0, 0, None
     for i, body in enumerate(bodies):
         group = _group(body)
-        if i > start and (group is None or group != before or rows + body.n_rows > _MOST_ROWS):
+        if i > start and (group is None or group != before or rows + body.n_rows > _MAX_CALL_ROWS):
             yield start, i
             start, rows = i, 0
         before, rows = group, rows + body.n_rows
@@ -275,9 +275,9 @@ def _runs(bodies: Sequence[Content]) -> Iterator[tuple[int, int]]:
 
 def _group(body: Content) -> tuple[str, type, int] | None:
     """Return what edits must have in common to be applied together; None for one that is applied alone."""
-    if isinstance(body, Refit):
+    if isinstance(body, LoggedRefit):
         return None
-    if isinstance(body, Documents):
+    if isinstance(body, LoggedDocuments):
         kinds, width = {type(token) for document in body.documents for token in document}, 0
     else:
         kinds, width = set(map(type, body.labels)), len(body.rows[0])

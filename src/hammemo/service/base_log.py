@@ -10,11 +10,15 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING
 
+from hammemo.files.archive import FileError
+from hammemo.files.models import load
+from hammemo.models.classifiers import MemoryClassifier
 from hammemo.service.log import LogDamaged, Overtaken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
 
 class BaseLog(ABC):
@@ -63,3 +67,14 @@ class BaseLog(ABC):
         if [position for position, _ in found] != list(range(after + 1, after + 1 + len(found))):
             raise LogDamaged(f"{self._called} has a gap after position {after}.")
         return [body for _, body in found]
+
+
+def loaded_snapshot(path: Path) -> MemoryClassifier:
+    """Return the model in the file of a snapshot, or say that the log is damaged."""
+    try:
+        model = load(path)
+    except FileError as error:
+        raise LogDamaged(f"The snapshot cannot be read: {str(error).replace(str(path), 'the file')}") from error
+    if not isinstance(model, MemoryClassifier):
+        raise LogDamaged("The snapshot is compiled for answering and cannot learn.")
+    return model

@@ -19,10 +19,10 @@ from hammemo.files.inspecting import inspect
 from hammemo.files.models import load, save
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.service.following import FollowedModel
+from hammemo.service.limits import Limits
 from hammemo.service.log import LogError
 from hammemo.service.operations import (
     Exists,
-    Limits,
     Malformed,
     NoSuchModel,
     NothingLearnt,

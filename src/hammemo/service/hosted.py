@@ -1,7 +1,7 @@
 """One served model: a version to ask, which edits replace as a whole.
 
 What is published is a `State`, a model and its version, and a state never changes: an answer is that of one version,
-and whoever asks takes no lock. Only durable edits are published: an answer never tells of an edit that a crash could
+and a question takes no lock. Only durable edits are published: an answer never tells of an edit that a crash could
 still undo.
 
 `WrittenModel` (:mod:`hammemo.service.writing`) edits; `FollowedModel` (:mod:`hammemo.service.following`) only follows

@@ -91,7 +91,7 @@ class Log(Protocol):
         """Append entries at the positions after `after`, which must be the head, durably, all or none."""
 
     def read(self, after: int, most: int) -> list[bytes]:
-        """Return at most so many bodies, those after `after`; raise `Overtaken` if they are deleted."""
+        """Return at most `most` bodies, those after `after`; raise `Overtaken` if they are deleted."""
 
     def snapshot(self) -> tuple[MemoryClassifier, int] | None:
         """Return the newest snapshot and its position, or None if there is none yet."""
@@ -100,7 +100,7 @@ class Log(Protocol):
         """Make this the newest snapshot, then delete all bodies up to it."""
 
     def forget_ids(self, older_than: float) -> None:
-        """Forget the ids of edits whose bodies are deleted and that were appended more than so many seconds ago."""
+        """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds."""
 
     def has_changed(self) -> bool:
         """Return whether there may be something new since the last call: cheap, for readers that look often."""
@@ -108,8 +108,8 @@ class Log(Protocol):
     def is_current(self) -> bool:
         """Return whether this is still the log of that name: the model was not deleted."""
 
-    def tend(self) -> None:
-        """Do what must be done now and then while nothing is written, such as to prolong a lease."""
+    def renew_lease(self) -> None:
+        """Renew the lease of the writer, where the engine has one; called now and then while nothing is written."""
 
     def reopen(self) -> None:
         """Open the log again after `LogError`, as a writer if it was one."""
@@ -134,7 +134,7 @@ class Store(Protocol):
         """Open a log; raise `NoSuchModel`, or `InUse` where another process writes it."""
 
     def delete(self, tenant: str, name: str) -> bool:
-        """Delete a log that nobody has open here; return False if there is none."""
+        """Delete a log that is not open here; return False if there is none."""
 
     def close(self) -> None:
         """Let the store go."""

@@ -1,13 +1,13 @@
 """What is asked of a served model: edits with an id, receipts, and refusals with a status.
 
-**An edit** is some examples or whole documents to learn or to forget, or the wish that the vote is fitted again (a
-*refit*), and an operation id that the client has chosen. Whoever got no answer sends the same edit with the same id
-again: it is applied once. An id with another content is refused.
+**An edit** is some examples or whole documents to learn or to forget, or a request to fit the vote again (a
+*refit*), and an operation id that the client has chosen. A client that got no answer sends the same edit with the same
+id again: it is applied once. An id with another content is refused.
 
 **A body** is the content of an edit as bytes, MessagePack of kind, rows and labels, or of kind and documents: what the
 log keeps and what the keyed digest of an id is made of. A token keeps its kind: 1, 1.0, "1", true and null are five
 different bodies. (The library itself then takes 1 and 1.0 as one token.) Of a refit the log keeps what was fitted
-(:mod:`hammemo.service.weights`), and the digest is made of the wish.
+(:mod:`hammemo.service.weights`), and the digest is made of the request.
 
 **A refusal** is a `ServiceError` with the status that HTTP answers. Its message may name values that the client has
 sent; it is for the client and never for a log.
@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    from hammemo.service.limits import Limits
 
 Kind = Literal["learn", "forget"]
 """What is done with examples and with documents."""
@@ -57,36 +59,6 @@ class Receipt(msgspec.Struct, frozen=True):
 
     version: int
     status: Literal["applied", "repeated"]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How much is taken at once. A request above a limit is refused; nothing is cut."""
-
-    rows: int = 10_000
-    """The most examples of one edit."""
-    columns: int = 4_096
-    """The most tokens of a row."""
-    documents: int = 10_000
-    """The most documents of one edit."""
-    document: int = 32_768
-    """The most tokens of a document."""
-    tokens: int = 65_536
-    """The most tokens of all documents of one edit."""
-    text: int = 4_096
-    """The most characters of a token or a label."""
-    body: int = 8 * 2**20
-    """The most bytes of an edit as the log keeps it."""
-    queued: int = 10_000
-    """The most edits that wait for one model's writer."""
-    queued_bytes: int = 64 * 2**20
-    """The most bytes of them."""
-    file: int = 4 * 2**30
-    """The most bytes of a model file that is uploaded."""
-    table_rows: int = 2**22
-    """The most shared and reserved rows, over all sites, of a hashed memory that is made by settings."""
-    sites: int = 4_096
-    """The most sites of a model that is made by settings."""
 
 
 class ServiceError(Exception):
@@ -172,7 +144,7 @@ class UnknownKind(msgspec.ValidationError):
     """A body of a kind that another version of the service has written."""
 
 
-class Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LoggedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Examples, as the log keeps them."""
 
     kind: Kind
@@ -185,7 +157,7 @@ class Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
         return len(self.rows)
 
 
-class Documents(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LoggedDocuments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Whole documents, as the log keeps them."""
 
     kind: Literal["learnstream", "forgetstream"]
@@ -202,7 +174,7 @@ class Documents(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
         return sum(map(len, self.documents))
 
 
-class Refit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class LoggedRefit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A refit: None as long as the vote is to be fitted, then what was fitted; no bytes where that changed nothing."""
 
     kind: Literal["refit"] = "refit"
@@ -218,7 +190,7 @@ class Refit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
         return _encoder.encode(self)
 
 
-Content = Body | Documents | Refit
+Content = LoggedRows | LoggedDocuments | LoggedRefit
 """The content of an edit."""
 
 _KINDS_OF_DOCUMENTS: Final[dict[str, Literal["learnstream", "forgetstream"]]] = {
@@ -227,41 +199,61 @@ _KINDS_OF_DOCUMENTS: Final[dict[str, Literal["learnstream", "forgetstream"]]] = 
 }
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Body)
-_documents_decoder = msgspec.msgpack.Decoder(Documents)
-_refit_decoder = msgspec.msgpack.Decoder(Refit)
+_decoder = msgspec.msgpack.Decoder(LoggedRows)
+_documents_decoder = msgspec.msgpack.Decoder(LoggedDocuments)
+_refit_decoder = msgspec.msgpack.Decoder(LoggedRefit)
 _parts_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
-def encoded(edit: Edit, limits: Limits) -> bytes:
-    """Return the body of an edit as bytes, or refuse an edit that cannot be one.
+def checked(edit: Edit, limits: Limits) -> tuple[Content, bytes]:
+    """Return the content of an edit, in lists of its own, and its body; or refuse an edit that cannot be one.
 
     Examples
     --------
-    >>> from hammemo.service.operations import Edit, Limits, decoded, encoded
-    >>> decoded(encoded(Edit("op-1", "learn", [["a", 1, 1.0, True, None]], ["x"]), Limits()))
-    Body(kind='learn', rows=[['a', 1, 1.0, True, None]], labels=['x'])
+    >>> from hammemo.service.limits import Limits
+    >>> from hammemo.service.operations import Edit, checked, decoded
+    >>> content, body = checked(Edit("op-1", "learn", [["a", 1, 1.0, True, None]], ["x"]), Limits())
+    >>> content
+    LoggedRows(kind='learn', rows=[['a', 1, 1.0, True, None]], labels=['x'])
+    >>> decoded(body) == content
+    True
     """
     if not isinstance(edit.op, str) or not _OP.fullmatch(edit.op):
         raise Malformed("op: an operation id is 1 to 128 printable ASCII characters without spaces, such as a UUID.")
+    content = _checked_content(edit, limits)
+    try:
+        body = _encoder.encode(content)
+    except UnicodeEncodeError:
+        raise Malformed("A token or a label cannot be written: a string is not Unicode.") from None
+    if len(body) > limits.logged:
+        raise TooLarge(f"The edit has {len(body):,} bytes, and one may have {limits.logged:,}: send it in parts.")
+    return content, body
+
+
+def _checked_content(edit: Edit, limits: Limits) -> Content:
     if edit.kind == "refit":
         if edit.rows or edit.labels or edit.documents:
             raise Malformed(
                 "A refit has no rows, no labels and no documents: the vote is fitted to what the model keeps."
             )
-        return Refit().body()
+        return LoggedRefit()
     if edit.kind not in ("learn", "forget"):
         raise Malformed(f"kind={str(edit.kind)[:40]!r} is not known: an edit is to 'learn', to 'forget' or a 'refit'.")
-    content = _checked_documents(edit, limits) if edit.documents else _checked_examples(edit, limits)
-    try:
-        body = _encoder.encode(content)
-    except (UnicodeEncodeError, OverflowError):
+    if edit.documents:
+        return LoggedDocuments(_KINDS_OF_DOCUMENTS[edit.kind], _checked_documents(edit, limits))
+    rows, labels = edit.rows, edit.labels
+    if not rows or len(rows) != len(labels):
         raise Malformed(
-            "A token or a label cannot be written: a string is not Unicode, or a number is too large."
-        ) from None
-    if len(body) > limits.body:
-        raise TooLarge(f"The edit has {len(body):,} bytes, and one may have {limits.body:,}: send it in parts.")
-    return body
+            f"There are {len(rows)} rows and {len(labels)} labels: send one label for each of 1 or more rows."
+        )
+    rows, labels = checked_rows(rows, limits), _checked_values(labels, limits)
+    columns = len(rows[0])
+    for i, row in enumerate(rows):
+        if len(row) != columns or not row:
+            raise Malformed(
+                f"Row 0 has {columns} tokens and row {i} has {len(row)}: all rows have one length, at least 1."
+            )
+    return LoggedRows(edit.kind, rows, labels)
 
 
 def decoded(body: bytes) -> Content:
@@ -286,7 +278,7 @@ def decoded(body: bytes) -> Content:
     return found
 
 
-def _decoded_documents(body: bytes) -> Documents:
+def _decoded_documents(body: bytes) -> LoggedDocuments:
     found = _documents_decoder.decode(body)
     if not found.documents or not all(found.documents):
         raise msgspec.ValidationError("there are no documents, or one of them is empty")
@@ -315,8 +307,8 @@ def check_name(kind: str, name: str) -> str:
     return name
 
 
-def _checked_documents(edit: Edit, limits: Limits) -> Documents:
-    """Return the documents of an edit, or refuse them."""
+def _checked_documents(edit: Edit, limits: Limits) -> list[list[Token]]:
+    """Return the documents of an edit, in lists of their own, or refuse them."""
     documents = edit.documents
     if edit.rows or edit.labels:
         raise Malformed("An edit has documents, or rows and labels, not both: send two edits.")
@@ -333,44 +325,35 @@ def _checked_documents(edit: Edit, limits: Limits) -> Documents:
             f"The documents have {in_all:,} tokens, and those of one edit may have {limits.tokens:,}: send them in "
             "several edits."
         )
-    for i, document in enumerate(documents):
-        if not document:
-            raise Malformed(f"Document {i} is empty: a document has at least one token.")
-        for token in document:
-            _check_value(token, limits)
-    return Documents(_KINDS_OF_DOCUMENTS[edit.kind], documents)
+    if not all(documents):
+        raise Malformed(f"Document {documents.index([])} is empty: a document has at least one token.")
+    return [_checked_values(document, limits) for document in documents]
 
 
-def _checked_examples(edit: Edit, limits: Limits) -> Body:
-    """Return the examples of an edit, or refuse them."""
-    rows, labels = edit.rows, edit.labels
-    if not rows or len(rows) != len(labels):
-        raise Malformed(
-            f"There are {len(rows)} rows and {len(labels)} labels: send one label for each of 1 or more rows."
-        )
+def checked_rows(rows: list[list[Token]], limits: Limits) -> list[list[Token]]:
+    """Return rows, in lists of their own; refuse too many or too long ones, and values that are no tokens."""
     if len(rows) > limits.rows:
-        raise TooLarge(f"The edit has {len(rows):,} rows, and one may have {limits.rows:,}: send it in parts.")
-    columns = len(rows[0])
-    if not 1 <= columns <= limits.columns:
-        raise Malformed(f"Row 0 has {columns} tokens; a row has 1 to {limits.columns:,}.")
+        raise TooLarge(f"There are {len(rows):,} rows, and one request may have {limits.rows:,}: send parts.")
     for i, row in enumerate(rows):
-        if len(row) != columns:
-            raise Malformed(f"Row 0 has {columns} tokens and row {i} has {len(row)}: all rows have one length.")
-        for token in row:
-            _check_value(token, limits)
-    for label in labels:
-        _check_value(label, limits)
-    assert edit.kind != "refit"
-    return Body(edit.kind, rows, labels)
+        if len(row) > limits.columns:
+            raise TooLarge(f"Row {i} has {len(row):,} tokens, and a row may have {limits.columns:,}.")
+    return [_checked_values(row, limits) for row in rows]
 
 
-def _check_value(value: Token, limits: Limits) -> None:
-    kind = type(value)
-    if kind is str:
-        if len(value) > limits.text:  # type: ignore[arg-type]
-            raise TooLarge(f"A token or a label has more than {limits.text:,} characters.")
-    elif kind is float:
-        if not math.isfinite(value):  # type: ignore[arg-type]
-            raise Malformed("A token or a label is not a finite number: a missing value is null.")
-    elif kind is not int and kind is not bool and value is not None:
-        raise Malformed(f"A token or a label is a {kind.__name__}: use strings, numbers, truth values and null.")
+def _checked_values(values: list[Token], limits: Limits) -> list[Token]:
+    """Return tokens or labels in a list of their own, or refuse them."""
+    longest = limits.text
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            if len(value) > longest:  # type: ignore[arg-type]
+                raise TooLarge(f"A token or a label has more than {longest:,} characters.")
+        elif kind is int:
+            if not -(2**63) <= value < 2**63:  # type: ignore[operator]
+                raise Malformed("A token or a label is a whole number beyond 64 bits: send it as a string.")
+        elif kind is float:
+            if not math.isfinite(value):  # type: ignore[arg-type]
+                raise Malformed("A token or a label is not a finite number: a missing value is null.")
+        elif kind is not bool and value is not None:
+            raise Malformed(f"A token or a label is a {kind.__name__}: use strings, numbers, truth values and null.")
+    return list(values)

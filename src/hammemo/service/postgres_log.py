@@ -28,10 +28,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hammemo.files.archive import FileError
-from hammemo.files.models import load, save
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.service.base_log import BaseLog
+from hammemo.files.models import save
+from hammemo.service.base_log import BaseLog, loaded_snapshot
 from hammemo.service.log import LeaseLost, LogDamaged, LogError, Seen
 from hammemo.service.operations import KEY_BYTES, InUse, NoSuchModel
 
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from hammemo.models.classifiers import MemoryClassifier
     from hammemo.service.log import Entry
 
 _logger = logging.getLogger("hammemo.service")
@@ -56,7 +55,7 @@ LEASE: Final = 10.0
 _PART: Final = 2**20
 """Bytes of one part of a snapshot."""
 
-_SCHEMA_LOCK: Final = 0x68616D6D656D6F  # "hammemo": any number that nobody else uses
+_SCHEMA_LOCK: Final = 0x68616D6D656D6F  # "hammemo": any number that no other program uses
 
 _SCHEMA: Final = """
 create table if not exists hammemo_models(
@@ -104,7 +103,7 @@ as done, although only one server has it.
 _IS_FREE: Final = """(m.lease_until is null or m.lease_until < clock_timestamp() or not exists (
     select from pg_stat_activity a where a.pid = m.backend_pid
     and (a.backend_start is null or a.backend_start = m.backend_start)))"""
-"""Whether nobody has the lease: it has run out, or the session that took it has ended."""
+"""Whether the lease is free: it has run out, or the session that took it has ended."""
 
 
 class PostgresLog(BaseLog):
@@ -176,7 +175,7 @@ class PostgresLog(BaseLog):
         """Append entries, durably, all or none, if the lease is still this writer's."""
         positions = list(range(after + 1, after + 1 + len(entries)))
         with self._failing(), self._db.transaction():
-            self._prolong(after, len(entries))
+            self._renew(after, len(entries))
             self._db.execute(
                 "insert into hammemo_edits select %s, * from unnest(%s::bigint[], %s::bytea[])",
                 (self._id, positions, [entry.body for entry in entries]),
@@ -188,7 +187,7 @@ class PostgresLog(BaseLog):
             )
 
     def read(self, after: int, most: int) -> list[bytes]:
-        """Return at most so many bodies, those of the positions after `after`."""
+        """Return at most `most` bodies, those of the positions after `after`."""
         with self._failing():  # one statement: the base and the bodies belong together
             rows = self._db.execute(
                 "select m.base, e.position, e.body from hammemo_models m left join lateral (select position, body from "
@@ -205,7 +204,7 @@ class PostgresLog(BaseLog):
         """Return the newest snapshot and its position, or None if there is none yet."""
         with self._temporary() as path:
             position = self._fetch(path)
-            return None if position is None else (_classifier(path), position)
+            return None if position is None else (loaded_snapshot(path), position)
 
     def _fetch(self, path: Path) -> int | None:
         """Write the newest snapshot to a file, and return its position; None if there is none."""
@@ -246,7 +245,7 @@ class PostgresLog(BaseLog):
             db.execute("delete from hammemo_snapshots where model = %s and position <> %s", (self._id, position))
 
     def forget_ids(self, older_than: float) -> None:
-        """Forget the ids of edits whose bodies are deleted and that are older than so many seconds."""
+        """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds."""
         with self._failing():
             self._db.execute(
                 "delete from hammemo_ids i using hammemo_models m where m.id = i.model and m.id = %s and "
@@ -265,11 +264,11 @@ class PostgresLog(BaseLog):
         with self._failing():
             return self._db.execute("select from hammemo_models where id = %s", (self._id,)).fetchone() is not None
 
-    def tend(self) -> None:
+    def renew_lease(self) -> None:
         """Prolong the lease."""
         if not self._follower:
             with self._failing(), self._db.transaction():
-                self._prolong(None, 0)
+                self._renew(None, 0)
 
     def reopen(self) -> None:
         """Connect again, and take the lease again; without it the log can still be read."""
@@ -311,8 +310,8 @@ class PostgresLog(BaseLog):
                 raise InUse(f"The model {self._name!r} is written by {who}: send edits to that one, or stop it.")
             self._epoch = int(row[0])
 
-    def _prolong(self, after: int | None, by: int) -> None:
-        """Lock the model's row, if the lease is still this writer's, prolong it and take so many positions."""
+    def _renew(self, after: int | None, by: int) -> None:
+        """Lock the model's row, if the lease is still this writer's, renew it and take positions."""
         row = self._db.execute(
             "update hammemo_models set lease_until = clock_timestamp() + %s * interval '1 second', head = head + %s "
             "where id = %s and epoch = %s returning head",
@@ -395,7 +394,7 @@ class PostgresStore:
         return PostgresLog(self._address, tenant, name, self._scratch, follower=follower, lease=self._lease)
 
     def delete(self, tenant: str, name: str) -> bool:
-        """Delete a log that nobody writes."""
+        """Delete a log that no process writes."""
         with _failures(), connected(self._address) as db:
             where = "m.tenant = %s and m.name = %s"
             gone = db.execute(f"delete from hammemo_models m where {where} and {_IS_FREE}", (tenant, name))
@@ -439,18 +438,6 @@ def _write_parts(db: psycopg.Connection[Any], model: int, position: int, path: P
     with open(path, "rb") as file:
         for part, data in enumerate(iter(lambda: file.read(_PART), b"")):
             db.execute("insert into hammemo_snapshots values(%s, %s, %s, %s)", (model, position, part, data))
-
-
-def _classifier(path: Path) -> MemoryClassifier:
-    try:
-        model = load(path)
-    except FileError as error:
-        raise LogDamaged(
-            "The snapshot cannot be read: it is damaged, or a newer version of hammemo wrote it."
-        ) from error
-    if not isinstance(model, MemoryClassifier):
-        raise LogDamaged("The snapshot is compiled for answering and cannot learn.")
-    return model
 
 
 @contextmanager

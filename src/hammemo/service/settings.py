@@ -7,14 +7,14 @@
   ``{"class": "Hashed", "params": {"buckets": 4096}}``, where parameters left out have their defaults;
 - ``ledgered``: whether a ledger refuses to forget what was never learnt; true if nothing is said;
 - ``missing``: "token", "empty" or "refuse";
-- ``seed``: models with the same seed can be merged. If nothing is said, a secret one is drawn, so that strangers cannot
+- ``seed``: models with the same seed can be merged. If nothing is said, a secret one is drawn, so that callers cannot
   choose tokens that collide.
 
 No example is known yet, so nothing can be chosen by examples: an "auto" kernel compares positions, an "auto" memory
 counts exactly, and an "auto" vote weighs all positions alike, as naive Bayes does, until a refit fits the weights to
 what was learnt. For chosen tuples of columns, fit a model and upload its file.
 
-Settings come from strangers: nothing is made that they could make large.
+Settings come from callers that are not trusted: nothing is made that they could make large.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from hammemo.memories import Gaussian, Hashed, Ledgered, Tiered
 from hammemo.models.axes import resolved_memory
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.names import KERNELS, NAMES, is_auto
-from hammemo.service.operations import Limits, Malformed, TooLarge
+from hammemo.service.operations import Malformed, TooLarge
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory
+    from hammemo.service.limits import Limits
 
 _KNOWN: Final = ("columns", "kernel", "memory", "vote", "ledgered", "missing", "seed")
-_LONGEST: Final = 2**16
+_MAX_CHARACTERS: Final = 2**16
 """The most characters of settings as JSON."""
 _LONGEST_NAME: Final = 200
 """The most characters of the name of a part: kernels may be joined."""
@@ -47,7 +48,7 @@ class Settings:
 
     Examples
     --------
-    >>> from hammemo.service.operations import Limits
+    >>> from hammemo.service.limits import Limits
     >>> from hammemo.service.settings import Settings
     >>> Settings.checked({"columns": 3, "memory": "hashed", "seed": 1}, Limits()).model()
     MemoryClassifier(memory=Ledgered(memory=Hashed()), random_state=1)
@@ -71,8 +72,8 @@ class Settings:
         for name in given:
             if name not in _KNOWN:
                 raise Malformed(f"The setting {str(name)[:80]!r} is not known: use {', '.join(_KNOWN)}.")
-        if len(json.dumps(given)) > _LONGEST:
-            raise TooLarge(f"Settings have at most {_LONGEST:,} characters as JSON.")
+        if len(json.dumps(given)) > _MAX_CHARACTERS:
+            raise TooLarge(f"Settings have at most {_MAX_CHARACTERS:,} characters as JSON.")
         settings = cls(given, _seed(given))
         _columns(given, limits)
         try:
@@ -132,7 +133,7 @@ def check_parts(model: MemoryClassifier, h: int, limits: Limits) -> None:
     if isinstance(kernel, str):
         kernel = KERNELS.made("positional" if is_auto(kernel) else kernel)
     if h * h > limits.sites and kernel.least_sites(h) > limits.sites:
-        raise TooLarge(f"A kernel of so many sites is above the limit of {limits.sites:,}: use fewer columns.")
+        raise TooLarge(f"The kernel has more than {limits.sites:,} sites, the limit: use fewer columns.")
     n_sites = len(kernel.resolve(h).positions)
     if n_sites > limits.sites:
         raise TooLarge(f"The kernel has {n_sites:,} sites, above the limit of {limits.sites:,}.")

@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.files.archive import FileError
 from hammemo.files.locks import Held, LockedError, take
-from hammemo.files.models import load, read_notes, save
-from hammemo.models.classifiers import MemoryClassifier
-from hammemo.service.base_log import BaseLog
+from hammemo.files.models import read_notes, save
+from hammemo.service.base_log import BaseLog, loaded_snapshot
 from hammemo.service.log import LogDamaged, LogError, Seen
 from hammemo.service.operations import KEY_BYTES, NAME, InUse, NoSuchModel
 
@@ -41,6 +40,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hammemo.models.classifiers import MemoryClassifier
     from hammemo.service.log import Entry
 
 FORMAT: Final = "1"
@@ -130,7 +130,7 @@ class SqliteLog(BaseLog):
         positions, now = range(after + 1, after + 1 + len(entries)), time.time()
         with self._writing():
             if max(self._base(), self._one("select max(position) from edits") or 0) != after:
-                raise LogDamaged(f"{self._called} does not end at position {after}: somebody else wrote it.")
+                raise LogDamaged(f"{self._called} does not end at position {after}: another process wrote it.")
             self._db.executemany(
                 "insert into edits values(?, ?)",
                 ((position, entry.body) for position, entry in zip(positions, entries, strict=True)),
@@ -141,7 +141,7 @@ class SqliteLog(BaseLog):
             )
 
     def read(self, after: int, most: int) -> list[bytes]:
-        """Return at most so many bodies, those of the positions after `after`."""
+        """Return at most `most` bodies, those of the positions after `after`."""
         with self._failing(), self._db:  # one transaction: the base and the bodies belong together
             base = self._base()
             rows: list[Any] = self._db.execute(
@@ -156,7 +156,7 @@ class SqliteLog(BaseLog):
             if not path.exists():
                 return None
             position = self._snapshot_position()
-            model = _classifier(path)
+            model = loaded_snapshot(path)
             if position is not None and self._snapshot_position() == position:
                 return model, position
         raise LogError(f"{path} is replaced again and again while it is read.")
@@ -192,7 +192,7 @@ class SqliteLog(BaseLog):
             self._checkpoint()
 
     def forget_ids(self, older_than: float) -> None:
-        """Forget the ids of edits whose bodies are deleted and that are older than so many seconds."""
+        """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds."""
         with self._writing():
             self._db.execute("delete from ids where at < ? and position <= ?", (time.time() - older_than, self._base()))
 
@@ -209,7 +209,7 @@ class SqliteLog(BaseLog):
             return (self.folder / LOG).stat().st_ino == self._file
         return False
 
-    def tend(self) -> None:
+    def renew_lease(self) -> None:
         """Nothing is to be done: the lock lasts as long as the process."""
 
     def reopen(self) -> None:
@@ -272,7 +272,7 @@ class SqliteLog(BaseLog):
         try:
             yield
         except apsw.Error as error:
-            raise LogError(_said(error)) from None
+            raise LogError(_message_of(error)) from None
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -328,7 +328,7 @@ class FolderStore:
             try:
                 draft.rename(parent / name)
             except OSError:
-                if (parent / name).exists():  # somebody else was quicker
+                if (parent / name).exists():  # another process was quicker
                     return False
                 raise
             _flush_folder(parent)
@@ -392,7 +392,7 @@ def _connected(path: Path) -> apsw.Connection:
         db.pragma("temp_store", "memory")
         db.pragma("trusted_schema", False)
     except apsw.Error as error:
-        raise LogError(_said(error)) from None
+        raise LogError(_message_of(error)) from None
     return db
 
 
@@ -409,7 +409,7 @@ def _make_log(path: Path, settings: str) -> None:
             db.executemany("insert into about values(?, ?)", about.items())
         db.close()
     except apsw.Error as error:
-        raise LogError(_said(error)) from None
+        raise LogError(_message_of(error)) from None
 
 
 def _taken(folder: Path) -> Held:
@@ -426,16 +426,6 @@ def _remove_leftovers(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _classifier(path: Path) -> MemoryClassifier:
-    try:
-        model = load(path)
-    except FileError as error:
-        raise LogDamaged(f"The snapshot cannot be read: {error}") from error
-    if not isinstance(model, MemoryClassifier):
-        raise LogDamaged(f"{path} is compiled for answering and cannot learn.")
-    return model
-
-
 def _flush_folder(folder: Path) -> None:
     """Wait until the names in a folder are on the disk."""
     if os.name == "posix":  # elsewhere a folder cannot be flushed
@@ -446,6 +436,6 @@ def _flush_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _said(error: apsw.Error) -> str:
+def _message_of(error: apsw.Error) -> str:
     """Return what SQLite says, which names no value of a row."""
     return f"SQLite: {type(error).__name__}: {error}"

@@ -1,9 +1,9 @@
 """The fitted weights of a vote as bytes: what the log keeps of a refit.
 
-The log keeps what was fitted, not the wish to fit. So whoever applies the log, after a crash or on another node, has
-the weights that answers were given with, to the bit: whatever its processor does to the last digit of a sum, and
-whichever examples its own sample holds (that depends on how edits were grouped, once examples are more than the sample
-has room for). And it need not fit again, which takes seconds.
+The log keeps what was fitted, not the request to fit. So a process that applies the log, after a crash or on another
+node, has the weights that answers were given with, to the bit: whatever its processor does to the last digit of a sum,
+and whichever examples its own sample holds (that depends on how edits were grouped, once examples are more than the
+sample has room for). And it need not fit again, which takes seconds.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.votes import Vote
 
-MOST_BYTES: Final = 2**28
+MAX_BYTES: Final = 2**28
 """The most bytes of weights: what logs can keep in one body, with room to spare."""
 
 
 def packed(vote: Vote) -> bytes:
     """Return what was fitted; `TooLarge` where a log cannot keep it."""
     found = safetensors.numpy.save(vote.state())
-    if len(found) > MOST_BYTES:
+    if len(found) > MAX_BYTES:
         raise TooLarge(
-            f"The weights have {len(found):,} bytes, and a log keeps {MOST_BYTES:,}: download the model, refit it, and "
+            f"The weights have {len(found):,} bytes, and a log keeps {MAX_BYTES:,}: download the model, refit it, and "
             "upload it under another name."
         )
     return zlib.compress(found, 1)  # weights that labels share come with zeros for each label
@@ -40,7 +40,7 @@ def take(model: MemoryClassifier, weights: bytes) -> None:
     """Give a model the weights that `packed` returned, checked; ValueError where they are not its own."""
     unpacker = zlib.decompressobj()
     try:
-        arrays = safetensors.numpy.load(unpacker.decompress(weights, MOST_BYTES))
+        arrays = safetensors.numpy.load(unpacker.decompress(weights, MAX_BYTES))
     except (zlib.error, SafetensorError) as error:
         raise ValueError(f"these are no weights ({type(error).__name__})") from None
     if not unpacker.eof or unpacker.unused_data:

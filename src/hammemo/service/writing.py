@@ -10,7 +10,7 @@ One thread does, in this order:
 4. append them to the log, in one transaction that is flushed to the disk;
 5. publish the private version, and hand out the receipts.
 
-If 4 fails, the private version is dropped, and everybody of the group is told that the service is unavailable. Whether
+If 4 fails, the private version is dropped, and the whole group is told that the service is unavailable. Whether
 the group was written is then read from the log: a client that sends its edit again learns it.
 
 A second thread makes snapshots, of a published version and so beside edits.
@@ -32,19 +32,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.service.applying import Applier, State, caught_up
 from hammemo.service.hosted import HostedModel
+from hammemo.service.limits import Limits
 from hammemo.service.log import Entry, LogError
 from hammemo.service.operations import (
     InUse,
-    Limits,
+    LoggedRefit,
     OpReused,
     Receipt,
-    Refit,
     ServiceError,
     TooMany,
     Unavailable,
-    decoded,
+    checked,
     digest,
-    encoded,
 )
 
 if TYPE_CHECKING:
@@ -55,13 +54,13 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("hammemo.service")
 
-_IDLE: Final = 1.0
-"""Seconds after which a writer without work looks after its log."""
+_IDLE_SECONDS: Final = 1.0
+"""Seconds after which a writer without work renews the lease of its log."""
 
-_MANY: Final = 1_000
-"""Examples that may take longer than a lease lasts."""
+_LONG_EDIT_ROWS: Final = 1_000
+"""Examples from which on an edit may take longer than a lease lasts."""
 
-_LATER: Final = 30.0
+_RETRY_SECONDS: Final = 30.0
 """Seconds before a snapshot that failed is tried again."""
 
 
@@ -74,11 +73,11 @@ class Upkeep:
     group_bytes: int = 16 * 2**20
     """The bytes of bodies after which no more are taken into it."""
     snapshot_edits: int = 20_000
-    """A snapshot is made when so many edits are not in one,"""
+    """Edits without a snapshot after which one is made."""
     snapshot_bytes: int = 64 * 2**20
-    """when their bodies have so many bytes,"""
+    """Bytes of their bodies after which one is made."""
     snapshot_seconds: float = 300.0
-    """and when the oldest of them is so old. A forgotten example is in the log no longer than about that."""
+    """Age of the oldest of them at which one is made: about how long a forgotten example stays in the log."""
     retention: float = 7 * 86_400.0
     """Seconds for which ids are kept: how long a client may send an edit again."""
     at_close: bool = True
@@ -119,7 +118,7 @@ class WrittenModel(HostedModel):
         self._queued_bytes = 0
         self._arrived = threading.Condition()
         self._closing = False
-        self._in_doubt = False
+        self._must_recover = False
         self._snapshots = threading.Lock()
         self._due = threading.Condition()
         self._unsaved_bytes, self._unsaved_since = 0, time.monotonic()
@@ -134,8 +133,7 @@ class WrittenModel(HostedModel):
 
     def edit(self, edit: Edit) -> Future[Receipt]:
         """Hand over an edit; the future has its receipt when it is durable and applied, or a `ServiceError`."""
-        body = encoded(edit, self._limits)
-        content = decoded(body)  # what is applied is what is logged, also if the caller changes its lists
+        content, body = checked(edit, self._limits)
         waiting = _Waiting(edit.op, body, content, digest(body, self._log.key))
         with self._arrived:
             if self._closing:
@@ -164,7 +162,7 @@ class WrittenModel(HostedModel):
         for thread in self._threads:
             thread.join()
         try:
-            if last_snapshot and self._upkeep.at_close and not self._in_doubt:
+            if last_snapshot and self._upkeep.at_close and not self._must_recover:
                 self.snapshot()
         except (Unavailable, LogError) as error:
             self._report("no last snapshot", error)
@@ -179,15 +177,15 @@ class WrittenModel(HostedModel):
             if group is None:
                 return
             try:
-                self._commit(group) if group else self._look_after()
-            except BaseException as error:  # nobody may wait for ever, and the next group may succeed
-                if not self._in_doubt:  # else it was reported already
+                self._commit(group) if group else self._keep_log()
+            except BaseException as error:  # no caller may wait for ever, and the next group may succeed
+                if not self._must_recover:  # else it was reported already
                     self._report("a group failed", error)
-                self._in_doubt = True
-                told = Unavailable("The edit could not be written now: send it again later, with the same id.")
+                self._must_recover = True
+                unavailable = Unavailable("The edit could not be written now: send it again later, with the same id.")
                 for waiting in group:
                     if not waiting.future.done():
-                        waiting.refuse(error if isinstance(error, ServiceError) else told)
+                        waiting.refuse(error if isinstance(error, ServiceError) else unavailable)
 
     def _next_group(self) -> list[_Waiting] | None:
         """Return what waits; nothing after a second without work; None when all is done and the model closes.
@@ -199,7 +197,7 @@ class WrittenModel(HostedModel):
         size = 0
         with self._arrived:
             if not self._queue and not self._closing:
-                self._arrived.wait(_IDLE)
+                self._arrived.wait(_IDLE_SECONDS)
             while self._queue and len(group) < self._upkeep.group and size < self._upkeep.group_bytes:
                 if self._queue[0].op in ops:
                     break
@@ -213,13 +211,13 @@ class WrittenModel(HostedModel):
 
     def _commit(self, group: list[_Waiting]) -> None:
         """Write one group; a `LogError` leaves all of it in doubt."""
-        if self._in_doubt:
-            self._settle_doubt()
+        if self._must_recover:
+            self._recover()
         seen = self._log.seen([waiting.op for waiting in group])
         fresh = [waiting for waiting in group if waiting.op not in seen]
         applier = Applier(self._state.model, self._settings, self._limits)
         contents = [waiting.content for waiting in fresh]
-        with self._tended() if _may_take_long(contents) else nullcontext():
+        with self._lease_kept() if _may_take_long(contents) else nullcontext():
             applier.apply(contents)
         accepted = [waiting for i, waiting in enumerate(fresh) if i not in applier.refused]
         entries = [
@@ -233,7 +231,7 @@ class WrittenModel(HostedModel):
             self._publish(State(applier.model, before + len(accepted)))
             self._count(entries)
         else:
-            self._log.tend()  # refusals, too, are given only by whoever may write
+            self._log.renew_lease()  # only the writer may refuse, too
         for version, waiting in enumerate(accepted, before + 1):
             waiting.future.set_result(Receipt(version, "applied"))
         for i, error in applier.refused.items():
@@ -243,16 +241,16 @@ class WrittenModel(HostedModel):
                 _answer_again(waiting, seen[waiting.op])
 
     @contextmanager
-    def _tended(self) -> Iterator[None]:
-        """Tend the log during a block that may take long: a lease would run out, and another node would write."""
+    def _lease_kept(self) -> Iterator[None]:
+        """Renew the lease during a block that may take long: else it would run out, and another node would write."""
         done = threading.Event()
 
-        def tend() -> None:
+        def renew() -> None:
             with suppress(LogError):  # to append will tell
-                while not done.wait(_IDLE):
-                    self._log.tend()
+                while not done.wait(_IDLE_SECONDS):
+                    self._log.renew_lease()
 
-        thread = threading.Thread(target=tend, name=f"hammemo lease {self.tenant}/{self.name}", daemon=True)
+        thread = threading.Thread(target=renew, name=f"hammemo lease {self.tenant}/{self.name}", daemon=True)
         thread.start()
         try:
             yield
@@ -260,7 +258,7 @@ class WrittenModel(HostedModel):
             done.set()
             thread.join()
 
-    def _settle_doubt(self) -> None:
+    def _recover(self) -> None:
         """Open the log again after a failure, and read from it what was written."""
         try:
             self._log.reopen()
@@ -269,13 +267,13 @@ class WrittenModel(HostedModel):
             raise
         self._publish(caught_up(self._log, self._state, self._settings))
         self._snapshot_version = self._log.base()
-        self._in_doubt = False
+        self._must_recover = False
         _logger.info("the log is open again", extra=self._facts())
 
-    def _look_after(self) -> None:
-        if self._in_doubt:
-            self._settle_doubt()
-        self._log.tend()
+    def _keep_log(self) -> None:
+        if self._must_recover:
+            self._recover()
+        self._log.renew_lease()
 
     # Snapshots
 
@@ -298,7 +296,7 @@ class WrittenModel(HostedModel):
     def _make_snapshots(self) -> None:
         while not self._closing:
             with self._due:
-                self._due.wait(_IDLE)
+                self._due.wait(_IDLE_SECONDS)
             if self._closing or not self._is_due():
                 continue
             try:
@@ -306,7 +304,7 @@ class WrittenModel(HostedModel):
             except Exception as error:
                 self._report("no snapshot", error)
                 with self._due:
-                    self._due.wait_for(lambda: self._closing, _LATER)
+                    self._due.wait_for(lambda: self._closing, _RETRY_SECONDS)
 
     def _is_due(self) -> bool:
         pending, upkeep = self._state.version - self._snapshot_version, self._upkeep
@@ -341,8 +339,8 @@ class WrittenModel(HostedModel):
 
 
 def _may_take_long(contents: list[Content]) -> bool:
-    is_refitted = any(isinstance(content, Refit) for content in contents)
-    return is_refitted or sum(content.n_rows for content in contents) >= _MANY
+    is_refitted = any(isinstance(content, LoggedRefit) for content in contents)
+    return is_refitted or sum(content.n_rows for content in contents) >= _LONG_EDIT_ROWS
 
 
 def _answer_again(waiting: _Waiting, seen: Seen) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.tokens.vocabulary import Token
+
 MAX_EXAMPLES = 2**53
 """Counts stay below this, so that they are exact in float64 too."""
 
@@ -158,7 +160,7 @@ class Examples:
             array, targets, counts = array[counts > 0], targets[counts > 0], counts[counts > 0]
         labels, label_ranks = factorize(targets)
         if len(label_ranks) and label_ranks.min() < 0:
-            raise ValueError("hammemo.NO_TOKEN marks an empty position of a context; it cannot be a label.")
+            as_label(NO_TOKEN)
         return cls(Contexts.of(array), label_ranks, labels, counts)
 
     def __len__(self) -> int:
@@ -193,6 +195,14 @@ class Examples:
             return self.multiplicity
         totals = np.bincount(self.label_ranks, weights=self.multiplicity, minlength=len(self.labels))
         return totals.astype(np.int64)  # exact: multiplicities sum below 2^53
+
+
+def as_label(value: Any) -> Token:
+    """Return the canonical form of one label, or refuse what is no token and `NO_TOKEN`."""
+    token = as_token(value)
+    if token == NO_TOKEN:
+        raise ValueError("hammemo.NO_TOKEN marks an empty position of a context; it cannot be a label.")
+    return token
 
 
 def whole_multiplicity(multiplicity: ArrayLike | None, m: int) -> NDArray[np.int64]:

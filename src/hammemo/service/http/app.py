@@ -12,40 +12,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from fastapi import FastAPI
-from starlette.exceptions import HTTPException
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
-from hammemo import __version__
 from hammemo.service.http import bodies, metrics
-from hammemo.service.http.bodies import check_rows, decoded, decoded_settings, encoded
-from hammemo.service.http.endpoints import (
-    PAGE_HEADERS,
-    Answer,
-    Call,
-    Endpoint,
-    Operation,
-    Refused,
-    pieces,
-    refusal,
-)
+from hammemo.service.http.bodies import decoded, decoded_settings, encoded
+from hammemo.service.http.endpoints import Endpoint, Operation, PathOperations, no_such_path
 from hammemo.service.http.gate import Gate
 from hammemo.service.http.inference_protocol import PROTOCOL
+from hammemo.service.http.messages import PAGE_HEADERS, Answer, Call, pieces
 from hammemo.service.http.openapi import document, page_of
 from hammemo.service.http.pages import PAGES
-from hammemo.service.operations import Edit, Kind, Receipt, TooLarge
+from hammemo.service.operations import Edit, Kind, Receipt, TooLarge, checked_rows
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from concurrent.futures import Future
 
-    from starlette.requests import Request
     from starlette.types import ASGIApp
 
     from hammemo.service.hosted import HostedModel
-    from hammemo.service.http.asking import Asked
-    from hammemo.service.http.limits import Limits
+    from hammemo.service.http.answering import ReadyVersion
     from hammemo.service.http.service import Service
+    from hammemo.service.limits import Limits
 
 _SETTINGS_BYTES: Final = 2**16
 _PIECE: Final = 2**18
@@ -53,8 +41,8 @@ _SHORT_BODY: Final = 2**15
 """Longer bodies are decoded in a thread."""
 _REFIT_SECONDS: Final = 600.0
 """As long as the client waits for a refit."""
-_MOST_CLASSES: Final = 1_000
-"""A description names at most so many labels, and says how many there are."""
+_MAX_LISTED_CLASSES: Final = 1_000
+"""The most labels that a description names; it also says how many there are."""
 
 
 # Edits
@@ -78,7 +66,7 @@ def _editing(read: Callable[[bytes], Edit]) -> Callable[[Service, Call], Awaitab
         kind = edit.kind
         sizes = {"documents": len(edit.documents)} if edit.documents else {"rows": len(edit.rows)}
         del edit  # its rows are not needed while it waits
-        receipt = await asyncio.wrap_future(future)
+        receipt = await service.result_of(future)
         service.metrics.count_edit(call.caller.tenant, call.model, kind, receipt.status, **sizes)
         call.facts |= {"version": receipt.version, **sizes, "edit": receipt.status}
         return Answer(encoded(receipt))
@@ -118,7 +106,7 @@ async def _read(service: Service, call: Call, decoder: msgspec.json.Decoder[Any]
 
     def read() -> Any:
         question = decoded(decoder, call.body)
-        check_rows(question.rows, service.limits)
+        checked_rows(question.rows, service.limits)
         return question
 
     return read() if len(call.body) <= _SHORT_BODY else await service.in_thread(read)
@@ -126,21 +114,21 @@ async def _read(service: Service, call: Call, decoder: msgspec.json.Decoder[Any]
 
 async def _predict(service: Service, call: Call) -> Answer:
     question: bodies.Question = await _read(service, call, _question_decoder)
-    asked = await service.asked(call, question.min_version)
+    ready = await service.ready_version(call, question.min_version)
     if len(question.rows) == 1:
-        label = asked.predict_one(*asked.cut(question.rows))
+        label = ready.predict_one(*ready.cut(question.rows))
         if label is not None:
-            return Answer(encoded(bodies.Labels([label], asked.version)))
-    return Answer(encoded(await service.in_thread(lambda: asked.predict(question))))
+            return Answer(encoded(bodies.Labels([label], ready.version)))
+    return Answer(encoded(await service.in_thread(lambda: ready.predict(question))))
 
 
 def _question(
-    decoder: msgspec.json.Decoder[Any], answer: Callable[[Asked, Any, Limits], Any]
+    decoder: msgspec.json.Decoder[Any], answer: Callable[[ReadyVersion, Any, Limits], Any]
 ) -> Callable[[Service, Call], Awaitable[Answer]]:
     async def ask(service: Service, call: Call) -> Answer:
         question = await _read(service, call, decoder)
-        asked = await service.asked(call, question.min_version)
-        return Answer(await service.in_thread(lambda: encoded(answer(asked, question, service.limits))))
+        ready = await service.ready_version(call, question.min_version)
+        return Answer(await service.in_thread(lambda: encoded(answer(ready, question, service.limits))))
 
     return ask
 
@@ -177,7 +165,7 @@ async def _described(service: Service, hosted: HostedModel, status: int) -> Answ
     def describe() -> bytes:
         facts = hosted.describe()
         classes = facts["classes"]
-        return encoded({**facts, "n_classes": len(classes), "classes": classes[:_MOST_CLASSES]})
+        return encoded({**facts, "n_classes": len(classes), "classes": classes[:_MAX_LISTED_CLASSES]})
 
     return Answer(await service.in_thread(describe), status)
 
@@ -248,11 +236,12 @@ async def _openapi(service: Service, call: Call) -> Answer:  # noqa: ARG001
 
 
 async def _docs(service: Service, call: Call) -> Answer:  # noqa: ARG001
-    return Answer(page_of(document(OPERATIONS)), content_type=b"text/html; charset=utf-8", headers=PAGE_HEADERS)
+    page = page_of(document(OPERATIONS), service.limits)
+    return Answer(page, content_type=b"text/html; charset=utf-8", headers=PAGE_HEADERS)
 
 
 _MODEL: Final = "/v1/models/{model}"
-_ASKED: Final = (404, 409, 422, 425)
+_QUESTION_REFUSALS: Final = (404, 409, 422, 425)
 
 OPERATIONS: Final = (
     Operation("list", "GET", "/v1/models", "read", _list, "Name the models.", gives=bodies.ModelNames),
@@ -287,31 +276,31 @@ OPERATIONS: Final = (
     ),
     Operation(
         "predict", "POST", f"{_MODEL}/predict", "read", _predict, "Answer each row with its most likely label.",
-        "json", bodies.Question, bodies.Labels, refuses=_ASKED,
+        "json", bodies.Question, bodies.Labels, refuses=_QUESTION_REFUSALS,
     ),
     Operation(
         "top-k", "POST", f"{_MODEL}/top-k", "read",
-        _question(_top_k_decoder, lambda asked, question, limits: asked.top_k(question, limits)),
+        _question(_top_k_decoder, lambda ready, question, limits: ready.top_k(question, limits)),
         "Answer each row with its k most likely labels.",
-        "json", bodies.TopKQuestion, bodies.RankedLabels, refuses=_ASKED,
+        "json", bodies.TopKQuestion, bodies.RankedLabels, refuses=_QUESTION_REFUSALS,
     ),
     Operation(
         "probabilities", "POST", f"{_MODEL}/probabilities", "read",
-        _question(_question_decoder, lambda asked, question, limits: asked.probabilities(question, limits)),
+        _question(_question_decoder, lambda ready, question, limits: ready.probabilities(question, limits)),
         "Answer each row with the probability of each label.",
-        "json", bodies.Question, bodies.Probabilities, refuses=_ASKED,
+        "json", bodies.Question, bodies.Probabilities, refuses=_QUESTION_REFUSALS,
     ),
     Operation(
         "explain", "POST", f"{_MODEL}/explain", "read",
-        _question(_ranked_decoder, lambda asked, question, limits: asked.explain(question, limits)),
+        _question(_ranked_decoder, lambda ready, question, limits: ready.explain(question, limits)),
         "Say which tokens voted for which labels.",
-        "json", bodies.RankedQuestion, bodies.Explanations, refuses=_ASKED,
+        "json", bodies.RankedQuestion, bodies.Explanations, refuses=_QUESTION_REFUSALS,
     ),
     Operation(
         "certify", "POST", f"{_MODEL}/certify", "read",
-        _question(_question_decoder, lambda asked, question, _: asked.certify(question)),
+        _question(_question_decoder, lambda ready, question, _: ready.certify(question)),
         "Answer each row, and say whether the answer is proven to be the exact classifier's.",
-        "json", bodies.Question, bodies.Certificates, refuses=_ASKED,
+        "json", bodies.Question, bodies.Certificates, refuses=_QUESTION_REFUSALS,
     ),
     Operation(
         "snapshot", "POST", f"{_MODEL}/snapshot", "admin", _snapshot, "Write a snapshot now.",
@@ -341,30 +330,8 @@ def make_app(service: Service, hosts: frozenset[str], *, loopback: bool) -> ASGI
     loopback : bool
         Whether it listens on a loopback address only.
     """
-    app = FastAPI(
-        title="hammemo",
-        version=__version__,
-        openapi_url=None,  # the document is made from the same table as the routes
-        docs_url=None,
-        redoc_url=None,
-        routes=[
-            Route(operation.path, Endpoint(service, operation), methods=[operation.method], name=operation.ask)
-            for operation in OPERATIONS
-        ],
-        exception_handlers={HTTPException: _as_refusal},
-        redirect_slashes=False,
-    )
-    return Gate(app, hosts, loopback=loopback)
-
-
-async def _as_refusal(request: Request, error: Exception) -> Any:  # noqa: ARG001
-    """Return what the router refuses in the form of all refusals."""
-    from starlette.responses import Response
-
-    status = getattr(error, "status_code", 404)
-    code, text = {
-        404: ("not_found", "There is nothing at this path."),
-        405: ("method_not_allowed", "This path does not take this method."),
-    }.get(status, ("refused", "The request was refused."))
-    answer = refusal(Refused(status, code, text))
-    return Response(answer.body, status, media_type="application/json")
+    paths: dict[str, dict[str, Endpoint]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method] = Endpoint(service, operation)
+    routes = [Route(path, PathOperations(endpoints)) for path, endpoints in paths.items()]
+    return Gate(Router(routes, redirect_slashes=False, default=no_such_path), hosts, loopback=loopback)

@@ -1,33 +1,23 @@
 """What a request may say and what an answer says, as types; decoded and encoded by msgspec.
 
-A type says what the document of the interface (OpenAPI) shows, so both are always the same. Sizes are bounded twice:
-absolute bounds stand in the types, so that decoding stops early, and those of `Limits` are checked after it: here for
-questions, in the core (:mod:`hammemo.service.operations`) for edits.
+A type says what the document of the interface (OpenAPI) shows, so both are always the same. Sizes are checked by the
+core (:mod:`hammemo.service.operations`), in one place for edits and questions.
 """
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
-from hammemo.service.operations import Label, Malformed, Token, TooLarge
+from hammemo.service.operations import Label, Malformed, Token
 
-if TYPE_CHECKING:
-    from hammemo.service.http.limits import Limits
+_MAX_SETTINGS_DEPTH: Final = 16
 
-MOST_ROWS: Final = 100_000
-MOST_TOKENS: Final = 65_536
-_MOST_DEPTH: Final = 16
-
-Row: TypeAlias = Annotated[list[Token], Meta(min_length=1, max_length=MOST_TOKENS)]
-AskedRow: TypeAlias = Annotated[list[Token], Meta(max_length=MOST_TOKENS)]
 Rows: TypeAlias = Annotated[
-    list[AskedRow],
+    list[list[Token]],
     Meta(
-        max_length=MOST_ROWS,
         description="Contexts: one row of tokens each, as many as the model has columns. A model that was fitted to "
         "documents takes any number of tokens, such as the clicks so far.",
     ),
@@ -41,10 +31,8 @@ MinVersion: TypeAlias = Annotated[
 Op: TypeAlias = Annotated[
     str,
     Meta(
-        min_length=1,
-        max_length=128,
-        pattern="^[!-~]+$",
-        description="An id of your own choice. The same edit sent again under it is applied once.",
+        description="An id of your own choice, 1 to 128 printable ASCII characters without spaces. The same edit sent "
+        "again under it is applied once.",
     ),
 ]
 
@@ -53,8 +41,8 @@ class EditBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Examples to learn or to forget, all of them or none."""
 
     op: Op
-    rows: Annotated[list[Row], Meta(min_length=1, max_length=MOST_ROWS)]
-    labels: Annotated[list[Label], Meta(min_length=1, max_length=MOST_ROWS)]
+    rows: list[list[Token]]
+    labels: list[Label]
 
 
 class StreamBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,17 +50,15 @@ class StreamBody(Struct, frozen=True, forbid_unknown_fields=True):
 
     op: Op
     documents: Annotated[
-        list[Row],
+        list[list[Token]],
         Meta(
-            min_length=1,
-            max_length=MOST_ROWS,
             description="One list of tokens each, from the first to the last, such as the clicks of one visit.",
         ),
     ]
 
 
 class RefitBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The wish that the vote is fitted again, to the examples that the model keeps."""
+    """A request to fit the vote again, to the examples that the model keeps."""
 
     op: Op
 
@@ -84,24 +70,19 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
     min_version: MinVersion | None = None
 
 
-class RankedQuestion(Struct, frozen=True, forbid_unknown_fields=True):
+class RankedQuestion(Question, frozen=True, forbid_unknown_fields=True):
     """Contexts to be answered with several labels each."""
 
-    rows: Rows
     k: Annotated[int, Meta(ge=1, le=1_000_000)] = 5
-    min_version: MinVersion | None = None
 
 
-class TopKQuestion(Struct, frozen=True, forbid_unknown_fields=True):
+class TopKQuestion(RankedQuestion, frozen=True, forbid_unknown_fields=True):
     """Contexts to be answered with several labels each, of all labels or of those that a context does not have."""
 
-    rows: Rows
-    k: Annotated[int, Meta(ge=1, le=1_000_000)] = 5
     exclude: Annotated[
         Literal["seen"] | None,
         Meta(description='"seen" leaves out the tokens of the row itself, such as items that were clicked already.'),
     ] = None
-    min_version: MinVersion | None = None
 
 
 class EditAnswer(Struct, frozen=True):
@@ -200,36 +181,13 @@ def _short(error: Exception) -> str:
 def decoded_settings(body: bytes) -> dict[str, Any]:
     """Return a small JSON object of any content."""
     settings = decoded(msgspec.json.Decoder(dict[str, Any]), body)
-    _check_depth(settings, _MOST_DEPTH)
+    _check_depth(settings, _MAX_SETTINGS_DEPTH)
     return settings
 
 
 def _check_depth(value: Any, left: int) -> None:
     if isinstance(value, (dict, list)):
         if not left:
-            raise Malformed(f"The settings are more than {_MOST_DEPTH} levels deep.")
+            raise Malformed(f"The settings are more than {_MAX_SETTINGS_DEPTH} levels deep.")
         for entry in value.values() if isinstance(value, dict) else value:
             _check_depth(entry, left - 1)
-
-
-def check_rows(rows: list[list[Token]], limits: Limits) -> None:
-    """Refuse rows that are too many or too long, or with a token out of range; the model checks how long they are."""
-    if len(rows) > limits.rows:
-        raise TooLarge(f"{len(rows)} rows are more than {limits.rows}, the most of one request: send parts.")
-    longest = limits.characters
-    for row in rows:
-        if len(row) > limits.tokens:
-            raise TooLarge(f"A row of {len(row)} tokens is longer than {limits.tokens}, the most of a row.")
-        for token in row:
-            if type(token) is not str or len(token) > longest:
-                _check_token(token, limits)
-
-
-def _check_token(token: Token, limits: Limits) -> None:
-    """Refuse a token that the library could not take as it is."""
-    if type(token) is str and len(token) > limits.characters:
-        raise TooLarge(f"A token of {len(token)} characters is longer than {limits.characters}, the most of one.")
-    if type(token) is int and not -(2**63) <= token < 2**63:
-        raise Malformed("A token is a whole number that does not fit in 64 bits: send it as a string.")
-    if type(token) is float and not math.isfinite(token):
-        raise Malformed("A token is a number that is not finite: a missing value is null.")

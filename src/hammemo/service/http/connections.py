@@ -8,7 +8,7 @@ uvicorn waits without end for the head of a request. Here a connection is closed
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -16,7 +16,32 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from hammemo.service.http.bodies import ErrorAnswer, ErrorFacts, encoded
 
 if TYPE_CHECKING:
-    from hammemo.service.http.limits import Limits
+    from hammemo.service.limits import Limits
+
+
+class JoinedHead:
+    """A transport that sends the head of an answer with the first part of its body: one call of the system, not two."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write; a head waits for the next call, but for "100 Continue", which has no body."""
+        if not self._head and data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 1"):
+            self._head = data
+            return
+        self._transport.write(self._head + data)
+        self._head = b""
+
+    def close(self) -> None:
+        """Write what waits, and close."""
+        if self._head:
+            self.write(b"")
+        self._transport.close()
 
 
 def protocol(limits: Limits) -> type[asyncio.Protocol]:
@@ -26,7 +51,7 @@ def protocol(limits: Limits) -> type[asyncio.Protocol]:
         _late: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
+            super().connection_made(cast("asyncio.Transport", JoinedHead(transport)))
             if len(self.connections) > limits.connections:
                 transport.abort()
             else:

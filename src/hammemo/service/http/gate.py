@@ -15,7 +15,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from hammemo.service.http.endpoints import Refused, header, refusal, send_answer
+from hammemo.service.http.messages import Refused, header, refusal, send_answer
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -67,7 +67,7 @@ class Gate:
             raise Refused(403, "other_site", "Pages of other sites may not ask this server.")
         if header(scope, b"sec-fetch-site") in (b"cross-site", b"same-site"):
             followed = scope["method"] == "GET" and header(scope, b"sec-fetch-mode") == b"navigate"
-            if not followed:  # a link that somebody has followed is no request of that page
+            if not followed:  # following a link is no request of the page that has it
                 raise Refused(403, "other_site", "Pages of other sites may not ask this server.")
 
     def _is_own(self, origin: bytes, host: bytes) -> bool:

@@ -15,12 +15,13 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hammemo import __version__
-from hammemo.service.http.bodies import MOST_ROWS, Question, check_rows, decoded, encoded
-from hammemo.service.http.endpoints import Answer, Operation
-from hammemo.service.operations import Malformed, Unavailable
+from hammemo.service.http.bodies import Question, decoded, encoded
+from hammemo.service.http.endpoints import Operation
+from hammemo.service.http.messages import Answer
+from hammemo.service.operations import Malformed, Unavailable, checked_rows
 
 if TYPE_CHECKING:
-    from hammemo.service.http.endpoints import Call
+    from hammemo.service.http.messages import Call
     from hammemo.service.http.service import Service
 
 Length = Annotated[int, Meta(ge=0, le=2**31)]
@@ -32,7 +33,7 @@ class InputTensor(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(max_length=256)]
     shape: Annotated[list[Length], Meta(min_length=1, max_length=2)]
     datatype: Literal["BYTES", "INT64"]
-    data: Annotated[list[str | int | list[str | int]], Meta(max_length=MOST_ROWS * 16)]
+    data: list[str | int | list[str | int]]
     parameters: dict[str, Any] | None = None
 
 
@@ -115,11 +116,10 @@ async def _infer(service: Service, call: Call) -> Answer:
     request = decoded(_decoder, call.body)
     if request.outputs and request.outputs[0].name != "label":
         raise Malformed("There is one output, label.")
-    rows = rows_of(request.inputs[0])
-    check_rows(rows, service.limits)
-    asked = await service.asked(call, request.parameters.min_version if request.parameters else None)
-    found = await service.in_thread(lambda: asked.predict(Question(rows)))
-    answer = InferenceAnswer(call.model, str(asked.version), [tensor_of(found.labels)], request.id)
+    rows = checked_rows(rows_of(request.inputs[0]), service.limits)
+    ready = await service.ready_version(call, request.parameters.min_version if request.parameters else None)
+    found = await service.in_thread(lambda: ready.predict(Question(rows)))
+    answer = InferenceAnswer(call.model, str(ready.version), [tensor_of(found.labels)], request.id)
     return Answer(encoded(answer))
 
 

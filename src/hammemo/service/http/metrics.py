@@ -1,7 +1,7 @@
-"""Figures for Prometheus: one set for each tenant, so that nobody sees another one's, and one for the process.
+"""Figures for Prometheus: one set for each tenant, so that no tenant sees another one's, and one for the process.
 
 Counters and histograms are counted as requests end; what a model is like (version, log, snapshot, replay) is asked of
-it when somebody looks.
+it when the figures are read.
 """
 
 from __future__ import annotations
@@ -79,18 +79,15 @@ class _OfTenant:
             "hammemo_edited_documents", "Documents of acknowledged edits.", ["model", "kind"], registry=self.registry
         )
         self.registry.register(_Models(described))
-        self._of_request: dict[tuple[str, int], Any] = {}
-        self._of_ask: dict[str, Any] = {}
+        self._children: dict[tuple[Any, ...], Any] = {}
 
-    def count(self, ask: str, status: int, seconds: float) -> None:
-        counter = self._of_request.get((ask, status))
-        if counter is None:
-            counter = self._of_request[ask, status] = self.requests.labels(ask, str(status))
-        counter.inc()
-        histogram = self._of_ask.get(ask)
-        if histogram is None:
-            histogram = self._of_ask[ask] = self.seconds.labels(ask)
-        histogram.observe(seconds)
+    def child(self, metric: Any, *labels: str) -> Any:
+        """Return the figure of a metric with these labels; to look it up in the metric itself takes a lock."""
+        key = (metric, *labels)
+        found = self._children.get(key)
+        if found is None:
+            found = self._children[key] = metric.labels(*labels)
+        return found
 
 
 class Metrics:
@@ -116,16 +113,18 @@ class Metrics:
 
     def count(self, tenant: str, ask: str, status: int, seconds: float) -> None:
         """Count one answer."""
-        self.of(tenant).count(ask, status, seconds)
+        figures = self.of(tenant)
+        figures.child(figures.requests, ask, str(status)).inc()
+        figures.child(figures.seconds, ask).observe(seconds)
 
     def count_edit(self, tenant: str, model: str, kind: str, status: str, *, rows: int = 0, documents: int = 0) -> None:
         """Count one acknowledged edit."""
         figures = self.of(tenant)
-        figures.edits.labels(model, kind, status).inc()
+        figures.child(figures.edits, model, kind, status).inc()
         if status == "applied":
-            figures.examples.labels(model, kind).inc(rows)
+            figures.child(figures.examples, model, kind).inc(rows)
             if documents:
-                figures.documents.labels(model, kind).inc(documents)
+                figures.child(figures.documents, model, kind).inc(documents)
 
     def text(self, tenant: str) -> bytes:
         """Return the figures that a tenant may see, in the form of Prometheus."""

@@ -9,13 +9,13 @@ import msgspec
 
 from hammemo import __version__
 from hammemo.service.http.bodies import ErrorAnswer
-from hammemo.service.http.limits import Limits
 from hammemo.service.operations import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hammemo.service.http.endpoints import Operation
+    from hammemo.service.limits import Limits
 
 _SAYS: Final = {
     400: "What was sent is no request that can be read",
@@ -118,7 +118,7 @@ def _content(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
     return {"content": {others[operation.ask]: {}}} if operation.ask in others else {}
 
 
-def page_of(document: dict[str, Any]) -> bytes:
+def page_of(document: dict[str, Any], limits: Limits) -> bytes:
     """Return the document as a plain page, without any script."""
     lines = [
         (f"{method.upper()} {path}", described["summary"], described.get("description", ""), _body_name(described))
@@ -127,13 +127,13 @@ def page_of(document: dict[str, Any]) -> bytes:
     ]
     rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in line)}</tr>" for line in lines)
     head = "".join(f"<th>{name}</th>" for name in ("request", "what it does", "role", "body"))
-    limits = "".join(f"<li>{name}: {value:,}</li>" for name, value in vars(Limits()).items())
+    listed = "".join(f"<li>{name}: {value:,}</li>" for name, value in vars(limits).items())
     return (
         "<!doctype html><html lang=en><meta charset=utf-8><title>hammemo: the interface</title>"
         "<link rel=stylesheet href=/page.css><main><h1>The interface</h1>"
         "<p>The same for programs, with the form of every body: <code>/openapi.json</code>.</p>"
-        f"<table><tr>{head}</tr>{rows}</table><h2>Limits, unless the server says otherwise</h2>"
-        f"<ul>{limits}</ul></main></html>"
+        f"<table><tr>{head}</tr>{rows}</table><h2>Limits</h2>"
+        f"<ul>{listed}</ul></main></html>"
     ).encode()
 
 

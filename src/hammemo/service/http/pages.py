@@ -1,4 +1,4 @@
-"""The page at ``/``: three files of this package, sent as they are to whoever reaches the server.
+"""The page at ``/``: three files of this package, sent as they are, without a token.
 
 They hold nothing of any model. The browser may load nothing from elsewhere and run no script but this one.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
-from hammemo.service.http.endpoints import PAGE_HEADERS, Answer, Operation
+from hammemo.service.http.endpoints import Operation
+from hammemo.service.http.messages import PAGE_HEADERS, Answer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hammemo.service.http.endpoints import Call
+    from hammemo.service.http.messages import Call
     from hammemo.service.http.service import Service
 
 

@@ -38,10 +38,10 @@ from hammemo.service.host import Host
 from hammemo.service.http import logs
 from hammemo.service.http.app import make_app
 from hammemo.service.http.connections import protocol
-from hammemo.service.http.endpoints import Answer, Call, pieces
-from hammemo.service.http.limits import Limits
+from hammemo.service.http.messages import Answer, Call, pieces
 from hammemo.service.http.service import Service
 from hammemo.service.http.tokens import Tokens
+from hammemo.service.limits import Limits
 from hammemo.service.operations import ServiceError, Unavailable
 from hammemo.service.writing import Upkeep
 
@@ -57,13 +57,13 @@ _PASSED_ON: Final = (b"authorization", b"host", b"content-type", b"content-lengt
 log = logging.getLogger(logs.LOGGER)
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ServerSettings(msgspec.Struct, frozen=True):
     """How a server runs; the help of ``hammemo serve`` explains each.
 
     Examples
     --------
-    >>> from hammemo.service.http.server import Settings
-    >>> Settings("models", host="0.0.0.0").check()
+    >>> from hammemo.service.http.server import ServerSettings
+    >>> ServerSettings("models", host="0.0.0.0").check()
     Traceback (most recent call last):
     ...
     ValueError: host='0.0.0.0' can be reached from elsewhere: give token_file=, and tls_cert= or behind_proxy=.
@@ -95,7 +95,7 @@ class Settings(msgspec.Struct, frozen=True):
             return False
 
     def check(self) -> None:
-        """Refuse settings that would let strangers in."""
+        """Refuse settings that would let in callers without a token."""
         if not self.is_loopback and (self.token_file is None or not (self.tls_cert or self.behind_proxy)):
             raise ValueError(
                 f"host={self.host!r} can be reached from elsewhere: give token_file=, and tls_cert= or behind_proxy=."
@@ -114,7 +114,7 @@ class Settings(msgspec.Struct, frozen=True):
         return frozenset(given | {"localhost"} | ({self.host.lower()} if not self.is_loopback else set()))
 
 
-def run(settings: Settings) -> None:
+def run(settings: ServerSettings) -> None:
     """Serve until a signal comes."""
     settings.check()
     logs.begin(settings.level)
@@ -128,10 +128,11 @@ def run(settings: Settings) -> None:
             log.info("ended")
 
 
-def _host(settings: Settings) -> Host:
-    """Return the host with all models open, so that nobody who asks waits for a replay; what cannot be is logged."""
+def _host(settings: ServerSettings) -> Host:
+    """Return the host with all models open, so that no request waits for a replay; failures are logged."""
     upkeep = Upkeep(**settings.upkeep)  # type: ignore[arg-type]
-    host = Host(settings.folder, log=settings.log, follower=settings.follower, upkeep=upkeep)
+    limits = Limits(**settings.limits)  # type: ignore[arg-type]
+    host = Host(settings.folder, log=settings.log, follower=settings.follower, limits=limits, upkeep=upkeep)
     for tenant in host.tenants():
         for name in host.names(tenant):
             try:
@@ -167,7 +168,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: Any, settings: Settings, limits: Limits, *, tls: bool) -> _Server:
+def _server(app: Any, settings: ServerSettings, limits: Limits, *, tls: bool) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
@@ -189,9 +190,10 @@ def _server(app: Any, settings: Settings, limits: Limits, *, tls: bool) -> _Serv
     )
 
 
-async def _write_and_answer(settings: Settings, host: Host, tokens: Tokens | None, listening: socket.socket) -> None:
-    limits = Limits(**settings.limits)  # type: ignore[arg-type]
-    service = Service(host, limits, tokens)
+async def _write_and_answer(
+    settings: ServerSettings, host: Host, tokens: Tokens | None, listening: socket.socket
+) -> None:
+    limits, service = host.limits, Service(host, tokens)
     service.remove_leftovers()
     app = make_app(service, settings.names, loopback=settings.is_loopback)
     public = _server(app, settings, limits, tls=settings.tls_cert is not None)
@@ -209,7 +211,7 @@ async def _write_and_answer(settings: Settings, host: Host, tokens: Tokens | Non
         await _serve(service, servers, settings)
 
 
-async def _serve(service: Service, servers: list[tuple[_Server, socket.socket]], settings: Settings) -> None:
+async def _serve(service: Service, servers: list[tuple[_Server, socket.socket]], settings: ServerSettings) -> None:
     """Run servers until a signal comes, then let them finish what they have begun."""
     loop = asyncio.get_running_loop()
 
@@ -235,9 +237,9 @@ async def _serve(service: Service, servers: list[tuple[_Server, socket.socket]],
 class _Workers:
     """Keeps processes that only answer running."""
 
-    def __init__(self, settings: Settings, port: int, writer: Path) -> None:
+    def __init__(self, settings: ServerSettings, port: int, writer: Path) -> None:
         given = {**msgspec.structs.asdict(settings), "port": port, "follower": True, "workers": 0}
-        self._told = msgspec.json.encode({"settings": given, "writer": str(writer)}) + b"\n"
+        self._given_to_worker = msgspec.json.encode({"settings": given, "writer": str(writer)}) + b"\n"
         self._n = settings.workers
         self._running: list[asyncio.subprocess.Process] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -255,7 +257,7 @@ class _Workers:
             )
             self._running.append(process)
             assert process.stdin is not None
-            process.stdin.write(self._told)
+            process.stdin.write(self._given_to_worker)
             code = await process.wait()
             self._running.remove(process)
             log.error("worker_ended", extra={"facts": {"worker": i, "code": code}})
@@ -273,10 +275,10 @@ class _Workers:
 # A worker
 
 
-def run_worker(told: bytes) -> None:
+def run_worker(given_settings: bytes) -> None:
     """Answer, and pass edits on, until standard input ends."""
-    given = msgspec.json.decode(told)
-    settings = msgspec.convert(given["settings"], Settings)
+    given = msgspec.json.decode(given_settings)
+    settings = msgspec.convert(given["settings"], ServerSettings)
     logs.begin(settings.level)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # a signal to the whole group: the writer says when
@@ -289,12 +291,14 @@ def run_worker(told: bytes) -> None:
         host.close()
 
 
-async def _answer(settings: Settings, host: Host, tokens: Tokens | None, listening: socket.socket, writer: str) -> None:
-    limits = Limits(**settings.limits)  # type: ignore[arg-type]
+async def _answer(
+    settings: ServerSettings, host: Host, tokens: Tokens | None, listening: socket.socket, writer: str
+) -> None:
+    limits = host.limits
     async with httpx.AsyncClient(
         transport=httpx.AsyncHTTPTransport(uds=writer, limits=httpx.Limits(max_connections=limits.at_once_in_all)),
     ) as client:
-        service = Service(host, limits, tokens, _passing_on(client, limits))
+        service = Service(host, tokens, _passing_on(client, limits))
         server = _server(
             make_app(service, settings.names, loopback=settings.is_loopback),
             settings,

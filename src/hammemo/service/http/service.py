@@ -10,25 +10,27 @@ import asyncio
 import shutil
 import tempfile
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from hammemo.service.http import metrics
-from hammemo.service.http.asking import Asked
-from hammemo.service.http.endpoints import Refused, header
-from hammemo.service.http.limits import Admission, Limits
-from hammemo.service.http.tokens import Caller, local_caller
+from hammemo.service.http.admission import Admission
+from hammemo.service.http.answering import ReadyVersion
+from hammemo.service.http.messages import Refused, header
+from hammemo.service.http.tokens import local_caller
 from hammemo.service.operations import NoSuchModel, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from concurrent.futures import Future
 
     from hammemo.service.host import Host
     from hammemo.service.hosted import HostedModel
-    from hammemo.service.http.endpoints import Answer, Call
-    from hammemo.service.http.tokens import Tokens
+    from hammemo.service.http.messages import Answer, Call
+    from hammemo.service.http.tokens import Caller, Tokens
 
 _THREADS: Final = 4
 _TRANSFER: Final = ".transfer-"
@@ -38,31 +40,65 @@ _LOOK: Final = 0.005
 Result = TypeVar("Result")
 
 
+class Results:
+    """Hands results of other threads to an event loop: those of a group of edits by waking it once.
+
+    `asyncio.wrap_future` wakes the loop for every result, which is a call of the system each time.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._done: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
+        self._is_waking = False
+
+    def of(self, future: Future[Result]) -> asyncio.Future[Result]:
+        """Return the result of a future, to be awaited in the loop."""
+        awaited: asyncio.Future[Result] = self.loop.create_future()
+        future.add_done_callback(lambda done: self._wake(awaited, done))
+        return awaited
+
+    def _wake(self, awaited: asyncio.Future[Any], done: Future[Any]) -> None:
+        self._done.append((awaited, done))
+        if not self._is_waking:
+            self._is_waking = True
+            with suppress(RuntimeError):  # the loop was closed, so nothing waits
+                self.loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        self._is_waking = False  # first: what is appended from now on wakes the loop again
+        while self._done:
+            awaited, done = self._done.popleft()
+            if awaited.done():  # the request was cancelled
+                continue
+            error = done.exception()
+            if error is None:
+                awaited.set_result(done.result())
+            else:
+                awaited.set_exception(error)
+
+
 class Service:
     """What all operations share.
 
     Parameters
     ----------
     host : Host
-        The core: all models.
-    limits : Limits
+        The core: all models, and the limits.
     tokens : Tokens or None
         None for a server on a loopback address that belongs to one person.
     forward : function, optional
-        In a process that only answers: sends an edit to the writer, waits so many seconds and returns its answer.
+        In a process that only answers: sends an edit to the writer and returns its answer; the number is the most
+        seconds to wait.
     """
-
-    nobody: Final = Caller("", frozenset())
 
     def __init__(
         self,
         host: Host,
-        limits: Limits | None = None,
         tokens: Tokens | None = None,
         forward: Callable[[Call, float], Awaitable[Answer]] | None = None,
     ) -> None:
         self.host = host
-        self.limits = limits or Limits()
+        self.limits = host.limits
         self.tokens = tokens
         self.forward = forward
         self.draining = False
@@ -71,8 +107,9 @@ class Service:
         self._local = local_caller()
         self._threads = ThreadPoolExecutor(_THREADS, "answer")
         self._opened: set[tuple[str, str]] = set()
-        self._asked: WeakKeyDictionary[HostedModel, Asked] = WeakKeyDictionary()
-        self._preparing: WeakKeyDictionary[HostedModel, tuple[int, asyncio.Future[Asked]]] = WeakKeyDictionary()
+        self._ready: WeakKeyDictionary[HostedModel, ReadyVersion] = WeakKeyDictionary()
+        self._preparing: WeakKeyDictionary[HostedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
+        self._results: Results | None = None
 
     def caller(self, scope: Mapping[str, Any]) -> Caller:
         """Return who is asking, or refuse."""
@@ -89,6 +126,13 @@ class Service:
         """Do what takes long, or waits, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
+    def result_of(self, future: Future[Result]) -> asyncio.Future[Result]:
+        """Return the result of a writer's thread, to be awaited."""
+        results, loop = self._results, asyncio.get_running_loop()
+        if results is None or results.loop is not loop:
+            results = self._results = Results(loop)
+        return results.of(future)
+
     async def model(self, call: Call) -> HostedModel:
         """Return the model that a call names."""
         key = tenant, name = call.caller.tenant, call.model
@@ -102,34 +146,34 @@ class Service:
         self._opened.add(key)
         return hosted
 
-    async def asked(self, call: Call, min_version: int | None) -> Asked:
+    async def ready_version(self, call: Call, min_version: int | None) -> ReadyVersion:
         """Return the newest version of a model, which must not be older than `min_version`, ready for questions."""
         hosted = await self.model(call)
         if min_version is not None:
             await self._reached(hosted, min_version)
         model, version = hosted.answering(min_version)
         call.facts["version"] = version
-        ready = self._asked.get(hosted)
+        ready = self._ready.get(hosted)
         if ready is not None and ready.version == version:
             return ready
-        return await self._prepared(hosted, Asked(model, version, hosted.settings.column_names))
+        return await self._prepared(hosted, ReadyVersion(model, version, hosted.settings.column_names))
 
     async def _reached(self, hosted: HostedModel, version: int) -> None:
-        """Wait for a version as long as the limit says; a thread for everybody who waits could be too many threads."""
+        """Wait for a version as long as the limit says; a thread for each that waits could be too many."""
         until = time.monotonic() + self.limits.wait_seconds
         while hosted.version < version and time.monotonic() < until:
             await asyncio.sleep(_LOOK)
 
-    async def _prepared(self, hosted: HostedModel, asked: Asked) -> Asked:
-        """Make a version ready in a thread; whoever asks for the same one meanwhile waits for the same work."""
+    async def _prepared(self, hosted: HostedModel, made: ReadyVersion) -> ReadyVersion:
+        """Make a version ready in a thread; requests for the same one meanwhile wait for the same work."""
         version, running = self._preparing.get(hosted, (-1, None))
-        if running is None or version != asked.version or running.get_loop() is not asyncio.get_running_loop():
-            running = asyncio.get_running_loop().run_in_executor(self._threads, asked.prepare)
-            self._preparing[hosted] = asked.version, running
+        if running is None or version != made.version or running.get_loop() is not asyncio.get_running_loop():
+            running = asyncio.get_running_loop().run_in_executor(self._threads, made.prepare)
+            self._preparing[hosted] = made.version, running
         ready = await asyncio.shield(running)
-        known = self._asked.get(hosted)
+        known = self._ready.get(hosted)
         if known is None or known.version < ready.version:
-            self._asked[hosted] = ready
+            self._ready[hosted] = ready
         return ready
 
     def _described(self, tenant: str) -> list[metrics.Described]:
@@ -148,7 +192,7 @@ class Service:
         return tempfile.TemporaryDirectory(prefix=_TRANSFER, dir=self.host.folder)
 
     def remove_leftovers(self) -> None:
-        """Remove files on their way that a crash has left, those that nobody can be sending any more."""
+        """Remove uploads and downloads that a crash has left and that are too old to be still under way."""
         for folder in self.host.folder.glob(f"{_TRANSFER}*"):
             with suppress(OSError):
                 if folder.stat().st_mtime < time.time() - 2 * self.limits.file_seconds:

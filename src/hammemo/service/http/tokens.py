@@ -1,7 +1,7 @@
 """Bearer tokens: who is asking, for which tenant, and what they may do.
 
-A token is ``hm_<id>_<secret>``. The secret has 256 random bits, so one fast hash protects it: nobody can try them all,
-and a slow hash such as scrypt, made for passwords that people choose, would only let strangers keep the server busy.
+A token is ``hm_<id>_<secret>``. The secret has 256 random bits, so one fast hash protects it: it cannot be guessed.
+A slow hash such as scrypt is made for passwords that people choose, and would only let callers keep the server busy.
 The file holds the id and the BLAKE2b-256 of the secret, never the secret itself. The id finds the entry; the hashes are
 compared in constant time, also where there is no such id.
 
@@ -40,10 +40,10 @@ LOCAL_TENANT: Final = "default"
 
 _TOKEN: Final = re.compile(r"hm_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 _HASH: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_NOBODY: Final = "0" * 64
+_NO_HASH: Final = "0" * 64
 _LOOK_AGAIN: Final = 1.0
 """Seconds between two looks at the file."""
-_LARGEST_FILE: Final = 2**22
+_MAX_FILE_BYTES: Final = 2**22
 
 log = logging.getLogger("hammemo.serve")
 
@@ -57,8 +57,12 @@ class Caller:
     name: str = ""
 
 
+NO_CALLER: Final = Caller("", frozenset())
+"""The caller before a token was read."""
+
+
 @dataclass(frozen=True)
-class Entry:
+class StoredToken:
     """One token as the file holds it."""
 
     id: str
@@ -73,7 +77,7 @@ def local_caller() -> Caller:
     return Caller(LOCAL_TENANT, frozenset(ROLES), "local")
 
 
-def new_token(tenant: str, roles: Iterable[str], name: str = "") -> tuple[str, Entry]:
+def new_token(tenant: str, roles: Iterable[str], name: str = "") -> tuple[str, StoredToken]:
     """Return a new token, to be shown once, and what the file keeps of it.
 
     Examples
@@ -92,7 +96,7 @@ def _hash(secret: str) -> str:
     return hashlib.blake2b(secret.encode(), digest_size=32, person=b"hammemo-token").hexdigest()
 
 
-def _checked(given: Any) -> Entry:
+def _checked(given: Any) -> StoredToken:
     """Return an entry of the file, or refuse it; a wrong value is named, but never a hash."""
     if not isinstance(given, dict) or set(given) != {"id", "name", "tenant", "roles", "hash"}:
         raise ValueError("a token has the entries id, name, tenant, roles and hash, no other ones")
@@ -107,18 +111,18 @@ def _checked(given: Any) -> Entry:
         raise ValueError(f"the roles of token {key} are not some of {', '.join(ROLES)}")
     if not isinstance(digest, str) or not _HASH.fullmatch(digest):
         raise ValueError(f"the hash of token {key} is not 64 hexadecimal digits")
-    return Entry(key, name, tenant, tuple(role for role in ROLES if role in roles), digest)
+    return StoredToken(key, name, tenant, tuple(role for role in ROLES if role in roles), digest)
 
 
-def read_entries(path: Path) -> list[Entry]:
+def read_entries(path: Path) -> list[StoredToken]:
     """Return the tokens of a file, or refuse it as a whole."""
     with path.open("rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise ValueError(f"{path} may be written by others, who could give themselves tokens: chmod go-w it.")
-        text = file.read(_LARGEST_FILE + 1)
-    if len(text) > _LARGEST_FILE:
-        raise ValueError(f"{path} has more than {_LARGEST_FILE} bytes: it is no token file.")
+        text = file.read(_MAX_FILE_BYTES + 1)
+    if len(text) > _MAX_FILE_BYTES:
+        raise ValueError(f"{path} has more than {_MAX_FILE_BYTES} bytes: it is no token file.")
     try:
         held = json.loads(text)
         if not isinstance(held, dict) or set(held) != {"tokens"} or not isinstance(held["tokens"], list):
@@ -132,7 +136,7 @@ def read_entries(path: Path) -> list[Entry]:
     return entries
 
 
-def write_entries(path: Path, entries: Iterable[Entry]) -> None:
+def write_entries(path: Path, entries: Iterable[StoredToken]) -> None:
     """Write a token file that only its owner may read, in one step."""
     text = json.dumps({"tokens": [asdict(entry) for entry in entries]}, indent=2) + "\n"
     with replacement(path) as temporary:
@@ -140,7 +144,7 @@ def write_entries(path: Path, entries: Iterable[Entry]) -> None:
         Path(temporary).write_text(text, encoding="utf-8")
 
 
-def change_entries(path: Path, change: Callable[[list[Entry]], list[Entry]], *, make: bool = False) -> None:
+def change_entries(path: Path, change: Callable[[list[StoredToken]], list[StoredToken]], *, make: bool = False) -> None:
     """Change the tokens of a file, under its lock; `make` writes a file where there is none."""
     with locked(path):
         entries = [] if make and not path.exists() else read_entries(path)
@@ -152,13 +156,13 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, StoredToken] = {}
         self._seen: tuple[int, ...] | None = None
         self._next = 0.0
         self._entries = {entry.id: entry for entry in read_entries(path)}
         self._seen = self._mark()
         if not self._entries:
-            raise ValueError(f"{path} holds no token, so nobody could ask: add one with `hammemo tokens add {path}`.")
+            raise ValueError(f"{path} holds no token, so every request is refused: run `hammemo tokens add {path}`.")
 
     def _mark(self) -> tuple[int, ...]:
         found = self.path.stat()
@@ -191,7 +195,7 @@ class Tokens:
         parts = _TOKEN.fullmatch(token)
         key, secret = parts.groups() if parts else ("", "")
         entry = self._entries.get(key)
-        right = compare_digest(_hash(secret), _NOBODY if entry is None else entry.hash)
+        right = compare_digest(_hash(secret), _NO_HASH if entry is None else entry.hash)
         if entry is None or not right:
             return None
         return Caller(entry.tenant, frozenset(entry.roles), entry.name)

@@ -2,7 +2,7 @@
 "use strict";
 
 const $ = (id) => document.getElementById(id);
-const MOST_FIELDS = 24; // a longer context is typed as lines
+const MAX_FIELDS = 24; // a longer context is typed as lines
 const LEADERS = 4;
 
 let token = "";
@@ -97,7 +97,7 @@ function columnNames() {
 
 function showFields() {
   const names = columnNames();
-  const asLines = names.length === 0 || names.length > MOST_FIELDS;
+  const asLines = names.length === 0 || names.length > MAX_FIELDS;
   $("tokens").classList.toggle("wide", asLines);
   if (asLines) {
     const label = element("label", names.length ? `${names.length} tokens, one a line` : "Tokens, one a line");

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.explanations import Explanation
     from hammemo.service.http.bodies import Question, RankedQuestion, TopKQuestion
-    from hammemo.service.http.limits import Limits
+    from hammemo.service.limits import Limits
     from hammemo.service.operations import Token
 
 _SHORT_WAY: Final = frozenset((int, str))
-_MOST_FILLED: Final = 2**22
+_MAX_FILLED_TOKENS: Final = 2**22
 """The most tokens of all rows together once they are filled up: as many as a body of whole rows can have."""
 
 
-class Asked:
+class ReadyVersion:
     """One version of a model, ready for questions.
 
     Parameters
@@ -54,7 +54,7 @@ class Asked:
         self._classes: list[Any] = []
         self._h = int(model.n_features_in_)
 
-    def prepare(self) -> Asked:
+    def prepare(self) -> ReadyVersion:
         """Make what single rows need."""
         model = self.model
         scorer = model._scorer()
@@ -71,11 +71,11 @@ class Asked:
             return rows
         if cutting is None:
             raise Malformed(f"A row of this model has {h} tokens; one of these has {other}.")
-        if len(rows) * h > _MOST_FILLED:
+        if len(rows) * h > _MAX_FILLED_TOKENS:
             raise TooLarge(
-                f"{len(rows)} rows, filled up to {h} tokens each, are more than {_MOST_FILLED} tokens: send parts."
+                f"{len(rows)} rows, filled up to {h} tokens each, are over {_MAX_FILLED_TOKENS} tokens: send parts."
             )
-        found: list[list[Token]] = self._ask(lambda: cutting.contexts(rows, h))
+        found: list[list[Token]] = self._answer(lambda: cutting.contexts(rows, h))
         return found
 
     def predict_one(self, row: Sequence[Token]) -> Any:
@@ -98,7 +98,7 @@ class Asked:
     def _labels(self, rows: list[list[Token]]) -> list[Any]:
         if not rows:
             return []
-        found: list[Any] = self._ask(lambda: self.model.predict(table(rows))).tolist()
+        found: list[Any] = self._answer(lambda: self.model.predict(table(rows))).tolist()
         return found
 
     def top_k(self, question: TopKQuestion, limits: Limits) -> RankedLabels:
@@ -106,13 +106,13 @@ class Asked:
         k, rows = _checked_k(question.k, limits), self.cut(question.rows)
         if not rows:
             return RankedLabels([], self.version)
-        found = self._ask(lambda: self.model.top_k(table(rows), k, exclude=question.exclude))
+        found = self._answer(lambda: self.model.top_k(table(rows), k, exclude=question.exclude))
         return RankedLabels(found.tolist(), self.version)
 
     def probabilities(self, question: Question, limits: Limits) -> Probabilities:
         """Return the probability of each label."""
         model, rows = self.model, self.cut(question.rows)
-        classes: list[Any] = self._ask(lambda: model.classes_).tolist()
+        classes: list[Any] = self._answer(lambda: model.classes_).tolist()
         if len(rows) * len(classes) > limits.cells:
             raise TooLarge(
                 f"{len(rows)} rows of {len(classes)} labels are more than {limits.cells} numbers: send fewer rows, or "
@@ -120,7 +120,7 @@ class Asked:
             )
         if not rows:
             return Probabilities(classes, [], self.version)
-        return Probabilities(classes, self._ask(lambda: model.predict_proba(table(rows))).tolist(), self.version)
+        return Probabilities(classes, self._answer(lambda: model.predict_proba(table(rows))).tolist(), self.version)
 
     def explain(self, question: RankedQuestion, limits: Limits) -> Explanations:
         """Return why each row got its label."""
@@ -130,7 +130,7 @@ class Asked:
         return Explanations([self._explained(row, k) for row in self.cut(rows)], self.version)
 
     def _explained(self, row: list[Token], k: int) -> dict[str, Any]:
-        found: Explanation = self._ask(lambda: self.model.explain(row, k))
+        found: Explanation = self._answer(lambda: self.model.explain(row, k))
         return replace(found, names=self._names).to_dict()
 
     def certify(self, question: Question) -> Certificates:
@@ -138,10 +138,10 @@ class Asked:
         rows = self.cut(question.rows)
         if not rows:
             return Certificates([], [], self.version)
-        proven = self._ask(lambda: self.model.certify(table(rows))).tolist()
+        proven = self._answer(lambda: self.model.certify(table(rows))).tolist()
         return Certificates(self._labels(rows), proven, self.version)
 
-    def _ask(self, question: Callable[[], Any]) -> Any:
+    def _answer(self, question: Callable[[], Any]) -> Any:
         """Return an answer; what the library refuses is the fault of the question."""
         try:
             return question()
@@ -161,7 +161,7 @@ def table(rows: Sequence[Sequence[Token]]) -> NDArray[Any]:
 
     Examples
     --------
-    >>> from hammemo.service.http.asking import table
+    >>> from hammemo.service.http.answering import table
     >>> table([["1", 1], [None, 2.5]]).tolist()
     [['1', 1], [None, 2.5]]
     """

@@ -1,12 +1,11 @@
-"""How much a caller may ask for: sizes, rates, and how many requests at once.
+"""Which requests are let in: rates, and how many at once.
 
-A limit that one process keeps: with several workers each of them keeps its own.
+One process keeps these counts: with several workers each of them keeps its own.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hammemo.service.operations import TooMany, Unavailable
@@ -14,66 +13,7 @@ from hammemo.service.operations import TooMany, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-@dataclass(frozen=True)
-class Limits:
-    """All limits of a server.
-
-    Parameters
-    ----------
-    body : int
-        Bytes of a JSON body.
-    file : int
-        Bytes of an uploaded model file.
-    rows : int
-        Rows of one request.
-    tokens : int
-        Tokens of one row.
-    characters : int
-        Characters of one token or label.
-    k : int
-        Labels that top-k and explain return for a row.
-    cells : int
-        Numbers in one answer of probabilities: rows times labels.
-    explained : int
-        Rows of one request to explain.
-    models : int
-        Models of one tenant.
-    rate : float
-        Requests a second of one tenant; twice as many may come at once after a rest.
-    at_once : int
-        Requests of one tenant that are answered at the same time.
-    at_once_in_all : int
-        Requests of all tenants that are answered at the same time.
-    connections : int
-        Open connections.
-    head_seconds : float
-        Within this time the head of a request must have come, from the first moment of the connection.
-    body_seconds : float
-        Within this time the body must have come.
-    file_seconds : float
-        Within this time an uploaded file must have come.
-    wait_seconds : float
-        How long an answer waits for `min_version`.
-    """
-
-    body: int = 4 * 2**20
-    file: int = 2**30
-    rows: int = 10_000
-    tokens: int = 4_096
-    characters: int = 4_096
-    k: int = 1_000
-    cells: int = 1_000_000
-    explained: int = 100
-    models: int = 256
-    rate: float = 10_000.0
-    at_once: int = 128
-    at_once_in_all: int = 512
-    connections: int = 1_024
-    head_seconds: float = 10.0
-    body_seconds: float = 20.0
-    file_seconds: float = 600.0
-    wait_seconds: float = 1.0
+    from hammemo.service.limits import Limits
 
 
 class Rate:
@@ -81,7 +21,7 @@ class Rate:
 
     Examples
     --------
-    >>> from hammemo.service.http.limits import Rate
+    >>> from hammemo.service.http.admission import Rate
     >>> now = [0.0]
     >>> rate = Rate(2.0, lambda: now[0])
     >>> [rate.take() for _ in range(5)]
@@ -111,7 +51,8 @@ class Admission:
 
     Examples
     --------
-    >>> from hammemo.service.http.limits import Admission, Limits
+    >>> from hammemo.service.http.admission import Admission
+    >>> from hammemo.service.limits import Limits
     >>> admission = Admission(Limits(at_once=1))
     >>> admission.enter("acme")
     >>> admission.enter("acme")

@@ -1,0 +1,201 @@
+"""Requests and answers: what is known of a request, how its body is read, and how an answer is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from hammemo.service.http.bodies import ErrorAnswer, ErrorFacts, encoded
+from hammemo.service.operations import NAME, NoSuchModel, ServiceError, TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from hammemo.service.http.tokens import Caller
+
+    Scope = Mapping[str, Any]
+    Receive = Callable[[], Awaitable[Any]]
+    Send = Callable[[Any], Awaitable[None]]
+
+JSON: Final = b"application/json"
+_HEADERS: Final = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+PAGE_HEADERS: Final = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+"""What a page may do: load files of this server, ask it, and nothing else."""
+_MAX_DROPPED_BYTES: Final = 2**23
+"""The most bytes of a refused body that are read and dropped, within `_DROPPED_SECONDS`."""
+_DROPPED_SECONDS: Final = 2.0
+
+
+class Refused(ServiceError):  # noqa: N818  (an answer, named after what it says)
+    """A request that is refused before the core sees it."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+@dataclass
+class Call:
+    """One request, with what is known of it."""
+
+    caller: Caller
+    scope: Scope
+    receive: Receive
+    send: Send
+    model: str = ""
+    body: bytes = b""
+    has_more: bool = True
+    """Whether some of the body was not received yet."""
+    has_begun: bool = False
+    """Whether the handler itself has begun to send an answer."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What the log tells of it."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is sent back."""
+
+    body: bytes
+    status: int = 200
+    content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def header(scope: Scope, name: bytes) -> bytes | None:
+    """Return the value of a header; one that is there twice is refused."""
+    found = [value for key, value in scope["headers"] if key == name]
+    if len(found) > 1:
+        raise Refused(400, "bad_request", f"The header {name.decode()} is there more than once.")
+    return found[0] if found else None
+
+
+def model_name(scope: Scope) -> str:
+    """Return the name of the model in the path; one that no model can have is that of no model."""
+    name = scope.get("path_params", {}).get("model")
+    if name is None:
+        return ""
+    if not NAME.fullmatch(name):
+        raise NoSuchModel("There is no model of that name: names are 1 to 64 of a-z, 0-9, _ and -.")
+    return str(name)
+
+
+def check_content_type(scope: Scope, wanted: bytes) -> None:
+    """Refuse a body of another type than the one that is wanted, and a compressed one."""
+    given = (header(scope, b"content-type") or b"").split(b";")[0].strip().lower()
+    if given != wanted:
+        raise Refused(415, "unsupported_media_type", f"The content type must be {wanted.decode()}.")
+    if header(scope, b"content-encoding") not in (None, b"identity"):
+        raise Refused(415, "unsupported_media_type", "Bodies must not be compressed.")
+
+
+def check_declared_length(scope: Scope, most: int) -> None:
+    """Refuse a body that is declared too long, before anything is read."""
+    given = header(scope, b"content-length")
+    if given is None:
+        return
+    if not re.fullmatch(rb"[0-9]{1,18}", given):
+        raise Refused(400, "bad_request", "The content length is not a number.")
+    if int(given) > most:
+        raise TooLarge(f"The body has {int(given)} bytes, more than {most}: send parts.")
+
+
+async def pieces(call: Call, most: int, seconds: float) -> AsyncIterator[bytes]:
+    """Yield the body piece by piece, within its size and its time."""
+    check_declared_length(call.scope, most)
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            while call.has_more:
+                piece = await _next_piece(call, size, most)
+                size += len(piece)
+                yield piece
+    except TimeoutError:
+        raise _too_slow(seconds) from None
+
+
+async def read_body(call: Call, most: int, seconds: float) -> bytes:
+    """Return the whole body; it mostly comes in one piece, for which `pieces` would be slow."""
+    check_declared_length(call.scope, most)
+    try:
+        async with asyncio.timeout(seconds):
+            body = bytearray(await _next_piece(call, 0, most))
+            while call.has_more:
+                body += await _next_piece(call, len(body), most)
+    except TimeoutError:
+        raise _too_slow(seconds) from None
+    return bytes(body)
+
+
+async def _next_piece(call: Call, size: int, most: int) -> bytes:
+    """Return the next piece of a body of which `size` bytes have come."""
+    message = await call.receive()
+    call.has_more = message["type"] == "http.request" and message["more_body"]
+    if message["type"] != "http.request":
+        raise Refused(400, "disconnected", "The caller has gone.")
+    piece: bytes = message["body"]
+    if size + len(piece) > most:
+        raise TooLarge(f"The body has more than {most} bytes: send parts.")
+    return piece
+
+
+def _too_slow(seconds: float) -> Refused:
+    return Refused(408, "too_slow", f"The body did not come within {seconds:g} seconds.")
+
+
+async def drop_body(call: Call) -> None:
+    """Read what is left of a refused request, within bounds: who is still sending could not read the answer."""
+    left = _MAX_DROPPED_BYTES
+    try:
+        async with asyncio.timeout(_DROPPED_SECONDS):
+            while call.has_more and left > 0:
+                message = await call.receive()
+                call.has_more = message["type"] == "http.request" and message["more_body"]
+                left -= len(message.get("body", b""))
+    except TimeoutError:
+        return
+
+
+def code_of(error: ServiceError) -> str:
+    """Return the short name of a refusal: NotStored is "not_stored"."""
+    return getattr(error, "code", None) or re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
+
+
+def refusal(error: ServiceError) -> Answer:
+    """Return a refusal in the one form that all of them have."""
+    headers: list[tuple[bytes, bytes]] = []
+    if error.status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="hammemo"'))
+    if error.status in (429, 503):
+        headers.append((b"retry-after", b"1"))
+    if error.status in (400, 408, 413):
+        headers.append((b"connection", b"close"))
+    body = encoded(ErrorAnswer(ErrorFacts(error.status, code_of(error), str(error))))
+    return Answer(body, error.status, JSON, tuple(headers))
+
+
+async def send_answer(send: Send, answer: Answer) -> None:
+    """Send an answer with the headers that all answers have."""
+    headers = [
+        (b"content-type", answer.content_type),
+        (b"content-length", str(len(answer.body)).encode()),
+        *_HEADERS,
+        *answer.headers,
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
