@@ -18,8 +18,8 @@ import numpy as np
 
 from hammemo import load
 from hammemo.experiments.speed import zipf_stream
-from hammemo.memories.exact.part import Part, part_arrays
-from hammemo.memories.exact.part_set import Columns, PartSet, SignedPart
+from hammemo.memories.exact.parts.part import Part, part_arrays
+from hammemo.memories.exact.parts.set import Columns, PartSet, SignedPart
 
 N_QUERIES = 300
 FORMS = {"side by side": False, "packed": True}

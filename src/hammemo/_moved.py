@@ -30,7 +30,7 @@ MOVED: Final = {
     "hashing": "tokens.hashing",
     "labels": "tokens.labels",
     "memories.certificates": "memories.bounds",
-    "memories.counts": "memories.exact.count_table",
+    "memories.counts": "memories.exact.table",
     "memories.gaussian_errors": "memories.gaussian.errors",
     "memories.hashed_tables": "memories.hashed.readers",
     "memories.ledger": "memories.ledgered",

@@ -13,8 +13,8 @@ from hammemo import Exact, Gaussian, PositionalHamming
 from hammemo.checks import BrokenPromiseError, check_kernel, check_memory, check_vote
 from hammemo.kernels import Sites
 from hammemo.memories import LabelCounts, NotStoredError, Ranker, SiteScores
-from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.readers import SparseCounts
+from hammemo.memories.exact.table import CountTable
 from hammemo.votes import LogLinear, Sum, Vote
 
 if TYPE_CHECKING:

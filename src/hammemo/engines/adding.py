@@ -21,9 +21,7 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow
 from hammemo.files.part_files import PartFacts, open_part
-from hammemo.memories.exact.added_rows import added_rows, rank_before, used_arrays
-from hammemo.memories.exact.part import SiteRows
-from hammemo.memories.exact.part_set import View
+from hammemo.memories.exact import SiteRows, View, added_rows, rank_before, used_arrays
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.part import Part
+    from hammemo.memories.exact import Part
     from hammemo.tokens.vocabulary import Token
 
 Spread: TypeAlias = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]

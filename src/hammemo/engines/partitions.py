@@ -14,8 +14,7 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow
 from hammemo._arrays.tuple_sets import TupleSet
-from hammemo.memories.exact.added_rows import rank_before
-from hammemo.memories.exact.count_table import CountTable
+from hammemo.memories.exact import CountTable, rank_before
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -35,8 +35,7 @@ from hammemo.engines.states import pack, unpack
 from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
 from hammemo.files.part_files import PartFacts, right_part, write_part
-from hammemo.memories.exact.part import table_arrays
-from hammemo.memories.exact.parted import Parted
+from hammemo.memories.exact import Parted, table_arrays
 from hammemo.memories.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -47,9 +46,7 @@ if TYPE_CHECKING:
     from hammemo.engines.adding import Spread
     from hammemo.engines.jobs import Job
     from hammemo.memories import Memory
-    from hammemo.memories.exact.count_table import CountTable
-    from hammemo.memories.exact.in_parts import InParts
-    from hammemo.memories.exact.part import Part
+    from hammemo.memories.exact import CountTable, InParts, Part
     from hammemo.sources.documents import Shard
     from hammemo.tokens.vocabulary import Token
 

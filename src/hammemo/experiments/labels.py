@@ -35,8 +35,7 @@ from threadpoolctl import threadpool_limits
 from hammemo.experiments.speed import zipf_stream
 from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
 from hammemo.memories import Exact
-from hammemo.memories.exact.live import Live
-from hammemo.memories.exact.readers import SparseCounts
+from hammemo.memories.exact import Live, SparseCounts
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor
 from hammemo.tokens.contexts import Contexts, Examples

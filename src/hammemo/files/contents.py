@@ -23,7 +23,7 @@ from hammemo.files.archive import Archive, FileError, sealed
 from hammemo.files.descriptions import Restorer, exactly, field
 from hammemo.files.part_files import PART_FORMAT
 from hammemo.files.registry import BUILT_IN, LATER, PARTS, has_later_parts, is_built_in, name_in_file
-from hammemo.memories.exact.in_parts import InParts
+from hammemo.memories.exact import InParts
 from hammemo.memories.label_counts import Frame
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.kept import EVERYTHING, Kept
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.parted import Parted
+    from hammemo.memories.exact import Parted
     from hammemo.votes import Vote
 
 FORMATS: Final = (1, 2, 3, 4)

@@ -32,9 +32,7 @@ from hammemo.files.archive import FileError, stated_checksum
 from hammemo.files.atomic import replacement
 from hammemo.files.part_files import PartFacts, open_part, part_names, right_part, streamed_checksum, write_part
 from hammemo.files.remote import source_of
-from hammemo.memories.exact.part import table_arrays
-from hammemo.memories.exact.part_set import SignedPart
-from hammemo.memories.exact.parted import Parted
+from hammemo.memories.exact import Parted, SignedPart, table_arrays
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
 
@@ -45,8 +43,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.count_table import CountTable
-    from hammemo.memories.exact.part import Part
+    from hammemo.memories.exact import CountTable, Part
     from hammemo.tokens.vocabulary import Vocabulary
 
 HEAD: Final = "head.safetensors"

@@ -26,7 +26,7 @@ from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.origins import refuse_to_undo, remember
 from hammemo.files.registry import Registry
 from hammemo.files.remote import cached
-from hammemo.memories.exact.in_parts import InParts
+from hammemo.memories.exact import InParts
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor
 from hammemo.sources.formats import is_address
@@ -34,7 +34,7 @@ from hammemo.sources.formats import is_address
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hammemo.memories.exact.parted import Parted
+    from hammemo.memories.exact import Parted
 
 
 def save(

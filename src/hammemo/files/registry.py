@@ -29,7 +29,7 @@ from hammemo.kernels import (
     Together,
 )
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Memory, Tiered
-from hammemo.memories.exact.readers import DenseCounts, SparseCounts
+from hammemo.memories.exact import DenseCounts, SparseCounts
 from hammemo.memories.gaussian.readers import FusedGaussian, TwoStageGaussian
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.reader import Compiled

@@ -17,10 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from sklearn.base import clone
 
-from hammemo.memories.exact import Exact
-from hammemo.memories.exact.in_parts import InParts
-from hammemo.memories.exact.parted import Parted, empties_of
-from hammemo.memories.exact.readers import SparseCounts
+from hammemo.memories.exact import Exact, InParts, Parted, SparseCounts, empties_of
 from hammemo.memories.hashed import Hashed
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.reader import Compiled
@@ -33,8 +30,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo.memories.base import Memory
     from hammemo.memories.contributions import SiteScores
-    from hammemo.memories.exact.count_table import CountTable
-    from hammemo.memories.exact.sparse_rows import ExactReader
+    from hammemo.memories.exact import CountTable, ExactReader
     from hammemo.memories.label_counts import Frame, LabelCounts
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.row_rules import RowRule

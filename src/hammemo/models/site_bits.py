@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.memories.exact.free_rows import with_free_rows
+from hammemo.memories.exact import with_free_rows
 from hammemo.models.report import shown_site
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes import LogLinear

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.memories.exact.readers import DenseCounts
-from hammemo.memories.exact.sparse_rows import RowsReader, applied
+from hammemo.memories.exact import DenseCounts, RowsReader, applied
 from hammemo.memories.gaussian.readers import FusedGaussian, TwoStageGaussian
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.portable.graph import (
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.exact import CountTable
     from hammemo.memories.hashed.layout import RowLayout
     from hammemo.memories.reader import Compiled
     from hammemo.memories.row_rules import RowRule

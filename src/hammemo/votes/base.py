@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator
 
-from hammemo.memories.exact.free_rows import with_free_rows
+from hammemo.memories.exact import with_free_rows
 from hammemo.memories.ranker import Ranker
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from hammemo._arrays.blas import one_blas_thread
-from hammemo.memories.exact.free_rows import with_free_rows
-from hammemo.memories.exact.sparse_rows import RowsReader
+from hammemo.memories.exact import RowsReader, with_free_rows
 from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.vocabulary import Vocabulary, as_token

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.memories.exact.sparse_rows import RowsReader
+    from hammemo.memories.exact import RowsReader
     from hammemo.tokens.contexts import Contexts
 
 _PIECE = 256  # examples whose rows are read at a time

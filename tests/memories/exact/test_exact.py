@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from hammemo import NO_TOKEN, Exact, MemoryClassifier, NotStoredError, PositionalHamming, SiteKernel, SiteOneHot
-from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.stacks import MOST_ROW_BY_ROW, Stacks
+from hammemo.memories.exact.table import CountTable
 from hammemo.tokens.contexts import Contexts, Examples
 from memory_catalogue import KERNELS, POSITIONS, TUPLES, batches, examples
 

@@ -14,7 +14,7 @@ from hammemo import Bag, Exact, LogLinear, MemoryClassifier, Mixture, Positional
 from hammemo._arrays.native import native
 from hammemo.experiments.speed import zipf_stream
 from hammemo.memories.exact import live_reader
-from hammemo.memories.exact.live import Live
+from hammemo.memories.exact.live.live import Live
 from hammemo.memories.exact.stacks import Stacks
 
 if TYPE_CHECKING:

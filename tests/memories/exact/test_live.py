@@ -20,11 +20,11 @@ from hammemo import NO_TOKEN, Bag, NotStoredError, SiteKernel, Suffixes
 from hammemo._arrays.native import native
 from hammemo.checks.batches import examples
 from hammemo.kernels import PositionalHamming
-from hammemo.memories.exact.live import Live
+from hammemo.memories.exact.live.live import Live
+from hammemo.memories.exact.live.numbers import LabelNumbers, Numbers
+from hammemo.memories.exact.live.steps import Steps
 from hammemo.memories.exact.live_reader import LiveCounts
-from hammemo.memories.exact.numbers import LabelNumbers, Numbers
 from hammemo.memories.exact.readers import SparseCounts
-from hammemo.memories.exact.steps import Steps
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary

@@ -1,5 +1,48 @@
-"""The exact memory: sparse counts of every (site, token, label)."""
+"""The exact memory: sparse counts of every (site, token, label).
 
+`table` is the table of counts as a value; `live` keeps one that is edited row by row, and `parts` what lies in files.
+`memory` holds a sum of them, and readers answer from it. Other packages import what is listed here and nothing deeper.
+"""
+
+from hammemo.memories.exact.free_rows import free_entries, with_free_rows
+from hammemo.memories.exact.in_parts import InParts
+from hammemo.memories.exact.live.live import Live, Store
+from hammemo.memories.exact.live.numbers import rank_before
+from hammemo.memories.exact.live_reader import LiveCounts
 from hammemo.memories.exact.memory import Exact
+from hammemo.memories.exact.parted import Parted, empties_of
+from hammemo.memories.exact.parts.entries import SiteRows, added_rows, entries_in
+from hammemo.memories.exact.parts.part import PAGE, Part, table_arrays, used_arrays
+from hammemo.memories.exact.parts.set import SignedPart, View
+from hammemo.memories.exact.readers import DenseCounts, SparseCounts
+from hammemo.memories.exact.sparse_rows import Entries, ExactReader, RowsReader, applied
+from hammemo.memories.exact.table import CountTable
 
-__all__ = ["Exact"]
+__all__ = [
+    "PAGE",
+    "CountTable",
+    "DenseCounts",
+    "Entries",
+    "Exact",
+    "ExactReader",
+    "InParts",
+    "Live",
+    "LiveCounts",
+    "Part",
+    "Parted",
+    "RowsReader",
+    "SignedPart",
+    "SiteRows",
+    "SparseCounts",
+    "Store",
+    "View",
+    "added_rows",
+    "applied",
+    "empties_of",
+    "entries_in",
+    "free_entries",
+    "rank_before",
+    "table_arrays",
+    "used_arrays",
+    "with_free_rows",
+]

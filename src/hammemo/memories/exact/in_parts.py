@@ -19,7 +19,7 @@ from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
 from hammemo.memories.base import Memory
 from hammemo.memories.exact.parted import Parted
-from hammemo.memories.exact.parted_state import PartedState
+from hammemo.memories.exact.parts.digest import PartedState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.exact.table import CountTable
     from hammemo.memories.label_counts import LabelCounts
 
 Self = TypeVar("Self", bound="InParts")

@@ -17,8 +17,8 @@ from scipy import sparse
 
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
-from hammemo.memories.exact.live import Live
-from hammemo.memories.exact.ratio_ranker import RatioRanker, has_rule, mean_rule
+from hammemo.memories.exact.live.live import Live
+from hammemo.memories.exact.live.rules import has_rule, mean_rule
 from hammemo.memories.exact.sparse_rows import (
     Entries,
     SparseRanker,
@@ -28,6 +28,7 @@ from hammemo.memories.exact.sparse_rows import (
     restored_table,
 )
 from hammemo.memories.exact.stacks import Stacks, entries_of
+from hammemo.memories.ranker import Ranker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo._native import LiveRule
-    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.contributions import SiteScores
+    from hammemo.memories.exact.table import CountTable
     from hammemo.memories.label_counts import Frame, LabelCounts
-    from hammemo.memories.ranker import Ranker
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
@@ -346,6 +347,76 @@ class LiveRanker(SparseRanker):
             table = partial(getattr, self._reader, "table")
             whole = self._whole = SparseRanker(SparseRows(table, self._reader.labels, on_disk=False), self._rule)
         return whole.scores(contexts)
+
+
+class RatioRanker(Ranker):
+    """Ranks by the log-linear rule with weights that all labels share.
+
+    Parameters
+    ----------
+    reader : LiveCounts
+    smoothing : tuple of J floats
+    weights : ndarray of shape (S, J)
+        Such as `has_rule` allows.
+    plain : callable
+        Makes what gives the scores of all labels.
+    """
+
+    def __init__(
+        self,
+        reader: LiveCounts,
+        smoothing: tuple[float, ...],
+        weights: NDArray[np.float64],
+        plain: Callable[[], Ranker],
+    ) -> None:
+        super().__init__(len(reader.labels), len(reader.labels))
+        self._reader = reader
+        self._smoothing = smoothing
+        self._weights = weights
+        self._make_plain = plain
+
+    @cached_property
+    def rule(self) -> LiveRule:
+        """The compiled rule, which the versions of a table share."""
+        live = self._reader.live
+        return live.store.rule_for(self._smoothing, self._weights, live.version.examples + self.n_labels / 2)
+
+    @cached_property
+    def _plain(self) -> Ranker:
+        return self._make_plain()
+
+    def scores(self, contexts: Contexts) -> NDArray[Any]:
+        """Return the rule's score of each context and label."""
+        return self._plain.scores(contexts)
+
+    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site adds to the scores of the labels in these columns."""
+        return self._plain.site_scores(contexts, columns)
+
+    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the column of the highest score of each context, the first one among equals."""
+        if self._reader.answers_plainly(len(contexts)):
+            return self._plain.winners(contexts)
+        columns, sure = self._reader.leading_by_ratio(contexts, self.rule, 1)
+        unsure = np.flatnonzero(~sure)
+        if len(unsure):
+            columns[unsure, 0] = self._plain.winners(contexts[unsure])
+        return columns[:, 0]
+
+    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each context, best first, equals in column order."""
+        k = min(k, self.n_labels)
+        if not k or 8 * k > self.n_labels or self._reader.answers_plainly(len(contexts)):  # nearly all: as fast
+            return self._plain.leaders(contexts, k)
+        columns, sure = self._reader.leading_by_ratio(contexts, self.rule, k)
+        unsure = np.flatnonzero(~sure)
+        if len(unsure):
+            columns[unsure] = self._plain.leaders(contexts[unsure], k)
+        return columns
+
+    def single(self) -> Callable[[Sequence[Any]], int] | None:
+        """Return a fast way to answer one context."""
+        return self._reader.single_by_ratio(self.rule)
 
 
 def is_one_number(divisor: NDArray[np.float64]) -> bool:

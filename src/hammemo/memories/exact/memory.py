@@ -7,8 +7,8 @@ the two become one. Reading adds up both, once for each version of the stacks. T
 the state is the difference, in canonical form.
 
 Once much is asked, or a few examples are edited, the counts are kept in a live table instead
-(:mod:`hammemo.memories.exact.live`), which is edited row by row; a large batch goes back to the stacks. To make a live
-table costs as much as some tens of small streams in bulk, so a few of these are learnt in bulk first. Without the
+(:mod:`hammemo.memories.exact.live.live`), which is edited row by row; a large batch goes back to the stacks. To make a
+live table costs as much as some tens of small streams in bulk, so a few of these are learnt in bulk first. Without the
 compiled code everything is done by the stacks.
 
 A table in parts (:mod:`hammemo.memories.exact.parted`), as a folder holds it, stays in its files; what is learnt and
@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from hammemo._arrays.native import native
 from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, summed_pairs, tabled
-from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.in_parts import InParts
-from hammemo.memories.exact.live import Live
+from hammemo.memories.exact.live.live import Live
 from hammemo.memories.exact.live_reader import LiveCounts
 from hammemo.memories.exact.parted import Parted
 from hammemo.memories.exact.parted_reader import PartedCounts
 from hammemo.memories.exact.readers import DenseCounts, SparseCounts
 from hammemo.memories.exact.sparse_rows import free_frame
 from hammemo.memories.exact.stacks import MOST_ROW_BY_ROW, Stacks, entries_of, live_for
+from hammemo.memories.exact.table import CountTable
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary
 

@@ -2,8 +2,8 @@ r"""A table of counts in parts: what is stored is a sum of parts, some of them s
 
 .. math:: N = \sum_p \sigma_p N_p, \qquad \sigma_p = \pm 1
 
-Most parts are files, cut out of one table by ranges of keys (:mod:`hammemo.memories.exact.part`): each key is in one of
-them. On top come what was learnt and what was taken back since, each kept as :mod:`hammemo.memories.exact.memory` keeps
+Most parts are files, cut out of one table by ranges of keys (:mod:`hammemo.memories.exact.parts.part`): each key is in one
+of them. On top come what was learnt and what was taken back since, each kept as :mod:`hammemo.memories.exact.memory` keeps
 all that it holds: single edits in a live table, large batches in stacks. The parts of other tables that were merged
 have ranges of their own. Nothing is added up before it is asked for. A query reads its rows in all parts that may hold
 them; whoever needs more goes through the keys range by range (`site_rows`), and holds one range at most.
@@ -25,13 +25,13 @@ import numpy as np
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import Cached, Remembered
 from hammemo.memories.errors import NotStoredError, fewer_stored, never_stored
-from hammemo.memories.exact.added_rows import added_rows, used_arrays
-from hammemo.memories.exact.count_table import CountTable
-from hammemo.memories.exact.live import LabelSet, Live
-from hammemo.memories.exact.numbers import Numbers
-from hammemo.memories.exact.part import Part, SiteRows, table_arrays
-from hammemo.memories.exact.part_set import PartSet, SignedPart, View
+from hammemo.memories.exact.live.live import LabelSet, Live
+from hammemo.memories.exact.live.numbers import Numbers
+from hammemo.memories.exact.parts.entries import SiteRows, added_rows
+from hammemo.memories.exact.parts.part import Part, table_arrays, used_arrays
+from hammemo.memories.exact.parts.set import PartSet, SignedPart, View
 from hammemo.memories.exact.stacks import MOST_ROW_BY_ROW, Stacks, live_for
+from hammemo.memories.exact.table import CountTable
 from hammemo.memories.label_counts import LabelCounts, check_total
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, as_token

@@ -10,10 +10,10 @@ from scipy import sparse
 
 from hammemo._arrays.integers import pieces
 from hammemo._arrays.tuple_sets import TupleSet
-from hammemo.memories.exact.count_table import CountTable
 from hammemo.memories.exact.live_reader import is_one_number
 from hammemo.memories.exact.readers import SparseCounts
 from hammemo.memories.exact.sparse_rows import MatrixRows, SparseRanker, VersionReader
+from hammemo.memories.exact.table import CountTable
 from hammemo.tokens.contexts import Contexts
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from hammemo._native import Extra
     from hammemo.kernels.sites import Sites
     from hammemo.memories.exact.live_reader import LiveCounts
-    from hammemo.memories.exact.part import SiteRows
-    from hammemo.memories.exact.part_set import Columns, PartSet
     from hammemo.memories.exact.parted import Parted
+    from hammemo.memories.exact.parts.entries import SiteRows
+    from hammemo.memories.exact.parts.set import Columns, PartSet
     from hammemo.memories.label_counts import Frame, LabelCounts
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.vocabulary import Vocabulary

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.exact.table import CountTable
     from hammemo.memories.label_counts import Frame
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts

@@ -14,7 +14,7 @@ from hammemo._versions import Cached
 from hammemo.kernels.free_sites import ONE_TOKEN, tabled
 from hammemo.kernels.sites import find_sites, rows_of_columns
 from hammemo.memories.contributions import SiteScores
-from hammemo.memories.exact.count_table import CountTable
+from hammemo.memories.exact.table import CountTable
 from hammemo.memories.label_counts import Frame, LabelCounts
 from hammemo.memories.reader import Compiled
 from hammemo.memories.row_rules import RowRanker

@@ -14,8 +14,8 @@ import numpy as np
 from hammemo._arrays.native import native
 from hammemo._versions import Cached
 from hammemo.memories.errors import never_stored
-from hammemo.memories.exact.count_table import CountTable, check_empty_sites
-from hammemo.memories.exact.live import Live
+from hammemo.memories.exact.live.live import Live
+from hammemo.memories.exact.table import CountTable, check_empty_sites
 from hammemo.tokens.contexts import MAX_EXAMPLES
 
 if TYPE_CHECKING:

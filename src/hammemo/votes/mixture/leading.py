@@ -17,14 +17,13 @@ import numpy as np
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
 from hammemo.kernels.free_sites import tabled
-from hammemo.memories.exact.live_reader import LiveCounts
+from hammemo.memories.exact import LiveCounts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._native import LiveMixture
-    from hammemo.memories.exact.live import Store
-    from hammemo.memories.exact.sparse_rows import RowsReader
+    from hammemo.memories.exact import RowsReader, Store
     from hammemo.tokens.contexts import Contexts
     from hammemo.votes.mixture.gates import Components
 

@@ -16,8 +16,7 @@ import numpy as np
 from hammemo._versions import Cached
 from hammemo.kernels.free_sites import derived_examples, distinct_places, tabled
 from hammemo.kernels.sites import find_sites
-from hammemo.memories.exact.free_rows import free_entries
-from hammemo.memories.exact.sparse_rows import Entries, RowsReader
+from hammemo.memories.exact import Entries, RowsReader, free_entries
 from hammemo.votes.mixture.gates import (
     PRIOR,
     Components,

@@ -16,7 +16,7 @@ import numpy as np
 from hammemo._arrays.integers import narrow, sum_by_key
 from hammemo._arrays.native import native
 from hammemo._versions import Cached
-from hammemo.memories.exact.part import SiteRows
+from hammemo.memories.exact.parts.entries import SiteRows
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from hammemo._native import Extra, PartTable
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.part import Part
+    from hammemo.memories.exact.parts.part import Part
 
 _MOST_WORDS: Final = 64
 """Longer tuples are left to NumPy."""

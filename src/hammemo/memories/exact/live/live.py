@@ -15,9 +15,9 @@ import numpy as np
 from hammemo._arrays.native import native
 from hammemo._versions import Cached, lock_of
 from hammemo.memories.errors import NotStoredError, fewer_stored, never_stored
-from hammemo.memories.exact.numbers import LabelNumbers, Numbers
-from hammemo.memories.exact.ratio_ranker import log_linear_rule
-from hammemo.memories.exact.steps import Steps
+from hammemo.memories.exact.live.numbers import LabelNumbers, Numbers
+from hammemo.memories.exact.live.rules import log_linear_rule
+from hammemo.memories.exact.live.steps import Steps
 from hammemo.memories.label_counts import LabelCounts, check_total
 from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from hammemo._native import LiveRule, LiveVersion
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.exact.table import CountTable
     from hammemo.tokens.contexts import Contexts, Examples
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.memories.exact.part import SiteRows
     from hammemo.memories.exact.parted import Parted
+    from hammemo.memories.exact.parts.entries import SiteRows
     from hammemo.tokens.vocabulary import Vocabulary
 
 

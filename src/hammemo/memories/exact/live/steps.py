@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hammemo._arrays.tuple_sets import TupleSet
-from hammemo.memories.exact.count_table import CountTable
+from hammemo.memories.exact.table import CountTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.numbers import Numbers
+    from hammemo.memories.exact.live.numbers import Numbers
     from hammemo.memories.label_counts import LabelCounts
 
 RowArrays: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
@@ -43,7 +43,7 @@ class Steps:
     Examples
     --------
     >>> from hammemo import Suffixes
-    >>> from hammemo.memories.exact.steps import Steps
+    >>> from hammemo.memories.exact.live.steps import Steps
     >>> steps = Steps(Suffixes(3).resolve(4))
     >>> [step.positions for step in steps.all], steps.of_sites
     ([(3,), (2, 3), (1, 2, 3)], [0, 1, 2])
