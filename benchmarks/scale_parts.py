@@ -148,14 +148,14 @@ def folder_facts(folder: str) -> dict[str, Any]:
     for file in files:
         digest.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
     about = load(folder).memory_.parted
-    sizes = [signed.about[1].bytes for signed in about.base.parts.parts]
+    sizes = [signed.about[1].bytes for signed in about.files.parts.parts]
     return {
         "digest": digest.hexdigest(),
         "parts": len(sizes),
         "bytes": sum(file.stat().st_size for file in files),
         "largest_part": max(sizes),
-        "entries": sum(signed.about[1].entries for signed in about.base.parts.parts),
-        "rows": sum(signed.about[1].rows for signed in about.base.parts.parts),
+        "entries": sum(signed.about[1].entries for signed in about.files.parts.parts),
+        "rows": sum(signed.about[1].rows for signed in about.files.parts.parts),
     }
 
 
@@ -231,7 +231,7 @@ def run_queries(folder: str, limit: int) -> dict[str, Any]:
 
 def _pages(model: Any, queries: np.ndarray[Any, Any]) -> dict[str, Any]:
     """Count the pages that a query touches at a site: those of records, and those of its range of entries."""
-    parts = model.memory_.parted.base.parts
+    parts = model.memory_.parted.files.parts
     most_records, most_over, pages, sizes = 0, 0, [], []
     for query in queries:
         total = 0
@@ -266,7 +266,7 @@ def _pages(model: Any, queries: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 def _times(model: Any, queries: np.ndarray[Any, Any]) -> dict[str, Any]:
     """Time single queries, in processor time with their pages in memory, in wall time without, and bare reads."""
-    parts = model.memory_.parted.base.parts
+    parts = model.memory_.parted.files.parts
     reader, files = model.memory_.reader(), [os.open(view.part.name, os.O_RDONLY) for view in parts._views]
     maps = [view.part._touch.data.base for view in parts._views]
 

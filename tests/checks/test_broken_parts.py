@@ -54,8 +54,8 @@ class SharedReader(SparseCounts):
 class InBulk(Exact):
     """Keeps tables only: what is stored is not made anew for reading and for small edits."""
 
-    def _live_for(self, n_examples: int) -> None:
-        return None
+    def _takes_rows(self, n_examples: int) -> bool:
+        return False
 
     def make_reader(self) -> SparseCounts:
         table = self.table()

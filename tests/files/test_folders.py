@@ -398,7 +398,7 @@ def test_a_query_touches_two_pages_of_records_and_one_range_a_site(tmp_path: Pat
     save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), tmp_path, parts=3)
     for query in X[:20]:
         model = load(tmp_path)
-        parts = model.memory_.parted.base.parts
+        parts = model.memory_.parted.files.parts
         model.predict(query[None])  # prepares the parts, with their indexes
         sizes = []
         for view in parts._views:
@@ -431,7 +431,7 @@ def test_rows_of_parts_are_read_without_what_lies_around_them(tmp_path: Path) ->
     model = load(tmp_path)
     about = SMAPS.read_text().split(str(tmp_path))[1:]
     flags = [one.split("VmFlags:")[1].splitlines()[0].split() for one in about]
-    assert len(flags) == len(model.memory_.parted.base.parts.parts)
+    assert len(flags) == len(model.memory_.parted.files.parts.parts)
     assert all("rr" in one for one in flags)  # random reads
 
 

@@ -2,8 +2,8 @@ r"""Files of parts: rows of counts that are mapped, and checked page by page whe
 
 A part is a file as :mod:`hammemo.files.archive` describes it, with rows of counts in it
 (:mod:`hammemo.memories.exact.parts.part`). It may be larger than memory, so it is written piece by piece, and a query
-must not read all of it to know that the rows which it needs are undamaged. Therefore its last array, ``blocks``, holds a
-hash of 64 bits for each page (4096 bytes) of all that comes before. The head of the folder, which is always checked
+must not read all of it to know that the rows which it needs are undamaged. Therefore its last array, ``blocks``, holds
+a hash of 64 bits for each page (4096 bytes) of all that comes before. The head of the folder, which is always checked
 whole, states the size of the file, its checksum, and a hash H of the file's header and of ``blocks``. So
 
 - opening a part reads the header and ``blocks``, a 512th of the file, and compares H;

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from sklearn.base import clone
 
-from hammemo.memories.exact import Exact, InParts, Parted, SparseCounts, empties_of
+from hammemo.memories.exact import Exact, InParts, SparseCounts, Sum
 from hammemo.memories.hashed import Hashed
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.reader import Compiled
@@ -165,21 +165,16 @@ class Tiered(InParts):
         for name, tier in (("sketch", self.sketch_), ("exact", self.exact_)):
             tier.restore_inside(self, all_labels, stored.part(name))
         if not stored.trusted:  # it reads both tables
-            self._check_counted(empties_of(self.exact_.table()))
+            self._check_counted(self.exact_.table().empties)
 
     def table(self) -> CountTable:
         """Return the counts of the exact tier."""
         return self.exact_.table()
 
     @property
-    def n_entries(self) -> int:
-        """How many entries the exact tier has, or more while it is not added up."""
-        return self.exact_.n_entries
-
-    @property
-    def parted(self) -> Parted | None:
-        """The table of the exact tier in parts, if it lies so."""
-        return self.exact_.parted
+    def terms(self) -> Sum:
+        """The table of the exact tier as a sum of terms."""
+        return self.exact_.terms
 
     @property
     def beside(self) -> Hashed:
@@ -190,7 +185,7 @@ class Tiered(InParts):
         """Return the arrays of the sketch."""
         return {f"sketch.{name}": array for name, array in self.sketch_.state_arrays().items()}
 
-    def hold_parts(self, stored: Parted, beside: Memory | None = None) -> None:
+    def hold_parts(self, stored: Sum, beside: Memory | None = None) -> None:
         """Store a table in parts and a sketch of the same examples, in place of all that is stored."""
         if not isinstance(beside, Hashed) or beside.layout() != self.sketch_.layout():
             raise ValueError(f"Beside a table in parts belongs a sketch of this layout, and {beside!r} is none.")
@@ -210,14 +205,14 @@ class Tiered(InParts):
         return version
 
     def restore_around(
-        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], Parted]
+        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], Sum]
     ) -> None:
         """Take the sketch, and a table in parts; refuse a sketch that has not counted as many examples as the table."""
         self.sketch_, self.exact_ = self._cloned_tiers()
         self.sketch_.restore_inside(self, all_labels, stored.part("sketch"))
         self.exact_.open(self.sites, self.seed, self.declared)
         self.exact_.restore_around(all_labels, stored.part("exact"), opened)
-        self._check_counted(self.exact_.as_parts().empties)
+        self._check_counted(self.exact_.terms.empties)
 
     def _check_counted(self, empties: tuple[LabelCounts, ...]) -> None:
         """Compare what the sketch has counted of each label at each site with its examples that hold a token there."""

@@ -15,8 +15,8 @@ from hammemo import LogLinear, NotStoredError, SiteKernel, Suffixes
 from hammemo._arrays.native import native
 from hammemo.checks.batches import examples
 from hammemo.kernels import PositionalHamming
-from hammemo.memories.exact.live.rules import RatioRanker, mean_rule
-from hammemo.memories.exact.live_reader import LiveCounts
+from hammemo.memories.exact.live.rules import mean_rule
+from hammemo.memories.exact.live_reader import LiveCounts, RatioRanker
 from hammemo.memories.exact.readers import SparseCounts
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.vocabulary import Vocabulary

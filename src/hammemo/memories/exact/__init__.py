@@ -5,17 +5,16 @@
 """
 
 from hammemo.memories.exact.free_rows import free_entries, with_free_rows
-from hammemo.memories.exact.in_parts import InParts
-from hammemo.memories.exact.live.live import Live, Store
+from hammemo.memories.exact.live.live import Live, Shared
 from hammemo.memories.exact.live.numbers import rank_before
 from hammemo.memories.exact.live_reader import LiveCounts
-from hammemo.memories.exact.memory import Exact
-from hammemo.memories.exact.parted import Parted, empties_of
+from hammemo.memories.exact.memory import Exact, InParts
 from hammemo.memories.exact.parts.entries import SiteRows, added_rows, entries_in
 from hammemo.memories.exact.parts.part import PAGE, Part, table_arrays, used_arrays
 from hammemo.memories.exact.parts.set import SignedPart, View
 from hammemo.memories.exact.readers import DenseCounts, SparseCounts
 from hammemo.memories.exact.sparse_rows import Entries, ExactReader, RowsReader, applied
+from hammemo.memories.exact.sum import Sum
 from hammemo.memories.exact.table import CountTable
 
 __all__ = [
@@ -29,16 +28,15 @@ __all__ = [
     "Live",
     "LiveCounts",
     "Part",
-    "Parted",
     "RowsReader",
+    "Shared",
     "SignedPart",
     "SiteRows",
     "SparseCounts",
-    "Store",
+    "Sum",
     "View",
     "added_rows",
     "applied",
-    "empties_of",
     "entries_in",
     "free_entries",
     "rank_before",

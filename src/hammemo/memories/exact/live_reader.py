@@ -17,7 +17,6 @@ from scipy import sparse
 
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
-from hammemo.memories.exact.live.live import Live
 from hammemo.memories.exact.live.rules import has_rule, mean_rule
 from hammemo.memories.exact.sparse_rows import (
     Entries,
@@ -27,7 +26,7 @@ from hammemo.memories.exact.sparse_rows import (
     restored_free,
     restored_table,
 )
-from hammemo.memories.exact.stacks import Stacks, entries_of
+from hammemo.memories.exact.sum import Sum
 from hammemo.memories.ranker import Ranker
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo._native import LiveRule
     from hammemo.memories.contributions import SiteScores
+    from hammemo.memories.exact.live.live import Live
     from hammemo.memories.exact.table import CountTable
     from hammemo.memories.label_counts import Frame, LabelCounts
     from hammemo.memories.row_rules import RowRule
@@ -125,18 +125,18 @@ class LiveCounts(VersionReader):
 
     Parameters
     ----------
-    counts : Live or Stacks
-        What is stored; of tables in stacks a live one is made when enough was asked.
+    stored : Sum
+        In memory; of tables a live one is made when enough was asked.
     declared : Vocabulary
         Labels that are candidates also without examples.
     """
 
     name_in_files = "SparseCounts"
 
-    def __init__(self, counts: Live | Stacks, declared: Vocabulary) -> None:
-        self._source = counts
+    def __init__(self, stored: Sum, declared: Vocabulary) -> None:
+        self._source = stored
         self.declared = declared
-        self.sites = counts.store.steps.sites if isinstance(counts, Live) else counts.added[0].sites
+        self.sites = stored.sites
         self.work = 0
         """What the questions to the plain table have cost, counted in entries."""
         self._plain: SparseRows | None = None
@@ -144,24 +144,21 @@ class LiveCounts(VersionReader):
     @property
     def live(self) -> Live:
         """The live table."""
-        source = self._source
-        if not isinstance(source, Live):
-            source = self._source = source.live
+        if not self._source.is_live:
+            _ = self._source.live
+            self._source = self._source.kept_once()
             self._plain = None  # it would keep the plain table
-        return source
+        return self._source.live
 
     @property
     def n_examples(self) -> int:
         """How many examples are stored."""
-        source = self._source
-        return source.version.examples if isinstance(source, Live) else source.label_counts.total
+        return self._source.n_examples
 
     def answers_plainly(self, n_contexts: int) -> bool:
         """Return whether there is no live table yet, and so many contexts more do not pay for one."""
         source = self._source
-        if isinstance(source, Live) or source.made_live is not None:
-            return False
-        return self.work + self._cost(n_contexts) <= entries_of((*source.added, *source.removed))
+        return not source.has_live and self.work + self._cost(n_contexts) <= source.n_entries
 
     def _cost(self, n_contexts: int) -> int:
         return _CALL + n_contexts * (_SITE * len(self.sites.positions) + len(self.labels) // _LABELS)
@@ -190,15 +187,13 @@ class LiveCounts(VersionReader):
         return {"live": self.table, "declared": self.declared, "free": self.free}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(Stacks.of(state["live"]), state["declared"])  # type: ignore[misc]
+        self.__init__(Sum.of(state["live"]), state["declared"])  # type: ignore[misc]
         self.free = state["free"]
 
     @cached_property
     def labels(self) -> Vocabulary:  # type: ignore[override]
         """Observed and declared labels, in canonical order."""
-        source = self._source
-        observed = source.label_set.labels if isinstance(source, Live) else source.total.label_counts.labels
-        return observed.union(self.declared)
+        return self._source.labels.union(self.declared)
 
     @property
     def observed(self) -> LabelCounts:
@@ -324,7 +319,7 @@ class LiveCounts(VersionReader):
     ) -> LiveCounts:
         """Return the compiled form with these arrays, checked: undo `stored`."""
         table = restored_table(frame, stored, description)
-        reader = cls(Stacks.of(table.without_idle_labels()), frame.labels.keep(frame.label_counts == 0))
+        reader = cls(Sum.of(table.without_idle_labels()), frame.labels.keep(frame.label_counts == 0))
         reader.free = restored_free(cls, frame.sites, stored)
         return reader
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from hammemo._native import Extra
     from hammemo.kernels.sites import Sites
     from hammemo.memories.exact.live_reader import LiveCounts
-    from hammemo.memories.exact.parted import Parted
     from hammemo.memories.exact.parts.entries import SiteRows
     from hammemo.memories.exact.parts.set import Columns, PartSet
+    from hammemo.memories.exact.sum import Sum
     from hammemo.memories.label_counts import Frame, LabelCounts
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.vocabulary import Vocabulary
@@ -38,14 +38,14 @@ class PartedRows(MatrixRows):
 
     on_disk = True
 
-    def __init__(self, stored: Parted, labels: Vocabulary) -> None:
+    def __init__(self, stored: Sum, labels: Vocabulary) -> None:
         self._stored = stored
         self.labels = labels
 
     @property
     def _parts(self) -> PartSet:
         """What is read: the parts in files where compiled code adds what is on top of them, else all."""
-        base = self._stored.base.parts
+        base = self._stored.files.parts
         return base if base.is_compiled else self._stored.all_parts
 
     @cached_property
@@ -53,7 +53,7 @@ class PartedRows(MatrixRows):
         """Where the labels of the parts go."""
         parts = self._parts
         columns: Columns = (
-            self._stored.base.columns_in(self.labels) if parts.is_compiled else parts.columns_in(self.labels)
+            self._stored.files.columns_in(self.labels) if parts.is_compiled else parts.columns_in(self.labels)
         )
         return columns
 
@@ -66,12 +66,11 @@ class PartedRows(MatrixRows):
         found: list[Extra] = []
         if not self._parts.is_compiled:
             return found
-        base = self._stored.base
+        files = self._stored.files
         for live, sign in self._stored.tops:
             lengths, numbers, counts = live.version.read(live.token_numbers(contexts))
             if len(numbers):
-                columns_of = base.columns_of_added if sign > 0 else base.columns_of_removed
-                columns = columns_of(live.label_set, self.labels)[numbers]
+                columns = files.columns_of[sign](live.label_set, self.labels)[numbers]
                 starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
                 found.append((starts, columns, sign * counts.astype(np.int64)))
         return found
@@ -141,7 +140,7 @@ class PartedCounts(VersionReader):
 
     name_in_files = "SparseCounts"
 
-    def __init__(self, stored: Parted, sites: Sites, declared: Vocabulary) -> None:
+    def __init__(self, stored: Sum, sites: Sites, declared: Vocabulary) -> None:
         self._stored = stored
         self.sites = sites
         self.declared = declared
@@ -175,7 +174,7 @@ class PartedCounts(VersionReader):
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the counts, added in the order of the sites."""
-        parts, rows = self._stored.base.parts, self._rows
+        parts, rows = self._stored.files.parts, self._rows
         if not parts.is_compiled:
             return super().scores(contexts, weights)
         return parts.sums(rows.ranks(contexts), weights, rows.extras(contexts), rows.columns)
@@ -184,7 +183,7 @@ class PartedCounts(VersionReader):
         self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
     ) -> NDArray[np.int64]:
         """Return the column of the highest score over `divisor` of each context, the first one among equals."""
-        parts, rows, best = self._stored.base.parts, self._rows, np.empty(len(contexts), np.int64)
+        parts, rows, best = self._stored.files.parts, self._rows, np.empty(len(contexts), np.int64)
         if not parts.is_compiled or not len(self.labels):
             return super().winners(contexts, weights, divisor)
         divisor = divisor[:1] if is_one_number(divisor) else np.ascontiguousarray(divisor, np.float64)
@@ -197,7 +196,7 @@ class PartedCounts(VersionReader):
         self, weights: NDArray[np.float64], divisor: NDArray[np.float64]
     ) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context with these weights."""
-        parts, number, h = self._stored.base.parts, self._stored.base.tokens.get, self.sites.h
+        parts, number, h = self._stored.files.parts, self._stored.files.tokens.get, self.sites.h
         if not parts.is_compiled or not len(self.labels) or self._stored.tops:
             return None
         columns, divisor = self._rows.columns, divisor[:1] if is_one_number(divisor) else np.ascontiguousarray(divisor)
@@ -220,16 +219,11 @@ class PartedCounts(VersionReader):
         With `times` it also says what a mixture must know of all rows (`entry_times`): they are gone through once.
         """
         stored, observed = self._stored, self._stored.label_counts
-        tuples, keys, counts, first = [], [], [], 0
-        columns = np.append(observed.labels.find(self.labels), -1)
-        n_labels = max(len(observed.labels), 1)
+        columns, tuples, read = np.append(observed.labels.find(self.labels), -1), [], []
         for known, _, own in self._rows.distinct_rows(contexts):
-            keys.append(np.repeat(np.arange(first, first + len(known)), own.lengths) * n_labels + columns[own.labels])
-            counts.append(own.counts)
             tuples.append(known)
-            first += len(known)
-        frame = (observed.labels, contexts.vocabulary, tuples)
-        table = CountTable._assemble(stored.sites, observed, frame, np.concatenate(keys), np.concatenate(counts))
+            read.append((own.lengths, columns[own.labels], own.counts))
+        table = CountTable.of_rows(stored.sites, observed, contexts.vocabulary, tuples, read)
         reader = SparseCounts(lambda: table, self.frame)
         reader.free = self.free
         if times:

@@ -9,9 +9,9 @@ canonical form, so equal multisets have equal tables however they were reached.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -20,18 +20,19 @@ from hammemo._arrays.integers import narrow, pieces, sorted_find, sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import Cached
 from hammemo.kernels.sites import Sites, collect_sites
-from hammemo.memories.errors import never_stored
+from hammemo.memories.errors import NotStoredError, never_stored
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.vocabulary import Token
 
 _BLOCK = 16
 """Where a row's entries start is kept for every 16th row only; the rest is counted from there."""
@@ -63,6 +64,9 @@ class CountTable(Cached):
     row_lengths: NDArray[Any]
     entry_labels: NDArray[Any]
     entry_counts: NDArray[Any]
+
+    as_live: ClassVar[None] = None
+    """It is not edited row by row."""
 
     @classmethod
     def empty(cls, sites: Sites) -> CountTable:
@@ -147,26 +151,50 @@ class CountTable(Cached):
         if (totals < 0).any():
             raise never_stored()
         if sign < 0:
-            check_empty_sites([self], [other])
+            plus_empties(self.empties, other.empties, -1)
         return self._assemble(self.sites, label_counts, (labels, vocabulary, tuples), summed, totals)
 
+    @property
+    def total(self) -> CountTable:
+        """The table itself: what it is as a term of a sum."""
+        return self
+
+    @property
+    def n_examples(self) -> int:
+        """How many examples were counted."""
+        return self.label_counts.total
+
+    @property
+    def n_entries(self) -> int:
+        """How many entries there are."""
+        return len(self.entry_counts)
+
+    def count_of(self, label: Token) -> int:
+        """Return how many examples a label has."""
+        place = int(self.label_counts.labels.find(Vocabulary.of([label]))[0])
+        return int(self.label_counts.counts[place]) if place >= 0 else 0
+
+    def site_slices(self) -> Iterator[tuple[TupleSet, slice, slice]]:
+        """Yield the tuples of each site, and where its rows and its entries lie."""
+        starts, first = self.row_starts(), 0
+        for known in self.tuples:
+            rows = slice(first, first + len(known))
+            yield known, rows, slice(int(starts[rows.start]), int(starts[rows.stop]))
+            first = rows.stop
+
     @cached_property
-    def empty_sites(self) -> NDArray[np.int64]:
-        """How many examples of each label hold no token at a site.
+    def empties(self) -> tuple[LabelCounts, ...]:
+        """How many examples of each label hold no token at each site.
 
         No row counts these, but together with the rows they make up the label's examples at every site.
-
-        Shapes
-        ------
-        returned : (S, L)
         """
-        n_labels = len(self.label_counts.labels)
-        bounds = np.concatenate([[0], np.cumsum([len(known) for known in self.tuples])])
-        held = [
-            np.bincount(self.entry_labels[first:last], self.entry_counts[first:last], n_labels)
-            for first, last in pairwise(self.row_starts()[bounds])
-        ]
-        return np.asarray(self.label_counts.counts - np.array(held, np.int64))
+        labels, counts = self.label_counts.labels, self.label_counts.counts
+        found = []
+        for _, _, entries in self.site_slices():
+            held = np.bincount(self.entry_labels[entries], self.entry_counts[entries], len(counts))
+            left = counts - held.astype(np.int64)
+            found.append(LabelCounts(labels, left).positive() if left.any() else LabelCounts())
+        return tuple(found)
 
     def counts_at(self, other: CountTable) -> NDArray[np.int64]:
         """Return the count here of each entry of another table.
@@ -273,6 +301,24 @@ class CountTable(Cached):
         }
 
     @classmethod
+    def of_rows(
+        cls,
+        sites: Sites,
+        label_counts: LabelCounts,
+        vocabulary: Vocabulary,
+        tuples: list[TupleSet],
+        rows: Sequence[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]],
+    ) -> CountTable:
+        """Return the table of rows in the order of the tuples of each site: their lengths, labels and counts."""
+        keys, counts, first, n_labels = [], [], 0, max(len(label_counts.labels), 1)
+        for known, (lengths, labels, own) in zip(tuples, rows, strict=True):
+            keys.append(np.repeat(np.arange(first, first + len(known)), lengths) * n_labels + labels)
+            counts.append(own)
+            first += len(known)
+        frame = (label_counts.labels, vocabulary, tuples)
+        return cls._assemble(sites, label_counts, frame, np.concatenate(keys), np.concatenate(counts))
+
+    @classmethod
     def _assemble(
         cls,
         sites: Sites,
@@ -307,15 +353,12 @@ class CountTable(Cached):
         )
 
 
-def check_empty_sites(added: Sequence[CountTable], removed: Sequence[CountTable]) -> None:
-    """Refuse to take back more examples of a label with an empty site than there are."""
-    labels = reduce(Vocabulary.union, (table.label_counts.labels for table in (*added, *removed)))
-    left = np.zeros((len(added[0].sites.positions), len(labels)), np.int64)
-    for tables, sign in ((added, 1), (removed, -1)):
-        for table in tables:
-            left[:, labels.find(table.label_counts.labels)] += sign * table.empty_sites
-    if (left < 0).any():
-        raise never_stored()
+def plus_empties(mine: Sequence[LabelCounts], theirs: Sequence[LabelCounts], sign: int) -> tuple[LabelCounts, ...]:
+    """Return how many examples of a sum hold no token at each site, or refuse to go below zero."""
+    try:
+        return tuple(own.plus(other, sign) if other.total else own for own, other in zip(mine, theirs, strict=True))
+    except NotStoredError:
+        raise never_stored() from None
 
 
 def _check_used(table: CountTable) -> None:

@@ -5,7 +5,7 @@ that it reads and not on the number of labels; after an edit nothing of that siz
 gone.
 
 Each live table numbers its labels by itself. What a row of a site without a position says is brought to the numbers of
-the table of the sites by an array that is extended as labels come (`Store.labels_in`).
+the table of the sites by an array that is extended as labels come (`Shared.labels_in`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._native import LiveMixture
-    from hammemo.memories.exact import RowsReader, Store
+    from hammemo.memories.exact import RowsReader, Shared
     from hammemo.tokens.contexts import Contexts
     from hammemo.votes.mixture.gates import Components
 
@@ -37,11 +37,11 @@ class LiveLeaders:
     Parameters
     ----------
     compiled : LiveMixture
-    stores : list of Store
+    stores : list of Shared
         The numbers of tokens: of the table of the sites, then of the free sites' tables.
     """
 
-    def __init__(self, compiled: LiveMixture, stores: list[Store]) -> None:
+    def __init__(self, compiled: LiveMixture, stores: list[Shared]) -> None:
         self._compiled = compiled
         self._stores = stores
 

@@ -36,7 +36,7 @@ UNKNOWN = 2**32 - 2
 """The number of tokens that no row holds: to take back an example that has one is refused, if the token is compared."""
 
 
-class Store:
+class Shared:
     """What the versions of one live table share: its steps, the numbers of tokens and labels, the last label set."""
 
     def __init__(self, sites: Sites, tokens: Vocabulary, labels: Vocabulary) -> None:
@@ -46,7 +46,7 @@ class Store:
         self.label_set: tuple[int, LabelSet] = (1, LabelSet(labels, np.arange(len(labels))))
         """The labels that have examples, with the stamp of the versions that have them."""
         self._rule: tuple[Any, LiveRule] | None = None
-        self._elsewhere: tuple[Store, int, int, NDArray[np.int64]] | None = None
+        self._elsewhere: tuple[Shared, int, int, NDArray[np.int64]] | None = None
         self._size = max(1000, len(tokens) + len(labels))
 
     def rule_for(self, smoothing: tuple[float, ...], weights: NDArray[np.float64], examples: float) -> LiveRule:
@@ -58,7 +58,7 @@ class Store:
             made = self._rule = (key, log_linear_rule(smoothing, weights, octaves + 1))
         return made[1]
 
-    def labels_in(self, other: Store) -> NDArray[np.int64]:
+    def labels_in(self, other: Shared) -> NDArray[np.int64]:
         """Return the number that each label here has in another table, -1 for none; what is new since is added."""
         known = self._elsewhere
         n_here, n_there = len(self.labels), len(other.labels)
@@ -98,9 +98,7 @@ class LabelSet(Cached):
 class Live(Cached):
     """One version: what is stored, read and edited row by row."""
 
-    on_disk = False
-
-    def __init__(self, store: Store, version: LiveVersion) -> None:
+    def __init__(self, store: Shared, version: LiveVersion) -> None:
         self.store = store
         self.version = version
 
@@ -109,7 +107,7 @@ class Live(Cached):
         """Return the live form of a table."""
         compiled = native()
         assert compiled is not None
-        store = Store(table.sites, table.vocabulary, table.label_counts.labels)
+        store = Shared(table.sites, table.vocabulary, table.label_counts.labels)
         steps = store.steps
         try:
             version = compiled.LiveVersion.build(
@@ -163,6 +161,31 @@ class Live(Cached):
         by_column = np.empty(len(counts), np.int64)
         by_column[self.label_set.columns[numbers]] = counts
         return LabelCounts(self.label_set.labels, by_column)
+
+    @property
+    def as_live(self) -> Live:
+        """The live table itself: what it is as a term of a sum."""
+        return self
+
+    @property
+    def n_examples(self) -> int:
+        """How many examples there are."""
+        return int(self.version.examples)
+
+    def count_of(self, label: Token) -> int:
+        """Return how many examples a label has."""
+        number = self.store.labels.get(label)
+        return int(self.version.label_counts(np.array([number]))[0]) if number >= 0 else 0
+
+    def counts_of_one(self, tokens: Sequence[Any], label: Token) -> NDArray[np.int64]:
+        """Return the count of a label in the row that each site reads: (S,)."""
+        number = self.store.labels.get(label)
+        numbers = np.array([[self.store.tokens.get(token) for token in tokens]], np.int64)
+        lengths, labels, held = self.version.read(numbers)
+        counts = np.zeros(len(lengths), np.int64)
+        here = np.flatnonzero(labels == number) if number >= 0 else np.empty(0, np.int64)
+        counts[np.repeat(np.arange(len(lengths)), lengths)[here]] = held[here].astype(np.int64)
+        return counts
 
     def token_numbers(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the number of each token of contexts, -1 where it has none."""

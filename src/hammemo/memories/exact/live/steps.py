@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo.memories.exact.table import CountTable
+from hammemo.memories.label_counts import LabelCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo.kernels.sites import Sites
     from hammemo.memories.exact.live.numbers import Numbers
-    from hammemo.memories.label_counts import LabelCounts
 
 RowArrays: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 """Keys (row of the parent << 32 | token), row numbers, lengths; labels and counts of all entries."""
@@ -80,7 +80,7 @@ class Steps:
     def rows_of(self, table: CountTable) -> Iterator[RowArrays]:
         """Yield the rows of each step of a table; tokens and labels are named by their ranks in it."""
         tuples, parent_rows = self._tuples(table)
-        starts, bounds = table.row_starts(), np.cumsum([0, *map(len, table.tuples)])
+        sites = list(table.site_slices())
         n_ids = [len(rows) if k in self.parents else 0 for k, rows in enumerate(tuples)]
         first_ids = 1 + np.cumsum([0, *n_ids])  # 0 is for the rows that nothing starts from
         for k, (step, rows) in enumerate(zip(self.all, tuples, strict=True)):
@@ -92,11 +92,9 @@ class Steps:
                 ids += np.arange(first_ids[k], first_ids[k] + len(rows), dtype=np.uint32)
             lengths, entries = np.zeros(len(rows), np.uint32), slice(0, 0)
             if k in self.first_sites:
-                site = self.first_sites[k]
-                known = table.tuples[site]
+                known, held, entries = sites[self.first_sites[k]]
                 place = slice(None) if rows is known else rows.find(known.rows())
-                lengths[place] = table.row_lengths[bounds[site] : bounds[site + 1]]
-                entries = slice(int(starts[bounds[site]]), int(starts[bounds[site + 1]]))
+                lengths[place] = table.row_lengths[held]
             labels, counts = table.entry_labels[entries], table.entry_counts[entries]
             yield keys, ids, lengths, labels.astype(np.uint32), counts.astype(np.uint64)
 
@@ -128,23 +126,16 @@ class Steps:
 
     def empties_of(self, table: CountTable) -> Iterator[RowArrays]:
         """Yield for each step the labels of the examples that have no token there: no row, or one."""
-        starts, bounds = table.row_starts(), np.cumsum([0, *map(len, table.tuples)])
         for k in range(len(self.all)):
-            labels = left = np.empty(0, np.int64)
-            if k in self.first_sites:
-                site = self.first_sites[k]
-                entries = slice(int(starts[bounds[site]]), int(starts[bounds[site + 1]]))
-                total = table.label_counts.counts
-                held = np.bincount(table.entry_labels[entries], table.entry_counts[entries], len(total))
-                left = total - held.astype(np.int64)
-                labels = np.flatnonzero(left > 0)
+            empty = table.empties[self.first_sites[k]] if k in self.first_sites else LabelCounts()
+            labels = table.label_counts.labels.find(empty.labels)
             one = min(len(labels), 1)
             yield (
                 np.zeros(one, np.uint64),
                 np.zeros(one, np.uint32),
                 np.full(one, len(labels), np.uint32),
                 labels.astype(np.uint32),
-                left[labels].astype(np.uint64),
+                empty.counts.astype(np.uint64),
             )
 
     def table_of(

@@ -269,6 +269,17 @@ class Part(Cached):
         same = (labels >= 0) & (np.append(keys, -1)[place] == wanted)
         return np.where(same, np.append(counts, 0)[place], 0)
 
+    def counts_at(self, table: CountTable) -> NDArray[np.int64]:
+        """Return the count here of each entry of a table."""
+        tokens, columns = self.vocabulary.find(table.vocabulary), self.labels.find(table.label_counts.labels)
+        counts = np.empty(table.n_entries, np.int64)
+        for site, (known, rows, entries) in enumerate(table.site_slices()):
+            row_of_entry = np.repeat(np.arange(len(known)), table.row_lengths[rows])
+            low, high = self.spans(site, self.find(site, tokens[known.rows()]))
+            labels = columns[table.entry_labels[entries]]
+            counts[entries] = self.counts_of(low[row_of_entry], high[row_of_entry], labels)
+        return counts
+
     def rows_between(self, site: int, first: int, stop: int) -> SiteRows:
         """Return the rows of a site whose first token has a rank from `first` to before `stop`."""
         rows, plan = self._rows[site], self._plans[site]
@@ -374,14 +385,11 @@ def part_arrays(
 
 def table_arrays(table: CountTable, *, packed: bool | None = False) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part that holds a whole table, with how many examples each label has."""
-    starts, first, rows = table.row_starts(), 0, []
-    for known in table.tuples:
-        here = slice(first, first + len(known))
-        entries = slice(int(starts[here.start]), int(starts[here.stop]))
+    rows = []
+    for known, here, entries in table.site_slices():
         lengths = table.row_lengths[here].astype(np.int64)
         labels, counts = (array[entries].astype(np.int64) for array in (table.entry_labels, table.entry_counts))
         rows.append(SiteRows(known.rows(), lengths, labels, counts))
-        first = here.stop
     arrays = part_arrays(rows, table.vocabulary, table.label_counts.labels, packed=packed)
     return {**arrays, "label_counts": narrow(table.label_counts.counts)}
 
