@@ -13,7 +13,7 @@ from hammemo import Exact, Gaussian, PositionalHamming
 from hammemo.checks import BrokenPromiseError, check_kernel, check_memory, check_vote
 from hammemo.kernels import Sites
 from hammemo.memories import LabelCounts, NotStoredError, Ranker, SiteScores
-from hammemo.memories.exact.readers import SparseCounts
+from hammemo.memories.exact.reader import SparseCounts
 from hammemo.memories.exact.table import CountTable
 from hammemo.votes import LogLinear, Sum, Vote
 
@@ -44,11 +44,11 @@ class LiveReader(Exact):
 
 class SharedReader(SparseCounts):
     def __init__(self, memory: Exact) -> None:
-        super().__init__(memory.table, memory.frame())
+        super().__init__(memory.terms, memory.declared, static=True)
         self._memory = memory
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        return SparseCounts(self._memory.table, self._memory.frame()).scores(contexts, weights)
+        return SparseCounts(self._memory.terms, self._memory.declared, static=True).scores(contexts, weights)
 
 
 class InBulk(Exact):
@@ -58,8 +58,7 @@ class InBulk(Exact):
         return False
 
     def make_reader(self) -> SparseCounts:
-        table = self.table()
-        return SparseCounts(lambda: table, self.frame())
+        return SparseCounts(self._stored, self.declared, static=True)
 
 
 class HalfApplies(InBulk):
@@ -69,11 +68,11 @@ class HalfApplies(InBulk):
         if sign > 0:
             super().update(examples, sign)
             return
-        stored = vars(self._bulk())  # other versions share it
+        stored = vars(self._stored)  # other versions share it
         for label in examples.labels:
             table = CountTable.of(examples.only(type(examples.labels).of([label])), self.sites)
-            changed = vars(self._bulk().changed(table, sign))
-            stored.pop("total", None)
+            changed = vars(self._stored.changed_by(table, sign))
+            stored.clear()
             stored.update(changed)
 
 
@@ -81,9 +80,9 @@ class ChangesInPlace(InBulk):
     """Changes what its attributes hold, in every edit."""
 
     def update(self, examples: Examples, sign: int) -> None:
-        stored, changed = vars(self._bulk()), self._bulk().changed(CountTable.of(examples, self.sites), sign)
-        stored.pop("total", None)
-        stored.update(vars(changed))
+        changed = self._stored.changed_by(CountTable.of(examples, self.sites), sign)
+        vars(self._stored).clear()
+        vars(self._stored).update(vars(changed))
 
 
 class RefusesNothing(Exact):
@@ -119,8 +118,7 @@ class RemembersTheFirst(Exact):
 
 class TightBounds(Exact):
     def make_reader(self) -> Any:
-        table = self.table()  # now: a reader that asks later would see later edits
-        return TightReader(lambda: table, self.frame())
+        return TightReader(self._stored, self.declared, static=True)
 
 
 class TightReader(SparseCounts):

@@ -38,7 +38,7 @@ from hammemo import (
 )
 from hammemo.files import inspect, read_notes
 from hammemo.files.folders import HEAD
-from hammemo.memories.exact import added_rows, part
+from hammemo.memories.exact.parts import part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ def form(request: pytest.FixtureRequest) -> Iterator[bool | None]:
     right = part.part_arrays
     with pytest.MonkeyPatch.context() as patch:
         if request.param:
-            patch.setattr(added_rows, "part_arrays", lambda *given, **_: right(*given, packed=True))
+            patch.setattr(part, "part_arrays", lambda *given, **_: right(*given, packed=True))
         yield request.param
 
 

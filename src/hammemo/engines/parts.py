@@ -35,7 +35,7 @@ from hammemo.engines.states import pack, unpack
 from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
 from hammemo.files.part_files import PartFacts, right_part, write_part
-from hammemo.memories.exact import Sum, table_arrays
+from hammemo.memories.exact import SignedSum, table_arrays
 from hammemo.memories.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -176,12 +176,12 @@ class PartsJob:
             empties = [own.plus(other) for own, other in zip(empties, _empties(part), strict=True)]
         return counts, tuple(empties)
 
-    def parted(self, runs: Sequence[PartFacts], parts: Sequence[PartFacts]) -> Sum:
+    def parted(self, runs: Sequence[PartFacts], parts: Sequence[PartFacts]) -> SignedSum:
         """Return the table in its parts."""
         counts, empties = self.examples(runs)
         sites = self.template.sites
         held = [opened(self.folder, part, sites) for part in parts if part.rows]
-        return Sum.of_parts(sites, held, counts, empties)
+        return SignedSum.of_parts(sites, held, counts, empties)
 
     def delete_runs(self) -> None:
         """Delete all runs: the parts hold what they held."""

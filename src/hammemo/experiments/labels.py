@@ -3,9 +3,9 @@
 The labels are the whole vocabulary of a text, the contexts are the eight tokens before each. Contenders, for the same
 counts and the same questions:
 
-- the dense path: one score for every label, from a sparse matrix of all rows (`SparseCounts`). It is the oracle, too:
+- the dense path: one score for every label, from a sparse matrix of all rows (`TableRows`). It is the oracle, too:
   whoever is raced must give its answers;
-- the live table (`LiveCounts`), which is meant to look at the leading labels only;
+- the live table (`LiveRows`), which is meant to look at the leading labels only;
 - a bare loop that only copies the entries of the rows that a question reads, and adds nothing up;
 - a dictionary of counters in Python, of the rows that its few questions read.
 
@@ -35,7 +35,7 @@ from threadpoolctl import threadpool_limits
 from hammemo.experiments.speed import zipf_stream
 from hammemo.kernels import PositionalHamming, SiteKernel, Suffixes
 from hammemo.memories import Exact
-from hammemo.memories.exact import Live, SparseCounts
+from hammemo.memories.exact import Live, SignedSum, SparseCounts
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor
 from hammemo.tokens.contexts import Contexts, Examples
@@ -133,11 +133,11 @@ class Pair:
         """Return both readers of what a model holds."""
         memory = model.memory_
         assert isinstance(memory, Exact)
-        reader, table, frame = memory.compile(), memory.table(), memory.frame()
-        live = getattr(reader, "live", None)
-        if not isinstance(live, Live):
+        reader, table = memory.compile(), memory.table()
+        live = reader.rows.live_table() if isinstance(reader, SparseCounts) else None
+        if live is None:
             raise SystemExit("There is nothing to race: hammemo's compiled loops are not installed here.")
-        return cls(model, live, reader, SparseCounts(lambda: table, frame))
+        return cls(model, live, reader, SparseCounts(SignedSum.of(table), memory.declared, static=True))
 
     def predictor(self, reader: Compiled, vote: Vote) -> Predictor:
         """Return what answers from one of the readers."""

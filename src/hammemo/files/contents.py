@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact import Sum
+    from hammemo.memories.exact import SignedSum
     from hammemo.votes import Vote
 
 FORMATS: Final = (1, 2, 3, 4)
@@ -63,7 +63,7 @@ _START: Final = ("checksum", "format", "version", "kind", "class", "n_features_i
 
 
 def file_pieces(
-    model: MemoryClassifier | Predictor, notes: Mapping[str, str] | None, parted: Sum | None = None
+    model: MemoryClassifier | Predictor, notes: Mapping[str, str] | None, parted: SignedSum | None = None
 ) -> list[bytes | memoryview]:
     """Return the pieces of the file of one version of a model; the second one is its checksum.
 
@@ -83,7 +83,7 @@ def file_pieces(
 
 
 def _classifier_parts(
-    model: MemoryClassifier, parted: Sum | None = None
+    model: MemoryClassifier, parted: SignedSum | None = None
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     memory: Any = model.memory_._now()
     if len(set(descriptions.key_digests(memory.layout()))) > 1:

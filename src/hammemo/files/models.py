@@ -34,7 +34,7 @@ from hammemo.sources.formats import is_address
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hammemo.memories.exact import Sum
+    from hammemo.memories.exact import SignedSum
 
 
 def save(
@@ -130,10 +130,12 @@ def _save_folder(
             refuse_to_undo(model, head)
         now = model._now()
         memory: InParts = now.memory_
-        write_head(now, folders.write_parts(memory.terms, folder, parts), folder, notes, owner=model)
+        write_head(now, folders.write_parts(memory.terms.added_up(), folder, parts), folder, notes, owner=model)
 
 
-def write_head(model: MemoryClassifier, parted: Sum, folder: str, notes: Mapping[str, str] | None, owner: Any) -> None:
+def write_head(
+    model: MemoryClassifier, parted: SignedSum, folder: str, notes: Mapping[str, str] | None, owner: Any
+) -> None:
     """Replace the head of a folder, whose lock is held, and delete the parts that it no longer names."""
     head = os.path.join(folder, folders.HEAD)
     pieces = file_pieces(model, notes, parted)

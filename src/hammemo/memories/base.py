@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
+    from hammemo.memories.ranker import Ranker
     from hammemo.memories.reader import Compiled, Reader
     from hammemo.tokens.streams import Block
 
@@ -70,6 +71,7 @@ class Memory(Versioned, BaseEstimator, ABC):
     seed: int
     declared: Vocabulary
     _reader: Reader | None = None
+    _ranked: tuple[tuple[Any, ...], Ranker] | None = None
 
     inner: ClassVar[tuple[str, ...]] = ()
     """The names of parameters that are memories themselves."""
@@ -227,7 +229,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         It costs no more than a few references, because versions share what they hold.
         """
         copied = super().snapshot()
-        copied._reader = None
+        copied._reader = copied._ranked = None
         return copied
 
     @property
@@ -256,6 +258,14 @@ class Memory(Versioned, BaseEstimator, ABC):
         if reader is None:
             reader = version._reader = version.make_reader()
         return reader
+
+    def ranker(self, vote: Any, sites: Sites) -> Ranker:
+        """Return what a vote ranks this version by: made once for the vote, as it is, and the sites asked for last."""
+        version = self._now()
+        key, made = (vote, sites, *vars(vote).values()), version._ranked
+        if made is None or len(made[0]) != len(key) or any(a is not b for a, b in zip(made[0], key, strict=True)):
+            made = version._ranked = (key, vote.ranker(version.reader(), sites))  # one store: it is the same whoever
+        return made[1]
 
     def static_reader(self) -> Reader:
         """Return a reader for whoever goes through the whole table once: another one where that is cheaper."""
@@ -387,7 +397,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         """
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_reader": None}  # made again when needed
+        return {**super().__getstate__(), "_reader": None, "_ranked": None}  # made again when needed
 
     def __getattr__(self, name: str) -> Any:
         if name in _READER_NAMES:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hammemo import Bag, Exact, LogLinear, MemoryClassifier, Mixture, PositionalHamming, Suffixes, load, save
 from hammemo._arrays.native import native
 from hammemo.experiments.speed import zipf_stream
-from hammemo.memories.exact import live_reader
-from hammemo.memories.exact.sum import Sum
+from hammemo.memories.exact.live import rows
+from hammemo.memories.exact.sum import SignedSum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def answers(model: MemoryClassifier, asked: list[list[int]]) -> list[Any]:
 
 def worth(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
     """Let a live table be made after questions that cost so much."""
-    monkeypatch.setattr(Sum, "n_entries", entries)
+    monkeypatch.setattr(SignedSum, "n_entries", entries)
 
 
 @pytest.mark.parametrize("kernel", [PositionalHamming(), Suffixes(3), Suffixes(2) + Bag(2)], ids=str)
@@ -68,7 +68,7 @@ def test_wherever_it_changes_over_no_answer_changes(asked: Any, start: int) -> N
     with pytest.MonkeyPatch.context() as patch:
         worth(patch, AT_ONCE)
         expected = learnt("mean").predict(asked).tolist()
-        worth(patch, start * live_reader._CALL)
+        worth(patch, start * rows.ENTRIES_A_CALL)
         model = learnt("mean")
         assert [model.predict([row])[0] for row in asked] == expected
 
@@ -85,8 +85,8 @@ def test_one_question_of_a_file_makes_no_live_table_and_many_do(tmp_path: Path) 
         asked_once(model)
     assert model.memory_._stored.is_live
     reader = model.memory_.reader()
-    assert reader._plain is None
-    assert reader._source.is_live
+    assert reader.rows._plain is None
+    assert reader.rows.stored.is_live
 
 
 def asked_once(model: MemoryClassifier) -> MemoryClassifier:

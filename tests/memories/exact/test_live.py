@@ -21,9 +21,9 @@ from hammemo._arrays.native import native
 from hammemo.checks.batches import examples
 from hammemo.kernels import PositionalHamming
 from hammemo.memories.exact.live.numbers import LabelNumbers, Numbers
+from hammemo.memories.exact.live.rows import LiveRows
 from hammemo.memories.exact.live.steps import Steps
-from hammemo.memories.exact.live_reader import LiveCounts
-from hammemo.memories.exact.readers import SparseCounts
+from hammemo.memories.exact.reader import SparseCounts
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
@@ -48,15 +48,14 @@ class Exact(hammemo.Exact):
         return False
 
     def make_reader(self) -> SparseCounts:
-        table = self.table()
-        return SparseCounts(lambda: table, self.frame())
+        return SparseCounts(self._stored, self.declared, static=True)
 
 
 def assert_same(live: hammemo.Exact, plain: Exact, queries: list[list[Any]]) -> None:
     """Compare bytes, scores and leading labels, for every k."""
     assert live.state_bytes() == plain.state_bytes()
     ours, theirs = live.reader(), plain.reader()
-    assert isinstance(ours, LiveCounts)
+    assert isinstance(ours.rows, LiveRows)  # type: ignore[attr-defined]
     assert list(ours.labels) == list(theirs.labels)
     contexts, weights = Contexts.of(as_array(queries)), live.sites.weights
     np.testing.assert_array_equal(ours.scores(contexts, weights), theirs.scores(contexts, weights))
@@ -65,7 +64,7 @@ def assert_same(live: hammemo.Exact, plain: Exact, queries: list[list[Any]]) -> 
     n_labels = len(ours.labels)
     if not n_labels:
         return
-    whole = np.broadcast_to(live.sites.total_weight, (n_labels,))
+    whole = float(live.sites.total_weight)
     np.testing.assert_array_equal(ours.winners(contexts, weights, whole), theirs.winners(contexts, weights, whole))
     for k in {*range(1, min(n_labels, 12) + 1), n_labels}:
         expected = theirs.leaders(contexts, weights, whole, k)
@@ -80,8 +79,8 @@ def assert_same(live: hammemo.Exact, plain: Exact, queries: list[list[Any]]) -> 
 def make_live(memory: hammemo.Exact) -> None:
     """Make the live table, as enough questions do."""
     reader = memory.reader()
-    assert isinstance(reader, LiveCounts)
-    assert reader.live is memory.reader().live  # type: ignore[attr-defined]
+    assert isinstance(reader.rows, LiveRows)
+    assert reader.rows.live is memory.reader().rows.live  # type: ignore[attr-defined]
 
 
 def change(memory: hammemo.Exact, tokens: list[Any], label: Any, by: int) -> None:

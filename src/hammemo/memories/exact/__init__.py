@@ -7,14 +7,13 @@
 from hammemo.memories.exact.free_rows import free_entries, with_free_rows
 from hammemo.memories.exact.live.live import Live, Shared
 from hammemo.memories.exact.live.numbers import rank_before
-from hammemo.memories.exact.live_reader import LiveCounts
 from hammemo.memories.exact.memory import Exact, InParts
 from hammemo.memories.exact.parts.entries import SiteRows, added_rows, entries_in
 from hammemo.memories.exact.parts.part import PAGE, Part, table_arrays, used_arrays
 from hammemo.memories.exact.parts.set import SignedPart, View
-from hammemo.memories.exact.readers import DenseCounts, SparseCounts
-from hammemo.memories.exact.sparse_rows import Entries, ExactReader, RowsReader, applied
-from hammemo.memories.exact.sum import Sum
+from hammemo.memories.exact.reader import DenseCounts, SparseCounts
+from hammemo.memories.exact.rows import Entries, applied
+from hammemo.memories.exact.sum import SignedSum
 from hammemo.memories.exact.table import CountTable
 
 __all__ = [
@@ -23,17 +22,14 @@ __all__ = [
     "DenseCounts",
     "Entries",
     "Exact",
-    "ExactReader",
     "InParts",
     "Live",
-    "LiveCounts",
     "Part",
-    "RowsReader",
     "Shared",
     "SignedPart",
+    "SignedSum",
     "SiteRows",
     "SparseCounts",
-    "Sum",
     "View",
     "added_rows",
     "applied",

@@ -27,16 +27,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 import numpy as np
 
 from hammemo._arrays.checked import StoredArrays
-from hammemo._arrays.native import native
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
 from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, summed_pairs, tabled
 from hammemo.memories.base import Memory
-from hammemo.memories.exact.live_reader import LiveCounts
-from hammemo.memories.exact.parted_reader import PartedCounts
 from hammemo.memories.exact.parts.digest import SumState
-from hammemo.memories.exact.readers import DenseCounts, SparseCounts
-from hammemo.memories.exact.sparse_rows import free_frame
-from hammemo.memories.exact.sum import MOST_ROW_BY_ROW, Sum
+from hammemo.memories.exact.reader import DenseCounts, SparseCounts, free_frame
+from hammemo.memories.exact.sum import MOST_ROW_BY_ROW, SignedSum
 from hammemo.memories.exact.table import CountTable
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary
@@ -47,7 +43,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import FreeSite, Sites
-    from hammemo.memories.exact.sparse_rows import ExactReader, RowsReader
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
@@ -64,9 +59,9 @@ class InParts(Memory):
     table_prefix: ClassVar[str] = ""
     """How the names of the arrays of the table begin in the state."""
 
-    @abstractmethod
     def table(self) -> CountTable:
         """Return the exact counts of all that is stored, in memory."""
+        return self._now().terms.total
 
     @property
     def beside(self) -> Memory | None:
@@ -78,7 +73,7 @@ class InParts(Memory):
         """Return what the state has beside the labels and the table, under the names that it has there."""
 
     @abstractmethod
-    def hold_parts(self, stored: Sum, beside: Memory | None = None) -> None:
+    def hold_parts(self, stored: SignedSum, beside: Memory | None = None) -> None:
         """Store what a table in parts has counted, and what is beside it, in place of all that is stored."""
 
     @abstractmethod
@@ -87,17 +82,17 @@ class InParts(Memory):
 
     @abstractmethod
     def restore_around(
-        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], Sum]
+        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
     ) -> None:
         """Take a state whose table lies in parts; `opened` returns it, given the labels and its arrays of the head."""
 
     @property
     @abstractmethod
-    def terms(self) -> Sum:
+    def terms(self) -> SignedSum:
         """The table as a sum of terms."""
 
     @property
-    def parted(self) -> Sum | None:
+    def parted(self) -> SignedSum | None:
         """The table as a sum of terms, if it lies in a folder."""
         terms = self.terms
         return terms if terms.in_folder else None
@@ -114,7 +109,7 @@ class InParts(Memory):
         sites: Sites,
         seed: int,
         declared: NDArray[Any],
-        opened: Callable[[LabelCounts, StoredArrays], Sum],
+        opened: Callable[[LabelCounts, StoredArrays], SignedSum],
     ) -> None:
         """Start with a table in parts and what `head_state` returned, checked; `opened` as in `restore_around`."""
 
@@ -154,48 +149,38 @@ class Exact(InParts):
     """
 
     keeps_free_sites = True
-    _stored: Sum
+    _stored: SignedSum
     _free: tuple[Exact, ...] = ()
     """The tables of the sites without a position."""
     _small_streams: int = 0
     """How many small streams were learnt one after another."""
 
-    def table(self) -> CountTable:
-        """Return the counts of all that is stored."""
-        return self._stored.total
-
     def hold(self, table: CountTable) -> None:
         """Store the examples that a table has counted, in place of all that is stored; it has no free sites."""
         if self.sites.free:
             raise ValueError("A table alone does not hold what sites without a position have counted.")
-        self._edited(lambda memory: memory._replace(Sum.of(table)))
+        self._edited(lambda memory: setattr(memory, "_stored", SignedSum.of(table)))
 
-    def hold_parts(self, stored: Sum, beside: Memory | None = None) -> None:
+    def hold_parts(self, stored: SignedSum, beside: Memory | None = None) -> None:
         """Store what a table in parts has counted, in place of all that is stored at sites with positions."""
         if beside is not None:
             raise ValueError(f"An exact memory keeps nothing beside its table, and {beside!r} was given.")
-        self._edited(lambda memory: memory._replace(stored))
-
-    def _replace(self, stored: Sum) -> None:
-        self._stored = stored
+        self._edited(lambda memory: setattr(memory, "_stored", stored))
 
     @property
-    def terms(self) -> Sum:
+    def terms(self) -> SignedSum:
         """The table as a sum of terms."""
         return self._stored
 
     def without_table(self) -> Exact:
         """Return a memory with an empty table; what sites without a position have counted stays."""
         version = self.snapshot()
-        version._stored = Sum.of(CountTable.empty(self.sites))
+        version._stored = SignedSum.of(CountTable.empty(self.sites))
         return version
 
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples, or take them back, or raise `NotStoredError` where a count would become negative."""
         self._change_free(lambda inner, site: inner.update(summed_pairs(derived_examples(examples, site)), sign))
-        self._change(examples, sign)
-
-    def _change(self, examples: Examples, sign: int) -> None:
         if self._takes_rows(len(examples)):
             self._stored = self._stored.changed(examples, sign)
         else:
@@ -243,36 +228,27 @@ class Exact(InParts):
             inner.reader()
         return super(Exact, version).reader()
 
-    def make_reader(self) -> ExactReader:
-        """Return what answers from the counts; from those of a mapped file, read from the disk as needed."""
-        reader = self._make_reader()
-        reader.free = tuple(cast("RowsReader", inner.reader()) for inner in self._free)
+    def make_reader(self) -> SparseCounts:
+        """Return what answers from the counts; from those of files, read from the disk as needed."""
+        reader = SparseCounts(self._stored, self.declared)
+        reader.free = tuple(cast("SparseCounts", inner.reader()) for inner in self._free)
         return reader
 
     def static_reader(self) -> Reader:
         """Return a reader of the table as it is: no live table is made of one that was learnt in bulk."""
         version = self._now()
-        stored = version._stored
-        if stored.is_live or stored.in_folder:
+        if version._stored.is_live or version._stored.in_folder:
             return version.reader()
-        reader = SparseCounts(partial(getattr, stored, "total"), version.frame(), on_disk=stored.on_disk)
-        reader.free = tuple(cast("RowsReader", inner.static_reader()) for inner in version._free)
+        reader = SparseCounts(version._stored, version.declared, static=True)
+        reader.free = tuple(cast("SparseCounts", inner.static_reader()) for inner in version._free)
         return reader
-
-    def _make_reader(self) -> SparseCounts | LiveCounts | PartedCounts:
-        stored = self._stored
-        if stored.in_folder:
-            return PartedCounts(stored, self.sites, self.declared)
-        if stored.on_disk or native() is None:
-            return SparseCounts(partial(getattr, stored, "total"), self.frame(), on_disk=stored.on_disk)
-        return LiveCounts(stored, self.declared)
 
     def compile(
         self,
         form: str | None = None,
         vocabulary: Vocabulary | None = None,
         threads: int = 1,  # noqa: ARG002
-    ) -> ExactReader:
+    ) -> SparseCounts | DenseCounts:
         """Return the counts as a ``"sparse"`` or a ``"dense"`` table; the dense one has rows for `vocabulary`."""
         if form in (None, "sparse"):
             return self._now().make_reader()
@@ -284,17 +260,17 @@ class Exact(InParts):
 
     def clear(self) -> None:
         """Hold nothing."""
-        self._stored = Sum.of(CountTable.empty(self.sites))
+        self._stored = SignedSum.of(CountTable.empty(self.sites))
         self._free = tuple(Exact().open(ONE_TOKEN, self.seed) for _ in tabled(self.sites))
 
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
         """Take a state; one that is mapped from a file stays there, and a query reads what it touches."""
         table = CountTable.from_arrays(self.sites, all_labels, stored).without_idle_labels()
-        self._stored = Sum.of(table, on_disk=stored.trusted)
+        self._stored = SignedSum.of(table, on_disk=stored.trusted)
         self._restore_free(stored)
 
     def restore_around(
-        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], Sum]
+        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
     ) -> None:
         """Take a state whose table lies in parts."""
         self._stored = opened(all_labels, stored)

@@ -144,7 +144,7 @@ class Files(Cached):
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(Cached):
+class SignedSum(Cached):
     """One version of what is stored.
 
     Parameters
@@ -165,19 +165,22 @@ class Sum(Cached):
     on_disk: bool = False
 
     @classmethod
-    def of(cls, table: CountTable, *, on_disk: bool = False) -> Sum:
+    def of(cls, table: CountTable, *, on_disk: bool = False) -> SignedSum:
         """Return the sum of one table in memory."""
         return cls(Files.none(table.sites), (table,), on_disk=on_disk)
 
     @classmethod
     def of_parts(
         cls, sites: Sites, parts: Sequence[SignedPart], label_counts: LabelCounts, empties: Sequence[LabelCounts]
-    ) -> Sum:
+    ) -> SignedSum:
         """Return the table that the files of a folder make up."""
         return cls(Files(PartSet(sites, parts), label_counts, tuple(empties)), (), (), label_counts.labels)
 
     def __getstate__(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
+
+    def __deepcopy__(self, memo: Any) -> SignedSum:
+        return self  # it never changes
 
     @property
     def sites(self) -> Sites:
@@ -198,7 +201,7 @@ class Sum(Cached):
     def total(self) -> CountTable:
         """The whole table, in memory."""
         if self.in_folder:
-            return self._added_up()
+            return self._total_of_files()
         total = _added(self.added)
         if self.removed:
             total = total.plus(_added(self.removed), sign=-1)
@@ -214,12 +217,12 @@ class Sum(Cached):
         """Whether `live` is there already."""
         return self.is_live or "live" in vars(self)
 
-    def kept_once(self) -> Sum:
+    def kept_once(self) -> SignedSum:
         """Return the same counts, as the live table alone where one was made of them."""
         return self._of_live(self.live) if not self.is_live and "live" in vars(self) else self
 
-    def _of_live(self, live: Live) -> Sum:
-        return Sum(self.files, (live,))
+    def _of_live(self, live: Live) -> SignedSum:
+        return SignedSum(self.files, (live,))
 
     @property
     def _terms(self) -> list[tuple[Store, int]]:
@@ -303,14 +306,14 @@ class Sum(Cached):
             most = max(most, self.added[0].n_examples // 8)
         return n_examples <= most and native() is not None
 
-    def changed(self, examples: Examples, sign: int) -> Sum:
+    def changed(self, examples: Examples, sign: int) -> SignedSum:
         """Return the version with examples added or removed row by row, or refuse to go below zero."""
         if not self.in_folder:
             return self._of_live(self.live.changed(examples, sign))
         if sign > 0:
             check_total(self.n_examples, int(examples.multiplicity.sum()))
             added = (_live_top(self.added, self.sites).changed(examples, 1),)
-            return Sum(self.files, added, self.removed, _with(self.labels, examples.labels))
+            return SignedSum(self.files, added, self.removed, _with(self.labels, examples.labels))
         if len(examples) > MOST_ROW_BY_ROW or not self.files.parts.is_compiled:
             return self.changed_by(CountTable.of(examples, self.sites), sign)
         made, tokens = self, [*examples.contexts.vocabulary.tolist(), NO_TOKEN]  # rank -1 reads the last one
@@ -320,7 +323,7 @@ class Sum(Cached):
             made = made.changed_by_one([tokens[rank] for rank in ranks], labels[label], -times)
         return made
 
-    def changed_by(self, table: CountTable, sign: int) -> Sum:
+    def changed_by(self, table: CountTable, sign: int) -> SignedSum:
         """Return the version with one more table added or removed in bulk, or refuse to go below zero."""
         counts = self.label_counts.plus(table.label_counts, sign)
         added, removed = (tuple(term.total for term in terms) for terms in (self.added, self.removed))
@@ -337,7 +340,7 @@ class Sum(Cached):
             if (self.counts_at(table) < table.entry_counts).any():
                 raise never_stored()
             removed = stacked(removed, table)
-        made = Sum(self.files, added, removed, self._known(counts.labels) if self.in_folder else None)
+        made = SignedSum(self.files, added, removed, self._known(counts.labels) if self.in_folder else None)
         if self.in_folder or len(added) + len(removed) > 1:
             vars(made)["label_counts"] = counts
         return made
@@ -348,7 +351,7 @@ class Sum(Cached):
         same = known is not None and len(known) == len(labels) and bool((known.find(labels) >= 0).all())
         return known if known is not None and same else labels
 
-    def changed_by_one(self, tokens: Sequence[Any], label: Any, by: int) -> Sum:
+    def changed_by_one(self, tokens: Sequence[Any], label: Any, by: int) -> SignedSum:
         """Return the version with `by` copies of one example added or, below zero, removed."""
         if not self.in_folder:
             return self._of_live(self.live.changed_by_one(tokens, label, by))
@@ -357,7 +360,7 @@ class Sum(Cached):
             check_total(self.n_examples, by)
             labels = self.labels if self.count_of(label) else self.labels.union(Vocabulary.of([label]))
             top = _live_top(self.added, self.sites).changed_by_one(tokens, label, by)
-            return Sum(self.files, (top,), self.removed, labels)
+            return SignedSum(self.files, (top,), self.removed, labels)
         left = self.count_of(label) + by
         if left < 0:
             raise fewer_stored(label)
@@ -370,7 +373,7 @@ class Sum(Cached):
             raise never_stored()
         labels = self.labels if left else _without(self.labels, label)
         top = _live_top(self.removed, self.sites).changed_by_one(tokens, label, -by)
-        return Sum(self.files, self.added, (top,), labels)
+        return SignedSum(self.files, self.added, (top,), labels)
 
     def _counts_of_one(self, tokens: Sequence[Any], ranks: list[int], label: Token) -> NDArray[np.int64]:
         """Return the count of a label in the row that each site reads: (S,)."""
@@ -380,18 +383,23 @@ class Sum(Cached):
             counts += sign * live.counts_of_one(tokens, label)
         return np.asarray(counts)
 
-    def plus(self, other: Sum, sign: int) -> Sum:
+    def plus(self, other: SignedSum, sign: int) -> SignedSum:
         """Return the sum with another, or the difference, or refuse to go below zero."""
         if not other.in_folder:
             return self.changed_by(other.total, sign)
         theirs = (SignedPart(part, sign * own, about) for part, own, about in other.all_parts.parts)
         counts, empties = self.label_counts.plus(other.label_counts, sign), self.empties
         empties = plus_empties(empties, other.empties, sign)
-        made = Sum.of_parts(self.sites, (*self.all_parts.parts, *theirs), counts, empties)
+        mine = self.added_up().all_parts.parts
+        made = SignedSum.of_parts(self.sites, (*mine, *theirs), counts, empties)
         if sign < 0:
             for _ in made.all_rows():  # raises where a count would be below zero
                 pass
         return made
+
+    def added_up(self) -> SignedSum:
+        """Return the same counts; what is all in memory, as one table."""
+        return self if self.in_folder else SignedSum.of(self.total)
 
     def counts_at(self, table: CountTable) -> NDArray[np.int64]:
         """Return the count here of each entry of a table."""
@@ -429,7 +437,7 @@ class Sum(Cached):
         rows = [self.site_rows(k, first, stop) for k in range(len(self.sites.positions))]
         return used_arrays(rows, self.vocabulary, self.label_counts.labels, packed=None)
 
-    def _added_up(self) -> CountTable:
+    def _total_of_files(self) -> CountTable:
         n, tuples, rows = len(self.vocabulary), [], []
         for k in range(len(self.sites.positions)):
             own = self.site_rows(k, 0, n)

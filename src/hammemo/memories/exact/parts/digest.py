@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.memories.exact.parts.entries import SiteRows
-    from hammemo.memories.exact.sum import Sum
+    from hammemo.memories.exact.sum import SignedSum
     from hammemo.tokens.vocabulary import Vocabulary
 
 
@@ -34,12 +34,12 @@ class SumState:
 
     Parameters
     ----------
-    stored : Sum
+    stored : SignedSum
     labels : Vocabulary
         Which labels entries name by their ranks: observed and declared ones.
     """
 
-    def __init__(self, stored: Sum, labels: Vocabulary) -> None:
+    def __init__(self, stored: SignedSum, labels: Vocabulary) -> None:
         self._stored = stored
         self._columns = labels.find(stored.label_counts.labels)
         self._lengths = [len(site) for site in stored.sites.positions]
