@@ -107,7 +107,8 @@ def test_a_log_linear_vote_is_its_definition(batch: Rows, asked: list[list[Any]]
         np.testing.assert_allclose(clf.compile().class_scores(objects(asked)), expected, rtol=0, atol=1e-10)
         if isinstance(memory, Exact):
             reader = clf.memory_.reader()
-            plain = RowRanker(reader, partial(clf.vote_.rule, reader, clf.sites_))
+            rule = partial(clf.vote_.rule, reader, clf.sites_)
+            plain = RowRanker(reader.site_counts, rule, clf.sites_.n, len(reader.labels))
             np.testing.assert_allclose(plain.scores(Contexts.of(objects(asked))), expected, rtol=0, atol=1e-10)
 
 

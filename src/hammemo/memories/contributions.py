@@ -16,8 +16,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.memories.ranker import Divisor
-
 
 @dataclass(frozen=True, eq=False)
 class SiteScores:
@@ -66,7 +64,7 @@ class SiteScores:
         sums = self.values.sum(axis=1)
         return np.asarray(sums if self.base is None else sums + self.base)
 
-    def divided(self, divisor: Divisor) -> SiteScores:
+    def divided(self, divisor: float | NDArray[np.float64]) -> SiteScores:
         """Return the same for scores that are divided by a positive number, or by one a label."""
         parts = ("values", "low", "high", "errors", "total_errors", "base")
         held = {name: getattr(self, name) for name in parts}

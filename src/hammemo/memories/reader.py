@@ -178,7 +178,7 @@ class Reader(ABC):
         """Return what ranks labels by this function of the rows."""
         if not self.has_rows:
             raise self._without_rows()
-        return RowRanker(self, lambda: rule)
+        return RowRanker(self.site_counts, lambda: rule, self.sites.n, len(self.labels))
 
     def with_shared_weights(
         self,

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts
 
 
@@ -149,15 +148,22 @@ class RowRanker(Ranker):
 
     Parameters
     ----------
-    reader : Reader
-        With `site_counts`.
+    site_counts : callable
+        From contexts to the rows of counts that their sites read, shape (m, S, L): `Reader.site_counts`.
     rule : callable
         Makes the rule, which has a number for every label, when it is first needed.
+    n_sites, n_labels : int
     """
 
-    def __init__(self, reader: Reader, rule: Callable[[], RowRule]) -> None:
-        super().__init__(len(reader.labels), reader.sites.n * len(reader.labels))
-        self._site_counts = reader.site_counts
+    def __init__(
+        self,
+        site_counts: Callable[[Contexts], NDArray[np.float64]],
+        rule: Callable[[], RowRule],
+        n_sites: int,
+        n_labels: int,
+    ) -> None:
+        super().__init__(n_labels, n_sites * n_labels)
+        self._site_counts = site_counts
         self._make_rule = rule
 
     @cached_property

@@ -141,13 +141,13 @@ class SparseCounts(Compiled):
 
     def with_rule(self, rule: RowRule) -> Ranker:
         """Return what ranks labels by this function of the rows."""
-        return RuleRanker(self, lambda: rule)
+        return RuleRanker(self.rows, lambda: rule)
 
     def with_shared_weights(
         self, smoothing: tuple[float, ...], weights: NDArray[np.float64], rule: Callable[[], RowRule]
     ) -> Ranker:
         """Return what ranks by a rule whose weights all labels share: from the top of the rows, where it can."""
-        return RuleRanker(self, rule, SharedWeights(smoothing, weights))
+        return RuleRanker(self.rows, rule, SharedWeights(smoothing, weights))
 
     def restricted(self, contexts: Contexts, *, times: bool = False) -> SparseCounts:
         """Return a reader, in memory, of the rows that these contexts read: to them it answers the same.
@@ -206,17 +206,16 @@ class RuleRanker(RowRanker):
 
     Parameters
     ----------
-    reader : SparseCounts
+    rows : Rows
     rule : callable
         Makes the rule.
     shared : SharedWeights, optional
         The same rule, where all labels share its weights.
     """
 
-    def __init__(self, reader: SparseCounts, rule: Callable[[], RowRule], shared: SharedWeights | None = None) -> None:
-        super().__init__(reader, rule)
-        self.row_width = self.n_labels  # of a query only its scores are dense
-        self._rows = reader.rows
+    def __init__(self, rows: Rows, rule: Callable[[], RowRule], shared: SharedWeights | None = None) -> None:
+        super().__init__(rows.site_counts, rule, 1, len(rows.labels))  # of a query only its scores are dense
+        self._rows = rows
         self._shared = shared
         self._applied: tuple[sparse.csr_array, sparse.csr_array, NDArray[np.float64]] | None = None
 
