@@ -122,7 +122,7 @@ class Adder:
         high = len(names[0]) if stop is None else rank_before(names[0], stop)
         inner = self._pieces(runs, names, low, high)
         pieces = [self._summed(runs, names, *ends) for ends in pairwise(inner)]
-        rows = [_side_by_side([piece[k] for piece in pieces]) for k in range(len(self.sites.positions))]
+        rows = [SiteRows.joined([piece[k] for piece in pieces]) for k in range(len(self.sites.positions))]
         return used_arrays(rows, *names, packed=packed)
 
     def _names(self, runs: Sequence[PartFacts]) -> tuple[Vocabulary, Vocabulary]:
@@ -217,10 +217,3 @@ def _in_memory(names: Vocabulary) -> Vocabulary:
 def _narrowed(rows: SiteRows) -> SiteRows:
     """Return rows in little room."""
     return SiteRows(rows.tuples.astype(np.int32), narrow(rows.lengths), narrow(rows.labels), narrow(rows.counts))
-
-
-def _side_by_side(rows: list[SiteRows]) -> SiteRows:
-    if len(rows) == 1:
-        return rows[0]
-    names = ("tuples", "lengths", "labels", "counts")
-    return SiteRows(*(np.concatenate([getattr(part, name) for part in rows]) for name in names))

@@ -32,7 +32,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from hammemo._arrays.native import native
-from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import Cached, Remembered
 from hammemo.memories.errors import fewer_stored, never_stored
 from hammemo.memories.exact.live.live import LabelSet, Live
@@ -438,12 +437,9 @@ class SignedSum(Cached):
         return used_arrays(rows, self.vocabulary, self.label_counts.labels, packed=None)
 
     def _total_of_files(self) -> CountTable:
-        n, tuples, rows = len(self.vocabulary), [], []
-        for k in range(len(self.sites.positions)):
-            own = self.site_rows(k, 0, n)
-            tuples.append(TupleSet.collect(own.tuples, max(n, 1))[0])
-            rows.append((own.lengths, own.labels, own.counts))
-        return CountTable.of_rows(self.sites, self.label_counts, self.vocabulary, tuples, rows)
+        names = (self.vocabulary, self.label_counts.labels)
+        rows = [self.site_rows(k, 0, len(names[0])) for k in range(len(self.sites.positions))]
+        return CountTable.of_rows(self.sites, self.label_counts, names, rows)
 
 
 _parts_of_tables: WeakKeyDictionary[CountTable, Part] = WeakKeyDictionary()

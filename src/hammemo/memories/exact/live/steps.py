@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hammemo._arrays.tuple_sets import TupleSet
+from hammemo.memories.exact.parts.entries import SiteRows
 from hammemo.memories.exact.table import CountTable
 from hammemo.memories.label_counts import LabelCounts
 
@@ -149,24 +150,14 @@ class Steps:
         vocabulary, numbers = tokens.named(used)
         ranks = np.zeros(len(tokens) + 1, np.int64)
         ranks[numbers] = np.arange(len(numbers))
-        known, keys, counts, first = [], [], [], 0
-        n_labels = max(len(label_counts.labels), 1)
+        made, n_labels = [], len(label_counts.labels)
         for step in self.of_sites:
-            held = rows[step][2] > 0
-            site, index = TupleSet.collect(ranks[tuples[step][held]], max(len(vocabulary), 1))
-            entry_rows = np.repeat(index + first, rows[step][2][held])
-            keys.append(entry_rows * n_labels + columns[rows[step][3]])
-            counts.append(rows[step][4].astype(np.int64))
-            known.append(site)
-            first += len(site)
-        order = np.argsort(np.concatenate(keys), kind="stable")
-        return CountTable._assemble(
-            self.sites,
-            label_counts,
-            (label_counts.labels, vocabulary, known),
-            np.concatenate(keys)[order],
-            np.concatenate(counts)[order],
-        )
+            _, _, lengths, labels, counts = rows[step]
+            known, index = TupleSet.collect(ranks[tuples[step][lengths > 0]], max(len(vocabulary), 1))
+            keys = np.repeat(index, lengths[lengths > 0]) * n_labels + columns[labels]
+            order = np.argsort(keys, kind="stable")
+            made.append(SiteRows.of_keys(known, keys[order], counts[order].astype(np.int64), n_labels))
+        return CountTable.of_rows(self.sites, label_counts, (vocabulary, label_counts.labels), made)
 
     def _numbered_tuples(self, rows: Sequence[RowArrays]) -> list[NDArray[np.int64]]:
         """Return the token numbers of the rows of each step, in the order of its positions."""

@@ -43,6 +43,32 @@ class SiteRows:
     labels: NDArray[np.int64]
     counts: NDArray[np.int64]
 
+    @classmethod
+    def of_keys(cls, known: TupleSet, keys: NDArray[np.int64], counts: NDArray[np.int64], n_labels: int) -> SiteRows:
+        """Return rows with the entries ``row * n_labels + label``, ascending; rows without an entry are left out."""
+        rows, labels = np.divmod(keys, max(n_labels, 1))
+        lengths, tuples = np.bincount(rows, minlength=len(known)), known.rows()
+        if not lengths.all():
+            tuples, lengths = tuples[lengths > 0], lengths[lengths > 0]
+        return cls(tuples, lengths, labels, counts)
+
+    @classmethod
+    def joined(cls, rows: Sequence[SiteRows]) -> SiteRows:
+        """Return rows side by side: all of the first are before those of the second, and so on."""
+        names = ("tuples", "lengths", "labels", "counts")
+        return rows[0] if len(rows) == 1 else cls(*(np.concatenate([getattr(r, name) for r in rows]) for name in names))
+
+    def named(self, tokens: NDArray[np.int64], labels: NDArray[np.int64]) -> SiteRows:
+        """Return the rows with other ranks for tokens and labels, which keep their order."""
+        return SiteRows(tokens[self.tuples], self.lengths, labels[self.labels], self.counts)
+
+    def between(self, first: int, stop: int) -> SiteRows:
+        """Return the rows whose first token has a rank from `first` to before `stop`."""
+        rows = slice(*np.searchsorted(self.tuples[:, 0], [first, stop]).tolist())
+        starts = np.concatenate([[0], np.cumsum(self.lengths)])
+        entries = slice(int(starts[rows.start]), int(starts[rows.stop]))
+        return SiteRows(self.tuples[rows], self.lengths[rows], self.labels[entries], self.counts[entries])
+
 
 class PlainEntries:
     """Label and count of each entry side by side, in the narrowest widths.
@@ -200,6 +226,4 @@ def added_rows(held: Sequence[tuple[int, SiteRows]], length: int, n_tokens: int,
     summed, totals = sum_by_key(keys, counts, len(known) * n_labels)
     if (totals < 0).any():
         raise never_stored()
-    ranks, labels = np.divmod(summed, n_labels)
-    lengths = np.bincount(ranks, minlength=len(known))
-    return SiteRows(known.rows()[lengths > 0], lengths[lengths > 0], labels, totals)
+    return SiteRows.of_keys(known, summed, totals, n_labels)

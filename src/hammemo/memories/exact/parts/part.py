@@ -385,11 +385,7 @@ def part_arrays(
 
 def table_arrays(table: CountTable, *, packed: bool | None = False) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part that holds a whole table, with how many examples each label has."""
-    rows = []
-    for known, here, entries in table.site_slices():
-        lengths = table.row_lengths[here].astype(np.int64)
-        labels, counts = (array[entries].astype(np.int64) for array in (table.entry_labels, table.entry_counts))
-        rows.append(SiteRows(known.rows(), lengths, labels, counts))
+    rows = list(table.site_rows())
     arrays = part_arrays(rows, table.vocabulary, table.label_counts.labels, packed=packed)
     return {**arrays, "label_counts": narrow(table.label_counts.counts)}
 
@@ -403,7 +399,7 @@ def used_arrays(
         tokens[site.tuples] = True
         names[site.labels] = True
     token_ranks, label_ranks = np.cumsum(tokens) - 1, np.cumsum(names) - 1
-    named = [SiteRows(token_ranks[r.tuples], r.lengths, label_ranks[r.labels], r.counts) for r in rows]
+    named = [site.named(token_ranks, label_ranks) for site in rows]
     return part_arrays(named, vocabulary.keep(tokens), labels.keep(names), packed=packed)
 
 

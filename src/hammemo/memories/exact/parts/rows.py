@@ -10,6 +10,7 @@ from scipy import sparse
 
 from hammemo._arrays.integers import pieces
 from hammemo._arrays.tuple_sets import TupleSet
+from hammemo.memories.exact.parts.entries import SiteRows
 from hammemo.memories.exact.rows import Rows
 from hammemo.memories.exact.table import CountTable
 from hammemo.memories.ranker import single_answer
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._native import Extra
-    from hammemo.memories.exact.parts.entries import SiteRows
     from hammemo.memories.exact.parts.set import Columns, PartSet
     from hammemo.memories.exact.rows import Matrix
     from hammemo.memories.ranker import Divisor
@@ -100,11 +100,11 @@ class FileRows(Rows):
     def table_of(self, contexts: Contexts) -> CountTable:
         """Return the table of the rows that contexts read, in memory."""
         observed = self._stored.label_counts
-        columns, tuples, read = np.append(observed.labels.find(self.labels), -1), [], []
+        rows = []
         for known, _, own in self._distinct_rows(contexts):
-            tuples.append(known)
-            read.append((own.lengths, columns[own.labels], own.counts))
-        return CountTable.of_rows(self._stored.sites, observed, contexts.vocabulary, tuples, read)
+            held = own.lengths > 0
+            rows.append(SiteRows(known.rows()[held], own.lengths[held], own.labels, own.counts))
+        return CountTable.of_rows(self._stored.sites, observed, (contexts.vocabulary, self.labels), rows)
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the counts, added in the order of the sites."""
