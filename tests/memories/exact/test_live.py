@@ -55,7 +55,8 @@ def assert_same(live: hammemo.Exact, plain: Exact, queries: list[list[Any]]) -> 
     """Compare bytes, scores and leading labels, for every k."""
     assert live.state_bytes() == plain.state_bytes()
     ours, theirs = live.reader(), plain.reader()
-    assert isinstance(ours.rows, LiveRows)  # type: ignore[attr-defined]
+    assert isinstance(ours, SparseCounts)
+    assert isinstance(ours.rows, LiveRows)
     assert list(ours.labels) == list(theirs.labels)
     contexts, weights = Contexts.of(as_array(queries)), live.sites.weights
     np.testing.assert_array_equal(ours.scores(contexts, weights), theirs.scores(contexts, weights))
@@ -69,7 +70,7 @@ def assert_same(live: hammemo.Exact, plain: Exact, queries: list[list[Any]]) -> 
     for k in {*range(1, min(n_labels, 12) + 1), n_labels}:
         expected = theirs.leaders(contexts, weights, whole, k)
         for options in ({}, {"most_listed": 0}):  # few labels are added up in a list, unless told otherwise
-            found = ours._leading(contexts, weights, live.sites.total_weight, k, **options)
+            found = ours.rows._sum_columns(contexts, weights, live.sites.total_weight, k, **options)
             np.testing.assert_array_equal(found, expected)
     single = ours.single(weights, whole)
     assert single is not None
@@ -79,6 +80,7 @@ def assert_same(live: hammemo.Exact, plain: Exact, queries: list[list[Any]]) -> 
 def make_live(memory: hammemo.Exact) -> None:
     """Make the live table, as enough questions do."""
     reader = memory.reader()
+    assert isinstance(reader, SparseCounts)
     assert isinstance(reader.rows, LiveRows)
     assert reader.rows.live is memory.reader().rows.live  # type: ignore[attr-defined]
 

@@ -300,10 +300,10 @@ class SignedSum(Cached):
 
     def takes_rows(self, n_examples: int) -> bool:
         """Return whether so many examples are edited row by row, or learnt faster in bulk."""
-        most = MOST_ROW_BY_ROW
-        if self.added and self.added[0].as_live is not None:
-            most = max(most, self.added[0].n_examples // 8)
-        return n_examples <= most and native() is not None
+        live = self.added[0].as_live if self.added else None
+        if live is None:
+            return n_examples <= MOST_ROW_BY_ROW and native() is not None
+        return n_examples <= MOST_ROW_BY_ROW or n_examples <= live.n_examples // 8
 
     def changed(self, examples: Examples, sign: int) -> SignedSum:
         """Return the version with examples added or removed row by row, or refuse to go below zero."""
@@ -353,7 +353,8 @@ class SignedSum(Cached):
     def changed_by_one(self, tokens: Sequence[Any], label: Any, by: int) -> SignedSum:
         """Return the version with `by` copies of one example added or, below zero, removed."""
         if not self.in_folder:
-            return self._of_live(self.live.changed_by_one(tokens, label, by))
+            live = self.added[0].as_live or self.live  # the first is faster
+            return self._of_live(live.changed_by_one(tokens, label, by))
         label = as_token(label)
         if by > 0:
             check_total(self.n_examples, by)

@@ -172,9 +172,15 @@ class LiveRows(Rows):
         if not is_one_number(divisor):
             rule = self._mean_rule(weights, divisor)
             return None if rule is None else self._rule_columns(contexts, rule, k)[0]
+        return self._sum_columns(contexts, weights, float(divisor), k)
+
+    def _sum_columns(
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: float, k: int, **options: int
+    ) -> NDArray[np.int64]:
         numbers = np.empty((len(contexts), k), np.int64)
         for part in row_pieces(len(contexts), max(k, len(self._stored.sites.positions))):
-            self.live.version.leaders(weights, float(divisor), self.live.token_numbers(contexts[part]), numbers[part])
+            tokens = self.live.token_numbers(contexts[part])
+            self.live.version.leaders(weights, divisor, tokens, numbers[part], **options)
         return self._columns_of(numbers)
 
     def _leads(self, n_contexts: int, k: int) -> bool:
