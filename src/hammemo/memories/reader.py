@@ -214,8 +214,10 @@ class Reader(ABC):
 class Compiled(Reader):
     """A reader that can be written to a file: what `Memory.compile` returns."""
 
-    name_in_files: ClassVar[str | None] = None
-    """The bare name in files, where that is another than the class's own: both read the same arrays."""
+    @property
+    def name_in_files(self) -> str | None:
+        """The bare name in files, where that is another than the class's own."""
+        return None
 
     @abstractmethod
     def tensors(self) -> dict[str, NDArray[Any]]:

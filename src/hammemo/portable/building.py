@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.memories.exact import DenseCounts, SparseCounts, applied
-from hammemo.memories.gaussian.readers import FusedGaussian, TwoStageGaussian
+from hammemo.memories.gaussian.readers import CompiledGaussian
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.portable.graph import (
     SIGN,
@@ -76,7 +76,7 @@ def graph_of(
         return _dense(compiled, sites, vote, classes, listed)
     if isinstance(compiled, SparseCounts):
         return _sparse(compiled, sites, vote, classes, listed)
-    if isinstance(compiled, (FusedGaussian, TwoStageGaussian)):
+    if isinstance(compiled, CompiledGaussian):
         return _gaussian(compiled, sites, vote, classes, listed)
     raise TypeError(f"{type(compiled).__name__} has no graph: use memory=Exact(), Hashed() or Gaussian().")
 
@@ -87,7 +87,7 @@ def carried_tokens(compiled: Compiled) -> Vocabulary | None:
         return compiled.vocabulary
     if isinstance(compiled, SparseCounts):
         return compiled.table.vocabulary
-    if isinstance(compiled, (FusedGaussian, TwoStageGaussian)):
+    if isinstance(compiled, CompiledGaussian):
         return Vocabulary.of(compiled.input_codes.features())
     return None
 
@@ -265,7 +265,7 @@ def _tuple_rows(
 
 
 def _gaussian(
-    compiled: FusedGaussian | TwoStageGaussian,
+    compiled: CompiledGaussian,
     sites: Sites,
     vote: Vote,
     classes: NDArray[Any],

@@ -194,13 +194,8 @@ class LiveRows(Rows):
 
     @cached_property
     def _shared_rule(self) -> Remembered:
-        """The compiled rule of shared weights, which the versions of a table share; None where there is none."""
-
-        def made(shared: SharedWeights) -> LiveRule | None:
-            examples = self.live.version.examples + len(self.labels) / 2
-            return self.live.store.rule_for(*shared, examples) if has_rule(shared.weights) else None
-
-        return Remembered(made)
+        """The compiled rule of shared weights, made once for those that were asked for last; None if there is none."""
+        return Remembered(partial(_rule_in, self.live, len(self.labels)))
 
     def shared_leaders(
         self, contexts: Contexts, shared: SharedWeights, k: int
@@ -242,6 +237,12 @@ class LiveRows(Rows):
 
     def _single(self, winner: Callable[[list[int]], int]) -> Callable[[Sequence[Any]], int]:
         return single_answer(self.live.store.tokens.get, self._stored.sites.h, winner, self.columns.item)
+
+
+def _rule_in(live: Live, n_labels: int, shared: SharedWeights) -> LiveRule | None:
+    """Return a compiled rule, which the versions of a live table share; None where the weights have none."""
+    examples = live.version.examples + n_labels / 2
+    return live.store.rule_for(*shared, examples) if has_rule(shared.weights) else None
 
 
 def _filled(columns: NDArray[np.int64], found: NDArray[np.bool_]) -> NDArray[np.int64]:
