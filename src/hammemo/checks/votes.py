@@ -117,13 +117,13 @@ def _takes(subject: VoteOn, batch: Batch) -> bool:
 def check_once(subject: VoteOn, batch: Batch, asked: Batch, *, files: bool) -> None:
     """Try every promise on one batch and one set of queries."""
     scores_are_one_a_label(subject, batch, asked)
+    a_divisor_is_positive(subject, batch)
     winners_are_the_first_of_the_highest(subject, batch, asked)
     site_scores_and_base_are_the_scores(subject, batch, asked)
     probabilities_sum_to_one(subject, batch, asked)
     fitting_is_deterministic(subject, batch, asked)
     fitting_changes_no_parameter(subject, batch)
     what_was_fitted_comes_back(subject, batch, asked)
-    a_divisor_is_positive(subject, batch)
     if files:
         a_model_file_comes_back(subject, batch, asked)
 

@@ -276,7 +276,7 @@ class TieredTables(Compiled):
         return answers
 
     def restricted(self, contexts: Contexts, *, times: bool = False) -> TieredTables:
-        """Return a reader, in memory, that answers these contexts the same; see `PartedCounts.restricted`."""
+        """Return a reader, in memory, that answers these contexts the same; see `SparseCounts.restricted`."""
         return TieredTables(self._sketch, self._exact.restricted(contexts, times=times))
 
     @property

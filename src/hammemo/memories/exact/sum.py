@@ -178,9 +178,6 @@ class SignedSum(Cached):
     def __getstate__(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
 
-    def __deepcopy__(self, memo: Any) -> SignedSum:
-        return self  # it never changes
-
     @property
     def sites(self) -> Sites:
         """What is compared."""
