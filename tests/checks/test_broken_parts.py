@@ -292,8 +292,8 @@ class BrokenVote(Vote):
 
 
 class InfiniteDivisor(Sum):
-    def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
-        return np.maximum(super().divisor(reader, sites), np.inf)
+    def divisor(self, reader: Reader, sites: Sites) -> float:
+        return max(super().divisor(reader, sites), np.inf)
 
 
 class RandomStart(LogLinear):

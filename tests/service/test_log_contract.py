@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from hammemo.service.log import Log, Shared
+    from hammemo.service.log import Log, Store
 
 __all__ = ["postgres"]
 
@@ -27,8 +27,8 @@ SETTINGS = '{"given": {}, "seed": 1, "uploaded": false}'
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[needs_postgres, one_server])])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shared]:
-    made: Shared
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made: Store
     if request.param == "sqlite":
         made = FolderStore(tmp_path)
     else:
@@ -44,7 +44,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shared]:
 
 
 @pytest.fixture
-def opened(store: Shared) -> Iterator[Callable[..., Log]]:
+def opened(store: Store) -> Iterator[Callable[..., Log]]:
     """Return a function that opens the log t/m, made first; all are closed in the end."""
     logs: list[Log] = []
 
@@ -74,7 +74,7 @@ def test_a_new_log_is_empty(opened: Callable[..., Log]) -> None:
     assert len(log.key) == 32
 
 
-def test_what_was_appended_is_there_in_order_and_after_opening_again(store: Shared, opened: Callable[..., Log]) -> None:
+def test_what_was_appended_is_there_in_order_and_after_opening_again(store: Store, opened: Callable[..., Log]) -> None:
     log = opened()
     key = log.key
     log.append(0, entries(1, 2))
@@ -142,7 +142,7 @@ def test_ids_are_forgotten_by_age_and_never_before_their_bodies(opened: Callable
     assert set(log.seen(["op-1", "op-2"])) == {"op-2"}
 
 
-def test_a_second_writer_is_refused_and_told_who_writes(store: Shared, opened: Callable[..., Log]) -> None:
+def test_a_second_writer_is_refused_and_told_who_writes(store: Store, opened: Callable[..., Log]) -> None:
     log = opened()
     with pytest.raises(InUse, match=r"by process \d+ on "):
         store.open("t", "m", follower=False)
@@ -192,7 +192,7 @@ def test_followers_never_see_a_gap(opened: Callable[..., Log]) -> None:
     assert met == [b"%d" % i for i in range(120)]
 
 
-def test_models_are_made_once_listed_and_deleted(store: Shared) -> None:
+def test_models_are_made_once_listed_and_deleted(store: Store) -> None:
     assert store.create("t", "b", "{}", model(["a", "b"]))
     assert not store.create("t", "b", "{}", None)
     assert store.create("t", "a", "{}", None)
@@ -224,7 +224,7 @@ def test_the_size_can_be_asked_while_the_model_is_deleted(tmp_path: Path, monkey
     assert log.body_bytes() == 0
 
 
-def test_a_model_of_a_deleted_name_begins_anew(opened: Callable[..., Log], store: Shared) -> None:
+def test_a_model_of_a_deleted_name_begins_anew(opened: Callable[..., Log], store: Store) -> None:
     log = opened()
     log.append(0, entries(1))
     key = log.key

@@ -42,7 +42,12 @@ def test_a_ranker_is_made_once_for_a_version_and_a_vote(
     clf = fitted(vote, memory)
     made: list[Any] = []
     right = type(clf.vote_).ranker
-    monkeypatch.setattr(type(clf.vote_), "ranker", lambda *given: made.append(given) or right(*given))
+
+    def noted(*given: Any) -> Any:
+        made.append(given)
+        return right(*given)
+
+    monkeypatch.setattr(type(clf.vote_), "ranker", noted)
     for _ in range(3):
         clf.predict(X[:5])
         clf.class_scores(X[:5])

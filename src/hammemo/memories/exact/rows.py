@@ -174,7 +174,7 @@ class TableRows(Rows):
         super().__init__(stored, labels)
         self._by_batch = by_batch
 
-    @property
+    @cached_property
     def _table(self) -> CountTable:
         return self._stored.total
 

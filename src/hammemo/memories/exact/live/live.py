@@ -170,7 +170,7 @@ class Live(Cached):
     @property
     def n_examples(self) -> int:
         """How many examples there are."""
-        return int(self.version.examples)
+        return self.version.examples
 
     def count_of(self, label: Token) -> int:
         """Return how many examples a label has."""
@@ -179,8 +179,8 @@ class Live(Cached):
 
     def counts_of_one(self, tokens: Sequence[Any], label: Token) -> NDArray[np.int64]:
         """Return the count of a label in the row that each site reads: (S,)."""
-        number = self.store.labels.get(label)
-        numbers = np.array([[self.store.tokens.get(token) for token in tokens]], np.int64)
+        number, token_number = self.store.labels.get(label), self.store.tokens.get
+        numbers = np.array([[token_number(token) for token in tokens]], np.int64)
         lengths, labels, held = self.version.read(numbers)
         counts = np.zeros(len(lengths), np.int64)
         here = np.flatnonzero(labels == number) if number >= 0 else np.empty(0, np.int64)
