@@ -14,6 +14,7 @@ from hammemo.checks import BrokenPromiseError, check_kernel, check_memory, check
 from hammemo.kernels import Sites
 from hammemo.memories import LabelCounts, NotStoredError, Ranker, SiteScores
 from hammemo.memories.exact.reader import SparseCounts
+from hammemo.memories.exact.sum import SignedSum
 from hammemo.memories.exact.table import CountTable
 from hammemo.votes import LogLinear, Sum, Vote
 
@@ -58,7 +59,7 @@ class InBulk(Exact):
         return False
 
     def make_reader(self) -> SparseCounts:
-        return SparseCounts(self._stored, self.declared, static=True)
+        return SparseCounts(SignedSum.of(self.table()), self.declared, static=True)  # later edits do not reach it
 
 
 class HalfApplies(InBulk):
