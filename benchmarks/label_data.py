@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from hammemo.memories.exact.readers import SparseCounts
 from sklearn.base import clone
 
 from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming, Suffixes
 from hammemo.experiments.drawing import zipf_stream
 from hammemo.memories.exact.live import Live
-from hammemo.memories.exact.readers import SparseCounts
 from hammemo.models.predictor import Predictor
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.votes import Mean, Sum, Vote
@@ -114,11 +114,11 @@ class TwoReaders:
         """Return both readers of what a model holds."""
         memory = model.memory_
         assert isinstance(memory, Exact)
-        reader, table, frame = memory.compile(), memory.table(), memory.frame()
-        live = getattr(reader, "live", None)
-        if not isinstance(live, Live):
+        reader, table = memory.compile(), memory.table()
+        live = reader.rows.live_table() if isinstance(reader, SparseCounts) else None
+        if live is None:
             raise SystemExit("There is nothing to race: hammemo's compiled loops are not installed here.")
-        return cls(model, live, reader, SparseCounts(lambda: table, frame))
+        return cls(model, live, reader, SparseCounts(SignedSum.of(table), memory.declared, static=True))
 
     def predictor(self, reader: Compiled, vote: Vote) -> Predictor:
         """Return what answers from one of the readers."""

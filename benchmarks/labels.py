@@ -5,9 +5,9 @@
 The labels are the whole vocabulary of a text, the contexts are the eight tokens before each. Contenders, for the same
 counts and the same questions:
 
-- the dense path: one score for every label, from a sparse matrix of all rows (`SparseCounts`). It is the oracle, too:
+- the dense path: one score for every label, from a sparse matrix of all rows (`TableRows`). It is the oracle, too:
   all others must give its answers;
-- the live table (`LiveCounts`), which is meant to look at the leading labels only;
+- the live table (`LiveRows`), which is meant to look at the leading labels only;
 - a bare loop that only copies the entries of the rows that a question reads, and adds nothing up;
 - a dictionary of counters in Python, of the rows that its few questions read.
 

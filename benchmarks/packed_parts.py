@@ -18,8 +18,8 @@ import numpy as np
 from hammemo import load
 from hammemo.experiments.drawing import zipf_stream
 from hammemo.experiments.measuring import seconds
-from hammemo.memories.exact.part import Part, part_arrays
-from hammemo.memories.exact.part_set import Columns, PartSet, SignedPart
+from hammemo.memories.exact.parts.part import Part, part_arrays
+from hammemo.memories.exact.parts.set import Columns, PartSet, SignedPart
 
 N_QUERIES = 300
 FORMS = {"side by side": False, "packed": True}
@@ -38,7 +38,7 @@ def both_forms(stored: PartSet) -> dict[str, PartSet]:
 
 def main(folder: str) -> None:
     """Print the figures."""
-    forms = both_forms(load(folder, verify=False).memory_.parted.base.parts)
+    forms = both_forms(load(folder, verify=False).memory_.parted.files.parts)
     first = next(iter(forms.values()))
     n_entries = sum(part.n_entries for part, *_ in first.parts)
     sizes = {form: sum(part.entry_bytes.nbytes for part, *_ in parts.parts) for form, parts in forms.items()}

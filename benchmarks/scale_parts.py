@@ -96,7 +96,7 @@ def folder_facts(folder: str) -> Row:
     digest, files = hashlib.sha256(), sorted(Path(folder).glob("*.safetensors"))
     for file in files:
         digest.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
-    stored = [signed.about[1] for signed in load(folder).memory_.parted.base.parts.parts]
+    stored = [signed.about[1] for signed in load(folder).memory_.parted.files.parts.parts]
     size, entries = sum(file.stat().st_size for file in files), sum(part.entries for part in stored)
     return {
         "digest": digest.hexdigest(),
@@ -163,7 +163,7 @@ def run_queries(folder: str, limit: int) -> Row:
 
 def _rows_read(model: Any, query: NDArray[Any]) -> Iterator[tuple[int, Any, int, Any]]:
     """Yield (number of its part, the part, site, place) of every row that a query reads."""
-    parts = model.memory_.parted.base.parts
+    parts = model.memory_.parted.files.parts
     for k, position in enumerate(model.sites_.positions):
         here = int(parts.vocabulary.ints.searchsorted(query[position[0]]))
         for number, view in enumerate(parts._views):
@@ -201,7 +201,7 @@ def _pages(model: Any, queries: NDArray[Any]) -> Row:
 
 def _times(model: Any, queries: NDArray[Any]) -> Row:
     """Time single queries, in processor time with their pages in memory, in wall time without, and bare reads."""
-    parts = model.memory_.parted.base.parts
+    parts = model.memory_.parted.files.parts
     reader, files = model.memory_.reader(), [os.open(view.part.name, os.O_RDONLY) for view in parts._views]
     maps = [view.part._touch.data.base for view in parts._views]
 

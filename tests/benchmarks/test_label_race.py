@@ -13,7 +13,7 @@ import labels
 from hammemo import MemoryClassifier
 from hammemo._arrays.native import native
 from hammemo.experiments import wikitext
-from hammemo.memories.exact import live_reader
+from hammemo.memories.exact.live.rows import LiveRows
 from label_data import KERNELS, RACED, VOTES, Counters, LabelledText
 from places import SHARED
 
@@ -50,12 +50,13 @@ def test_every_contender_is_raced_with_every_kernel(data: LabelledText) -> None:
 
 
 def test_a_wrong_answer_ends_the_race(data: LabelledText, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = live_reader.LiveCounts.winners
+    right = LiveRows.leaders
 
     def wrong(self: Any, *arguments: Any) -> Any:
-        return (right(self, *arguments) + 1) % len(self.labels)
+        found = right(self, *arguments)
+        return None if found is None else (found + 1) % len(self.labels)
 
-    monkeypatch.setattr(live_reader.LiveCounts, "winners", wrong)
+    monkeypatch.setattr(LiveRows, "leaders", wrong)
     with pytest.raises(AssertionError, match="sum, top-1 in batches"):
         labels.race(data, 1, quiet)
 
@@ -69,8 +70,13 @@ def test_both_readers_agree_with_every_vote(data: LabelledText, kernel: str, vot
 
 
 def test_answers_that_differ_are_counted(data: LabelledText, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = live_reader.LiveCounts.leaders
-    monkeypatch.setattr(live_reader.LiveCounts, "leaders", lambda *arguments: right(*arguments)[:, ::-1])
+    right = LiveRows.leaders
+
+    def reversed_leaders(*arguments: Any) -> Any:
+        found = right(*arguments)
+        return None if found is None else found[:, ::-1]
+
+    monkeypatch.setattr(LiveRows, "leaders", reversed_leaders)
     found = labels.agreement(data, "positions", "sum", quiet)
     assert (found["other_top_1"], found["other_top_10"]) == (0, 200)
 

@@ -13,8 +13,9 @@ from hammemo import Exact, Gaussian, PositionalHamming
 from hammemo.checks import BrokenPromiseError, check_kernel, check_memory, check_vote
 from hammemo.kernels import Sites
 from hammemo.memories import LabelCounts, NotStoredError, Ranker, SiteScores
-from hammemo.memories.exact.count_table import CountTable
-from hammemo.memories.exact.readers import SparseCounts
+from hammemo.memories.exact.reader import SparseCounts
+from hammemo.memories.exact.sum import SignedSum
+from hammemo.memories.exact.table import CountTable
 from hammemo.votes import LogLinear, Sum, Vote
 
 if TYPE_CHECKING:
@@ -44,22 +45,21 @@ class LiveReader(Exact):
 
 class SharedReader(SparseCounts):
     def __init__(self, memory: Exact) -> None:
-        super().__init__(memory.table, memory.frame())
+        super().__init__(memory.terms, memory.declared, static=True)
         self._memory = memory
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        return SparseCounts(self._memory.table, self._memory.frame()).scores(contexts, weights)
+        return SparseCounts(self._memory.terms, self._memory.declared, static=True).scores(contexts, weights)
 
 
 class InBulk(Exact):
     """Keeps tables only: what is stored is not made anew for reading and for small edits."""
 
-    def _live_for(self, n_examples: int) -> None:
-        return None
+    def _takes_rows(self, n_examples: int) -> bool:
+        return False
 
     def make_reader(self) -> SparseCounts:
-        table = self.table()
-        return SparseCounts(lambda: table, self.frame())
+        return SparseCounts(SignedSum.of(self.table()), self.declared, static=True)  # later edits do not reach it
 
 
 class HalfApplies(InBulk):
@@ -69,11 +69,11 @@ class HalfApplies(InBulk):
         if sign > 0:
             super().update(examples, sign)
             return
-        stored = vars(self._bulk())  # other versions share it
+        stored = vars(self._stored)  # other versions share it
         for label in examples.labels:
             table = CountTable.of(examples.only(type(examples.labels).of([label])), self.sites)
-            changed = vars(self._bulk().changed(table, sign))
-            stored.pop("total", None)
+            changed = vars(self._stored.changed_by(table, sign))
+            stored.clear()
             stored.update(changed)
 
 
@@ -81,9 +81,9 @@ class ChangesInPlace(InBulk):
     """Changes what its attributes hold, in every edit."""
 
     def update(self, examples: Examples, sign: int) -> None:
-        stored, changed = vars(self._bulk()), self._bulk().changed(CountTable.of(examples, self.sites), sign)
-        stored.pop("total", None)
-        stored.update(vars(changed))
+        changed = self._stored.changed_by(CountTable.of(examples, self.sites), sign)
+        vars(self._stored).clear()
+        vars(self._stored).update(vars(changed))
 
 
 class RefusesNothing(Exact):
@@ -119,8 +119,7 @@ class RemembersTheFirst(Exact):
 
 class TightBounds(Exact):
     def make_reader(self) -> Any:
-        table = self.table()  # now: a reader that asks later would see later edits
-        return TightReader(lambda: table, self.frame())
+        return TightReader(self._stored, self.declared, static=True)
 
 
 class TightReader(SparseCounts):
@@ -294,8 +293,8 @@ class BrokenVote(Vote):
 
 
 class InfiniteDivisor(Sum):
-    def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
-        return np.maximum(super().divisor(reader, sites), np.inf)
+    def divisor(self, reader: Reader, sites: Sites) -> float:
+        return max(super().divisor(reader, sites), np.inf)
 
 
 class RandomStart(LogLinear):

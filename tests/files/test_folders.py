@@ -38,7 +38,7 @@ from hammemo import (
 )
 from hammemo.files import inspect, read_notes
 from hammemo.files.folders import HEAD
-from hammemo.memories.exact import added_rows, part
+from hammemo.memories.exact.parts import part
 from mutated_files import sealed
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def form(request: pytest.FixtureRequest) -> Iterator[bool | None]:
     right = part.part_arrays
     with pytest.MonkeyPatch.context() as patch:
         if request.param:
-            patch.setattr(added_rows, "part_arrays", lambda *given, **_: right(*given, packed=True))
+            patch.setattr(part, "part_arrays", lambda *given, **_: right(*given, packed=True))
         yield request.param
 
 
@@ -410,7 +410,7 @@ def test_a_query_touches_two_pages_of_records_and_one_range_a_site(tmp_path: Pat
     save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), tmp_path, parts=3)
     for query in X[:20]:
         model = load(tmp_path)
-        parts = model.memory_.parted.base.parts
+        parts = model.memory_.parted.files.parts
         model.predict(query[None])  # prepares the parts, with their indexes
         sizes = []
         for view in parts._views:
@@ -443,7 +443,7 @@ def test_rows_of_parts_are_read_without_what_lies_around_them(tmp_path: Path) ->
     model = load(tmp_path)
     about = SMAPS.read_text().split(str(tmp_path))[1:]
     flags = [one.split("VmFlags:")[1].splitlines()[0].split() for one in about]
-    assert len(flags) == len(model.memory_.parted.base.parts.parts)
+    assert len(flags) == len(model.memory_.parted.files.parts.parts)
     assert all("rr" in one for one in flags)  # random reads
 
 

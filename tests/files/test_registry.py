@@ -25,7 +25,7 @@ from hammemo._arrays.checked import StoredArrays
 from hammemo.files import inspect
 from hammemo.files.descriptions import shown
 from hammemo.files.registry import BUILT_IN, Registry, name_in_file
-from hammemo.memories.exact.readers import SparseCounts
+from hammemo.memories.exact.reader import SparseCounts
 from hammemo.votes import Mean
 from mutated_files import joined, sealed, split
 

@@ -275,7 +275,7 @@ def test_a_keyed_sketch_needs_its_key_and_none_is_written(tmp_path: Path) -> Non
 
 def touched(model: MemoryClassifier) -> int:
     """Return how many pages of parts were touched since the last call; count from now on."""
-    touches = [signed.part._touch for signed in model.memory_.parted.base.parts.parts]
+    touches = [signed.part._touch for signed in model.memory_.parted.files.parts.parts]
     pages = sum(len(touch.touched or ()) for touch in touches)
     for touch in touches:
         touch.touched = set()

@@ -68,15 +68,15 @@ def test_a_table_in_parts_comes_with_its_sketch() -> None:
     before = memory.state_bytes()
     for wrong in (None, other, memory):
         with pytest.raises(ValueError, match="belongs a sketch of this layout"):
-            memory.hold_parts(memory.as_parts(), wrong)
+            memory.hold_parts(memory.terms, wrong)
     with pytest.raises(ValueError, match="keeps nothing beside its table"):
-        memory.exact_.hold_parts(memory.as_parts(), memory.sketch_)
+        memory.exact_.hold_parts(memory.terms, memory.sketch_)
     assert memory.state_bytes() == before
     empty = memory.empty_like()
-    empty.hold_parts(memory.as_parts(), memory.beside)
-    assert empty.parted is not None
+    empty.hold_parts(memory.terms, memory.beside)
+    assert empty.parted is None  # there is no folder
     assert empty.state_bytes() == before
-    assert empty.without_table().n_entries == 0
+    assert empty.without_table().terms.n_entries == 0
     assert empty.without_table().beside.state_bytes() == memory.sketch_.state_bytes()
 
 

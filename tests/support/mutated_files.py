@@ -237,7 +237,7 @@ def catalogue(folder: Path) -> tuple[list[str], list[bytes]]:
 def use(model: Any) -> None:
     """Ask a model that was accepted; a predictor may declare codes of any dimension, which are made when asked for."""
     h = model.sites.h if isinstance(model, Predictor) else model.n_features_in_
-    if h == 3 and not (isinstance(model, Predictor) and type(model.compiled).__name__ == "FusedGaussian"):
+    if h == 3 and not (isinstance(model, Predictor) and getattr(model.compiled, "is_fused", False)):
         with np.errstate(over="ignore", invalid="ignore"):  # finite numbers, but as large as they can be
             model.class_scores(QUERIES)
 

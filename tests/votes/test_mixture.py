@@ -304,7 +304,7 @@ def test_tables_without_compiled_code_answer_the_same(monkeypatch: pytest.Monkey
     )
     expected = fast.predict_proba(queries)
     monkeypatch.setattr(native_module, "native", lambda: None)
-    for module in ("memory", "live_reader", "readers"):
+    for module in ("sum", "reader"):
         monkeypatch.setattr(f"hammemo.memories.exact.{module}.native", lambda: None)
     plain = (
         MemoryClassifier(KERNELS["all"], vote=Mixture())

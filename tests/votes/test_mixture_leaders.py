@@ -176,7 +176,7 @@ def test_crafted_arrays_are_refused_or_read_within_their_bounds() -> None:
     assert compiled is not None
     clf = model_of(Suffixes(1) + Bag(2) + Copy(2), [[1, 2, 3, 4, 5, 6]] * 3, 0)
     reader = clf.memory_.reader()
-    version, inner, n = reader.live.version, reader.free[0].live, len(reader.labels)
+    version, inner, n = reader.rows.live.version, reader.free[0].rows.live, len(reader.labels)
     components = clf.vote_.components(clf.sites_)
     good: dict[str, Any] = {
         "sites": version,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,9 @@ def test_a_log_linear_vote_is_its_definition(batch: Rows, asked: list[list[Any]]
         np.testing.assert_allclose(clf.class_scores(objects(asked)), expected, rtol=0, atol=1e-10)
         np.testing.assert_allclose(clf.compile().class_scores(objects(asked)), expected, rtol=0, atol=1e-10)
         if isinstance(memory, Exact):
-            plain = RowRanker(clf.memory_.reader().site_counts, clf.vote_.rule(clf.memory_.reader(), clf.sites_))
+            reader = clf.memory_.reader()
+            rule = partial(clf.vote_.rule, reader, clf.sites_)
+            plain = RowRanker(reader.site_counts, rule, clf.sites_.n, len(reader.labels))
             np.testing.assert_allclose(plain.scores(Contexts.of(objects(asked))), expected, rtol=0, atol=1e-10)
 
 

@@ -40,14 +40,14 @@ class CompiledLoops(Protocol):
     def pack_rows(
         lengths: NDArray[np.int64], labels: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """See `hammemo.memories.exact.packed`."""
+        """See `hammemo.memories.exact.parts.packed`."""
         ...
 
     @staticmethod
     def unpack_rows(
         packed: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64], n_labels: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """See `hammemo.memories.exact.packed`."""
+        """See `hammemo.memories.exact.parts.packed`."""
         ...
 
     @staticmethod

@@ -117,13 +117,13 @@ def _takes(subject: VoteOn, batch: Batch) -> bool:
 def check_once(subject: VoteOn, batch: Batch, asked: Batch, *, files: bool) -> None:
     """Try every promise on one batch and one set of queries."""
     scores_are_one_a_label(subject, batch, asked)
+    a_divisor_is_positive(subject, batch)
     winners_are_the_first_of_the_highest(subject, batch, asked)
     site_scores_and_base_are_the_scores(subject, batch, asked)
     probabilities_sum_to_one(subject, batch, asked)
     fitting_is_deterministic(subject, batch, asked)
     fitting_changes_no_parameter(subject, batch)
     what_was_fitted_comes_back(subject, batch, asked)
-    a_divisor_is_positive(subject, batch)
     if files:
         a_model_file_comes_back(subject, batch, asked)
 
@@ -231,14 +231,15 @@ def what_was_fitted_comes_back(subject: VoteOn, batch: Batch, asked: Batch) -> N
         require_equal(scores, ranker.scores(contexts), "scores of the restored vote")
 
 
-@promise("the divisor of a weighted sum is positive and finite, one number for each label")
+@promise("the divisor of a weighted sum is positive and finite, one number or one for each label")
 def a_divisor_is_positive(subject: VoteOn, batch: Batch) -> None:
     """Check `WeightedSum.divisor`, also for a declared label that has no example."""
     if isinstance(subject.vote, WeightedSum):
         reader = subject.reader(batch)
         divisor = clone(subject.vote).divisor(reader, SITES)
-        require(divisor.shape == (len(reader.labels),), f"the divisor has the shape {divisor.shape}")
-        require((np.isfinite(divisor) & (divisor > 0)).all(), f"the divisor is {divisor}")
+        shape = np.shape(divisor)
+        require(shape in ((), (len(reader.labels),)), f"the divisor has the shape {shape}")
+        require(bool(np.all(np.isfinite(divisor) & (np.asarray(divisor) > 0))), f"the divisor is {divisor}")
 
 
 @promise("a classifier with this vote, and its predictor, come back from files the same")

@@ -31,7 +31,7 @@ from hammemo.files.models import save
 from hammemo.files.remote import Remote, temporary_folder
 from hammemo.kernels.free_sites import tabled
 from hammemo.memories import Hashed
-from hammemo.memories.exact.in_parts import InParts
+from hammemo.memories.exact import InParts
 from hammemo.models.axes import resolved_vote
 from hammemo.models.growing import warn_if_large
 from hammemo.models.names import is_auto

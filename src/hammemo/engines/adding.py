@@ -21,9 +21,7 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow
 from hammemo.files.part_files import PartFacts, open_part
-from hammemo.memories.exact.added_rows import added_rows, rank_before, used_arrays
-from hammemo.memories.exact.part import SiteRows
-from hammemo.memories.exact.part_set import View
+from hammemo.memories.exact import SiteRows, View, added_rows, rank_before, used_arrays
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.part import Part
+    from hammemo.memories.exact import Part
     from hammemo.tokens.vocabulary import Token
 
 Spread: TypeAlias = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
@@ -124,7 +122,7 @@ class Adder:
         high = len(names[0]) if stop is None else rank_before(names[0], stop)
         inner = self._pieces(runs, names, low, high)
         pieces = [self._summed(runs, names, *ends) for ends in pairwise(inner)]
-        rows = [_side_by_side([piece[k] for piece in pieces]) for k in range(len(self.sites.positions))]
+        rows = [SiteRows.joined([piece[k] for piece in pieces]) for k in range(len(self.sites.positions))]
         return used_arrays(rows, *names, packed=packed)
 
     def _names(self, runs: Sequence[PartFacts]) -> tuple[Vocabulary, Vocabulary]:
@@ -219,10 +217,3 @@ def _in_memory(names: Vocabulary) -> Vocabulary:
 def _narrowed(rows: SiteRows) -> SiteRows:
     """Return rows in little room."""
     return SiteRows(rows.tuples.astype(np.int32), narrow(rows.lengths), narrow(rows.labels), narrow(rows.counts))
-
-
-def _side_by_side(rows: list[SiteRows]) -> SiteRows:
-    if len(rows) == 1:
-        return rows[0]
-    names = ("tuples", "lengths", "labels", "counts")
-    return SiteRows(*(np.concatenate([getattr(part, name) for part in rows]) for name in names))

@@ -8,14 +8,14 @@ Where the cuts lie changes nothing but how even the work is; they are taken from
 
 from __future__ import annotations
 
+from functools import reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo._arrays.integers import narrow
-from hammemo._arrays.tuple_sets import TupleSet
-from hammemo.memories.exact.added_rows import rank_before
-from hammemo.memories.exact.count_table import CountTable
+from hammemo.memories.exact import CountTable, SiteRows, rank_before
+from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,39 +46,18 @@ def even_cuts(table: CountTable, parts: int) -> list[Token]:
 
 def split(table: CountTable, cuts: Sequence[Token]) -> list[CountTable]:
     """Return the parts of a table. Each one carries all label counts, so that the parts of many tables can be added."""
-    edges = [rank_before(table.vocabulary, token) for token in cuts]
-    first = np.concatenate([known.rows()[:, 0] for known in table.tuples])
-    part_of_entry = np.searchsorted(edges, first, side="right")[table.entry_rows()]
-    labels = table.label_counts.labels
-    keys, counts = table._entry_keys, table.entry_counts.astype(np.int64)
+    edges = [0, *(rank_before(table.vocabulary, token) for token in cuts), len(table.vocabulary)]
+    names, rows = (table.vocabulary, table.label_counts.labels), list(table.site_rows())
     return [
-        CountTable._assemble(
-            table.sites, table.label_counts, (labels, table.vocabulary, table.tuples), keys[chosen], counts[chosen]
-        )
-        for chosen in (part_of_entry == part for part in range(len(cuts) + 1))
+        CountTable.of_rows(table.sites, table.label_counts, names, [site.between(first, stop) for site in rows])
+        for first, stop in pairwise(edges)
     ]
 
 
 def united(parts: Sequence[CountTable]) -> CountTable:
     """Return the table that has these parts: undo `split`."""
-    vocabulary = parts[0].vocabulary
-    for part in parts[1:]:
-        vocabulary = vocabulary.union(part.vocabulary)
-    maps = [vocabulary.find(part.vocabulary) for part in parts]
-    tuples, lengths, labels, counts = [], [], [], []
-    for k in range(len(parts[0].tuples)):
-        rows = [places[part.tuples[k].rows()] for places, part in zip(maps, parts, strict=True)]
-        tuples.append(TupleSet.collect(np.concatenate(rows), max(len(vocabulary), 1))[0])
-        for part in parts:
-            here = _site_rows(part, k)
-            entries = slice(*part.row_starts()[[here.start, here.stop]].tolist())
-            lengths.append(part.row_lengths[here])
-            labels.append(part.entry_labels[entries])
-            counts.append(part.entry_counts[entries])
-    arrays = (narrow(np.concatenate(arrays)) for arrays in (lengths, labels, counts))
-    return CountTable(parts[0].sites, parts[0].label_counts, vocabulary, tuples, *arrays)
-
-
-def _site_rows(table: CountTable, k: int) -> slice:
-    first = sum(map(len, table.tuples[:k]))
-    return slice(first, first + len(table.tuples[k]))
+    vocabulary, labels = reduce(Vocabulary.union, (part.vocabulary for part in parts)), parts[0].label_counts.labels
+    maps = [(vocabulary.find(part.vocabulary), np.arange(len(labels))) for part in parts]
+    sites = zip(*(part.site_rows() for part in parts), strict=True)
+    rows = [SiteRows.joined([own.named(*to) for own, to in zip(site, maps, strict=True)]) for site in sites]
+    return CountTable.of_rows(parts[0].sites, parts[0].label_counts, (vocabulary, labels), rows)

@@ -35,8 +35,7 @@ from hammemo.engines.states import pack, unpack
 from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
 from hammemo.files.part_files import PartFacts, right_part, write_part
-from hammemo.memories.exact.part import table_arrays
-from hammemo.memories.exact.parted import Parted
+from hammemo.memories.exact import SignedSum, table_arrays
 from hammemo.memories.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -47,9 +46,7 @@ if TYPE_CHECKING:
     from hammemo.engines.adding import Spread
     from hammemo.engines.jobs import Job
     from hammemo.memories import Memory
-    from hammemo.memories.exact.count_table import CountTable
-    from hammemo.memories.exact.in_parts import InParts
-    from hammemo.memories.exact.part import Part
+    from hammemo.memories.exact import CountTable, InParts, Part
     from hammemo.sources.documents import Shard
     from hammemo.tokens.vocabulary import Token
 
@@ -121,7 +118,7 @@ class PartsJob:
         memory: InParts = self.template.empty_like()
         for block in reader.blocks(shards):
             memory.add_blocks([block], self.job.labels)
-            if memory.n_entries >= most:
+            if memory.terms.n_entries >= most:
                 yield self._write_run(memory, group, number, {})
                 memory, number = memory.without_table(), number + 1
         last = {} if reader.kept is None else _prefixed(_KEPT, reader.kept.packed())
@@ -179,12 +176,12 @@ class PartsJob:
             empties = [own.plus(other) for own, other in zip(empties, _empties(part), strict=True)]
         return counts, tuple(empties)
 
-    def parted(self, runs: Sequence[PartFacts], parts: Sequence[PartFacts]) -> Parted:
+    def parted(self, runs: Sequence[PartFacts], parts: Sequence[PartFacts]) -> SignedSum:
         """Return the table in its parts."""
         counts, empties = self.examples(runs)
         sites = self.template.sites
         held = [opened(self.folder, part, sites) for part in parts if part.rows]
-        return Parted.of_parts(sites, held, counts, empties)
+        return SignedSum.of_parts(sites, held, counts, empties)
 
     def delete_runs(self) -> None:
         """Delete all runs: the parts hold what they held."""
@@ -251,8 +248,10 @@ def _prefixed(prefix: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDAr
 
 
 def _empty_arrays(table: CountTable) -> dict[str, NDArray[Any]]:
-    sites, labels = np.nonzero(table.empty_sites)
-    found = {"sites": sites, "labels": labels, "counts": table.empty_sites[sites, labels]}
+    labels = table.label_counts.labels
+    empty = np.array([one.counts_for(labels) for one in table.empties])
+    sites, names = np.nonzero(empty)
+    found = {"sites": sites, "labels": names, "counts": empty[sites, names]}
     return {f"empty.{name}": narrow(array) for name, array in found.items()}
 
 

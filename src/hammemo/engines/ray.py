@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from hammemo.engines.jobs import GroupReport, Job
     from hammemo.memories import Memory
-    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.exact import CountTable
     from hammemo.sources.documents import Shard
     from hammemo.tokens.vocabulary import Token
 

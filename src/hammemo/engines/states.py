@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.memories import Memory
-    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.exact import CountTable
 
 Arrays = dict[str, "NDArray[Any]"]
 

@@ -21,7 +21,7 @@ from hammemo.files import descriptions, folders
 from hammemo.files.archive import FORMAT, Archive, FileError, sealed
 from hammemo.files.descriptions import Restorer, exactly, field
 from hammemo.files.registry import BUILT_IN, PARTS, is_built_in, name_in_file
-from hammemo.memories.exact.in_parts import InParts
+from hammemo.memories.exact import InParts
 from hammemo.memories.label_counts import Frame
 from hammemo.models.kept import EVERYTHING, Kept
 from hammemo.models.kept_cases import KeptCases
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.parted import Parted
+    from hammemo.memories.exact import SignedSum
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.votes import Vote
 
@@ -50,7 +50,7 @@ _OPTIONAL: Final = ("cutting", descriptions.FORGOT_UNCHECKED)
 
 
 def file_pieces(
-    model: MemoryClassifier | Predictor, notes: Mapping[str, str] | None, parted: Parted | None = None
+    model: MemoryClassifier | Predictor, notes: Mapping[str, str] | None, parted: SignedSum | None = None
 ) -> list[bytes | memoryview]:
     """Return the pieces of the file of one version of a model; the second one is its checksum.
 
@@ -69,7 +69,7 @@ def file_pieces(
 
 
 def _classifier_parts(
-    model: MemoryClassifier, parted: Parted | None = None
+    model: MemoryClassifier, parted: SignedSum | None = None
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     memory: Any = model.memory_._now()
     if len(set(descriptions.key_digests(memory.layout()))) > 1:

@@ -33,9 +33,7 @@ from hammemo.files.archive import FileError, refuse_folder, stated_checksum
 from hammemo.files.atomic import replacement
 from hammemo.files.part_files import PartFacts, open_part, part_names, right_part, streamed_checksum, write_part
 from hammemo.files.remote import source_of
-from hammemo.memories.exact.part import table_arrays
-from hammemo.memories.exact.part_set import SignedPart
-from hammemo.memories.exact.parted import Parted
+from hammemo.memories.exact import SignedPart, SignedSum, table_arrays
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
 
@@ -46,8 +44,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.count_table import CountTable
-    from hammemo.memories.exact.part import Part
+    from hammemo.memories.exact import CountTable, Part
     from hammemo.tokens.vocabulary import Vocabulary
 
 HEAD: Final = "head.safetensors"
@@ -66,7 +63,7 @@ def head_of(path: str | os.PathLike[str]) -> str:
     return head if os.path.isfile(head) else text
 
 
-def write_parts(parted: Parted, folder: str, parts: int | None = None) -> Parted:
+def write_parts(parted: SignedSum, folder: str, parts: int | None = None) -> SignedSum:
     """Return the same table with all its parts in a folder: others are copied there, and edits get two of their own.
 
     With `parts`, or where no part lies in a file yet, the table is cut anew into so many ranges.
@@ -90,14 +87,14 @@ def _is_edit(signed: SignedPart) -> bool:
     return signed.about is None or signed.about[1].edits
 
 
-def _of_files(parted: Parted, files: Sequence[SignedPart]) -> Parted:
+def _of_files(parted: SignedSum, files: Sequence[SignedPart]) -> SignedSum:
     """Return the same table, which these files make up."""
-    return Parted.of_parts(parted.sites, files, parted.label_counts, parted.empties)
+    return SignedSum.of_parts(parted.sites, files, parted.label_counts, parted.empties)
 
 
 def cut(
-    parted: Parted, folder: str, parts: int | None = None, on_progress: Callable[[int, int], None] | None = None
-) -> Parted:
+    parted: SignedSum, folder: str, parts: int | None = None, on_progress: Callable[[int, int], None] | None = None
+) -> SignedSum:
     """Return the same table cut into disjoint ranges in a folder, one at a time; without `parts`, where it was cut.
 
     A range in which nothing was changed keeps its file.
@@ -123,7 +120,7 @@ def cut(
     return _of_files(parted, files)
 
 
-def _unchanged(parted: Parted, first: int, stop: int) -> SignedPart | None:
+def _unchanged(parted: SignedSum, first: int, stop: int) -> SignedPart | None:
     """Return the part in a file that has exactly the rows of a range, if no other part has a row there."""
     held = zip(parted.all_parts.parts, parted.views, strict=True)
     met = [(signed, view) for signed, view in held if view.meets(first, stop)]
@@ -139,7 +136,7 @@ def _unchanged(parted: Parted, first: int, stop: int) -> SignedPart | None:
     return signed if inside and view.lost is None else None
 
 
-def _present_edges(parted: Parted, folder: str) -> NDArray[np.int64]:
+def _present_edges(parted: SignedSum, folder: str) -> NDArray[np.int64]:
     """Return where the table is cut now; where parts of several tables overlap, new cuts, as many as parts are here."""
     held = zip(parted.views, parted.all_parts.parts, strict=True)
     ends = sorted(ends for view, signed in held if not _is_edit(signed) and (ends := view.ends) is not None)
@@ -151,7 +148,7 @@ def _present_edges(parted: Parted, folder: str) -> NDArray[np.int64]:
     return np.unique([0, len(parted.vocabulary), *(first for first, _ in ends[1:])])
 
 
-def even_edges(parted: Parted, parts: int | None) -> NDArray[np.int64]:
+def even_edges(parted: SignedSum, parts: int | None) -> NDArray[np.int64]:
     """Return ranks of first tokens that cut the keys into ranges of about as many entries, with the two ends."""
     n = len(parted.vocabulary)
     weights = np.zeros(max(n, 1))
@@ -166,7 +163,7 @@ def even_edges(parted: Parted, parts: int | None) -> NDArray[np.int64]:
     return np.unique([0, n, *np.minimum(np.searchsorted(before, goals), n).tolist()])
 
 
-def job_name(facts: Sequence[PartFacts], cuts: Sequence[Any], parted: Parted | None = None) -> str:
+def job_name(facts: Sequence[PartFacts], cuts: Sequence[Any], parted: SignedSum | None = None) -> str:
     """Return a name for what is made of these parts, cut at these tokens."""
     held = [] if parted is None else [one for one in parted.all_parts.parts if one.about is None]
     on_top = [[_digest(one.part) for one in held if one.sign == sign] for sign in (1, -1)]
@@ -188,7 +185,7 @@ def opened(folder: str, facts: PartFacts, sites: Sites, *, verify: bool = True) 
     return SignedPart(open_part(folder, facts, sites, verify=verify), facts.sign, (folder, facts))
 
 
-def facts_of(parted: Parted) -> list[PartFacts]:
+def facts_of(parted: SignedSum) -> list[PartFacts]:
     """Return what is known of the parts in files."""
     held = [signed for signed in parted.all_parts.parts if signed.about is not None]
     return [replace(signed.about[1], sign=signed.sign) for signed in held]
@@ -226,7 +223,7 @@ def _added_up(sites: Sites, parts: Sequence[Part]) -> CountTable:
     """Return one table with the counts of whole tables that are kept as parts."""
     counts = reduce(LabelCounts.plus, [part.label_counts for part in parts])
     none = (LabelCounts(),) * len(sites.positions)
-    bare = Parted.of_parts(sites, [SignedPart(part, 1) for part in parts], counts, none)
+    bare = SignedSum.of_parts(sites, [SignedPart(part, 1) for part in parts], counts, none)
     return replace(bare.total, label_counts=counts)
 
 
@@ -238,7 +235,7 @@ def _token(vocabulary: Vocabulary, rank: int) -> Any:
     return None
 
 
-def table_in_head(parted: Parted, labels: Vocabulary) -> dict[str, NDArray[Any]]:
+def table_in_head(parted: SignedSum, labels: Vocabulary) -> dict[str, NDArray[Any]]:
     """Return what a head says of the table that its parts do not: the examples that hold no token at a site."""
     held = [(k, one) for k, one in enumerate(parted.empties) if one.total]
     empty = {
@@ -251,7 +248,7 @@ def table_in_head(parted: Parted, labels: Vocabulary) -> dict[str, NDArray[Any]]
 
 def stored_parts(
     folder: str, described: Any, sites: Sites, all_labels: LabelCounts, stored: StoredArrays, *, verify: bool
-) -> Parted:
+) -> SignedSum:
     """Return the table that a head describes, its parts mapped; each is compared with what the head says of it.
 
     `stored` has what `table_in_head` gave.
@@ -271,15 +268,15 @@ def stored_parts(
             raise ValueError("a site has more empty examples of a label than the label has")
         empties.append(LabelCounts(all_labels.labels, totals).positive())
     files = tuple(opened(folder, one, sites, verify=verify) for one in facts)
-    return Parted.of_parts(sites, files, all_labels.positive(), empties)
+    return SignedSum.of_parts(sites, files, all_labels.positive(), empties)
 
 
-def described_parts(parted: Parted) -> list[dict[str, Any]]:
+def described_parts(parted: SignedSum) -> list[dict[str, Any]]:
     """Return what a head says of its parts."""
     return [facts.described() for facts in facts_of(parted)]
 
 
-def delete_others(folder: str, parted: Parted) -> None:
+def delete_others(folder: str, parted: SignedSum) -> None:
     """Delete the parts in a folder that its head no longer names."""
     named = {facts.name for facts in facts_of(parted)}
     for name in part_names(folder):

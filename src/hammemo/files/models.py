@@ -26,7 +26,7 @@ from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.origins import refuse_to_undo, remember
 from hammemo.files.registry import Registry
 from hammemo.files.remote import cached
-from hammemo.memories.exact.in_parts import InParts
+from hammemo.memories.exact import InParts
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.predictor import Predictor
 from hammemo.sources.formats import is_address
@@ -34,7 +34,7 @@ from hammemo.sources.formats import is_address
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hammemo.memories.exact.parted import Parted
+    from hammemo.memories.exact import SignedSum
 
 
 def save(
@@ -131,11 +131,11 @@ def _save_folder(
             refuse_to_undo(model, head)
         now = model._now()
         memory: InParts = now.memory_
-        write_head(now, folders.write_parts(memory.as_parts(), folder, parts), folder, notes, owner=model)
+        write_head(now, folders.write_parts(memory.terms.added_up(), folder, parts), folder, notes, owner=model)
 
 
 def write_head(
-    model: MemoryClassifier, parted: Parted, folder: str, notes: Mapping[str, str] | None, owner: Any
+    model: MemoryClassifier, parted: SignedSum, folder: str, notes: Mapping[str, str] | None, owner: Any
 ) -> None:
     """Replace the head of a folder, whose lock is held; delete parts that it no longer names, and leftovers."""
     head = os.path.join(folder, folders.HEAD)

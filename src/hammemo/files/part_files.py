@@ -1,9 +1,9 @@
 r"""Files of parts: rows of counts that are mapped, and checked page by page when they are first read.
 
 A part is a file as :mod:`hammemo.files.archive` describes it, with rows of counts in it
-(:mod:`hammemo.memories.exact.part`). It may be larger than memory, so it is written piece by piece, and a query must
-not read all of it to know that the rows which it needs are undamaged. Therefore its last array, ``blocks``, holds a
-hash of 64 bits for each page (4096 bytes) of all that comes before. The head of the folder, which is always checked
+(:mod:`hammemo.memories.exact.parts.part`). It may be larger than memory, so it is written piece by piece, and a query
+must not read all of it to know that the rows which it needs are undamaged. Therefore its last array, ``blocks``, holds
+a hash of 64 bits for each page (4096 bytes) of all that comes before. The head of the folder, which is always checked
 whole, states the size of the file, its checksum, and a hash H of the file's header and of ``blocks``. So
 
 - opening a part reads the header and ``blocks``, a 512th of the file, and compares H;
@@ -34,8 +34,7 @@ from hammemo._arrays.tensor_files import Spec, file_order, file_start
 from hammemo.files.archive import DIGITS, FORMAT, OPENING, Archive, FileError, MissingFileError, refuse_folder, refusing
 from hammemo.files.atomic import replacement
 from hammemo.files.remote import source_of
-from hammemo.memories.exact.part import PAGE, Part
-from hammemo.memories.exact.part_entries import entries_in
+from hammemo.memories.exact import PAGE, Part, entries_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -29,8 +29,8 @@ from hammemo.kernels import (
     Together,
 )
 from hammemo.memories import Exact, Gaussian, Hashed, Ledgered, Memory, Tiered
-from hammemo.memories.exact.readers import DenseCounts, SparseCounts
-from hammemo.memories.gaussian.readers import FusedGaussian, TwoStageGaussian
+from hammemo.memories.exact import DenseCounts, SparseCounts
+from hammemo.memories.gaussian.readers import CompiledGaussian
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.reader import Compiled
 from hammemo.memories.tiered import TieredTables
@@ -64,7 +64,11 @@ BUILT_IN: Final = {
     ),
     "memory": _by_name(Exact, Gaussian, Hashed, Ledgered, Tiered),
     "vote": _by_name(Sum, Mean, LogLinear, Mixture),
-    "compiled": _by_name(SparseCounts, DenseCounts, FusedGaussian, TwoStageGaussian, HashedTables, TieredTables),
+    "compiled": {
+        **_by_name(SparseCounts, DenseCounts, HashedTables, TieredTables),
+        "FusedGaussian": CompiledGaussian,
+        "TwoStageGaussian": CompiledGaussian,
+    },
 }
 """What a bare name stands for, by the kind of class. A new class of hammemo that can be saved is added here."""
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from hammemo.files.archive import MAX_HEADER, FileError, MissingFileError
 from hammemo.files.atomic import replacement, write_file
-from hammemo.memories.exact.part import PAGE
+from hammemo.memories.exact import PAGE
 from hammemo.sources.formats import require_arrow
 
 if TYPE_CHECKING:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
+    from hammemo.memories.ranker import Ranker
     from hammemo.memories.reader import Compiled, Reader
     from hammemo.tokens.streams import Block
 
@@ -69,6 +70,7 @@ class Memory(Versioned, BaseEstimator, ABC):
     seed: int
     declared: Vocabulary
     _reader: Reader | None = None
+    _ranked: tuple[tuple[Any, ...], Ranker] | None = None
 
     inner: ClassVar[tuple[str, ...]] = ()
     """The names of parameters that are memories themselves."""
@@ -235,7 +237,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         It costs no more than a few references, because versions share what they hold.
         """
         copied = super().snapshot()
-        copied._reader = None
+        copied._reader = copied._ranked = None
         return copied
 
     def _check_layout(self, other: Memory) -> None:
@@ -259,6 +261,14 @@ class Memory(Versioned, BaseEstimator, ABC):
             reader.forgot_unchecked = version.forgot_unchecked
             version._reader = reader
         return reader
+
+    def ranker(self, vote: Any, sites: Sites) -> Ranker:
+        """Return what a vote ranks this version by: made once for the vote, as it is, and the sites asked for last."""
+        version = self._now()
+        key, made = (vote, sites, *vars(vote).values()), version._ranked
+        if made is None or len(made[0]) != len(key) or any(a is not b for a, b in zip(made[0], key, strict=True)):
+            made = version._ranked = (key, vote.ranker(version.reader(), sites))  # one store: it is the same whoever
+        return made[1]
 
     def keeps_rows(self) -> bool:
         """Return whether its reader has rows of counts, which a log-linear vote needs; also before `open`.
@@ -397,7 +407,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         """
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_reader": None}  # made again when needed
+        return {**super().__getstate__(), "_reader": None, "_ranked": None}  # made again when needed
 
 
 def _version_of(other: Any) -> Any:

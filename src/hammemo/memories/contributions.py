@@ -64,8 +64,8 @@ class SiteScores:
         sums = self.values.sum(axis=1)
         return np.asarray(sums if self.base is None else sums + self.base)
 
-    def divided(self, divisor: NDArray[np.float64]) -> SiteScores:
-        """Return the same for scores that are divided by one positive number a label."""
+    def divided(self, divisor: float | NDArray[np.float64]) -> SiteScores:
+        """Return the same for scores that are divided by a positive number, or by one a label."""
         parts = ("values", "low", "high", "errors", "total_errors", "base")
         held = {name: getattr(self, name) for name in parts}
         return replace(self, **{name: part / divisor for name, part in held.items() if part is not None})

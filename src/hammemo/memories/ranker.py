@@ -7,9 +7,10 @@ A vote makes a ranker of a reader. Whoever has a faster way to the best labels t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hammemo._arrays.integers import row_pieces
 from hammemo.tokens.labels import top_columns
@@ -17,10 +18,12 @@ from hammemo.tokens.labels import top_columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
     from hammemo.memories.contributions import SiteScores
     from hammemo.tokens.contexts import Contexts
+
+
+Divisor: TypeAlias = float | NDArray[np.float64]
+"""What weighted sums are divided by: one number, where all labels share it, or one a label, (L,)."""
 
 
 class Ranker(ABC):
@@ -80,6 +83,37 @@ class Ranker(ABC):
         It is a function from a list of integers and strings to the winner's column, or -1: then ask `winners`.
         """
         return None
+
+
+def is_one_number(divisor: Divisor) -> TypeGuard[float]:
+    """Return whether all labels share a divisor: then the order of the sums is that of the scores."""
+    return np.ndim(divisor) == 0
+
+
+def single_answer(
+    number: Callable[[Any], int], h: int, winner: Callable[[list[int]], int], column: Callable[[int], int]
+) -> Callable[[Sequence[Any]], int]:
+    """Return a function from the tokens of one context to the column of its best label, or -1: then ask `winners`.
+
+    Parameters
+    ----------
+    number : callable
+        From a token to its number, -1 where it has none.
+    h : int
+        How many tokens a context has.
+    winner : callable
+        From numbers to that of the best label; -1 where no label has a count, -2 where it is not sure.
+    column : callable
+        From the number of a label to its column.
+    """
+
+    def answer(tokens: Sequence[Any]) -> int:
+        if isinstance(tokens, str) or len(tokens) != h:
+            return -1  # what asks for the batch of it says what is wrong
+        label = winner(list(map(number, tokens)))
+        return column(label) if label >= 0 else (0 if label == -1 else -1)  # no label has a count: the first
+
+    return answer
 
 
 def best_columns(scores: Callable[[slice], NDArray[Any]], m: int, row_width: int) -> NDArray[np.int64]:

@@ -24,6 +24,7 @@ import numpy as np
 
 from hammemo._arrays.integers import row_pieces
 from hammemo.memories.bounds import proven
+from hammemo.memories.contributions import SiteScores
 from hammemo.memories.ranker import best_columns, leading_columns
 from hammemo.memories.row_rules import RowRanker
 
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.memories.contributions import SiteScores
     from hammemo.memories.label_counts import Frame
-    from hammemo.memories.ranker import Ranker
+    from hammemo.memories.ranker import Divisor, Ranker
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
@@ -80,14 +80,18 @@ class Reader(ABC):
         contexts : m of them; weights : (S,); returned : (m, number of labels)
         """
 
-    @abstractmethod
     def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
         """Return the terms of the sums that `scores` returns, and what is known of their error.
+
+        Here they are those of exact rows; a sketch has a method of its own.
 
         Shapes
         ------
         contexts : m of them; weights : (S,); columns : (K,), which labels; returned values : (m, S, K)
         """
+        if not self.is_exact:
+            raise NotImplementedError(f"{type(self).__name__} has no site_scores.")
+        return SiteScores.exact(weights[:, None] * self.site_counts(contexts)[:, :, columns])
 
     def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position.
@@ -96,25 +100,21 @@ class Reader(ABC):
         """
         return np.full(len(tokens), -1, np.int8)
 
-    def winners(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor) -> NDArray[np.int64]:
         """Return the column of the highest score over `divisor` of each context, the first one among equals.
 
         Shapes
         ------
-        weights : (S,); divisor : (L,); returned : (m,)
+        weights : (S,); divisor : a number, or (L,); returned : (m,)
         """
         return best_columns(lambda part: self.scores(contexts[part], weights) / divisor, len(contexts), self.row_width)
 
-    def leaders(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
-    ) -> NDArray[np.int64]:
+    def leaders(self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor, k: int) -> NDArray[np.int64]:
         """Return the columns of the k highest scores over `divisor`, best first, equals in column order.
 
         Shapes
         ------
-        weights : (S,); divisor : (L,); returned : (m, min(k, L))
+        weights : (S,); divisor : a number, or (L,); returned : (m, min(k, L))
         """
         return leading_columns(
             lambda part: self.scores(contexts[part], weights) / divisor,
@@ -126,39 +126,40 @@ class Reader(ABC):
     def single(
         self,
         weights: NDArray[np.float64],  # noqa: ARG002
-        divisor: NDArray[np.float64],  # noqa: ARG002
+        divisor: Divisor,  # noqa: ARG002
     ) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context with these weights, or None; see `Ranker.single`."""
         return None
 
     def bounds(
-        self,
-        contexts: Contexts,  # noqa: ARG002
-        weights: NDArray[np.float64],  # noqa: ARG002
+        self, contexts: Contexts, weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what the exact weighted counts are at least, and at most.
+        """Return what the exact weighted counts are at least, and at most: the counts themselves where all are exact.
 
         Shapes
         ------
         weights : (S,); returned : (m, L), (m, L)
         """
+        if self.is_exact and self.has_bounds:
+            scores = self.scores(contexts, weights)
+            return scores, scores
         raise TypeError(f"{type(self).__name__} gives no certificate; what reads Exact() and Hashed() does.")
 
     def proven(
         self,
         contexts: Contexts,
         weights: NDArray[np.float64],
-        divisor: NDArray[np.float64],
+        divisor: Divisor,
         answers: NDArray[np.int64],
     ) -> NDArray[np.bool_]:
         """Return for each context whether the column `answers` must be the exact winner of the scores over `divisor`.
 
         Shapes
         ------
-        weights : (S,); divisor : (L,); answers : (m,); returned : (m,)
+        weights : (S,); divisor : a number, or (L,); answers : (m,); returned : (m,)
         """
         verdicts = np.empty(len(contexts), bool)
-        for part in row_pieces(len(contexts), len(divisor)):
+        for part in row_pieces(len(contexts), len(self.labels)):
             low, high = self.bounds(contexts[part], weights)
             verdicts[part] = proven(low / divisor, high / divisor, answers[part])
         return verdicts
@@ -180,7 +181,7 @@ class Reader(ABC):
         """Return what ranks labels by this function of the rows."""
         if not self.has_rows:
             raise self._without_rows()
-        return RowRanker(self.site_counts, rule)
+        return RowRanker(self.site_counts, lambda: rule, self.sites.n, len(self.labels))
 
     def with_shared_weights(
         self,
@@ -216,8 +217,10 @@ class Reader(ABC):
 class Compiled(Reader):
     """A reader that can be written to a file: what `Memory.compile` returns."""
 
-    name_in_files: ClassVar[str | None] = None
-    """The bare name in files, where that is another than the class's own: both read the same arrays."""
+    @property
+    def name_in_files(self) -> str | None:
+        """The bare name in files, where that is another than the class's own."""
+        return None
 
     @abstractmethod
     def tensors(self) -> dict[str, NDArray[Any]]:

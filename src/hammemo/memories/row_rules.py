@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._arrays.integers import row_pieces
+from hammemo._versions import cached_property
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.ranker import Ranker
 
@@ -48,7 +49,7 @@ class RowRule:
     Parameters
     ----------
     smoothing : tuple of J floats
-    weights : ndarray of shape (S, J, L)
+    weights : ndarray of shape (S, J, L), or (S, J, 1) where all labels share them
     prior : ndarray of shape (L,)
         The labels' shares, all above zero.
     base : ndarray of shape (L,)
@@ -59,20 +60,11 @@ class RowRule:
     prior: NDArray[np.float64]
     base: NDArray[np.float64]
 
-    @property
-    def signature(self) -> bytes:
-        """Equal for equal rules."""
-        parts = (np.array(self.smoothing), self.distinct_weights, self.prior, self.base)
-        return b"".join(part.tobytes() for part in parts)
-
-    @property
-    def distinct_weights(self) -> NDArray[np.float64]:
-        """The weights, with one column where all labels share them: (S, J, L) or (S, J, 1)."""
-        return self.weights if self.weights.strides[-1] else self.weights[:, :, :1]
-
     def gains(self, site: int, counts: NDArray[Any], labels: Any = slice(None)) -> NDArray[np.float64]:
         """Return the term of each count of a site; `labels` are their columns. Zero where the count is zero."""
-        ratios, weights = counts / self.prior[labels], self.weights[site][:, labels]
+        ratios, weights = counts / self.prior[labels], self.weights[site]
+        if weights.shape[1] > 1:
+            weights = weights[:, labels]
         total = np.zeros(np.shape(ratios))
         for j, amount in enumerate(self.smoothing):
             total += weights[j] * np.log1p(ratios / amount)
@@ -158,14 +150,25 @@ class RowRanker(Ranker):
     ----------
     site_counts : callable
         From contexts to the rows of counts that their sites read, shape (m, S, L): `Reader.site_counts`.
-    rule : RowRule
+    rule : callable
+        Makes the rule, which has a number for every label, when it is first needed.
+    n_sites, n_labels : int
     """
 
-    def __init__(self, site_counts: Callable[[Contexts], NDArray[np.float64]], rule: RowRule) -> None:
-        n_sites, _, n_labels = rule.weights.shape
+    def __init__(
+        self,
+        site_counts: Callable[[Contexts], NDArray[np.float64]],
+        rule: Callable[[], RowRule],
+        n_sites: int,
+        n_labels: int,
+    ) -> None:
         super().__init__(n_labels, n_sites * n_labels)
         self._site_counts = site_counts
-        self._rule = rule
+        self._make_rule = rule
+
+    @cached_property
+    def _rule(self) -> RowRule:
+        return self._make_rule()
 
     def scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the rule's score of each context and label."""

@@ -12,15 +12,12 @@ The certificate is about the winner alone: scores and top-k lists come from the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 
-from hammemo.memories.exact import Exact
-from hammemo.memories.exact.in_parts import InParts
-from hammemo.memories.exact.parted import Parted, empties_of
-from hammemo.memories.exact.readers import SparseCounts
+from hammemo.memories.exact import Exact, InParts, SignedSum, SparseCounts
 from hammemo.memories.hashed import Hashed
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.memories.reader import Compiled
@@ -32,11 +29,8 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.memories.base import Memory
-    from hammemo.memories.contributions import SiteScores
-    from hammemo.memories.exact.count_table import CountTable
-    from hammemo.memories.exact.sparse_rows import ExactReader
     from hammemo.memories.label_counts import Frame, LabelCounts
-    from hammemo.memories.ranker import Ranker
+    from hammemo.memories.ranker import Divisor, Ranker
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.streams import Block
@@ -168,21 +162,12 @@ class Tiered(InParts):
         for name, tier in (("sketch", self.sketch_), ("exact", self.exact_)):
             tier.restore_inside(self, all_labels, stored.part(name))
         if not stored.trusted:  # it reads both tables
-            self._check_counted(empties_of(self.exact_.table()))
-
-    def table(self) -> CountTable:
-        """Return the counts of the exact tier."""
-        return self.exact_.table()
+            self._check_counted(self.exact_.table().empties)
 
     @property
-    def n_entries(self) -> int:
-        """How many entries the exact tier has, or more while it is not added up."""
-        return self.exact_.n_entries
-
-    @property
-    def parted(self) -> Parted | None:
-        """The table of the exact tier in parts, if it lies so."""
-        return self.exact_.parted
+    def terms(self) -> SignedSum:
+        """The table of the exact tier as a sum of terms."""
+        return self.exact_.terms
 
     @property
     def beside(self) -> Hashed:
@@ -193,7 +178,7 @@ class Tiered(InParts):
         """Return the arrays of the sketch."""
         return {f"sketch.{name}": array for name, array in self.sketch_.state_arrays().items()}
 
-    def hold_parts(self, stored: Parted, beside: Memory | None = None) -> None:
+    def hold_parts(self, stored: SignedSum, beside: Memory | None = None) -> None:
         """Store a table in parts and a sketch of the same examples, in place of all that is stored."""
         if not isinstance(beside, Hashed) or beside.layout() != self.sketch_.layout():
             raise ValueError(f"Beside a table in parts belongs a sketch of this layout, and {beside!r} is none.")
@@ -213,14 +198,14 @@ class Tiered(InParts):
         return version
 
     def restore_around(
-        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], Parted]
+        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
     ) -> None:
         """Take the sketch, and a table in parts; refuse a sketch that has not counted as many examples as the table."""
         self.sketch_, self.exact_ = self._cloned_tiers()
         self.sketch_.restore_inside(self, all_labels, stored.part("sketch"))
         self.exact_.open(self.sites, self.seed, self.declared)
         self.exact_.restore_around(all_labels, stored.part("exact"), opened)
-        self._check_counted(self.exact_.as_parts().empties)
+        self._check_counted(self.exact_.terms.empties)
 
     def _check_counted(self, empties: tuple[LabelCounts, ...]) -> None:
         """Compare what the sketch has counted of each label at each site with its examples that hold a token there."""
@@ -254,7 +239,7 @@ class TieredTables(Compiled):
     has_rows = True
     is_exact = True
 
-    def __init__(self, sketch: HashedTables, exact: ExactReader) -> None:
+    def __init__(self, sketch: HashedTables, exact: SparseCounts) -> None:
         super().__init__(exact.frame, sketch.row_width)
         self._sketch = sketch
         self._exact = exact
@@ -267,19 +252,9 @@ class TieredTables(Compiled):
         """Return the exact rows of counts."""
         return self._exact.site_counts(contexts)
 
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns, from the exact table."""
-        return self._exact.site_scores(contexts, weights, columns)
-
     def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
         """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
         return self._exact.seen(tokens)
-
-    def bounds(
-        self, contexts: Contexts, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what the exact weighted counts are at least, and at most: here, the counts themselves."""
-        return self._exact.bounds(contexts, weights)
 
     def with_rule(self, rule: RowRule) -> Ranker:
         """Return what ranks labels by this rule, from the exact table: a sketch cannot prove them."""
@@ -291,9 +266,7 @@ class TieredTables(Compiled):
         """Return what ranks by a rule whose weights all labels share, from the exact table."""
         return self._exact.with_shared_weights(smoothing, weights, rule)
 
-    def winners(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor) -> NDArray[np.int64]:
         """Return the exact winner of each context, asking the exact table only where the sketch has no proof."""
         answers = self._sketch.winners(contexts, weights, divisor)
         unproven = np.flatnonzero(~self._sketch.proven(contexts, weights, divisor, answers))
@@ -302,8 +275,8 @@ class TieredTables(Compiled):
         return answers
 
     def restricted(self, contexts: Contexts, *, times: bool = False) -> TieredTables:
-        """Return a reader, in memory, that answers these contexts the same; see `PartedCounts.restricted`."""
-        return TieredTables(self._sketch, cast("ExactReader", self._exact.restricted(contexts, times=times)))
+        """Return a reader, in memory, that answers these contexts the same; see `SparseCounts.restricted`."""
+        return TieredTables(self._sketch, self._exact.restricted(contexts, times=times))
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""

@@ -395,7 +395,8 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
     def _scorer(self) -> Scorer:
         check_is_fitted(self)
-        return Scorer(self.memory_.reader(), self.sites_, self.vote_)
+        memory = self.memory_._now()
+        return Scorer(memory.reader(), self.sites_, self.vote_, memory)
 
     def _contexts(self, X: Any) -> Contexts:
         check_is_fitted(self)

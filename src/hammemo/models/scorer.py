@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
+    from hammemo.memories.base import Memory
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
@@ -40,12 +41,15 @@ class Scorer:
     sites : Sites
         What is compared, with the weights that apply now.
     vote : Vote
+    memory : Memory, optional
+        The version that the reader is of: it keeps the ranker for the next scorer.
     """
 
-    def __init__(self, reader: Reader, sites: Sites, vote: Vote) -> None:
+    def __init__(self, reader: Reader, sites: Sites, vote: Vote, memory: Memory | None = None) -> None:
         self.reader = reader
         self.sites = sites
         self.vote = vote
+        self._memory = memory
 
     @property
     def labels(self) -> Vocabulary:
@@ -55,7 +59,8 @@ class Scorer:
     @cached_property
     def ranker(self) -> Ranker:
         """What gives the scores."""
-        return self.vote.ranker(self.reader, self.sites)
+        whole = self._memory
+        return self.vote.ranker(self.reader, self.sites) if whole is None else whole.ranker(self.vote, self.sites)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in dict(vars(self)).items() if name != "ranker"}  # made again when needed

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.memories.exact.free_rows import with_free_rows
+from hammemo.memories.exact import with_free_rows
 from hammemo.models.report import shown_site
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes import LogLinear
@@ -151,10 +151,11 @@ def _contributions(
     most = max(1, min(_MOST_EXAMPLES, _MOST_NUMBERS // width))
     rows, counts = rows[:most], counts[:most]
     rule = vote.rule(reader, model.sites_)
+    weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))
     prior = shares(reader.label_counts)
     ratios = features(reader, examples.contexts[rows], columns[rows], prior, smoothing, leave_one_out=True)
     by_site = ratios.reshape(*ratios.shape[:2], -1, len(smoothing))
-    contributions = np.einsum("cmkj,kjc->kmc", by_site, rule.weights, optimize=True)
+    contributions = np.einsum("cmkj,kjc->kmc", by_site, weights, optimize=True)
     return contributions.astype(np.float64), rule.base, columns[rows], counts
 
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.memories.exact.readers import DenseCounts
-from hammemo.memories.exact.sparse_rows import RowsReader, applied
-from hammemo.memories.gaussian.readers import FusedGaussian, TwoStageGaussian
+from hammemo.memories.exact import DenseCounts, SparseCounts, applied
+from hammemo.memories.gaussian.readers import CompiledGaussian
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.portable.graph import (
     SIGN,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.exact import CountTable
     from hammemo.memories.hashed.layout import RowLayout
     from hammemo.memories.reader import Compiled
     from hammemo.memories.row_rules import RowRule
@@ -75,9 +74,9 @@ def graph_of(
         return _hashed(compiled, sites, vote, classes, listed)
     if isinstance(compiled, DenseCounts):
         return _dense(compiled, sites, vote, classes, listed)
-    if isinstance(compiled, RowsReader):
+    if isinstance(compiled, SparseCounts):
         return _sparse(compiled, sites, vote, classes, listed)
-    if isinstance(compiled, (FusedGaussian, TwoStageGaussian)):
+    if isinstance(compiled, CompiledGaussian):
         return _gaussian(compiled, sites, vote, classes, listed)
     raise TypeError(f"{type(compiled).__name__} has no graph: use memory=Exact(), Hashed() or Gaussian().")
 
@@ -86,9 +85,9 @@ def carried_tokens(compiled: Compiled) -> Vocabulary | None:
     """Return the tokens that a compiled memory has data for; None for a hashed one, which keeps no list."""
     if isinstance(compiled, DenseCounts):
         return compiled.vocabulary
-    if isinstance(compiled, RowsReader):
+    if isinstance(compiled, SparseCounts):
         return compiled.table.vocabulary
-    if isinstance(compiled, (FusedGaussian, TwoStageGaussian)):
+    if isinstance(compiled, CompiledGaussian):
         return Vocabulary.of(compiled.input_codes.features())
     return None
 
@@ -103,7 +102,7 @@ def _head(
     constants["step"] = np.array(step)
     for name, part in (("base", base), ("divisor", divisor)):
         if part is not None:
-            constants[name] = np.array(part, np.float64)[None, :]
+            constants[name] = np.broadcast_to(np.asarray(part, np.float64), rows[0].shape[1:])[None, :].copy()
     return RowSums(tuple(weights.tolist()), step, base is not None, divisor is not None)
 
 
@@ -200,7 +199,7 @@ def _listed_rows(
     return known, ListedRows(positions, len(known))
 
 
-def _sparse(reader: RowsReader, sites: Sites, vote: Vote, classes: NDArray[Any], listed: Vocabulary | None) -> Graph:
+def _sparse(reader: SparseCounts, sites: Sites, vote: Vote, classes: NDArray[Any], listed: Vocabulary | None) -> Graph:
     if sites.free:
         raise ValueError(f"A graph reads positions only, and the kernel has a {sites.free[0].kind!r}.")
     table, constants = reader.table, Constants()
@@ -230,7 +229,7 @@ def _ratio_sums(
     starts: NDArray[np.int64],
     constants: Constants,
 ) -> RatioSums:
-    weights = rule.distinct_weights
+    weights = rule.weights
     for k, (gain, first, last) in enumerate(zip(gains, starts, starts[1:], strict=False)):
         constants[f"gains.{k}"] = np.concatenate([gain, np.zeros((1, gain.shape[1]))])
         for j in range(len(rule.smoothing)):
@@ -266,7 +265,7 @@ def _tuple_rows(
 
 
 def _gaussian(
-    compiled: FusedGaussian | TwoStageGaussian,
+    compiled: CompiledGaussian,
     sites: Sites,
     vote: Vote,
     classes: NDArray[Any],
@@ -286,6 +285,6 @@ def _gaussian(
     tensors = compiled.tensors()
     matrices = [tensors["CZ"]] if "CZ" in tensors else [tensors["C"], np.ascontiguousarray(tensors["Z"].T)]
     constants |= {f"matrix.{j}": matrix for j, matrix in enumerate(matrices)}
-    divisor = np.array(vote.divisor(compiled, sites), np.float64)[None, :]
-    constants["divisor"] = divisor
+    divisor = np.asarray(vote.divisor(compiled, sites), np.float64)
+    constants["divisor"] = np.broadcast_to(divisor, (len(compiled.labels),))[None, :].copy()
     return Graph(sites.h, known, constants, finder, CodeProducts(len(sites.weights), len(matrices)), classes)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.exact import CountTable
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.tokens.vocabulary import Vocabulary
 

@@ -16,8 +16,8 @@ import numpy as np
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator
 
-from hammemo.memories.exact.free_rows import with_free_rows
-from hammemo.memories.ranker import Ranker
+from hammemo.memories.exact import with_free_rows
+from hammemo.memories.ranker import Ranker, is_one_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Sites
     from hammemo.memories.contributions import SiteScores
+    from hammemo.memories.ranker import Divisor
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
 
@@ -139,8 +140,11 @@ class WeightedSum(Vote):
     reads_free_sites = True
 
     @abstractmethod
-    def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
-        """Return what the weighted sums of each label are divided by, shape (number of labels,)."""
+    def divisor(self, reader: Reader, sites: Sites) -> Divisor:
+        """Return what the weighted sums are divided by: a number, if all labels share it, or an array of one a label.
+
+        The best labels are found faster where it is a number.
+        """
 
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
         """Return what ranks by the weighted sums over the divisor."""
@@ -150,8 +154,8 @@ class WeightedSum(Vote):
 class _SumRanker(Ranker):
     """Ranks by weighted sums of counts over a divisor, the way the reader finds the best."""
 
-    def __init__(self, reader: Reader, weights: NDArray[np.float64], divisor: NDArray[np.float64]) -> None:
-        super().__init__(len(divisor), reader.row_width)
+    def __init__(self, reader: Reader, weights: NDArray[np.float64], divisor: Divisor) -> None:
+        super().__init__(len(reader.labels), reader.row_width)
         self._reader = reader
         self._weights = weights
         self._divisor = divisor
@@ -160,7 +164,8 @@ class _SumRanker(Ranker):
         return self._reader.scores(contexts, self._weights) / self._divisor
 
     def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
-        return self._reader.site_scores(contexts, self._weights, columns).divided(self._divisor[columns])
+        divisor = self._divisor if is_one_number(self._divisor) else np.asarray(self._divisor)[columns]
+        return self._reader.site_scores(contexts, self._weights, columns).divided(divisor)
 
     def winners(self, contexts: Contexts) -> NDArray[np.int64]:
         return self._reader.winners(contexts, self._weights, self._divisor)

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from hammemo._arrays.blas import one_blas_thread
-from hammemo.memories.exact.free_rows import with_free_rows
-from hammemo.memories.exact.sparse_rows import RowsReader
+from hammemo.memories.exact import SparseCounts, with_free_rows
 from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.vocabulary import Vocabulary, as_token
@@ -165,8 +164,7 @@ class LogLinear(Vote):
         base = np.log(prior) + self._label_odds(reader.labels, prior)
         shared = self._shared(n_sites)[:, :, None]
         if not self._has_label_weights:
-            weights = np.broadcast_to(shared, (*shared.shape[:2], len(prior)))  # no copy for each label
-            return RowRule(smoothing, weights, prior, base)
+            return RowRule(smoothing, shared, prior, base)
         weights, offsets = np.repeat(shared, len(prior), axis=2), np.zeros(len(prior))
         place = self.labels_.find(reader.labels)
         known = place >= 0
@@ -200,7 +198,7 @@ class LogLinear(Vote):
         columns = reader.labels.find(examples.labels)[examples.label_ranks]
         numbers = sites.n * len(reader.labels) * len(smoothing)  # of one example
         most = max(1, MOST_NUMBERS // max(numbers, 1))
-        sparse = reader if not self.per_label and most < int(self.sample) and isinstance(reader, RowsReader) else None
+        sparse = reader if not self.per_label and most < int(self.sample) and isinstance(reader, SparseCounts) else None
         chosen, multiplicity = self._chosen(examples, columns, most if sparse is None else int(self.sample), seed)
         if self.weights is not None or not len(chosen) or len(reader.labels) < 2:
             reader.site_counts(examples.contexts[:0])  # refuses a reader without rows

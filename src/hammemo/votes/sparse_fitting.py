@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.memories.exact.sparse_rows import RowsReader
+    from hammemo.memories.exact import SparseCounts
     from hammemo.tokens.contexts import Contexts
 
 _PIECE = 256  # examples whose rows are read at a time
@@ -48,7 +48,7 @@ class TouchedGains:
 
 
 def touched_gains(
-    reader: RowsReader,
+    reader: SparseCounts,
     contexts: Contexts,
     labels: NDArray[np.int64],
     prior: NDArray[np.float64],
@@ -80,7 +80,7 @@ def touched_gains(
 
 
 def _of_piece(
-    reader: RowsReader,
+    reader: SparseCounts,
     contexts: Contexts,
     labels: NDArray[np.int64],
     prior: NDArray[np.float64],

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class Sum(WeightedSum):
     """The paper's vote: every stored example votes for its label with its similarity to the query."""
 
-    def divisor(self, reader: Reader, sites: Sites) -> NDArray[np.float64]:
-        """Return the sum of the site weights, for every label."""
-        return np.broadcast_to(np.float64(sites.total_weight), (len(reader.labels),))  # one number: readers may see it
+    def divisor(self, reader: Reader, sites: Sites) -> float:  # noqa: ARG002
+        """Return the sum of the site weights, which all labels share."""
+        return float(sites.total_weight)
 
 
 class Mean(WeightedSum):

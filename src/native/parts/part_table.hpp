@@ -1,4 +1,4 @@
-// Rows of counts that lie in mapped files, found and added up where they are: memories/exact/part.py says what a part is,
+// Rows of counts that lie in mapped files, found and added up where they are: memories/exact/parts/part.py says what a part is,
 // and has the same in NumPy.
 //
 // Nothing that is read from a part decides where something is read or written before it was compared with its bound: a

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from hammemo import NO_TOKEN, Exact, MemoryClassifier, NotStoredError, PositionalHamming, SiteKernel, SiteOneHot
-from hammemo.memories.exact.count_table import CountTable
-from hammemo.memories.exact.stacks import MOST_ROW_BY_ROW, Stacks
+from hammemo.memories.exact.sum import MOST_ROW_BY_ROW, SignedSum
+from hammemo.memories.exact.table import CountTable
 from hammemo.tokens.contexts import Contexts, Examples
 from memory_catalogue import KERNELS, POSITIONS, TUPLES, batches, examples
 
@@ -103,8 +103,8 @@ def test_a_dense_table_needs_single_positions_and_32_bit_counts() -> None:
         large.compile("dense")
 
 
-def stacks(memory: Exact) -> Stacks:
-    assert isinstance(memory._stored, Stacks)
+def stacks(memory: Exact) -> SignedSum:
+    assert not memory._stored.is_live
     return memory._stored
 
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from hammemo import Bag, Exact, LogLinear, MemoryClassifier, Mixture, PositionalHamming, Suffixes, load, save
 from hammemo._arrays.native import native
 from hammemo.experiments.drawing import zipf_stream
-from hammemo.memories.exact import live_reader
-from hammemo.memories.exact.live import Live
-from hammemo.memories.exact.stacks import Stacks
+from hammemo.memories.exact.live import rows
+from hammemo.memories.exact.sum import SignedSum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +38,7 @@ def answers(model: MemoryClassifier, asked: list[list[int]]) -> list[Any]:
 
 def worth(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
     """Let a live table be made after questions that cost so much."""
-    monkeypatch.setattr(live_reader, "entries_of", lambda _: entries)
+    monkeypatch.setattr(SignedSum, "n_entries", entries)
 
 
 @pytest.mark.parametrize("kernel", [PositionalHamming(), Suffixes(3), Suffixes(2) + Bag(2)], ids=str)
@@ -55,7 +54,7 @@ def test_the_plain_table_gives_the_same_answers(vote: Any, kernel: Any, monkeypa
         copy = pickle.loads(pickle.dumps(model))  # noqa: S301  (just written)
         found.append(answers(copy, asked))
         if not isinstance(vote, Mixture):
-            assert isinstance(copy.memory_._stored, Stacks if entries else Live)
+            assert copy.memory_._stored.is_live == (not entries)
     for plain, live in zip(*found, strict=True):
         np.testing.assert_array_equal(plain, live)
 
@@ -69,7 +68,7 @@ def test_wherever_it_changes_over_no_answer_changes(asked: Any, start: int) -> N
     with pytest.MonkeyPatch.context() as patch:
         worth(patch, AT_ONCE)
         expected = learnt("mean").predict(asked).tolist()
-        worth(patch, start * live_reader._CALL)
+        worth(patch, start * rows.ENTRIES_A_CALL)
         model = learnt("mean")
         assert [model.predict([row])[0] for row in asked] == expected
 
@@ -77,17 +76,17 @@ def test_wherever_it_changes_over_no_answer_changes(asked: Any, start: int) -> N
 def test_one_question_of_a_file_makes_no_live_table_and_many_do(tmp_path: Path) -> None:
     save(learnt("sum"), tmp_path / "small")
     model = asked_once(load(tmp_path / "small"))
-    assert isinstance(asked_once(model).memory_._stored, Live)  # so small that it costs nothing
+    assert asked_once(model).memory_._stored.is_live  # so small that it costs nothing
     stream = [row.tolist() for row in zipf_stream(40_000, 3000, seed=3).reshape(-1, 4)]
     save(MemoryClassifier(memory=Exact(), vote="sum").fit_stream(stream, H), tmp_path / "large")
     model = load(tmp_path / "large")
-    assert isinstance(asked_once(model).memory_._stored, Stacks)
+    assert not asked_once(model).memory_._stored.is_live
     for _ in range(20):
         asked_once(model)
-    assert isinstance(model.memory_._stored, Live)
+    assert model.memory_._stored.is_live
     reader = model.memory_.reader()
-    assert reader._plain is None
-    assert isinstance(reader._source, Live)
+    assert reader.rows._plain is None
+    assert reader.rows.stored.is_live
 
 
 def asked_once(model: MemoryClassifier) -> MemoryClassifier:
@@ -98,7 +97,6 @@ def asked_once(model: MemoryClassifier) -> MemoryClassifier:
 def test_an_edit_after_a_question_goes_on_with_the_live_table_that_was_made() -> None:
     model = learnt("sum")
     model.predict([[1, 2, 3]])
-    stored = model.memory_._stored
-    live = stored.live if isinstance(stored, Stacks) else stored
+    live = model.memory_._stored.live
     model.learn_one([1, 2, 3], 4)
-    assert model.memory_._stored.store is live.store
+    assert model.memory_._stored.live.store is live.store

@@ -20,11 +20,10 @@ from hammemo import NO_TOKEN, Bag, NotStoredError, SiteKernel, Suffixes
 from hammemo._arrays.native import native
 from hammemo.checks.batches import examples
 from hammemo.kernels import PositionalHamming
-from hammemo.memories.exact.live import Live
-from hammemo.memories.exact.live_reader import LiveCounts
-from hammemo.memories.exact.numbers import LabelNumbers, Numbers
-from hammemo.memories.exact.readers import SparseCounts
-from hammemo.memories.exact.steps import Steps
+from hammemo.memories.exact.live.numbers import LabelNumbers, Numbers
+from hammemo.memories.exact.live.rows import LiveRows
+from hammemo.memories.exact.live.steps import Steps
+from hammemo.memories.exact.reader import SparseCounts
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
@@ -45,19 +44,19 @@ LABELS = ["k", "b", "q", "a", "z", "m"]
 class Exact(hammemo.Exact):
     """The plain exact memory: tables in stacks, read as a sparse matrix. (Its name is part of the layout.)"""
 
-    def _live_for(self, n_examples: int) -> None:
-        return None
+    def _takes_rows(self, n_examples: int) -> bool:
+        return False
 
     def make_reader(self) -> SparseCounts:
-        table = self.table()
-        return SparseCounts(lambda: table, self.frame())
+        return SparseCounts(self._stored, self.declared, static=True)
 
 
 def assert_same(live: hammemo.Exact, plain: Exact, queries: list[list[Any]]) -> None:
     """Compare bytes, scores and leading labels, for every k."""
     assert live.state_bytes() == plain.state_bytes()
     ours, theirs = live.reader(), plain.reader()
-    assert isinstance(ours, LiveCounts)
+    assert isinstance(ours, SparseCounts)
+    assert isinstance(ours.rows, LiveRows)
     assert list(ours.labels) == list(theirs.labels)
     contexts, weights = Contexts.of(as_array(queries)), live.sites.weights
     np.testing.assert_array_equal(ours.scores(contexts, weights), theirs.scores(contexts, weights))
@@ -66,12 +65,12 @@ def assert_same(live: hammemo.Exact, plain: Exact, queries: list[list[Any]]) -> 
     n_labels = len(ours.labels)
     if not n_labels:
         return
-    whole = np.broadcast_to(live.sites.total_weight, (n_labels,))
+    whole = float(live.sites.total_weight)
     np.testing.assert_array_equal(ours.winners(contexts, weights, whole), theirs.winners(contexts, weights, whole))
     for k in {*range(1, min(n_labels, 12) + 1), n_labels}:
         expected = theirs.leaders(contexts, weights, whole, k)
         for options in ({}, {"most_listed": 0}):  # few labels are added up in a list, unless told otherwise
-            found = ours._leading(contexts, weights, live.sites.total_weight, k, **options)
+            found = ours.rows._sum_columns(contexts, weights, live.sites.total_weight, k, **options)
             np.testing.assert_array_equal(found, expected)
     single = ours.single(weights, whole)
     assert single is not None
@@ -81,8 +80,9 @@ def assert_same(live: hammemo.Exact, plain: Exact, queries: list[list[Any]]) -> 
 def make_live(memory: hammemo.Exact) -> None:
     """Make the live table, as enough questions do."""
     reader = memory.reader()
-    assert isinstance(reader, LiveCounts)
-    assert reader.live is memory.reader().live  # type: ignore[attr-defined]
+    assert isinstance(reader, SparseCounts)
+    assert isinstance(reader.rows, LiveRows)
+    assert reader.rows.live is memory.reader().rows.live  # type: ignore[attr-defined]
 
 
 def change(memory: hammemo.Exact, tokens: list[Any], label: Any, by: int) -> None:
@@ -120,7 +120,7 @@ def test_every_history_ends_as_in_the_plain_table(kernel: SiteKernel, start: Any
         if kind == "anew":
             live = pickle.loads(pickle.dumps(live))  # noqa: S301  (just written)
         queries += [context for context, _, _ in batch]
-        assert isinstance(live._stored, Live)
+        assert live._stored.is_live
         assert_same(live, plain, queries)
     for ours, theirs in kept:
         assert_same(ours, theirs, queries)
@@ -165,7 +165,7 @@ def test_long_rows_are_edited_and_read_like_the_plain_table(kernel: SiteKernel) 
             (memory.add if growing else memory.remove)(part)
         if step % 6 == 0:
             assert_same(live, plain, X[rng.integers(0, 3000, 5)].tolist())
-    assert isinstance(live._stored, Live)
+    assert live._stored.is_live
     assert live.state_bytes() == plain.state_bytes()
 
 
@@ -234,7 +234,7 @@ def test_an_edit_that_is_given_up_leaves_no_page_behind() -> None:
     rng = np.random.default_rng(1)
     live.add(Examples.of(rng.integers(0, 9, (500, H)), rng.integers(0, 200, 500)))
     make_live(live)
-    version = live._stored.version  # type: ignore[union-attr]
+    version = live._stored.live.version
     pages, before = version.n_pages, live.state_bytes()
 
     def fails(memory: hammemo.Exact) -> None:
@@ -247,7 +247,7 @@ def test_an_edit_that_is_given_up_leaves_no_page_behind() -> None:
         gc.collect()
         assert (version.n_versions, version.n_pages) == (1, pages)
     change(live, [1, 2, 3, 4], 7, 1)
-    assert live._stored.store is not None  # type: ignore[union-attr]
+    assert live._stored.live.store is not None
     assert version.n_versions == 2  # `version` holds the one before
     change(live, [1, 2, 3, 4], 7, -1)
     assert live.state_bytes() == before
@@ -281,7 +281,7 @@ def test_old_versions_stay_as_they_are_and_are_freed() -> None:
         if i % 10 == 0:
             readers.append(live.reader())
             expected.append(readers[-1].scores(contexts, live.sites.weights))
-    assert live._stored.version.n_versions == 21  # type: ignore[union-attr]
+    assert live._stored.live.version.n_versions == 21
     for reader, scores in zip(readers, expected, strict=True):
         np.testing.assert_array_equal(reader.scores(contexts, live.sites.weights), scores)
     order = np.random.default_rng(3).permutation(len(readers))
@@ -289,7 +289,7 @@ def test_old_versions_stay_as_they_are_and_are_freed() -> None:
     for place in order:
         readers[place] = None  # type: ignore[call-overload]
         gc.collect()
-    version = live._stored.version  # type: ignore[union-attr]
+    version = live._stored.live.version
     assert version.n_versions == 1
 
 
@@ -300,7 +300,7 @@ def test_an_allocation_that_fails_anywhere_changes_nothing() -> None:
     live = hammemo.Exact().open(Suffixes(2).resolve(H))
     live.add(Examples.of(rng.integers(0, 3, (900, H)), rng.integers(0, 150, 900)))
     make_live(live)
-    version = live._stored.version  # type: ignore[union-attr]
+    version = live._stored.live.version
     tried = 0
     for by, label in ((1, 3), (-1, 3), (1, 1000)):
         before = live.state_bytes()
@@ -316,7 +316,7 @@ def test_an_allocation_that_fails_anywhere_changes_nothing() -> None:
             finally:
                 loops.fail_allocation(-1)
             break
-        version = live._stored.version  # type: ignore[union-attr]
+        version = live._stored.live.version
         assert tried > 5
         tried = 0
 
@@ -363,7 +363,7 @@ def test_copies_share_a_version_and_part_at_the_next_edit() -> None:
     live.add(Examples.of([[0, 1], [1, 1]], ["a", "b"]))
     make_live(live)
     other = copy.deepcopy(live)
-    assert other._stored is live._stored
+    assert other._stored.live is live._stored.live
     change(other, [0, 1], "c", 1)
     change(live, [0, 1], "d", 1)
     assert (list(live.labels), list(other.labels)) == (["a", "b", "d"], ["a", "b", "c"])
@@ -388,8 +388,8 @@ def test_tokens_that_come_and_go_do_not_pile_up() -> None:
         change(live, [i, i + 1], i, 1)
         if i >= 20:
             change(live, [i - 20, i - 19], i - 20, -1)
-    stored = live._stored
-    assert isinstance(stored, Live)
+    assert live._stored.is_live
+    stored = live._stored.live
     assert len(stored.store.tokens) + len(stored.store.labels) < 5000
     assert stored.version.n_rows < 2500
     fresh = hammemo.Exact().open(Suffixes(2).resolve(2))
@@ -416,9 +416,9 @@ def test_many_small_streams_make_the_table_live(
     small = 0
     for number, document in enumerate(documents):
         tokens, small = ([1, 2, 3] * 50, 0) if number == large else (document, small + 1)
-        was_live = isinstance(live._stored, Live)
+        was_live = live._stored.is_live
         for memory in (live, plain):
             memory._edited(partial(learn_stream, tokens, chosen))
         assert live.state_bytes() == plain.state_bytes()
         if number != large and set(tokens) != {NO_TOKEN}:
-            assert isinstance(live._stored, Live) == (was_live or small > 16)
+            assert live._stored.is_live == (was_live or small > 16)

@@ -15,9 +15,9 @@ from hammemo import NO_TOKEN, SiteKernel
 from hammemo._arrays.native import native
 from hammemo.checks.batches import examples
 from hammemo.files.part_files import open_part, write_part
-from hammemo.memories.exact.count_table import CountTable
-from hammemo.memories.exact.part import Part, table_arrays
-from hammemo.memories.exact.part_set import Columns, PartSet, SignedPart
+from hammemo.memories.exact.parts.part import Part, table_arrays
+from hammemo.memories.exact.parts.set import Columns, PartSet, SignedPart
+from hammemo.memories.exact.table import CountTable
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.vocabulary import Vocabulary
 

@@ -15,9 +15,10 @@ from hammemo import LogLinear, NotStoredError, SiteKernel, Suffixes
 from hammemo._arrays.native import native
 from hammemo.checks.batches import examples
 from hammemo.kernels import PositionalHamming
-from hammemo.memories.exact.live_reader import LiveCounts
-from hammemo.memories.exact.ratio_ranker import RatioRanker, mean_rule
-from hammemo.memories.exact.readers import SparseCounts
+from hammemo.memories.exact.live.rows import LiveRows
+from hammemo.memories.exact.live.rules import mean_rule
+from hammemo.memories.exact.reader import RuleRanker, SparseCounts
+from hammemo.memories.exact.sum import SignedSum
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes import Mean, Vote
@@ -36,8 +37,7 @@ WEIGHTS = [-1.0, -0.3, 0.0, 0.1, 0.5, 1.0, 3.0]
 
 def oracle(memory: hammemo.Exact) -> SparseCounts:
     """Return the reader that makes all scores."""
-    table = memory.table()
-    return SparseCounts(lambda: table, memory.frame())
+    return SparseCounts(SignedSum.of(memory.table()), memory.declared, static=True)
 
 
 def change(memory: hammemo.Exact, tokens: list[Any], label: Any, by: int) -> None:
@@ -56,14 +56,15 @@ def log_linear(weights: list[list[float]], smoothing: list[float]) -> LogLinear:
 def assert_same(memory: hammemo.Exact, vote: Vote, queries: list[list[Any]]) -> int:
     """Compare the best labels, for every k; return how many answers of the compiled code were not sure."""
     ours, theirs = memory.reader(), oracle(memory)
-    assert isinstance(ours, LiveCounts)
+    assert isinstance(ours, SparseCounts)
+    assert isinstance(ours.rows, LiveRows)
     contexts, n_labels = Contexts.of(np.array(queries, object)), len(ours.labels)
     if not n_labels:
         return 0
     fast, plain = vote.ranker(ours, memory.sites), vote.ranker(theirs, memory.sites)
     np.testing.assert_array_equal(fast.winners(contexts), plain.winners(contexts))
-    if isinstance(fast, RatioRanker):
-        rule: Any = fast.rule
+    if isinstance(fast, RuleRanker):
+        rule: Any = ours.rows._shared_rule(fast._shared)
     else:
         rule = mean_rule(memory.sites.weights, Mean().divisor(ours, memory.sites), ours.label_counts)
     assert rule is not None
@@ -73,7 +74,7 @@ def assert_same(memory: hammemo.Exact, vote: Vote, queries: list[list[Any]]) -> 
             continue
         expected = plain.leaders(contexts, k)
         np.testing.assert_array_equal(fast.leaders(contexts, k), expected)
-        columns, sure = ours.leading_by_ratio(contexts, rule, k)
+        columns, sure = ours.rows._rule_columns(contexts, rule, k)
         np.testing.assert_array_equal(columns[sure], expected[sure])
         n_unsure += int((~sure).sum())
     single = fast.single()
@@ -224,7 +225,7 @@ def test_rules_refuse_what_is_not_one() -> None:
         rule.mean(np.ones(1), 0.0)
     memory = hammemo.Exact().open(PositionalHamming().resolve(H))
     memory.add(examples([([0, 0, 0], "a", 5)]))
-    version = memory.reader().live.version  # type: ignore[attr-defined]
+    version = memory.reader().rows.live.version  # type: ignore[attr-defined]
     one, flags = np.zeros((1, 1), np.int64), np.zeros(1, bool)
     with pytest.raises(ValueError, match="sites"):
         version.ratio_leaders(rule.mean(np.ones(2), 1.0), 1, np.zeros((1, H), np.int64), one, flags)

@@ -1,5 +1,42 @@
-"""The exact memory: sparse counts of every (site, token, label)."""
+"""The exact memory: sparse counts of every (site, token, label).
 
-from hammemo.memories.exact.memory import Exact
+`table` is the table of counts as a value; `live` keeps one that is edited row by row, and `parts` what lies in files.
+`memory` holds a sum of them, and readers answer from it. Other packages import what is listed here and nothing deeper.
+"""
 
-__all__ = ["Exact"]
+from hammemo.memories.exact.free_rows import free_entries, with_free_rows
+from hammemo.memories.exact.live.live import Live, Shared
+from hammemo.memories.exact.live.numbers import rank_before
+from hammemo.memories.exact.memory import Exact, InParts
+from hammemo.memories.exact.parts.entries import SiteRows, added_rows, entries_in
+from hammemo.memories.exact.parts.part import PAGE, Part, table_arrays, used_arrays
+from hammemo.memories.exact.parts.set import SignedPart, View
+from hammemo.memories.exact.reader import DenseCounts, SparseCounts
+from hammemo.memories.exact.rows import Entries, applied
+from hammemo.memories.exact.sum import SignedSum
+from hammemo.memories.exact.table import CountTable
+
+__all__ = [
+    "PAGE",
+    "CountTable",
+    "DenseCounts",
+    "Entries",
+    "Exact",
+    "InParts",
+    "Live",
+    "Part",
+    "Shared",
+    "SignedPart",
+    "SignedSum",
+    "SiteRows",
+    "SparseCounts",
+    "View",
+    "added_rows",
+    "applied",
+    "entries_in",
+    "free_entries",
+    "rank_before",
+    "table_arrays",
+    "used_arrays",
+    "with_free_rows",
+]

@@ -20,8 +20,7 @@ import numpy as np
 
 from hammemo.kernels.free_sites import Places, distinct_places
 from hammemo.kernels.sites import FREE_KINDS
-from hammemo.memories.contributions import SiteScores
-from hammemo.memories.exact.sparse_rows import Entries, RowsReader
+from hammemo.memories.exact.reader import SparseCounts
 from hammemo.memories.reader import Reader
 from hammemo.tokens.contexts import Contexts
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import FreeSite, Sites
+    from hammemo.memories.exact.rows import Entries
     from hammemo.tokens.vocabulary import Vocabulary
 
 
@@ -37,14 +37,14 @@ class FreeRows(Reader):
 
     Parameters
     ----------
-    reader : RowsReader
+    reader : SparseCounts
     sites : Sites
     """
 
     has_rows = True
     is_exact = True
 
-    def __init__(self, reader: RowsReader, sites: Sites) -> None:
+    def __init__(self, reader: SparseCounts, sites: Sites) -> None:
         super().__init__(reader.frame, reader.row_width * sites.n)
         self.sites = sites
         self._reader = reader
@@ -56,10 +56,6 @@ class FreeRows(Reader):
         for k, weight in enumerate(weights[n_positions:].tolist()):
             scores += weight * self._free_rows(contexts, k)
         return scores
-
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns: weighted counts."""
-        return SiteScores.exact(weights[:, None] * self.site_counts(contexts)[:, :, columns])
 
     def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the row that each site of each context reads, zeros where it reads none: (m, S, L)."""
@@ -109,12 +105,12 @@ def with_free_rows(reader: Reader, sites: Sites) -> Reader:
     """Return what has a row for every site: the reader itself where none is without a position."""
     if not sites.free or isinstance(reader, FreeRows):
         return reader
-    if not isinstance(reader, RowsReader):
+    if not isinstance(reader, SparseCounts):
         raise TypeError(f"{type(reader).__name__} keeps no sites without a position: use memory='exact'.")
     return FreeRows(reader, sites)
 
 
-def free_entries(reader: RowsReader, number: int, site: FreeSite, contexts: Contexts) -> tuple[Places, Entries]:
+def free_entries(reader: SparseCounts, number: int, site: FreeSite, contexts: Contexts) -> tuple[Places, Entries]:
     """Return the distinct tokens that contexts hold, and the row of each in one of the tables of free sites."""
     places = distinct_places(contexts.ranks, site.reach)
     one_token = Contexts.with_ranks(contexts.vocabulary, places.ranks[:, None])

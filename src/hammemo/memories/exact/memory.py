@@ -1,59 +1,136 @@
 r"""The exact memory: the count table itself, and with it the classifier that all sketches are measured against.
 
-Learning in bulk appends the table of each batch to a short stack of tables of falling size and adds neighbours of
-similar size, so that n batches cost O(n log n) and not O(n^2). What is taken back goes to a stack of its own, once the
-counts it touches, and only those, have been found large enough; where that stack would pass half the size of the first,
-the two become one. Reading adds up both, once for each version of the stacks. This changes nothing that can be seen:
-the state is the difference, in canonical form.
+What is stored is a sum of signed terms (:mod:`hammemo.memories.exact.sum`): tables in memory, a live table, or the
+files of a folder. How it is kept changes nothing that can be seen: the state is the sum, in canonical form.
 
-Once much is asked, or a few examples are edited, the counts are kept in a live table instead
-(:mod:`hammemo.memories.exact.live`), which is edited row by row; a large batch goes back to the stacks. To make a live
-table costs as much as some tens of small streams in bulk, so a few of these are learnt in bulk first. Without the
-compiled code everything is done by the stacks.
-
-A table in parts (:mod:`hammemo.memories.exact.parted`), as a folder holds it, stays in its files; what is learnt and
-taken back later lies in memory on top of them.
+To make a live table costs as much as some tens of small streams in bulk, so a few of these are learnt in bulk first.
+Without the compiled code everything is done in bulk.
 
 Each site without a position that has a table (:mod:`hammemo.kernels.free_sites`) is an exact memory of its own inside,
 which counts derived examples.
+
+`InParts` is what `Exact` and a memory around it have in common: one table of exact counts, which may lie in the files
+of a folder, and perhaps more beside it, which is small and stays in memory. The files hold the rows of the table; all
+else of the state is in the head of the folder. What writes, reads or learns a folder asks for the table and for what
+is beside it, and need not know which memory this is.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
-from hammemo._arrays.native import native
+import numpy as np
+
+from hammemo._arrays.checked import StoredArrays
+from hammemo._arrays.tensor_files import Spec, file_order, file_start
 from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, summed_pairs, tabled
-from hammemo.memories.exact.count_table import CountTable
-from hammemo.memories.exact.in_parts import InParts
-from hammemo.memories.exact.live import Live
-from hammemo.memories.exact.live_reader import LiveCounts
-from hammemo.memories.exact.parted import Parted
-from hammemo.memories.exact.parted_reader import PartedCounts
-from hammemo.memories.exact.readers import DenseCounts, SparseCounts
-from hammemo.memories.exact.sparse_rows import free_frame
-from hammemo.memories.exact.stacks import MOST_ROW_BY_ROW, Stacks, entries_of, live_for
+from hammemo.memories.base import Memory
+from hammemo.memories.exact.parts.digest import SumState
+from hammemo.memories.exact.reader import DenseCounts, SparseCounts, free_frame
+from hammemo.memories.exact.sum import MOST_ROW_BY_ROW, SignedSum
+from hammemo.memories.exact.table import CountTable
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from hammemo._arrays.checked import StoredArrays
-    from hammemo.kernels.sites import FreeSite
-    from hammemo.memories.base import Memory
-    from hammemo.memories.exact.sparse_rows import ExactReader, RowsReader
+    from hammemo.kernels.sites import FreeSite, Sites
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 
+Self = TypeVar("Self", bound="InParts")
 
-_FEW: Final = 16
-"""So many small streams, one after another, are learnt in bulk before the table is made live."""
+SMALL_STREAMS_IN_BULK: Final = 16
+"""How many small streams, one after another, are learnt in bulk before the table is made live."""
+
+
+class InParts(Memory):
+    """Base class of memories whose exact table may lie in parts."""
+
+    table_prefix: ClassVar[str] = ""
+    """How the names of the arrays of the table begin in the state."""
+
+    def table(self) -> CountTable:
+        """Return the exact counts of all that is stored, in memory."""
+        return self._now().terms.total
+
+    @property
+    def beside(self) -> Memory | None:
+        """What is kept beside the table: a memory of the same examples, or None."""
+        return None
+
+    @abstractmethod
+    def beside_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what the state has beside the labels and the table, under the names that it has there."""
+
+    @abstractmethod
+    def hold_parts(self, stored: SignedSum, beside: Memory | None = None) -> None:
+        """Store what a table in parts has counted, and what is beside it, in place of all that is stored."""
+
+    @abstractmethod
+    def without_table(self: Self) -> Self:
+        """Return a memory with an empty table, and all that is stored beside it."""
+
+    @abstractmethod
+    def restore_around(
+        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
+    ) -> None:
+        """Take a state whose table lies in parts; `opened` returns it, given the labels and its arrays of the head."""
+
+    @property
+    @abstractmethod
+    def terms(self) -> SignedSum:
+        """The table as a sum of terms."""
+
+    @property
+    def parted(self) -> SignedSum | None:
+        """The table as a sum of terms, if it lies in a folder."""
+        terms = self.terms
+        return terms if terms.in_folder else None
+
+    def head_state(self, table: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return the state with other arrays in place of the table: in a head, what its parts do not say."""
+        version = self._now()
+        named = {f"{version.table_prefix}{name}": array for name, array in table.items()}
+        return {**version.frame().arrays(), **version.beside_arrays(), **named}
+
+    def restore_parts(
+        self,
+        state: Mapping[str, NDArray[Any]],
+        sites: Sites,
+        seed: int,
+        declared: NDArray[Any],
+        opened: Callable[[LabelCounts, StoredArrays], SignedSum],
+    ) -> None:
+        """Start with a table in parts and what `head_state` returned, checked; `opened` as in `restore_around`."""
+
+        def take(memory: InParts, all_labels: LabelCounts, stored: StoredArrays) -> None:
+            memory.restore_around(all_labels, stored, opened)
+
+        self._restore(StoredArrays(state), sites, seed, declared, take)
+
+    def state_digest(self) -> str:
+        """Return BLAKE2b-256 of `state_bytes`; of a table in parts, made range by range."""
+        version = self._now()
+        if version.parted is None:
+            return super().state_digest()
+        known, state, prefix = version.head_state({}), SumState(version.parted, version.labels), self.table_prefix
+        specs = {name: Spec(array.dtype, array.shape) for name, array in known.items()}
+        specs |= {f"{prefix}{name}": spec for name, spec in state.specs().items()}
+        digest = hashlib.blake2b(file_start(specs, {"layout": json.dumps(version.layout())}), digest_size=32)
+        for name in file_order(specs):
+            for piece in [known[name]] if name in known else state.pieces(name.removeprefix(prefix)):
+                digest.update(np.ascontiguousarray(piece, specs[name].dtype).data)
+        return digest.hexdigest()
 
 
 class Exact(InParts):
@@ -72,66 +149,53 @@ class Exact(InParts):
     """
 
     keeps_free_sites = True
-    _stored: Stacks | Live | Parted
+    _stored: SignedSum
     _free: tuple[Exact, ...] = ()
     """The tables of the sites without a position."""
     _small_streams: int = 0
     """How many small streams were learnt one after another."""
 
-    def table(self) -> CountTable:
-        """Return the counts of all that is stored."""
-        return self._stored.total
-
     def hold(self, table: CountTable) -> None:
         """Store the examples that a table has counted, in place of all that is stored; it has no free sites."""
         if self.sites.free:
             raise ValueError("A table alone does not hold what sites without a position have counted.")
-        self._edited(lambda memory: memory._replace(Stacks.of(table)))
+        self._edited(lambda memory: setattr(memory, "_stored", SignedSum.of(table)))
 
-    def hold_parts(self, stored: Parted, beside: Memory | None = None) -> None:
+    def hold_parts(self, stored: SignedSum, beside: Memory | None = None) -> None:
         """Store what a table in parts has counted, in place of all that is stored at sites with positions."""
         if beside is not None:
             raise ValueError(f"An exact memory keeps nothing beside its table, and {beside!r} was given.")
-        self._edited(lambda memory: memory._replace(stored))
-
-    def _replace(self, stored: Stacks | Parted) -> None:
-        self._stored = stored
+        self._edited(lambda memory: setattr(memory, "_stored", stored))
 
     @property
-    def parted(self) -> Parted | None:
-        """The table in parts, if it is one."""
-        stored = self._stored
-        return stored if isinstance(stored, Parted) else None
+    def terms(self) -> SignedSum:
+        """The table as a sum of terms."""
+        return self._stored
 
     def without_table(self) -> Exact:
         """Return a memory with an empty table; what sites without a position have counted stays."""
         version = self.snapshot()
-        version._stored = Stacks.of(CountTable.empty(self.sites))
+        version._stored = SignedSum.of(CountTable.empty(self.sites))
         return version
 
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples, or take them back, or raise `NotStoredError` where a count would become negative."""
         self._change_free(lambda inner, site: inner.update(summed_pairs(derived_examples(examples, site)), sign))
-        if isinstance(self._stored, Parted):
+        if self._takes_rows(len(examples)):
             self._stored = self._stored.changed(examples, sign)
-            return
-        live = self._live_for(len(examples))
-        self._stored = (
-            self._bulk().changed(CountTable.of(examples, self.sites), sign)
-            if live is None
-            else live.changed(examples, sign)
-        )
+        else:
+            self._stored = self._stored.changed_by(CountTable.of(examples, self.sites), sign)
+
+    def _takes_rows(self, n_examples: int) -> bool:
+        """Return whether so many examples are edited row by row."""
+        return self._stored.takes_rows(n_examples)
 
     def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
         """Add one example `by` times or, below zero, take it back; in microseconds, whatever is stored."""
-        if isinstance(self._stored, Parted) and self._stored.edits_one_by_one and not self._free:
+        if self._takes_rows(1) and not self._free:
             self._stored = self._stored.changed_by_one(tokens, label, by)
-            return
-        live = self._live_for(1)
-        if live is None or self._free:
-            super().update_one(tokens, label, by)
         else:
-            self._stored = live.changed_by_one(tokens, label, by)
+            super().update_one(tokens, label, by)
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Add the windows of a stream: in bulk, unless it is small beside a live table, or the next of many small."""
@@ -139,13 +203,13 @@ class Exact(InParts):
         for block in blocks:
             n = len(block.targets())
             self._small_streams = self._small_streams + 1 if n <= MOST_ROW_BY_ROW else 0
-            is_edited = isinstance(self._stored, Live) or self._small_streams > _FEW
-            if is_edited and self._live_for(n) is not None:
+            is_edited = self._stored.is_live or self._small_streams > SMALL_STREAMS_IN_BULK
+            if is_edited and not self._stored.in_folder and self._takes_rows(n):
                 super().update_from_blocks([block], labels)
                 continue
             examples = block.examples(sites.h) if labels is None else block.examples(sites.h).only(labels)
             self._change_free(partial(_count_derived, examples))
-            self._stored = self._changed_by(replace(CountTable.of(examples, sites), sites=self.sites), 1)
+            self._stored = self._stored.changed_by(replace(CountTable.of(examples, sites), sites=self.sites), 1)
 
     def _change_free(self, change: Callable[[Exact, FreeSite], None]) -> None:
         """Change the tables of the sites without a position: each in a version of its own, which replaces the old."""
@@ -156,62 +220,35 @@ class Exact(InParts):
             changed.append(version)
         self._free = tuple(changed)
 
-    def _bulk(self) -> Stacks:
-        """Return the tables in stacks; a table in parts is none."""
-        stored = self._stored
-        assert not isinstance(stored, Parted)
-        return Stacks.of(stored) if isinstance(stored, Live) else stored
-
-    def _changed_by(self, table: CountTable, sign: int) -> Stacks | Parted:
-        """Return what is stored with one more table added or subtracted."""
-        stored = self._stored
-        return stored.changed_by(table, sign) if isinstance(stored, Parted) else self._bulk().changed(table, sign)
-
-    def _live_for(self, n_examples: int) -> Live | None:
-        """Return the live table in which so many examples are to be edited; None where bulk learning is faster."""
-        stored = self._stored
-        return None if isinstance(stored, Parted) else live_for(stored, n_examples)
-
     def reader(self) -> Reader:
         """Return what is stored now, for answering: a version that later edits do not change."""
         version = self._now()
-        stored = version._stored
-        if isinstance(stored, Stacks) and stored.made_live is not None:
-            version._stored = stored.live  # the same counts, which are now kept once
+        version._stored = version._stored.kept_once()
         for inner in version._free:
             inner.reader()
         return super(Exact, version).reader()
 
-    def make_reader(self) -> ExactReader:
-        """Return what answers from the counts; from those of a mapped file, read from the disk as needed."""
-        reader = self._make_reader()
-        reader.free = tuple(cast("RowsReader", inner.reader()) for inner in self._free)
+    def make_reader(self) -> SparseCounts:
+        """Return what answers from the counts; from those of files, read from the disk as needed."""
+        reader = SparseCounts(self._stored, self.declared)
+        reader.free = tuple(cast("SparseCounts", inner.reader()) for inner in self._free)
         return reader
 
     def static_reader(self) -> Reader:
         """Return a reader of the table as it is: no live table is made of one that was learnt in bulk."""
         version = self._now()
-        stored = version._stored
-        if not isinstance(stored, Stacks):
+        if version._stored.is_live or version._stored.in_folder:
             return version.reader()
-        reader = SparseCounts(partial(getattr, stored, "total"), version.frame(), on_disk=stored.on_disk)
-        reader.free = tuple(cast("RowsReader", inner.static_reader()) for inner in version._free)
+        reader = SparseCounts(version._stored, version.declared, static=True)
+        reader.free = tuple(cast("SparseCounts", inner.static_reader()) for inner in version._free)
         return reader
-
-    def _make_reader(self) -> SparseCounts | LiveCounts | PartedCounts:
-        stored = self._stored
-        if isinstance(stored, Parted):
-            return PartedCounts(stored, self.sites, self.declared)
-        if isinstance(stored, Stacks) and (stored.on_disk or native() is None):
-            return SparseCounts(partial(getattr, stored, "total"), self.frame(), on_disk=stored.on_disk)
-        return LiveCounts(stored, self.declared)
 
     def compile(
         self,
         form: str | None = None,
         vocabulary: Vocabulary | None = None,
         threads: int = 1,  # noqa: ARG002
-    ) -> ExactReader:
+    ) -> SparseCounts | DenseCounts:
         """Return the counts as a ``"sparse"`` or a ``"dense"`` table; the dense one has rows for `vocabulary`."""
         if form in (None, "sparse"):
             return self._now().make_reader()
@@ -223,18 +260,17 @@ class Exact(InParts):
 
     def clear(self) -> None:
         """Hold nothing."""
-        table = CountTable.empty(self.sites)
-        self._stored = Stacks.of(table)
+        self._stored = SignedSum.of(CountTable.empty(self.sites))
         self._free = tuple(Exact().open(ONE_TOKEN, self.seed) for _ in tabled(self.sites))
 
     def restore_arrays(self, all_labels: LabelCounts, stored: StoredArrays) -> None:
         """Take a state; one that is mapped from a file stays there, and a query reads what it touches."""
         table = CountTable.from_arrays(self.sites, all_labels, stored).without_idle_labels()
-        self._stored = Stacks((table,), (), table.label_counts, on_disk=stored.trusted)
+        self._stored = SignedSum.of(table, on_disk=stored.trusted)
         self._restore_free(stored)
 
     def restore_around(
-        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], Parted]
+        self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
     ) -> None:
         """Take a state whose table lies in parts."""
         self._stored = opened(all_labels, stored)
@@ -255,31 +291,15 @@ class Exact(InParts):
         """Add the counts of another exact memory, or subtract them."""
         theirs = dict(zip(tabled(self.sites), other._free, strict=True))
         self._change_free(lambda inner, site: inner.add_state(theirs[site], sign))
-        stored, added = self._stored, other._stored
-        if isinstance(added, Parted):
-            whole = stored if isinstance(stored, Parted) else Parted.of(stored.total)
-            self._stored = whole.plus(added, sign)
-        else:
-            self._stored = self._changed_by(other.table(), sign)
-
-    @property
-    def n_entries(self) -> int:
-        """How many entries the tables have that are not added up yet: at least as many as there are counts."""
-        stored = self._stored
-        if isinstance(stored, Parted):
-            return stored.n_entries
-        return entries_of((stored.total,) if isinstance(stored, Live) else (*stored.added, *stored.removed))
+        self._stored = self._stored.plus(other._stored, sign)
 
     def observed(self) -> LabelCounts:
         """Return the labels that have examples, and how many: without adding up the stacks, or the rows."""
         return self._stored.label_counts
 
     def observed_labels(self) -> Vocabulary:
-        """Return the labels that have examples: of a live table, or one in parts, without counting all."""
-        stored = self._stored
-        if isinstance(stored, Parted):
-            return stored.labels
-        return stored.label_set.labels if isinstance(stored, Live) else stored.label_counts.labels
+        """Return the labels that have examples: of a live table, or one in a folder, without counting all."""
+        return self._stored.labels
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the canonical arrays of the table, and those of the sites without a position."""
@@ -294,11 +314,11 @@ class Exact(InParts):
     def nbytes(self) -> int:
         """Size of the canonical form in bytes, without the names; of a table in parts, of its rows and entries."""
         stored = self._stored
-        if not isinstance(stored, Parted):
+        if not stored.in_folder:
             return super().nbytes
         return stored.nbytes + sum(inner.nbytes for inner in self._free)
 
 
 def _count_derived(examples: Examples, inner: Exact, site: FreeSite) -> None:
     """Add to the table of a site without a position, in bulk."""
-    inner._stored = inner._bulk().changed(CountTable.of(derived_examples(examples, site), inner.sites), 1)
+    inner._stored = inner._stored.changed_by(CountTable.of(derived_examples(examples, site), inner.sites), 1)

@@ -44,7 +44,7 @@ from hammemo._arrays.integers import sum_by_key
 from hammemo.memories.base import Memory
 from hammemo.memories.gaussian.codes import CODE_BITS, CodeCache, GaussianCodes
 from hammemo.memories.gaussian.encoding import site_codes
-from hammemo.memories.gaussian.readers import FusedGaussian, GaussianReader, TwoStageGaussian
+from hammemo.memories.gaussian.readers import CompiledGaussian, GaussianReader
 from hammemo.memories.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -113,10 +113,8 @@ class Gaussian(Memory):
 
         By default these are the codes of the tokens met so far. A code that is not carried is computed when asked for.
         """
-        if form in (None, "fused"):
-            return FusedGaussian.of(self.make_reader(), vocabulary)
-        if form == "two-stage":
-            return TwoStageGaussian.of(self.make_reader(), vocabulary)
+        if form in (None, "fused", "two-stage"):
+            return CompiledGaussian.of(self.make_reader(), vocabulary, fused=form != "two-stage")
         raise ValueError(f"form={form!r} is not known: Gaussian() compiles to 'fused' or 'two-stage'.")
 
     def layout(self) -> dict[str, Any]:

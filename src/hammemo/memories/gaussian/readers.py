@@ -99,30 +99,6 @@ def two_stage_site_scores(
     return SiteScores(values, errors=np.stack(errors), total_errors=np.stack(totals))
 
 
-class _CompiledGaussian(Compiled):
-    """What the two compiled forms share: the labels and the projected codes they carry."""
-
-    def __init__(self, frame: Frame, codes: GaussianCodes, input_codes: CodeCache) -> None:
-        super().__init__(frame, _row_width(codes, frame))
-        self.codes = codes
-        self.input_codes = input_codes
-
-    def _encode(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
-        keys: NDArray[np.float32] = encode(contexts, self.sites, self.input_codes, weights, np.float32)
-        return keys
-
-    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return what `restored` needs: the arrays, the tokens whose codes they hold, and what makes other codes."""
-        tokens = self.input_codes.features()
-        vocabulary = Vocabulary.of(tokens)
-        arrays = {
-            **self.tensors(),
-            "projected_codes": self.input_codes.get(vocabulary.tolist()),
-            **{f"vocabulary.{name}": array for name, array in vocabulary.arrays().items()},
-        }
-        return arrays, {name: getattr(self.codes, name) for name in ("seed", "d", "d_h", "tied", "exact")}
-
-
 def _restored_codes(frame: Frame, stored: StoredArrays, description: dict[str, Any]) -> tuple[GaussianCodes, CodeCache]:
     """Return the codes that a description names and those that a file carries."""
     kinds = {"seed": int, "d": int, "d_h": int, "tied": bool, "exact": bool}
@@ -146,34 +122,81 @@ def _carried(reader: GaussianReader, vocabulary: Vocabulary | None) -> CodeCache
     return cache
 
 
-class FusedGaussian(_CompiledGaussian):
-    """Projected codes and the product CZ: one matrix product a query."""
+class CompiledGaussian(Compiled):
+    """Projected codes and what decodes them, in float32.
+
+    *Fused*, that is the product CZ: one matrix product a query. In *two stages* it is the memory matrix C and the
+    output codes Z: retrieve, then decode.
+
+    Parameters
+    ----------
+    frame : Frame
+    codes : GaussianCodes
+    input_codes : CodeCache
+        The projected codes that it carries.
+    matrices : tuple of ndarray
+        CZ, of shape (p, L); or C and Z, of shapes (p, d) and (L, d).
+    """
 
     def __init__(
-        self, frame: Frame, codes: GaussianCodes, input_codes: CodeCache, decoded: NDArray[np.float32]
+        self, frame: Frame, codes: GaussianCodes, input_codes: CodeCache, matrices: tuple[NDArray[np.float32], ...]
     ) -> None:
-        super().__init__(frame, codes, input_codes)
-        self._decoded = decoded
+        super().__init__(frame, _row_width(codes, frame))
+        self.codes = codes
+        self.input_codes = input_codes
+        self._matrices = matrices
 
     @classmethod
-    def of(cls, reader: GaussianReader, vocabulary: Vocabulary | None) -> FusedGaussian:
-        """Return the fused form of what a reader holds, with the codes of `vocabulary`."""
-        decoded = (reader.matrix @ reader.decoder.T).astype(np.float32)
-        return cls(reader.frame, reader.codes, _carried(reader, vocabulary), decoded)
+    def of(cls, reader: GaussianReader, vocabulary: Vocabulary | None, *, fused: bool) -> CompiledGaussian:
+        """Return a compiled form of what a reader holds, with the codes of `vocabulary`."""
+        whole = (reader.matrix @ reader.decoder.T,) if fused else (reader.matrix, reader.decoder)
+        matrices = tuple(part.astype(np.float32) for part in whole)
+        return cls(reader.frame, reader.codes, _carried(reader, vocabulary), matrices)
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether CZ was formed."""
+        return len(self._matrices) == 1
+
+    @property
+    def name_in_files(self) -> str:
+        """The name of the form."""
+        return "FusedGaussian" if self.is_fused else "TwoStageGaussian"
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
         """Return the decoded scores."""
-        return np.asarray(self._encode(contexts, weights) @ self._decoded, np.float32)
+        keys = encode(contexts, self.sites, self.input_codes, weights, np.float32)
+        found = keys @ self._matrices[0]
+        return np.asarray(found if self.is_fused else found @ self._matrices[1].T, np.float32)
 
     def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns; the error needs C, which is gone."""
+        """Return what each site adds to the scores of the labels in these columns.
+
+        Standard errors need C, so the fused form has none.
+        """
         keys = site_keys(contexts, self.sites, self.input_codes)
-        blocks = self._decoded[:, columns].astype(np.float64).reshape(len(weights), -1, len(columns))
-        return SiteScores(np.einsum("mki,kic->mkc", keys, blocks) * (len(weights) * weights[:, None]))
+        if self.is_fused:
+            blocks = self._matrices[0][:, columns].astype(np.float64).reshape(len(weights), -1, len(columns))
+            return SiteScores(np.einsum("mki,kic->mkc", keys, blocks) * (len(weights) * weights[:, None]))
+        matrix, decoder = (part.astype(np.float64) for part in self._matrices)
+        blocks = matrix.reshape(len(weights), -1, self.codes.d)
+        return two_stage_site_scores(blocks, keys, decoder[columns], weights, tied=self.codes.tied)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs."""
-        return {"projected_codes": self.input_codes.rows, "CZ": self._decoded}
+        names = ("CZ",) if self.is_fused else ("C", "Z")
+        return {"projected_codes": self.input_codes.rows, **dict(zip(names, self._matrices, strict=True))}
+
+    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what `restored` needs: the arrays, the tokens whose codes they hold, and what makes other codes."""
+        tokens = self.input_codes.features()
+        vocabulary = Vocabulary.of(tokens)
+        arrays = {
+            **self.tensors(),
+            "projected_codes": self.input_codes.get(vocabulary.tolist()),
+            **{f"vocabulary.{name}": array for name, array in vocabulary.arrays().items()},
+        }
+        return arrays, {name: getattr(self.codes, name) for name in ("seed", "d", "d_h", "tied", "exact")}
 
     @classmethod
     def restored(
@@ -182,59 +205,10 @@ class FusedGaussian(_CompiledGaussian):
         stored: StoredArrays,
         description: dict[str, Any],
         key: bytes | None = None,  # noqa: ARG003
-    ) -> FusedGaussian:
+    ) -> CompiledGaussian:
         """Return the compiled form with these arrays, checked: undo `stored`."""
         codes, input_codes = _restored_codes(frame, stored, description)
-        shape = (codes.n_sites * codes.d_h, len(frame.labels))
-        return cls(frame, codes, input_codes, stored.finite("CZ", "float32", shape))
-
-
-class TwoStageGaussian(_CompiledGaussian):
-    """Projected codes, the memory matrix and the output codes: retrieve, then decode."""
-
-    def __init__(
-        self,
-        frame: Frame,
-        codes: GaussianCodes,
-        input_codes: CodeCache,
-        matrix: NDArray[np.float32],
-        decoder: NDArray[np.float32],
-    ) -> None:
-        super().__init__(frame, codes, input_codes)
-        self._matrix = matrix
-        self._decoder = decoder
-
-    @classmethod
-    def of(cls, reader: GaussianReader, vocabulary: Vocabulary | None) -> TwoStageGaussian:
-        """Return the two-stage form of what a reader holds, with the codes of `vocabulary`."""
-        matrix, decoder = (part.astype(np.float32) for part in (reader.matrix, reader.decoder))
-        return cls(reader.frame, reader.codes, _carried(reader, vocabulary), matrix, decoder)
-
-    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float32]:
-        """Return the decoded scores."""
-        return np.asarray((self._encode(contexts, weights) @ self._matrix) @ self._decoder.T, np.float32)
-
-    def site_scores(self, contexts: Contexts, weights: NDArray[np.float64], columns: NDArray[np.int64]) -> SiteScores:
-        """Return what each site adds to the scores of the labels in these columns, with standard errors."""
-        keys = site_keys(contexts, self.sites, self.input_codes)
-        blocks = self._matrix.astype(np.float64).reshape(len(weights), -1, self.codes.d)
-        decoder = self._decoder[columns].astype(np.float64)
-        return two_stage_site_scores(blocks, keys, decoder, weights, tied=self.codes.tied)
-
-    def tensors(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that prediction needs."""
-        return {"projected_codes": self.input_codes.rows, "C": self._matrix, "Z": self._decoder}
-
-    @classmethod
-    def restored(
-        cls,
-        frame: Frame,
-        stored: StoredArrays,
-        description: dict[str, Any],
-        key: bytes | None = None,  # noqa: ARG003
-    ) -> TwoStageGaussian:
-        """Return the compiled form with these arrays, checked: undo `stored`."""
-        codes, input_codes = _restored_codes(frame, stored, description)
-        matrix = stored.finite("C", "float32", (codes.n_sites * codes.d_h, codes.d))
-        decoder = stored.finite("Z", "float32", (len(frame.labels), codes.d))
-        return cls(frame, codes, input_codes, matrix, decoder)
+        p, n_labels = codes.n_sites * codes.d_h, len(frame.labels)
+        shapes = {"C": (p, codes.d), "Z": (n_labels, codes.d)} if "C" in stored else {"CZ": (p, n_labels)}
+        matrices = tuple(stored.finite(name, "float32", shape) for name, shape in shapes.items())
+        return cls(frame, codes, input_codes, matrices)

@@ -5,11 +5,12 @@ They are read row by row from the pages of a version, or put together as whole t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hammemo._versions import Cached, cached_property
+from hammemo.memories.budget import CompileBudget
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
     from hammemo.tokens.contexts import Contexts
 
 
-class Effort:
-    """How much was computed row by row, so that a table is compiled when it would have been worth it.
+CELLS_A_CALL: Final = 4096
+"""What a call costs beside its rows, in cells of a table."""
+
+
+class TableBudget(CompileBudget):
+    """When the table of a layout pays: once about as many cells were computed row by row.
 
     Parameters
     ----------
@@ -30,23 +35,14 @@ class Effort:
         What compiling costs, as a share of computing all rows.
     """
 
-    CALL = 4096
-    """What a call costs beside its rows, in cells of a table."""
-
     def __init__(self, layout: RowLayout, n_labels: int, share: float = 1.0) -> None:
-        self._layout = layout
-        self._share = share
-        self._n_labels = n_labels
-        self._spent = 0
+        super().__init__(CELLS_A_CALL, len(layout.groups) * n_labels)
+        self._price = share * int(layout.first_rows[-1]) * n_labels + 16 * CELLS_A_CALL  # it has costs of its own
 
     def is_spent(self, n_contexts: int) -> bool:
-        """Return whether a table is worth it by now, these contexts counted.
-
-        Two threads may overwrite each other's count: then a table is compiled a little later.
-        """
-        self._spent += n_contexts * len(self._layout.groups) * self._n_labels + self.CALL
-        cells = int(self._layout.first_rows[-1]) * self._n_labels
-        return self._spent > self._share * cells + 16 * self.CALL  # making a table has costs of its own
+        """Return whether a table pays by now, these contexts counted."""
+        self.spend(n_contexts)
+        return self.spent > self._price
 
 
 class RawRows(Cached):

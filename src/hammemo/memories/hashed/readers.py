@@ -13,7 +13,7 @@ There are two ways to the same scores:
 
 Which is cheaper depends on how much is asked before the next edit, which nobody knows. So a reader goes row by row
 until that has cost about as much as compiling would, and compiles then: never more than twice the cost of the better
-way (:class:`~hammemo.memories.hashed.raw_rows.Effort`).
+way (:class:`~hammemo.memories.hashed.raw_rows.TableBudget`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hammemo.memories.hashed.centring import FRACTION_BITS, centred, centred_cou
 from hammemo.memories.hashed.layout import RowLayout, one_if_equal, per_site
 from hammemo.memories.hashed.native_table import NativeTable, whole
 from hammemo.memories.hashed.previous_table import PreviousTable
-from hammemo.memories.hashed.raw_rows import Effort, RawRows
+from hammemo.memories.hashed.raw_rows import RawRows, TableBudget
 from hammemo.memories.hashed.reserved import site_groups, stored_reserved
 from hammemo.memories.hashed.rule_ranker import FixedRows, HashedRanker, rule_rows
 from hammemo.memories.hashed.site_table import SiteTable
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.memories.label_counts import Frame
+    from hammemo.memories.ranker import Divisor
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -89,38 +90,31 @@ class HashedTables(Compiled):
         self._layout = layout
         self._raw = RawRows(layout, tables, source)
         self._previous = previous
-        self._effort = Effort(layout, len(frame.labels), 1.0 if previous is None else _COPYING)
-        self._bound_effort = Effort(layout, len(frame.labels))
+        self._budget = TableBudget(layout, len(frame.labels), 1.0 if previous is None else _COPYING)
+        self._bound_budget = TableBudget(layout, len(frame.labels))
         self._score_table: tuple[bytes, PreviousTable] | None = None
         self._bound_tables: tuple[bytes, NativeTable, NativeTable] | None = None
-        self._ranker: tuple[bytes, HashedRanker] | None = None
 
     def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted sum over sites of the centred counts."""
         table = self._table_if_worth(contexts, weights, None)
         return self._row_scores(contexts, weights) if table is None else table.scores(contexts)
 
-    def winners(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
+    def winners(self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor) -> NDArray[np.int64]:
         """Return the column of the highest score of each context, the first one among equals."""
         table = self._table_if_worth(contexts, weights, divisor)
         if table is None:
             return np.asarray((self._row_scores(contexts, weights) / divisor).argmax(axis=1))
         return table.winners(contexts)
 
-    def leaders(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64], k: int
-    ) -> NDArray[np.int64]:
+    def leaders(self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor, k: int) -> NDArray[np.int64]:
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
         table = self._table_if_worth(contexts, weights, divisor)
         if table is None:
             return top_columns(self._row_scores(contexts, weights) / divisor, k)
         return table.leaders(contexts, k)
 
-    def single(
-        self, weights: NDArray[np.float64], divisor: NDArray[np.float64]
-    ) -> Callable[[Sequence[Any]], int] | None:
+    def single(self, weights: NDArray[np.float64], divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
         """Return a function from one context of integers and strings to its winner, or -1: then ask `winners`."""
         return self._table(weights, divisor).single()
 
@@ -152,11 +146,8 @@ class HashedTables(Compiled):
         return np.where(low, 1, np.where(high | (not covered), -1, 0)).astype(np.int8)
 
     def with_rule(self, rule: RowRule) -> HashedRanker:
-        """Return what ranks labels by this rule; made once for the rule that was asked for last."""
-        made = self._ranker
-        if made is None or made[0] != rule.signature:
-            made = self._ranker = (rule.signature, HashedRanker(self._raw, rule, self._threads))
-        return made[1]
+        """Return what ranks labels by this rule."""
+        return HashedRanker(self._raw, rule, self._threads)
 
     def plain_scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores by NumPy alone, from as few rows as the contexts read: what all else is tested against."""
@@ -197,7 +188,7 @@ class HashedTables(Compiled):
         self,
         contexts: Contexts,
         weights: NDArray[np.float64],
-        divisor: NDArray[np.float64],
+        divisor: Divisor,
         answers: NDArray[np.int64],
     ) -> NDArray[np.bool_]:
         """Return for each context whether the column `answers` must be the exact winner."""
@@ -288,7 +279,7 @@ class HashedTables(Compiled):
         return cls(layout, Tables(tables, every), every, frame)
 
     def __getstate__(self) -> dict[str, Any]:
-        made_again = {"_previous": None, "_score_table": None, "_bound_tables": None, "_ranker": None}
+        made_again = {"_previous": None, "_score_table": None, "_bound_tables": None}
         return {**vars(self), **made_again}
 
     @cached_property
@@ -312,32 +303,32 @@ class HashedTables(Compiled):
         return np.where((rows >= n_own)[:, :, None], shared, counts << FRACTION_BITS)
 
     def _table_if_worth(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor | None
     ) -> NativeTable | None:
         """Return `_table`, or None while too little was asked to make one: a model may change after each query."""
-        if self._score_table is None and not self._effort.is_spent(len(contexts)):
+        if self._score_table is None and not self._budget.is_spent(len(contexts)):
             return None
         return self._table(weights, divisor)
 
     def _bounds_if_worth(
-        self, contexts: Contexts, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None
+        self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor | None
     ) -> tuple[NativeTable, NativeTable] | None:
         """Return `_tables_of_bounds`, or None while they are not worth it, or where NumPy would answer."""
-        if self._bound_tables is None and not self._bound_effort.is_spent(len(contexts)):
+        if self._bound_tables is None and not self._bound_budget.is_spent(len(contexts)):
             return None
         lower, upper = self._tables_of_bounds(weights, divisor)
         return (lower, upper) if lower.is_compiled and upper.is_compiled else None
 
-    def _table(self, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> NativeTable:
+    def _table(self, weights: NDArray[np.float64], divisor: Divisor | None) -> NativeTable:
         """Return the table of centred counts for these weights; the one that was asked for last is kept."""
-        divisor = _needed(divisor, weights)
-        signature = _signature(weights, divisor)
+        divisors = _needed(divisor, weights, len(self.labels))
+        signature = _signature(weights, divisors)
         made = self._score_table
         if made is None or made[0] != signature:  # one at a time: they are large
             previous = self._previous
-            table = None if previous is None else previous.table_of(self._raw, weights, divisor)
+            table = None if previous is None else previous.table_of(self._raw, weights, divisors)
             if table is None:
-                table = self._made(self._centred, weights, divisor, 2.0**-FRACTION_BITS)
+                table = self._made(self._centred, weights, divisors, 2.0**-FRACTION_BITS)
             raw = RawRows(self._layout, self._raw.tables, self._raw.source)  # without what this reader puts together
             made = self._score_table = (signature, PreviousTable(raw, weights, table))
             self._previous = None  # what came before is no longer needed
@@ -349,18 +340,18 @@ class HashedTables(Compiled):
         return self._previous if made is None else made[1]
 
     def _tables_of_bounds(
-        self, weights: NDArray[np.float64], divisor: NDArray[np.float64] | None
+        self, weights: NDArray[np.float64], divisor: Divisor | None
     ) -> tuple[NativeTable, NativeTable]:
         """Return the tables of the counts in reserved rows alone, and of all counts."""
-        divisor = _needed(divisor, weights)
-        signature = _signature(weights, divisor)
+        divisors = _needed(divisor, weights, len(self.labels))
+        signature = _signature(weights, divisors)
         made = self._bound_tables
         if made is None or made[0] != signature:
             upper = [counts.astype(np.int64) for counts in self._raw.counts]
             lower = [counts.copy() for counts in upper]
             for k, counts in enumerate(lower):
                 counts[len(self._layout.own(k)) :] = 0
-            tables = [self._made(part, weights, divisor, 1.0) for part in (lower, upper)]
+            tables = [self._made(part, weights, divisors, 1.0) for part in (lower, upper)]
             made = self._bound_tables = (signature, tables[0], tables[1])
         return made[1], made[2]
 
@@ -384,14 +375,14 @@ def in_order(terms: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.add.accumulate(terms, axis=1)[:, -1])
 
 
-def _needed(divisor: NDArray[np.float64] | None, weights: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Return the divisor, or None where it changes no comparison: one number for all labels, and whole sums.
+def _needed(divisor: Divisor | None, weights: NDArray[np.float64], n_labels: int) -> NDArray[np.float64] | None:
+    """Return one divisor a label, or None where it changes no comparison: all labels share it, and sums are whole.
 
     Quotients of other sums may be equal where the sums are not.
     """
-    if divisor is None or ((divisor == divisor[:1]).all() and whole(weights)):
+    if divisor is None or (whole(weights) and np.all(np.asarray(divisor) == np.ravel(divisor)[:1])):
         return None
-    return np.ascontiguousarray(divisor)  # one number for all labels may have come as such
+    return np.array(np.broadcast_to(np.asarray(divisor, np.float64), (n_labels,)))
 
 
 def _signature(weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> bytes:

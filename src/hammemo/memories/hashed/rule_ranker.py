@@ -10,7 +10,7 @@ from hammemo._arrays.integers import row_pieces
 from hammemo._versions import cached_property
 from hammemo.memories.contributions import SiteScores
 from hammemo.memories.hashed.native_table import NativeTable
-from hammemo.memories.hashed.raw_rows import Effort
+from hammemo.memories.hashed.raw_rows import TableBudget
 from hammemo.memories.ranker import Ranker
 from hammemo.tokens.labels import top_columns
 
@@ -49,14 +49,14 @@ class HashedRanker(Ranker):
     """
 
     def __init__(self, raw: RawRows, rule: RowRule, threads: int = 1) -> None:
-        n_sites, _, n_labels = rule.weights.shape
+        n_sites, n_labels = len(rule.weights), len(rule.prior)
         super().__init__(n_labels, 2 * n_labels)
         self._raw = raw
         self._rule = rule
         self._threads = threads
         self._width = (4 * len(rule.smoothing) + 4) * n_sites * n_labels  # numbers that a context needs on the way
         self._base = _fixed(rule.base)
-        self._effort = Effort(raw.layout, n_labels)
+        self._budget = TableBudget(raw.layout, n_labels)
 
     @cached_property
     def _table(self) -> NativeTable:
@@ -65,7 +65,7 @@ class HashedRanker(Ranker):
         return NativeTable(self._raw.layout, rows, np.ones(len(rows)), step, base=base, threads=self._threads)
 
     def _table_if_worth(self, contexts: Contexts) -> NativeTable | None:
-        if "_table" not in vars(self) and not self._effort.is_spent(len(contexts)):
+        if "_table" not in vars(self) and not self._budget.is_spent(len(contexts)):
             return None
         return self._table
 

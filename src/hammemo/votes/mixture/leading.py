@@ -5,7 +5,7 @@ that it reads and not on the number of labels; after an edit nothing of that siz
 gone.
 
 Each live table numbers its labels by itself. What a row of a site without a position says is brought to the numbers of
-the table of the sites by an array that is extended as labels come (`Store.labels_in`).
+the table of the sites by an array that is extended as labels come (`Shared.labels_in`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ import numpy as np
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
 from hammemo.kernels.free_sites import tabled
-from hammemo.memories.exact.live_reader import LiveCounts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._native import LiveMixture
-    from hammemo.memories.exact.live import Store
-    from hammemo.memories.exact.sparse_rows import RowsReader
+    from hammemo.memories.exact import Shared, SparseCounts
     from hammemo.tokens.contexts import Contexts
     from hammemo.votes.mixture.gates import Components
 
@@ -38,11 +36,11 @@ class LiveLeaders:
     Parameters
     ----------
     compiled : LiveMixture
-    stores : list of Store
+    stores : list of Shared
         The numbers of tokens: of the table of the sites, then of the free sites' tables.
     """
 
-    def __init__(self, compiled: LiveMixture, stores: list[Store]) -> None:
+    def __init__(self, compiled: LiveMixture, stores: list[Shared]) -> None:
         self._compiled = compiled
         self._stores = stores
 
@@ -64,7 +62,7 @@ class LiveLeaders:
 
 
 def live_leaders(
-    reader: RowsReader, components: Components, trust: NDArray[np.float64], discounts: NDArray[np.float64]
+    reader: SparseCounts, components: Components, trust: NDArray[np.float64], discounts: NDArray[np.float64]
 ) -> LiveLeaders | None:
     """Return what finds the leading labels, or None where all scores must be made.
 
@@ -72,27 +70,27 @@ def live_leaders(
     table, and where a declared label has no example, for such a label has no number.
     """
     compiled = native()
-    if compiled is None or components.continued or not isinstance(reader, LiveCounts):
+    if compiled is None or components.continued or not len(reader.labels) or not np.isfinite(trust).all():
         return None
-    free = [inner for inner in reader.free if isinstance(inner, LiveCounts)]
-    known = reader.live.label_set
-    if len(free) < len(reader.free) or reader.labels is not known.labels or not len(known.labels):
+    live, *free = (one.rows.live_table() for one in (reader, *reader.free))
+    if live is None or reader.labels is not live.label_set.labels:
         return None
-    if not np.isfinite(trust).all():
+    inner = [table for table in free if table is not None]
+    if len(inner) < len(free):
         return None
-    store, sites = reader.live.store, components.sites
+    known, store, sites = live.label_set, live.store, components.sites
     without_table = [site for site in sites.free if site not in tabled(sites)]
     parts = [
         (_KINDS[site.kind], site.reach, int(components.free(sites.free.index(site))))
         for site in (*tabled(sites), *without_table)
     ]
     mixture = compiled.LiveMixture(
-        reader.live.version,
+        live.version,
         known.columns[:-1],
         len(known.labels),
         trust,
         discounts,
-        [(inner.live.version, inner.live.store.labels_in(store)) for inner in free],
+        [(table.version, table.store.labels_in(store)) for table in inner],
         np.array(parts, np.int64).reshape(-1, 3),
     )
-    return LiveLeaders(mixture, [store, *(inner.live.store for inner in free)])
+    return LiveLeaders(mixture, [store, *(table.store for table in inner)])

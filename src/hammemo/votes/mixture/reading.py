@@ -15,8 +15,7 @@ import numpy as np
 from hammemo._versions import Cached, cached_property
 from hammemo.kernels.free_sites import derived_examples, distinct_places, tabled
 from hammemo.kernels.sites import find_sites
-from hammemo.memories.exact.free_rows import free_entries
-from hammemo.memories.exact.sparse_rows import Entries, RowsReader
+from hammemo.memories.exact import Entries, SparseCounts, free_entries
 from hammemo.votes.mixture.gates import (
     PRIOR,
     Components,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 class StaticTables(Cached):
     """The rows of a reader's tables for reading single entries, each made when it is first read."""
 
-    def __init__(self, reader: RowsReader, components: Components) -> None:
+    def __init__(self, reader: SparseCounts, components: Components) -> None:
         self.reader = reader
         self.components = components
         self.n_labels = len(reader.labels)
@@ -80,7 +79,7 @@ class StaticTables(Cached):
         return find_sites(contexts.ranks_in(table.vocabulary), table.sites, table.tuples)
 
 
-def static_tables(reader: RowsReader, components: Components) -> StaticTables:
+def static_tables(reader: SparseCounts, components: Components) -> StaticTables:
     """Return the static tables of a reader, made once for the components asked for last."""
     known: StaticTables | None = vars(reader).get("_static_tables")
     if known is None or known.components != components:
@@ -89,9 +88,9 @@ def static_tables(reader: RowsReader, components: Components) -> StaticTables:
     return known
 
 
-def rows_reader(reader: Reader) -> RowsReader:
+def rows_reader(reader: Reader) -> SparseCounts:
     """Return a reader that a mixture can read, or refuse it."""
-    if not isinstance(reader, RowsReader):
+    if not isinstance(reader, SparseCounts):
         raise TypeError(
             f"A mixture reads rows of exact counts, which {type(reader).__name__} does not keep: use memory='exact'."
         )
@@ -287,7 +286,7 @@ class RowsRead:
 
 
 def read_rows(
-    reader: RowsReader, components: Components, discounts: NDArray[np.float64], contexts: Contexts
+    reader: SparseCounts, components: Components, discounts: NDArray[np.float64], contexts: Contexts
 ) -> list[RowsRead]:
     """Return all rows that contexts read, of all labels."""
     m, n_sites = len(contexts), len(components.sites.positions)

@@ -21,7 +21,7 @@ from hammemo._versions import Cached
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.exact import CountTable
 
 
 @dataclass(frozen=True, eq=False)

@@ -257,7 +257,7 @@ class MixtureRanker(Ranker):
 
     Parameters
     ----------
-    reader : RowsReader
+    reader : SparseCounts
     components : Components
     weights : ndarray of shape (components, 16)
     discounts : ndarray of shape (tables, 4)
@@ -289,12 +289,7 @@ class MixtureRanker(Ranker):
 
     @cached_property
     def _leading(self) -> LiveLeaders | None:
-        key = self._components.continuation, self._weights.tobytes(), self._discounts.tobytes()
-        made: tuple[Any, LiveLeaders | None] | None = self._reader._mixture
-        if made is None or made[0] != key:  # made once for the weights that were asked for last
-            leading = live_leaders(self._reader, self._components, self._trust, self._discounts)
-            made = self._reader._mixture = (key, leading)
-        return made[1]
+        return live_leaders(self._reader, self._components, self._trust, self._discounts)
 
     def winners(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the column of the highest probability of each context, the first one among equals."""

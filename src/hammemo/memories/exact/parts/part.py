@@ -9,7 +9,7 @@ with n tokens in the vocabulary, :math:`((r_1 n + r_2) n + r_3) \dots`, which ke
 - ``index.k``: the words of the first record of every *block*, so many records that a block and the one record after it
   have no more bytes than a page of memory;
 - ``entries``: the rows of all sites one after the other, the labels of a row ascending
-  (:mod:`hammemo.memories.exact.part_entries`): label and count side by side, in the narrowest widths, or packed in
+  (:mod:`hammemo.memories.exact.parts.entries`): label and count side by side, in the narrowest widths, or packed in
   bits. A start counts entries or, of packed rows, bytes.
 
 Once the index is in memory, a row that is looked for takes one block of records, which lies on two pages at most, and
@@ -19,7 +19,6 @@ them there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -27,7 +26,7 @@ import numpy as np
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow
 from hammemo._versions import Cached, cached_property
-from hammemo.memories.exact.part_entries import entry_arrays, stored_entries
+from hammemo.memories.exact.parts.entries import SiteRows, entry_arrays, stored_entries
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
     from hammemo._native import PartTable
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.exact.table import CountTable
 
 PAGE: Final = 4096
 _FEW: Final = 32
@@ -60,21 +59,6 @@ class Touch(Protocol):
 
     def check(self, first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
         """Check the pages of these ranges, or raise an error."""
-
-
-@dataclass(frozen=True, eq=False)
-class SiteRows:
-    """Rows of one site: tuples of ranks in lexicographic order, and their entries, labels ascending.
-
-    Shapes
-    ------
-    tuples : (r, l); lengths : (r,); labels, counts : (n,)
-    """
-
-    tuples: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    counts: NDArray[np.int64]
 
 
 class Part(Cached):
@@ -284,6 +268,17 @@ class Part(Cached):
         same = (labels >= 0) & (np.append(keys, -1)[place] == wanted)
         return np.where(same, np.append(counts, 0)[place], 0)
 
+    def counts_at(self, table: CountTable) -> NDArray[np.int64]:
+        """Return the count here of each entry of a table."""
+        tokens, columns = self.vocabulary.find(table.vocabulary), self.labels.find(table.label_counts.labels)
+        counts = np.empty(table.n_entries, np.int64)
+        for site, (known, rows, entries) in enumerate(table.site_slices()):
+            row_of_entry = np.repeat(np.arange(len(known)), table.row_lengths[rows])
+            low, high = self.spans(site, self.find(site, tokens[known.rows()]))
+            labels = columns[table.entry_labels[entries]]
+            counts[entries] = self.counts_of(low[row_of_entry], high[row_of_entry], labels)
+        return counts
+
     def rows_between(self, site: int, first: int, stop: int) -> SiteRows:
         """Return the rows of a site whose first token has a rank from `first` to before `stop`."""
         rows, plan = self._rows[site], self._plans[site]
@@ -324,7 +319,7 @@ class Packing:
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.memories.exact.part import Packing
+    >>> from hammemo.memories.exact.parts.part import Packing
     >>> packing = Packing(1000, 3)
     >>> words = packing.packed(np.array([[1, 2, 3]]), np.uint32)
     >>> words.tolist(), packing.unpacked(words).tolist()
@@ -389,16 +384,22 @@ def part_arrays(
 
 def table_arrays(table: CountTable, *, packed: bool | None = False) -> dict[str, NDArray[Any]]:
     """Return the arrays of a part that holds a whole table, with how many examples each label has."""
-    starts, first, rows = table.row_starts(), 0, []
-    for known in table.tuples:
-        here = slice(first, first + len(known))
-        entries = slice(int(starts[here.start]), int(starts[here.stop]))
-        lengths = table.row_lengths[here].astype(np.int64)
-        labels, counts = (array[entries].astype(np.int64) for array in (table.entry_labels, table.entry_counts))
-        rows.append(SiteRows(known.rows(), lengths, labels, counts))
-        first = here.stop
+    rows = list(table.site_rows())
     arrays = part_arrays(rows, table.vocabulary, table.label_counts.labels, packed=packed)
     return {**arrays, "label_counts": narrow(table.label_counts.counts)}
+
+
+def used_arrays(
+    rows: Sequence[SiteRows], vocabulary: Vocabulary, labels: Vocabulary, *, packed: bool | None
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a part with these rows of each site, with those tokens and labels only that they use."""
+    tokens, names = np.zeros(len(vocabulary), bool), np.zeros(len(labels), bool)
+    for site in rows:
+        tokens[site.tuples] = True
+        names[site.labels] = True
+    token_ranks, label_ranks = np.cumsum(tokens) - 1, np.cumsum(names) - 1
+    named = [site.named(token_ranks, label_ranks) for site in rows]
+    return part_arrays(named, vocabulary.keep(tokens), labels.keep(names), packed=packed)
 
 
 def _block(rows: NDArray[Any]) -> int:

@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.memories.exact.part import SiteRows
-    from hammemo.memories.exact.parted import Parted
+    from hammemo.memories.exact.parts.entries import SiteRows
+    from hammemo.memories.exact.sum import SignedSum
     from hammemo.tokens.vocabulary import Vocabulary
 
 
-class PartedState:
+class SumState:
     """The canonical arrays of a table in parts, as types and shapes first and then piece by piece.
 
     Parameters
     ----------
-    stored : Parted
+    stored : SignedSum
     labels : Vocabulary
         Which labels entries name by their ranks: observed and declared ones.
     """
 
-    def __init__(self, stored: Parted, labels: Vocabulary) -> None:
+    def __init__(self, stored: SignedSum, labels: Vocabulary) -> None:
         self._stored = stored
         self._columns = labels.find(stored.label_counts.labels)
         self._lengths = [len(site) for site in stored.sites.positions]

@@ -9,9 +9,8 @@ canonical form, so equal multisets have equal tables however they were reached.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -20,18 +19,20 @@ from hammemo._arrays.integers import narrow, pieces, sorted_find, sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import Cached, cached_property
 from hammemo.kernels.sites import Sites, collect_sites
-from hammemo.memories.errors import never_stored
+from hammemo.memories.errors import NotStoredError, never_stored
+from hammemo.memories.exact.parts.entries import SiteRows, added_rows
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.contexts import MAX_EXAMPLES
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.vocabulary import Token
 
 _BLOCK = 16
 """Where a row's entries start is kept for every 16th row only; the rest is counted from there."""
@@ -64,6 +65,9 @@ class CountTable(Cached):
     entry_labels: NDArray[Any]
     entry_counts: NDArray[Any]
 
+    as_live: ClassVar[None] = None
+    """It is not edited row by row."""
+
     @classmethod
     def empty(cls, sites: Sites) -> CountTable:
         """Return the table of no examples."""
@@ -77,23 +81,14 @@ class CountTable(Cached):
         if not len(examples):
             return cls.empty(sites)
         tuples, ranks = collect_sites(examples.contexts, sites)
-        n_labels = len(examples.labels)
-        keys, counts, first = [], [], 0
+        n_labels, rows = len(examples.labels), []
         for known, index in zip(tuples, ranks.T, strict=True):
             held = index >= 0
-            site_keys, site_counts = sum_by_key(
-                index[held] * n_labels + examples.label_ranks[held], examples.multiplicity[held], len(known) * n_labels
-            )
-            keys.append(site_keys + first * n_labels)
-            counts.append(site_counts)
-            first += len(known)
-        return cls._assemble(
-            sites,
-            LabelCounts(examples.labels, examples.label_counts()),
-            (examples.labels, examples.contexts.vocabulary, tuples),
-            np.concatenate(keys),
-            np.concatenate(counts),
-        )
+            keys = index[held] * n_labels + examples.label_ranks[held]
+            entries = sum_by_key(keys, examples.multiplicity[held], len(known) * n_labels)
+            rows.append(SiteRows.of_keys(known, *entries, n_labels))
+        label_counts = LabelCounts(examples.labels, examples.label_counts())
+        return cls.of_rows(sites, label_counts, (examples.contexts.vocabulary, examples.labels), rows)
 
     @classmethod
     def from_arrays(cls, sites: Sites, label_counts: LabelCounts, stored: StoredArrays) -> CountTable:
@@ -136,37 +131,65 @@ class CountTable(Cached):
         label_counts = self.label_counts.plus(other.label_counts, sign)
         labels = self.label_counts.labels.union(other.label_counts.labels)
         vocabulary = self.vocabulary.union(other.vocabulary)
-        tuples, row_maps = _union_rows((self, other), vocabulary)
-        keys, counts = [], []
-        for table, row_map, factor in zip((self, other), row_maps, (1, sign), strict=True):
-            label_map = labels.find(table.label_counts.labels)
-            keys.append(row_map[table.entry_rows()] * len(labels) + label_map[table.entry_labels])
-            counts.append(factor * table.entry_counts.astype(np.int64))
-        bound = sum(map(len, tuples)) * len(labels)
-        summed, totals = sum_by_key(np.concatenate(keys), np.concatenate(counts), bound)
-        if (totals < 0).any():
-            raise never_stored()
+        maps = [(vocabulary.find(table.vocabulary), labels.find(table.label_counts.labels)) for table in (self, other)]
+        sites = zip(self.sites.positions, self.site_rows(), other.site_rows(), strict=True)
+        rows = [
+            added_rows(
+                [(1, mine.named(*maps[0])), (sign, theirs.named(*maps[1]))], len(site), len(vocabulary), len(labels)
+            )
+            for site, mine, theirs in sites
+        ]
         if sign < 0:
-            check_empty_sites([self], [other])
-        return self._assemble(self.sites, label_counts, (labels, vocabulary, tuples), summed, totals)
+            plus_empties(self.empties, other.empties, -1)
+        return self.of_rows(self.sites, label_counts, (vocabulary, labels), rows)
+
+    @property
+    def total(self) -> CountTable:
+        """The table itself: what it is as a term of a sum."""
+        return self
+
+    @property
+    def n_examples(self) -> int:
+        """How many examples were counted."""
+        return self.label_counts.total
+
+    @property
+    def n_entries(self) -> int:
+        """How many entries there are."""
+        return len(self.entry_counts)
+
+    def count_of(self, label: Token) -> int:
+        """Return how many examples a label has."""
+        place = int(self.label_counts.labels.find(Vocabulary.of([label]))[0])
+        return int(self.label_counts.counts[place]) if place >= 0 else 0
+
+    def site_slices(self) -> Iterator[tuple[TupleSet, slice, slice]]:
+        """Yield the tuples of each site, and where its rows and its entries lie."""
+        starts, first = self.row_starts(), 0
+        for known in self.tuples:
+            rows = slice(first, first + len(known))
+            yield known, rows, slice(int(starts[rows.start]), int(starts[rows.stop]))
+            first = rows.stop
+
+    def site_rows(self) -> Iterator[SiteRows]:
+        """Yield the rows of each site."""
+        for known, rows, entries in self.site_slices():
+            arrays = (self.row_lengths[rows], self.entry_labels[entries], self.entry_counts[entries])
+            yield SiteRows(known.rows(), *(array.astype(np.int64) for array in arrays))
 
     @cached_property
-    def empty_sites(self) -> NDArray[np.int64]:
-        """How many examples of each label hold no token at a site.
+    def empties(self) -> tuple[LabelCounts, ...]:
+        """How many examples of each label hold no token at each site.
 
         No row counts these, but together with the rows they make up the label's examples at every site.
-
-        Shapes
-        ------
-        returned : (S, L)
         """
-        n_labels = len(self.label_counts.labels)
-        bounds = np.concatenate([[0], np.cumsum([len(known) for known in self.tuples])])
-        held = [
-            np.bincount(self.entry_labels[first:last], self.entry_counts[first:last], n_labels)
-            for first, last in pairwise(self.row_starts()[bounds])
-        ]
-        return np.asarray(self.label_counts.counts - np.array(held, np.int64))
+        labels, counts = self.label_counts.labels, self.label_counts.counts
+        found = []
+        for _, _, entries in self.site_slices():
+            held = np.bincount(self.entry_labels[entries], self.entry_counts[entries], len(counts))
+            left = counts - held.astype(np.int64)
+            found.append(LabelCounts(labels, left).positive() if left.any() else LabelCounts())
+        return tuple(found)
 
     def counts_at(self, other: CountTable) -> NDArray[np.int64]:
         """Return the count here of each entry of another table.
@@ -273,49 +296,41 @@ class CountTable(Cached):
         }
 
     @classmethod
-    def _assemble(
+    def of_rows(
         cls,
         sites: Sites,
         label_counts: LabelCounts,
-        frame: tuple[Vocabulary, Vocabulary, list[TupleSet]],
-        keys: NDArray[np.int64],
-        counts: NDArray[np.int64],
+        names: tuple[Vocabulary, Vocabulary],
+        rows: Sequence[SiteRows],
     ) -> CountTable:
-        """Return the canonical table of entries ``row * len(labels) + label``, ascending, with positive counts.
+        """Return the canonical table of these rows of each site.
 
-        The frame (labels, vocabulary, tuples) may hold more than occurs; what no entry uses is dropped. That keeps
-        the order of all that stays, so the entries need no second sort.
+        The names (tokens, labels) may be more than occur; what no row uses is dropped. That keeps the order of all that
+        stays, so nothing is sorted again.
         """
-        labels, vocabulary, tuples = frame
-        rows, entry_labels = np.divmod(keys, max(len(labels), 1))
-        lengths = np.bincount(rows, minlength=sum(map(len, tuples)))
-        kept = np.split(lengths > 0, np.cumsum([len(known) for known in tuples])[:-1])
-        site_rows = [known.rows()[mask] for known, mask in zip(tuples, kept, strict=True)]
+        vocabulary, labels = names
         used = np.zeros(len(vocabulary), bool)
-        for held in site_rows:
-            used[held] = True
-        rank = np.cumsum(used) - 1
-        n = max(int(used.sum()), 1)
+        for site in rows:
+            used[site.tuples] = True
+        rank, n = np.cumsum(used) - 1, max(int(used.sum()), 1)
+        whole = [np.concatenate([getattr(site, name) for site in rows]) for name in ("lengths", "labels", "counts")]
         return cls(
             sites,
             label_counts,
             vocabulary.keep(used),
-            [TupleSet.collect(rank[held], n)[0] for held in site_rows],
-            narrow(lengths[lengths > 0]),
-            narrow(label_counts.labels.find(labels)[entry_labels]),
-            narrow(counts),
+            [TupleSet.collect(rank[site.tuples], n)[0] for site in rows],
+            narrow(whole[0]),
+            narrow(label_counts.labels.find(labels)[whole[1]]),
+            narrow(whole[2]),
         )
 
 
-def check_empty_sites(added: Sequence[CountTable], removed: Sequence[CountTable]) -> None:
-    """Refuse to take back more examples of a label with an empty site than there are."""
-    labels = reduce(Vocabulary.union, (table.label_counts.labels for table in (*added, *removed)))
-    left = np.zeros((len(added[0].sites.positions), len(labels)), np.int64)
-    for tables, sign in ((added, 1), (removed, -1)):
-        for table in tables:
-            left[:, labels.find(table.label_counts.labels)] += sign * table.empty_sites
-    if (left < 0).any():
-        raise never_stored()
+def plus_empties(mine: Sequence[LabelCounts], theirs: Sequence[LabelCounts], sign: int) -> tuple[LabelCounts, ...]:
+    """Return how many examples of a sum hold no token at each site, or refuse to go below zero."""
+    try:
+        return tuple(own.plus(other, sign) if other.total else own for own, other in zip(mine, theirs, strict=True))
+    except NotStoredError:
+        raise never_stored() from None
 
 
 def _check_used(table: CountTable) -> None:
@@ -350,20 +365,3 @@ def _check_entries(table: CountTable) -> None:
             totals += np.bincount(table.entry_labels[entries], table.entry_counts[entries], n_labels)
         if (totals > table.label_counts.counts).any():
             raise ValueError("a site counts more examples of a label than the label has")
-
-
-def _union_rows(
-    tables: tuple[CountTable, CountTable], vocabulary: Vocabulary
-) -> tuple[list[TupleSet], tuple[NDArray[np.int64], ...]]:
-    """Return the rows of both tables in one vocabulary, and where each table's rows are among them."""
-    token_maps = [vocabulary.find(table.vocabulary) for table in tables]
-    n = max(len(vocabulary), 1)
-    union, row_maps, first = [], ([], []), 0  # type: ignore[var-annotated]
-    for both in zip(*(table.tuples for table in tables), strict=True):
-        rows = [token_map[known.rows()] for token_map, known in zip(token_maps, both, strict=True)]
-        known, index = TupleSet.collect(np.concatenate(rows), n)
-        for row_map, part in zip(row_maps, np.split(index, [len(rows[0])]), strict=True):
-            row_map.append(part + first)
-        union.append(known)
-        first += len(known)
-    return union, tuple(np.concatenate(parts) for parts in row_maps)

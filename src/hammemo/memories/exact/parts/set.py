@@ -15,7 +15,7 @@ import numpy as np
 from hammemo._arrays.integers import narrow, sum_by_key
 from hammemo._arrays.native import native
 from hammemo._versions import Cached, cached_property
-from hammemo.memories.exact.part import SiteRows
+from hammemo.memories.exact.parts.entries import SiteRows
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from hammemo._native import Extra, PartTable
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.part import Part
+    from hammemo.memories.exact.parts.part import Part
 
 _MOST_WORDS: Final = 64
 """Longer tuples are left to NumPy."""
@@ -191,7 +191,7 @@ class PartSet(Cached):
 
     def _added(self, site: int, tuples: NDArray[np.int64], columns: Columns) -> SiteRows:
         """Return what `site_rows` does: the definition, and what compiled code is tested against."""
-        found, pieces = np.zeros(len(tuples), np.int64), [_no_entries()]
+        pieces = [_no_entries()]
         for view in self._views:
             ends = view.ends
             if ends is None:
@@ -202,17 +202,14 @@ class PartSet(Cached):
             order = np.argsort(own, kind="stable")  # in the order of the file
             starts, stops = view.part.spans(site, own[order])
             lengths, labels, counts = view.part.entries(starts, stops)
-            found[asked] += 1
             pieces.append((np.repeat(asked[order], lengths), view.labels[labels], view.sign * counts))
         rows, names, counts = (np.concatenate(arrays).astype(np.int64) for arrays in zip(*pieces, strict=True))
         if columns.map is not None:
             names = columns.map[names].astype(np.int64)
             rows, names, counts = rows[names >= 0], names[names >= 0], counts[names >= 0]
-        if found.max(initial=0) > 1 or (rows[1:] < rows[:-1]).any() or (counts < 0).any():
-            keys, counts = sum_by_key(rows * columns.n + names, counts, len(tuples) * columns.n)
-            rows, names = np.divmod(keys[counts > 0], max(columns.n, 1))
-            counts = counts[counts > 0]
-        return SiteRows(tuples, np.bincount(rows, minlength=len(tuples)), names, counts)
+        keys, counts = sum_by_key(rows * columns.n + names, counts, len(tuples) * columns.n)
+        rows, names = np.divmod(keys[counts > 0], max(columns.n, 1))
+        return SiteRows(tuples, np.bincount(rows, minlength=len(tuples)), names, counts[counts > 0])
 
 
 class View(Cached):

@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import cached_property
-from hammemo.memories.exact.count_table import CountTable
+from hammemo.memories.exact.parts.entries import SiteRows
+from hammemo.memories.exact.table import CountTable
+from hammemo.memories.label_counts import LabelCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.numbers import Numbers
-    from hammemo.memories.label_counts import LabelCounts
+    from hammemo.memories.exact.live.numbers import Numbers
 
 RowArrays: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 """Keys (row of the parent << 32 | token), row numbers, lengths; labels and counts of all entries."""
@@ -43,7 +44,7 @@ class Steps:
     Examples
     --------
     >>> from hammemo import Suffixes
-    >>> from hammemo.memories.exact.steps import Steps
+    >>> from hammemo.memories.exact.live.steps import Steps
     >>> steps = Steps(Suffixes(3).resolve(4))
     >>> [step.positions for step in steps.all], steps.of_sites
     ([(3,), (2, 3), (1, 2, 3)], [0, 1, 2])
@@ -80,7 +81,7 @@ class Steps:
     def rows_of(self, table: CountTable) -> Iterator[RowArrays]:
         """Yield the rows of each step of a table; tokens and labels are named by their ranks in it."""
         tuples, parent_rows = self._tuples(table)
-        starts, bounds = table.row_starts(), np.cumsum([0, *map(len, table.tuples)])
+        sites = list(table.site_slices())
         n_ids = [len(rows) if k in self.parents else 0 for k, rows in enumerate(tuples)]
         first_ids = 1 + np.cumsum([0, *n_ids])  # 0 is for the rows that nothing starts from
         for k, (step, rows) in enumerate(zip(self.all, tuples, strict=True)):
@@ -92,11 +93,9 @@ class Steps:
                 ids += np.arange(first_ids[k], first_ids[k] + len(rows), dtype=np.uint32)
             lengths, entries = np.zeros(len(rows), np.uint32), slice(0, 0)
             if k in self.first_sites:
-                site = self.first_sites[k]
-                known = table.tuples[site]
+                known, held, entries = sites[self.first_sites[k]]
                 place = slice(None) if rows is known else rows.find(known.rows())
-                lengths[place] = table.row_lengths[bounds[site] : bounds[site + 1]]
-                entries = slice(int(starts[bounds[site]]), int(starts[bounds[site + 1]]))
+                lengths[place] = table.row_lengths[held]
             labels, counts = table.entry_labels[entries], table.entry_counts[entries]
             yield keys, ids, lengths, labels.astype(np.uint32), counts.astype(np.uint64)
 
@@ -128,23 +127,16 @@ class Steps:
 
     def empties_of(self, table: CountTable) -> Iterator[RowArrays]:
         """Yield for each step the labels of the examples that have no token there: no row, or one."""
-        starts, bounds = table.row_starts(), np.cumsum([0, *map(len, table.tuples)])
         for k in range(len(self.all)):
-            labels = left = np.empty(0, np.int64)
-            if k in self.first_sites:
-                site = self.first_sites[k]
-                entries = slice(int(starts[bounds[site]]), int(starts[bounds[site + 1]]))
-                total = table.label_counts.counts
-                held = np.bincount(table.entry_labels[entries], table.entry_counts[entries], len(total))
-                left = total - held.astype(np.int64)
-                labels = np.flatnonzero(left > 0)
+            empty = table.empties[self.first_sites[k]] if k in self.first_sites else LabelCounts()
+            labels = table.label_counts.labels.find(empty.labels)
             one = min(len(labels), 1)
             yield (
                 np.zeros(one, np.uint64),
                 np.zeros(one, np.uint32),
                 np.full(one, len(labels), np.uint32),
                 labels.astype(np.uint32),
-                left[labels].astype(np.uint64),
+                empty.counts.astype(np.uint64),
             )
 
     def table_of(
@@ -158,24 +150,14 @@ class Steps:
         vocabulary, numbers = tokens.named(used)
         ranks = np.zeros(len(tokens) + 1, np.int64)
         ranks[numbers] = np.arange(len(numbers))
-        known, keys, counts, first = [], [], [], 0
-        n_labels = max(len(label_counts.labels), 1)
+        made, n_labels = [], len(label_counts.labels)
         for step in self.of_sites:
-            held = rows[step][2] > 0
-            site, index = TupleSet.collect(ranks[tuples[step][held]], max(len(vocabulary), 1))
-            entry_rows = np.repeat(index + first, rows[step][2][held])
-            keys.append(entry_rows * n_labels + columns[rows[step][3]])
-            counts.append(rows[step][4].astype(np.int64))
-            known.append(site)
-            first += len(site)
-        order = np.argsort(np.concatenate(keys), kind="stable")
-        return CountTable._assemble(
-            self.sites,
-            label_counts,
-            (label_counts.labels, vocabulary, known),
-            np.concatenate(keys)[order],
-            np.concatenate(counts)[order],
-        )
+            _, _, lengths, labels, counts = rows[step]
+            known, index = TupleSet.collect(ranks[tuples[step][lengths > 0]], max(len(vocabulary), 1))
+            keys = np.repeat(index, lengths[lengths > 0]) * n_labels + columns[labels]
+            order = np.argsort(keys, kind="stable")
+            made.append(SiteRows.of_keys(known, keys[order], counts[order].astype(np.int64), n_labels))
+        return CountTable.of_rows(self.sites, label_counts, (vocabulary, label_counts.labels), made)
 
     def _numbered_tuples(self, rows: Sequence[RowArrays]) -> list[NDArray[np.int64]]:
         """Return the token numbers of the rows of each step, in the order of its positions."""

@@ -48,7 +48,7 @@ class Numbers:
 
     Examples
     --------
-    >>> from hammemo.memories.exact.numbers import Numbers
+    >>> from hammemo.memories.exact.live.numbers import Numbers
     >>> from hammemo.tokens.vocabulary import Vocabulary
     >>> numbers = Numbers(Vocabulary.of(["a", "c"]))
     >>> numbers.get("c"), numbers.get("b"), numbers.give("b"), numbers.get("b")
@@ -146,7 +146,7 @@ class LabelNumbers(Numbers):
 
     def neighbours(self, label: Token) -> tuple[int, int]:
         """Return the numbers of the labels before and after one that has no number yet, -1 where there is none."""
-        place = _place(self.first, label)
+        place = rank_before(self.first, label)
         late = bisect_left(self._in_order, (*_order(label), -1))
         before = self._nearer(place - 1, late - 1, last=True)
         after = self._nearer(place, late, last=False)
@@ -172,8 +172,8 @@ def _order(token: Token) -> tuple[int, Any]:
     return (2 if isinstance(token, str) else 1 if isinstance(token, float) else 0), token
 
 
-def _place(vocabulary: Vocabulary, token: Token) -> int:
-    """Return how many tokens of a vocabulary come before one that it does not hold."""
+def rank_before(vocabulary: Vocabulary, token: Token) -> int:
+    """Return how many tokens of a vocabulary come before this one in canonical order."""
     kind, value = _order(token)
     parts: list[NDArray[Any]] = [vocabulary.ints, vocabulary.floats, vocabulary.strings]
     before = sum(len(part) for part in parts[:kind])

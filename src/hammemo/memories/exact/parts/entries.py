@@ -1,17 +1,20 @@
 """The entries of a part: label and count side by side, or rows packed in bits.
 
 A *span* is where the entries of a row lie. It counts entries where they are side by side, and bytes where rows are
-packed (:mod:`hammemo.memories.exact.packed`).
+packed (:mod:`hammemo.memories.exact.parts.packed`).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo._arrays.integers import narrow
-from hammemo.memories.exact.packed import PADDING, packed_rows, unpacked_rows
+from hammemo._arrays.integers import narrow, sum_by_key
+from hammemo._arrays.tuple_sets import TupleSet
+from hammemo.memories.errors import never_stored
+from hammemo.memories.exact.parts.packed import PADDING, packed_rows, unpacked_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,12 +22,52 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
-    from hammemo.memories.exact.part import SiteRows
 
     Read = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 _FEW: Final = 32
 """So many rows are read one by one, which is faster than all at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class SiteRows:
+    """Rows of one site: tuples of ranks in lexicographic order, and their entries, labels ascending.
+
+    Shapes
+    ------
+    tuples : (r, l); lengths : (r,); labels, counts : (n,)
+    """
+
+    tuples: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of_keys(cls, known: TupleSet, keys: NDArray[np.int64], counts: NDArray[np.int64], n_labels: int) -> SiteRows:
+        """Return rows with the entries ``row * n_labels + label``, ascending; rows without an entry are left out."""
+        rows, labels = np.divmod(keys, max(n_labels, 1))
+        lengths, tuples = np.bincount(rows, minlength=len(known)), known.rows()
+        if not lengths.all():
+            tuples, lengths = tuples[lengths > 0], lengths[lengths > 0]
+        return cls(tuples, lengths, labels, counts)
+
+    @classmethod
+    def joined(cls, rows: Sequence[SiteRows]) -> SiteRows:
+        """Return rows side by side: all of the first are before those of the second, and so on."""
+        names = ("tuples", "lengths", "labels", "counts")
+        return rows[0] if len(rows) == 1 else cls(*(np.concatenate([getattr(r, name) for r in rows]) for name in names))
+
+    def named(self, tokens: NDArray[np.int64], labels: NDArray[np.int64]) -> SiteRows:
+        """Return the rows with other ranks for tokens and labels, which keep their order."""
+        return SiteRows(tokens[self.tuples], self.lengths, labels[self.labels], self.counts)
+
+    def between(self, first: int, stop: int) -> SiteRows:
+        """Return the rows whose first token has a rank from `first` to before `stop`."""
+        rows = slice(*np.searchsorted(self.tuples[:, 0], [first, stop]).tolist())
+        starts = np.concatenate([[0], np.cumsum(self.lengths)])
+        entries = slice(int(starts[rows.start]), int(starts[rows.stop]))
+        return SiteRows(self.tuples[rows], self.lengths[rows], self.labels[entries], self.counts[entries])
 
 
 class PlainEntries:
@@ -151,3 +194,36 @@ def _packed_arrays(rows: Sequence[SiteRows]) -> tuple[dict[str, NDArray[Any]], l
     whole = np.concatenate([*pieces, np.zeros(PADDING, np.uint8)]).reshape(-1, 1)
     n_entries = narrow(np.array([sum(len(site.counts) for site in rows)]))
     return {"entries": whole, "entry_widths": np.zeros(2, np.uint8), "n_entries": n_entries}, ends
+
+
+def added_rows(held: Sequence[tuple[int, SiteRows]], length: int, n_tokens: int, n_labels: int) -> SiteRows:
+    """Return the sum of rows of one site, each with its sign; refuse a count below zero.
+
+    Parameters
+    ----------
+    held : sequence of (sign, SiteRows)
+        With common ranks of tokens and labels.
+    length : int
+        How many tokens a tuple has.
+    n_tokens, n_labels : int
+        How many there are.
+    """
+    held = [(sign, rows) for sign, rows in held if len(rows.tuples)]
+    if not held:
+        none = np.empty(0, np.int64)
+        return SiteRows(np.empty((0, length), np.int64), none, none, none)
+    if len(held) == 1 and held[0][0] > 0:  # nothing to add: in the right order as it is
+        return held[0][1]
+    known, index = TupleSet.collect(np.concatenate([rows.tuples for _, rows in held]), n_tokens)
+    n_entries, n_labels = sum(len(rows.counts) for _, rows in held), max(n_labels, 1)
+    keys, counts = np.empty(n_entries, np.int64), np.empty(n_entries, np.int64)
+    row, entry = 0, 0
+    for sign, rows in held:
+        here = slice(entry, entry + len(rows.counts))
+        keys[here] = np.repeat(index[row : row + len(rows.tuples)], rows.lengths) * n_labels + rows.labels
+        counts[here] = sign * rows.counts
+        row, entry = row + len(rows.tuples), here.stop
+    summed, totals = sum_by_key(keys, counts, len(known) * n_labels)
+    if (totals < 0).any():
+        raise never_stored()
+    return SiteRows.of_keys(known, summed, totals, n_labels)

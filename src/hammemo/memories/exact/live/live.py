@@ -14,9 +14,9 @@ import numpy as np
 from hammemo._arrays.native import native
 from hammemo._versions import Cached, cached_property, lock_of
 from hammemo.memories.errors import NotStoredError, fewer_stored, never_stored
-from hammemo.memories.exact.numbers import LabelNumbers, Numbers
-from hammemo.memories.exact.ratio_ranker import log_linear_rule
-from hammemo.memories.exact.steps import Steps
+from hammemo.memories.exact.live.numbers import LabelNumbers, Numbers
+from hammemo.memories.exact.live.rules import log_linear_rule
+from hammemo.memories.exact.live.steps import Steps
 from hammemo.memories.label_counts import LabelCounts, check_total
 from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hammemo._native import LiveRule, LiveVersion
     from hammemo.kernels.sites import Sites
-    from hammemo.memories.exact.count_table import CountTable
+    from hammemo.memories.exact.table import CountTable
     from hammemo.tokens.contexts import Contexts, Examples
 
 
@@ -35,7 +35,7 @@ UNKNOWN = 2**32 - 2
 """The number of tokens that no row holds: to take back an example that has one is refused, if the token is compared."""
 
 
-class Store:
+class Shared:
     """What the versions of one live table share: its steps, the numbers of tokens and labels, the last label set."""
 
     def __init__(self, sites: Sites, tokens: Vocabulary, labels: Vocabulary) -> None:
@@ -45,7 +45,7 @@ class Store:
         self.label_set: tuple[int, LabelSet] = (1, LabelSet(labels, np.arange(len(labels))))
         """The labels that have examples, with the stamp of the versions that have them."""
         self._rule: tuple[Any, LiveRule] | None = None
-        self._elsewhere: tuple[Store, int, int, NDArray[np.int64]] | None = None
+        self._elsewhere: tuple[Shared, int, int, NDArray[np.int64]] | None = None
         self._size = max(1000, len(tokens) + len(labels))
 
     def rule_for(self, smoothing: tuple[float, ...], weights: NDArray[np.float64], examples: float) -> LiveRule:
@@ -57,7 +57,7 @@ class Store:
             made = self._rule = (key, log_linear_rule(smoothing, weights, octaves + 1))
         return made[1]
 
-    def labels_in(self, other: Store) -> NDArray[np.int64]:
+    def labels_in(self, other: Shared) -> NDArray[np.int64]:
         """Return the number that each label here has in another table, -1 for none; what is new since is added."""
         known = self._elsewhere
         n_here, n_there = len(self.labels), len(other.labels)
@@ -97,9 +97,7 @@ class LabelSet(Cached):
 class Live(Cached):
     """One version: what is stored, read and edited row by row."""
 
-    on_disk = False
-
-    def __init__(self, store: Store, version: LiveVersion) -> None:
+    def __init__(self, store: Shared, version: LiveVersion) -> None:
         self.store = store
         self.version = version
 
@@ -108,7 +106,7 @@ class Live(Cached):
         """Return the live form of a table."""
         compiled = native()
         assert compiled is not None
-        store = Store(table.sites, table.vocabulary, table.label_counts.labels)
+        store = Shared(table.sites, table.vocabulary, table.label_counts.labels)
         steps = store.steps
         try:
             version = compiled.LiveVersion.build(
@@ -162,6 +160,31 @@ class Live(Cached):
         by_column = np.empty(len(counts), np.int64)
         by_column[self.label_set.columns[numbers]] = counts
         return LabelCounts(self.label_set.labels, by_column)
+
+    @property
+    def as_live(self) -> Live:
+        """The live table itself: what it is as a term of a sum."""
+        return self
+
+    @property
+    def n_examples(self) -> int:
+        """How many examples there are."""
+        return self.version.examples
+
+    def count_of(self, label: Token) -> int:
+        """Return how many examples a label has."""
+        number = self.store.labels.get(label)
+        return int(self.version.label_counts(np.array([number]))[0]) if number >= 0 else 0
+
+    def counts_of_one(self, tokens: Sequence[Any], label: Token) -> NDArray[np.int64]:
+        """Return the count of a label in the row that each site reads: (S,)."""
+        number, token_number = self.store.labels.get(label), self.store.tokens.get
+        numbers = np.array([[token_number(token) for token in tokens]], np.int64)
+        lengths, labels, held = self.version.read(numbers)
+        counts = np.zeros(len(lengths), np.int64)
+        here = np.flatnonzero(labels == number) if number >= 0 else np.empty(0, np.int64)
+        counts[np.repeat(np.arange(len(lengths)), lengths)[here]] = held[here].astype(np.int64)
+        return counts
 
     def token_numbers(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the number of each token of contexts, -1 where it has none."""

@@ -1,0 +1,377 @@
+r"""What answers queries from exact counts: the rows of a sum of tables, or a table with every cell.
+
+.. math:: \texttt{scores}(q, w)_c = \sum_k w_k \, N_{k,c}(q_k)
+
+Sums of whole numbers below 2^53 are exact in float64, so with whole-number weights the scores are exact.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._arrays.native import native
+from hammemo._versions import cached_property
+from hammemo.kernels.free_sites import ONE_TOKEN, tabled
+from hammemo.kernels.sites import rows_of_columns
+from hammemo.memories.exact.live.rows import LiveRows
+from hammemo.memories.exact.parts.rows import FileRows
+from hammemo.memories.exact.rows import SharedWeights, TableRows, applied
+from hammemo.memories.exact.sum import SignedSum
+from hammemo.memories.exact.table import CountTable
+from hammemo.memories.label_counts import Frame, LabelCounts
+from hammemo.memories.reader import Compiled
+from hammemo.memories.row_rules import RowRanker
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+    from scipy import sparse
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.memories.exact.rows import Rows
+    from hammemo.memories.ranker import Divisor, Ranker
+    from hammemo.memories.row_rules import RowRule
+    from hammemo.tokens.contexts import Contexts
+
+
+class SparseCounts(Compiled):
+    """Answers from one version of the sparse counts.
+
+    A version is made anew after every edit, so what takes time waits until it is needed.
+
+    Parameters
+    ----------
+    stored : SignedSum
+    declared : Vocabulary, optional
+        Labels that are candidates also without examples.
+    static : bool
+        Whether the table is read as it is: no live table is made of it.
+    """
+
+    has_bounds = True
+    has_rows = True
+    is_exact = True
+
+    free: tuple[SparseCounts, ...] = ()
+    """The readers of the tables of sites without a position."""
+
+    entry_times: NDArray[np.int64] | None = None
+    """Of a reader of some rows of a table: how many entries of each site have the counts 0 to 4, and more, in all rows.
+
+    Shapes: (S, 6)."""
+
+    _static_tables: Any = None
+    """A cache of the mixture vote: tables for reading single entries."""
+
+    def __init__(self, stored: SignedSum, declared: Vocabulary | None = None, *, static: bool = False) -> None:
+        self._stored = stored
+        self.declared = Vocabulary() if declared is None else declared
+        self.sites = stored.sites
+        self._static = static or stored.on_disk or native() is None
+
+    def __getstate__(self) -> dict[str, Any]:
+        stored = self.rows.stored
+        kept = {"declared": self.declared, "sites": self.sites, "free": self.free, "entry_times": self.entry_times}
+        return {**kept, "_stored": SignedSum.of(stored.total) if stored.is_live else stored, "_static": self._static}
+
+    @cached_property
+    def labels(self) -> Vocabulary:  # type: ignore[override]
+        """Observed and declared labels, in canonical order."""
+        return self._stored.labels.union(self.declared)
+
+    @cached_property
+    def label_counts(self) -> NDArray[np.int64]:  # type: ignore[override]
+        """How many examples each label has."""
+        return self._stored.label_counts.counts_for(self.labels)
+
+    @property
+    def row_width(self) -> int:  # type: ignore[override]
+        """How many numbers one query needs where all scores are made."""
+        return len(self.labels)
+
+    @property
+    def frame(self) -> Frame:  # type: ignore[override]
+        """The sites, the labels and their counts."""
+        return Frame(self.sites, self.labels, self.label_counts)
+
+    @property
+    def table(self) -> CountTable:
+        """The canonical table, in memory."""
+        return self.rows.stored.total
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows that contexts read."""
+        if self._stored.in_folder:
+            return FileRows(self._stored, self.labels)
+        if self._static:
+            return TableRows(self._stored, self.labels, by_batch=self._stored.on_disk)
+        return LiveRows(self._stored, self.labels)
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted sum over sites of the counts, added in the order of the sites."""
+        return self.rows.scores(contexts, weights)
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        return self.rows.site_counts(contexts)
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it at a compared position: 1 or 0."""
+        return self.rows.seen(tokens).astype(np.int8)
+
+    def winners(self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor) -> NDArray[np.int64]:
+        """Return the column of the highest score over `divisor` of each context, the first one among equals."""
+        found = self.rows.leaders(contexts, weights, divisor, 1) if len(self.labels) else None
+        return super().winners(contexts, weights, divisor) if found is None else found[:, 0]
+
+    def leaders(self, contexts: Contexts, weights: NDArray[np.float64], divisor: Divisor, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores over `divisor`, best first, equals in column order."""
+        k = min(k, len(self.labels))
+        found = self.rows.leaders(contexts, weights, divisor, k)
+        return super().leaders(contexts, weights, divisor, k) if found is None else found
+
+    def single(self, weights: NDArray[np.float64], divisor: Divisor) -> Callable[[Sequence[Any]], int] | None:
+        """Return a fast way to answer one context with these weights."""
+        return self.rows.single(weights, divisor) if len(self.labels) else None
+
+    def with_rule(self, rule: RowRule) -> Ranker:
+        """Return what ranks labels by this function of the rows."""
+        return RuleRanker(self.rows, lambda: rule)
+
+    def with_shared_weights(
+        self, smoothing: tuple[float, ...], weights: NDArray[np.float64], rule: Callable[[], RowRule]
+    ) -> Ranker:
+        """Return what ranks by a rule whose weights all labels share: from the top of the rows, where it can."""
+        return RuleRanker(self.rows, rule, SharedWeights(smoothing, weights))
+
+    def restricted(self, contexts: Contexts, *, times: bool = False) -> SparseCounts:
+        """Return a reader, in memory, of the rows that these contexts read: to them it answers the same.
+
+        With `times` it also says what a mixture must know of all rows (`entry_times`): they are gone through once.
+        """
+        table = self.rows.table_of(contexts)
+        if table is None:
+            return self
+        reader = SparseCounts(SignedSum.of(table), self.declared, static=True)
+        reader.free = self.free
+        if times:
+            found = np.zeros((len(self.sites.positions), 6), np.int64)
+            for k, own in self._stored.all_rows():
+                found[k] += np.bincount(np.minimum(own.counts, 5), minlength=6)
+            reader.entry_times = found
+        return reader
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the canonical arrays, the vocabulary left out: what prediction needs is made of them."""
+        arrays = self.table.arrays_for(self.labels)
+        return {name: array for name, array in arrays.items() if not name.startswith("vocabulary.")}
+
+    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what `restored` needs: the tables in their narrow canonical form, and no description."""
+        arrays = self.table.arrays_for(self.labels)
+        for k, reader in enumerate(self.free):
+            own = {**reader.frame.arrays(), **reader.stored()[0]}
+            arrays |= {f"free.{k}.{name}": array for name, array in own.items()}
+        return arrays, {}
+
+    @classmethod
+    def restored(
+        cls,
+        frame: Frame,
+        stored: StoredArrays,
+        description: dict[str, Any],
+        key: bytes | None = None,  # noqa: ARG003
+    ) -> SparseCounts:
+        """Return the compiled form with these arrays, checked: undo `stored`."""
+        _expect_no_description(description)
+        table = CountTable.from_arrays(frame.sites, LabelCounts(frame.labels, frame.label_counts), stored)
+        table = table if stored.trusted else table.without_idle_labels()
+        reader = cls(SignedSum.of(table, on_disk=stored.trusted), frame.labels.keep(frame.label_counts == 0))
+        parts = [stored.part(f"free.{k}") for k in range(len(tabled(frame.sites)))]
+        reader.free = tuple(cls.restored(free_frame(part), part, {}) for part in parts)
+        return reader
+
+
+class RuleRanker(RowRanker):
+    """A rule applied to the entries of rows: sparse gains, and one loss a row and amount of smoothing.
+
+    It is applied once to all entries of a table, or to those that each batch of queries reads. Where all labels share
+    the weights, the best labels may be found without it, from the top of the rows of a live table; what is not sure
+    then, because scores are nearly equal, is asked of the scores of all labels.
+
+    Parameters
+    ----------
+    rows : Rows
+    rule : callable
+        Makes the rule.
+    shared : SharedWeights, optional
+        The same rule, where all labels share its weights.
+    """
+
+    def __init__(self, rows: Rows, rule: Callable[[], RowRule], shared: SharedWeights | None = None) -> None:
+        super().__init__(rows.site_counts, rule, 1, len(rows.labels))  # of a query only its scores are dense
+        self._rows = rows
+        self._shared = shared
+        self._applied: tuple[sparse.csr_array, sparse.csr_array, NDArray[np.float64]] | None = None
+
+    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the rule's score of each context and label."""
+        rows, counts, starts = self._rows.for_rules().read(contexts)
+        made = self._applied
+        if made is None or made[0] is not counts:  # the matrix of a whole table is the same each time
+            made = self._applied = (counts, *applied(self._rule, counts, starts))
+        _, gains, losses = made
+        scores = (rows_of_columns(rows, np.ones(rows.shape[1]), gains.shape[0]) @ gains).toarray()
+        if len(losses):
+            scores -= self._lost(rows, losses)
+        return np.asarray(scores + self._rule.base)
+
+    def _lost(self, rows: NDArray[np.int64], losses: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted losses of each context, one number where all labels have the same weights.
+
+        They are added one by one, in the order of the sites, for every label alike. A product of dense matrices would
+        add in an order of its own, other for some columns and sizes: it would break ties, and no other runtime could
+        repeat it.
+
+        Shapes
+        ------
+        rows : (m, S); losses : (r, J); returned : (m, L) or (m, 1)
+        """
+        lost = np.where((rows >= 0)[:, :, None], losses[rows], 0.0)
+        terms = lost.shape[1] * lost.shape[2]
+        places = np.broadcast_to(np.arange(terms), (len(rows), terms))
+        ordered = rows_of_columns(places, np.ones(terms), terms)
+        ordered.data = lost.ravel()
+        return np.asarray(ordered @ self._rule.weights.reshape(terms, -1))
+
+    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the column of the highest score of each context, the first one among equals."""
+        columns = self._leading(contexts, 1)
+        return super().winners(contexts) if columns is None else columns[:, 0]
+
+    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each context, best first, equals in column order."""
+        columns = self._leading(contexts, min(k, self.n_labels))
+        return super().leaders(contexts, k) if columns is None else columns
+
+    def _leading(self, contexts: Contexts, k: int) -> NDArray[np.int64] | None:
+        found = None if self._shared is None else self._rows.shared_leaders(contexts, self._shared, k)
+        if found is None:
+            return None
+        columns, sure = found
+        unsure = np.flatnonzero(~sure)
+        if len(unsure):
+            columns[unsure] = super().leaders(contexts[unsure], k)
+        return columns
+
+    def single(self) -> Callable[[Sequence[Any]], int] | None:
+        """Return a fast way to answer one context."""
+        return None if self._shared is None else self._rows.shared_single(self._shared)
+
+
+class DenseCounts(Compiled):
+    """The count table with every cell: 32 bits for each position, token of the vocabulary and label."""
+
+    has_bounds = True
+    has_rows = True
+    is_exact = True
+
+    def __init__(self, counts: NDArray[np.int32], vocabulary: Vocabulary, frame: Frame) -> None:
+        super().__init__(frame, len(frame.labels))
+        self.vocabulary = vocabulary
+        self._counts = counts
+
+    @classmethod
+    def of(cls, table: CountTable, frame: Frame, vocabulary: Vocabulary | None) -> DenseCounts:
+        """Return the dense form of a table, with rows for `vocabulary`."""
+        if any(len(site) > 1 for site in frame.sites.positions):
+            raise ValueError(
+                "A dense table needs sites of one position each: tuples of tokens have too many values. Use 'sparse'."
+            )
+        if len(table.entry_counts) and int(table.entry_counts.max()) > np.iinfo(np.int32).max:
+            raise ValueError("A count exceeds 32 bits, the width of the dense table. Use 'sparse'.")
+        tokens = table.vocabulary if vocabulary is None else vocabulary
+        return cls(_dense(table, tokens, frame.labels), tokens, frame)
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted sum over sites of the counts."""
+        ranks = contexts.ranks_in(self.vocabulary)
+        totals = np.zeros((len(contexts), len(self.labels)))
+        for k, (r,) in enumerate(self.sites.positions):
+            known = ranks[:, r] >= 0
+            totals[known] += weights[k] * self._counts[k, ranks[known, r]]
+        return totals
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        ranks = contexts.ranks_in(self.vocabulary)
+        read = np.zeros((len(contexts), len(self.sites.positions), len(self.labels)))
+        for k, (r,) in enumerate(self.sites.positions):
+            known = ranks[:, r] >= 0
+            read[known, k] = self._counts[k, ranks[known, r]]
+        return read
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.int8]:
+        """Return for each token whether a stored example holds it at a compared position: 1 or 0.
+
+        Of a token that the table was not given a row for, nothing is known: -1.
+        """
+        rank = self.vocabulary.find(tokens)
+        occurs = np.append(self._counts.any(axis=(0, 2)).astype(np.int8), np.int8(-1))
+        return occurs[rank]
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that prediction needs."""
+        return {"counts": self._counts}
+
+    def stored(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return what `restored` needs: the table and its vocabulary, and no description."""
+        tokens = {f"vocabulary.{name}": array for name, array in self.vocabulary.arrays().items()}
+        return {**self.tensors(), **tokens}, {}
+
+    @classmethod
+    def restored(
+        cls,
+        frame: Frame,
+        stored: StoredArrays,
+        description: dict[str, Any],
+        key: bytes | None = None,  # noqa: ARG003
+    ) -> DenseCounts:
+        """Return the compiled form with these arrays, checked: undo `stored`."""
+        _expect_no_description(description)
+        vocabulary = Vocabulary.from_arrays(stored.part("vocabulary"))
+        positions = frame.sites.positions
+        counts = stored.take("counts", "int32", (len(positions), len(vocabulary), len(frame.labels)))
+        if any(len(site) > 1 for site in positions) or (not stored.trusted and counts.size and int(counts.min()) < 0):
+            raise ValueError("a dense table has sites of one position each, and no negative count")
+        return cls(counts, vocabulary, frame)
+
+
+def _dense(table: CountTable, vocabulary: Vocabulary, labels: Vocabulary) -> NDArray[np.int32]:
+    tokens = vocabulary.find(table.vocabulary)
+    row_tokens = np.concatenate([tokens[known.rows()[:, 0]] for known in table.tuples])
+    row_sites = np.repeat(np.arange(len(table.tuples)), [len(known) for known in table.tuples])
+    rows, columns = table.entry_rows(), labels.find(table.label_counts.labels)
+    held = row_tokens[rows] >= 0
+    counts = np.zeros((len(table.tuples), len(vocabulary), len(labels)), np.int32)
+    counts[row_sites[rows[held]], row_tokens[rows[held]], columns[table.entry_labels[held]]] = table.entry_counts[held]
+    return counts
+
+
+def free_frame(stored: StoredArrays) -> Frame:
+    """Return the labels of the table of a site without a position, checked: they are its own, and none is declared."""
+    frame = Frame.from_arrays(ONE_TOKEN, stored)
+    if not frame.label_counts.all():
+        raise ValueError("a label of a site without a position has no example")
+    return frame
+
+
+def _expect_no_description(description: dict[str, Any]) -> None:
+    """Refuse a description of what needs none."""
+    if description:
+        raise ValueError(f"a count table needs no description, but {next(iter(description))!r} is there")

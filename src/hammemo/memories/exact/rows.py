@@ -1,0 +1,217 @@
+"""The rows of exact counts that contexts read, and those of a table as a sparse matrix.
+
+There are three ways to them: from a table (here), from a live table (:mod:`hammemo.memories.exact.live.rows`) and from
+files (:mod:`hammemo.memories.exact.parts.rows`). All give the same rows; some find the best labels faster than by all
+scores.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hammemo._versions import Cached, cached_property
+from hammemo.kernels.sites import find_sites, rows_of_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hammemo.memories.exact.live.live import Live
+    from hammemo.memories.exact.sum import SignedSum
+    from hammemo.memories.exact.table import CountTable
+    from hammemo.memories.ranker import Divisor
+    from hammemo.memories.row_rules import RowRule
+    from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.vocabulary import Vocabulary
+
+Matrix: TypeAlias = tuple[NDArray[np.int64], sparse.csr_array, NDArray[np.int64]]
+"""Which row of a matrix each site of each context reads, -1 for none; the matrix; where each site's rows start.
+
+Shapes: (m, S), (rows, L), (S + 1,)."""
+
+
+class SharedWeights(NamedTuple):
+    """A log-linear rule whose weights, (S, J), all labels share."""
+
+    smoothing: tuple[float, ...]
+    weights: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """The entries of rows, one row after the other.
+
+    Parameters
+    ----------
+    lengths : ndarray of int64, shape (r,)
+        How many entries each row has; of contexts, the rows of the first one come first, in the order of the sites.
+    columns : ndarray of int64, shape (n,)
+        The label of each entry.
+    counts : ndarray of int64, shape (n,)
+    """
+
+    lengths: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def in_columns(self, columns: NDArray[np.int64]) -> Entries:
+        """Return the entries with other columns for their labels; those with -1 are left out."""
+        found = columns[self.columns]
+        if not len(found) or found.min() >= 0:
+            return Entries(self.lengths, found, self.counts)
+        rows = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        held = found >= 0
+        return Entries(np.bincount(rows[held], minlength=len(self.lengths)), found[held], self.counts[held])
+
+
+class Rows(Cached):
+    """Rows of counts that contexts read.
+
+    Parameters
+    ----------
+    stored : SignedSum
+    labels : Vocabulary
+        One column for each.
+    """
+
+    def __init__(self, stored: SignedSum, labels: Vocabulary) -> None:
+        self._stored = stored
+        self.labels = labels
+
+    @property
+    def stored(self) -> SignedSum:
+        """What the rows are read from."""
+        return self._stored
+
+    @abstractmethod
+    def read(self, contexts: Contexts) -> Matrix:
+        """Return the rows that contexts read as those of a sparse matrix."""
+
+    @abstractmethod
+    def seen(self, tokens: Vocabulary) -> NDArray[np.bool_]:
+        """Return for each token whether a stored example holds it at a compared position."""
+
+    def entries(self, contexts: Contexts) -> Entries:
+        """Return the entries of the rows that each site of each context reads."""
+        rows, matrix, _ = self.read(contexts)
+        flat = rows.ravel()
+        lengths = np.append(np.diff(matrix.indptr), 0)[flat]  # -1 reads the last entry
+        read = matrix[flat[flat >= 0]]
+        return Entries(lengths.astype(np.int64), read.indices.astype(np.int64), read.data.astype(np.int64))
+
+    def site_counts(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the row of counts that each site of each context reads, zeros where it reads none: (m, S, L)."""
+        rows, counts, _ = self.read(contexts)
+        read = np.zeros((*rows.shape, len(self.labels)))
+        read[rows >= 0] = counts[rows[rows >= 0]].toarray()
+        return read
+
+    def scores(self, contexts: Contexts, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted sum over sites of the counts, added in the order of the sites."""
+        rows, counts, _ = self.read(contexts)
+        scores: NDArray[np.float64] = (rows_of_columns(rows, weights, counts.shape[0]) @ counts).toarray()
+        return scores
+
+    def leaders(
+        self,
+        contexts: Contexts,  # noqa: ARG002
+        weights: NDArray[np.float64],  # noqa: ARG002
+        divisor: Divisor,  # noqa: ARG002
+        k: int,  # noqa: ARG002
+    ) -> NDArray[np.int64] | None:
+        """Return the columns of the k best weighted sums over a divisor, (m, k); None where all scores are as fast."""
+        return None
+
+    def single(
+        self,
+        weights: NDArray[np.float64],  # noqa: ARG002
+        divisor: Divisor,  # noqa: ARG002
+    ) -> Callable[[Sequence[Any]], int] | None:
+        """Return a fast way from one context to the column of the best weighted sum, or None."""
+        return None
+
+    def for_rules(self) -> Rows:
+        """Return the rows that a rule is applied to."""
+        return self
+
+    def table_of(self, contexts: Contexts) -> CountTable | None:  # noqa: ARG002
+        """Return the table of the rows that contexts read; None where all rows are in memory."""
+        return None
+
+    def live_table(self) -> Live | None:
+        """Return the live table with these rows, which is made if need be; None where there can be none."""
+        return None
+
+    def shared_leaders(
+        self,
+        contexts: Contexts,  # noqa: ARG002
+        shared: SharedWeights,  # noqa: ARG002
+        k: int,  # noqa: ARG002
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
+        """Return the columns of the k best labels by a rule, (m, k), and whether each answer is sure; or None."""
+        return None
+
+    def shared_single(self, shared: SharedWeights) -> Callable[[Sequence[Any]], int] | None:  # noqa: ARG002
+        """Return a fast way from one context to the column of the best label by a rule, or None."""
+        return None
+
+
+class TableRows(Rows):
+    """The rows of a count table, one for each tuple of tokens at each site.
+
+    A table in memory becomes one float64 matrix, made once. With `by_batch`, the rows that a batch of queries reads
+    make a small matrix, with the same scores: for tables that are mapped from a file, or read seldom.
+    """
+
+    def __init__(self, stored: SignedSum, labels: Vocabulary, *, by_batch: bool) -> None:
+        super().__init__(stored, labels)
+        self._by_batch = by_batch
+
+    @cached_property
+    def _table(self) -> CountTable:
+        return self._stored.total
+
+    @cached_property
+    def _matrix(self) -> sparse.csr_array:
+        """All rows, with a column for each label."""
+        return self._table.matrix(self.labels)
+
+    @cached_property
+    def _columns(self) -> NDArray[np.int64]:
+        return self.labels.find(self._table.label_counts.labels)
+
+    def read(self, contexts: Contexts) -> Matrix:
+        """Return the rows that contexts read as those of a sparse matrix."""
+        table = self._table
+        rows = find_sites(contexts.ranks_in(table.vocabulary), table.sites, table.tuples)
+        starts = np.cumsum([0, *map(len, table.tuples)])
+        if not self._by_batch:
+            return rows, self._matrix, starts
+        touched, ranks = np.unique(np.append(rows, -1), return_inverse=True)  # -1 comes first, so its rank is 0
+        counts = table.rows_matrix(touched[1:], self._columns, len(self.labels))
+        return ranks[:-1].reshape(rows.shape) - 1, counts, np.searchsorted(touched[1:], starts)
+
+    def seen(self, tokens: Vocabulary) -> NDArray[np.bool_]:
+        """Return for each token whether a stored example holds it: the vocabulary holds those, and no other."""
+        return np.asarray(self._table.vocabulary.find(tokens) >= 0)
+
+
+def applied(
+    rule: RowRule, counts: sparse.csr_array, starts: NDArray[np.int64]
+) -> tuple[sparse.csr_array, NDArray[np.float64]]:
+    """Return the gains of a rule, as sparse as the counts, and the losses of each row; a site's rows follow its start.
+
+    Shapes
+    ------
+    counts : (r, L); starts : (S + 1,); returned : (r, L), (r, J)
+    """
+    gains = counts.copy()
+    for site, (first, last) in enumerate(pairwise(counts.indptr[starts])):
+        gains.data[first:last] = rule.gains(site, counts.data[first:last], counts.indices[first:last])
+    return gains, rule.losses(np.asarray(counts.sum(axis=1)))

@@ -1,0 +1,491 @@
+r"""What an exact memory stores: a sum of signed terms.
+
+.. math:: N = \sum_t \sigma_t N_t, \qquad \sigma_t = \pm 1
+
+A term is a table in memory (:mod:`hammemo.memories.exact.table`), a live table
+(:mod:`hammemo.memories.exact.live.live`), or a file of a folder (:mod:`hammemo.memories.exact.parts.part`). Nothing is
+added up before it is asked for.
+
+*In bulk*, the table of a batch is appended to a short stack of tables of falling size, and neighbours of similar size
+are added up, so that n batches cost O(n log n) and not O(n^2). What is removed goes to a stack of its own, once the
+counts that it touches have been found large enough. Where all terms are in memory and the second stack would pass half
+the size of the first, the two become one table.
+
+*Row by row*, a few examples are edited in a live table. Where all terms are in memory, it takes their place; a large
+batch goes back to the stacks.
+
+*In a folder*, most terms are files, cut out of one table by ranges of keys, so that each key is in one of them; the
+files of other tables that were merged have ranges of their own. Edits never change a file: what is learnt and removed
+later lies in memory on top. A query reads its rows in all files that may hold them. What needs more goes through the
+keys range by range (`site_rows`), and holds one range at most. How many examples of a label hold no token at a site is
+kept apart (`empties`), because no row says it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from hammemo._arrays.native import native
+from hammemo._versions import Cached, Remembered, cached_property
+from hammemo.memories.errors import fewer_stored, never_stored
+from hammemo.memories.exact.live.live import LabelSet, Live
+from hammemo.memories.exact.live.numbers import Numbers
+from hammemo.memories.exact.parts.entries import SiteRows, added_rows
+from hammemo.memories.exact.parts.part import Part, table_arrays, used_arrays
+from hammemo.memories.exact.parts.set import PartSet, SignedPart, View
+from hammemo.memories.exact.table import CountTable, plus_empties
+from hammemo.memories.label_counts import LabelCounts, check_total
+from hammemo.tokens.contexts import MAX_EXAMPLES, Examples
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, as_token
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.kernels.sites import Sites
+    from hammemo.tokens.vocabulary import Token
+
+MOST_ROW_BY_ROW: Final = 64
+"""A batch of more examples is learnt in bulk, unless the table is live and the batch is small beside it."""
+
+
+class Store(Protocol):
+    """A term in memory: a table of counts, or a live one. It never changes."""
+
+    @property
+    def as_live(self) -> Live | None:
+        """The live table that it is, if it is one."""
+
+    @property
+    def total(self) -> CountTable:
+        """The canonical table."""
+
+    @property
+    def label_counts(self) -> LabelCounts:
+        """The labels that have examples, and how many."""
+
+    @property
+    def n_examples(self) -> int:
+        """How many examples there are."""
+
+    def count_of(self, label: Token) -> int:
+        """Return how many examples a label has."""
+
+
+@dataclass(frozen=True, eq=False)
+class Files(Cached):
+    """The terms that lie in the files of a folder; edits do not change them.
+
+    Parameters
+    ----------
+    parts : PartSet
+    label_counts : LabelCounts
+    empties : tuple of LabelCounts, one a site
+        How many examples of each label hold no token there.
+    in_folder : bool
+        Whether there is a folder: it may have no file yet.
+    """
+
+    parts: PartSet
+    label_counts: LabelCounts
+    empties: tuple[LabelCounts, ...]
+    in_folder: bool = True
+
+    @classmethod
+    def none(cls, sites: Sites) -> Files:
+        """Return no files, and no folder."""
+        return cls(PartSet(sites, ()), LabelCounts(), (LabelCounts(),) * len(sites.positions), in_folder=False)
+
+    @cached_property
+    def tokens(self) -> Numbers:
+        """The rank of each token of the parts."""
+        return Numbers(self.parts.vocabulary)
+
+    @cached_property
+    def compared(self) -> tuple[int, ...]:
+        """The positions that some site compares."""
+        return tuple(sorted({position for site in self.parts.sites.positions for position in site}))
+
+    @cached_property
+    def label_ranks(self) -> Numbers:
+        """The rank of each label in `label_counts`."""
+        return Numbers(self.label_counts.labels)
+
+    @cached_property
+    def part_labels(self) -> Numbers:
+        """The rank of each label among those of the parts."""
+        return Numbers(self.parts.labels)
+
+    def count_of(self, label: Token) -> int:
+        """Return how many examples a label has."""
+        rank = self.label_ranks.get(label)
+        return int(self.label_counts.counts[rank]) if rank >= 0 else 0
+
+    @cached_property
+    def columns_in(self) -> Remembered:
+        """`PartSet.columns_in`, remembered: most edits leave the labels as they are."""
+        return Remembered(self.parts.columns_in)
+
+    @cached_property
+    def columns_of(self) -> dict[int, Remembered]:
+        """`columns_of`, remembered for the live tables of what was added (1) and removed (-1)."""
+        return {1: Remembered(columns_of), -1: Remembered(columns_of)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
+
+
+@dataclass(eq=False)  # not frozen: one is made for every edit, in half the time
+class SignedSum(Cached):
+    """One version of what is stored; it never changes.
+
+    Parameters
+    ----------
+    files : Files
+    added, removed : tuple of Store
+        What is in memory: tables of falling size, or one live table.
+    known_labels : Vocabulary, optional
+        The labels that have examples, where they are known without counting.
+    on_disk : bool
+        Whether the only term is a table that is mapped from a file.
+    """
+
+    files: Files
+    added: tuple[Store, ...]
+    removed: tuple[Store, ...] = ()
+    known_labels: Vocabulary | None = None
+    on_disk: bool = False
+
+    @classmethod
+    def of(cls, table: CountTable, *, on_disk: bool = False) -> SignedSum:
+        """Return the sum of one table in memory."""
+        return cls(Files.none(table.sites), (table,), on_disk=on_disk)
+
+    @classmethod
+    def of_parts(
+        cls, sites: Sites, parts: Sequence[SignedPart], label_counts: LabelCounts, empties: Sequence[LabelCounts]
+    ) -> SignedSum:
+        """Return the table that the files of a folder make up."""
+        return cls(Files(PartSet(sites, parts), label_counts, tuple(empties)), (), (), label_counts.labels)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
+
+    @property
+    def sites(self) -> Sites:
+        """What is compared."""
+        return self.files.parts.sites
+
+    @property
+    def in_folder(self) -> bool:
+        """Whether terms may lie in files."""
+        return self.files.in_folder
+
+    @property
+    def is_live(self) -> bool:
+        """Whether all that is stored is in one live table."""
+        return not self.files.in_folder and self.added[0].as_live is not None
+
+    @cached_property
+    def total(self) -> CountTable:
+        """The whole table, in memory."""
+        if self.in_folder:
+            return self._total_of_files()
+        total = _added(self.added)
+        if self.removed:
+            total = total.plus(_added(self.removed), sign=-1)
+        return total if total is self.added[0] else replace(total, label_counts=self.label_counts)
+
+    @cached_property
+    def live(self) -> Live:
+        """The whole table as a live one."""
+        return self.added[0].as_live or Live.of(self.total)
+
+    @property
+    def has_live(self) -> bool:
+        """Whether `live` is there already."""
+        return self.is_live or "live" in vars(self)
+
+    def kept_once(self) -> SignedSum:
+        """Return the same counts, as the live table alone where one was made of them."""
+        return self._of_live(self.live) if not self.is_live and "live" in vars(self) else self
+
+    def _of_live(self, live: Live) -> SignedSum:
+        return SignedSum(self.files, (live,))
+
+    @property
+    def _terms(self) -> list[tuple[Store, int]]:
+        """The terms in memory that hold something, with their signs."""
+        held = [(self.added, 1), (self.removed, -1)]
+        return [(term, sign) for terms, sign in held for term in terms if term.n_examples]
+
+    @cached_property
+    def tops(self) -> tuple[tuple[Live, int], ...]:
+        """What was added to the files and removed since as live tables, with their signs; those that hold something."""
+        held = ((self.added, 1), (self.removed, -1))
+        return tuple((_live(terms), sign) for terms, sign in held if any(term.n_examples for term in terms))
+
+    @cached_property
+    def all_parts(self) -> PartSet:
+        """All terms as parts, with a common numbering."""
+        on_top = [SignedPart(part_of(term.total), sign) for term, sign in self._terms]
+        return PartSet(self.sites, (*self.files.parts.parts, *on_top)) if on_top else self.files.parts
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens of all terms; some may be left without a row."""
+        return self.all_parts.vocabulary
+
+    @property
+    def labels(self) -> Vocabulary:
+        """The labels that have examples."""
+        if self.known_labels is not None:
+            return self.known_labels
+        return self.live.label_set.labels if self.is_live else self.label_counts.labels
+
+    @cached_property
+    def label_counts(self) -> LabelCounts:
+        """How many examples each label has."""
+        if self.is_live:
+            return self.live.label_counts
+        counts = self.files.label_counts
+        for term, sign in self._terms:
+            counts = counts.plus(term.label_counts, sign) if counts.total else term.label_counts
+        return counts
+
+    @cached_property
+    def empties(self) -> tuple[LabelCounts, ...]:
+        """How many examples of each label hold no token at each site."""
+        empties = self.files.empties
+        for term, sign in self._terms:
+            empties = plus_empties(empties, term.total.empties, sign)
+        return empties
+
+    @cached_property
+    def views(self) -> tuple[View, ...]:
+        """What connects the numbering of each part with the common one, and with the labels that have examples."""
+        labels = self.label_counts.labels
+        return tuple(View(self.vocabulary, labels, part, sign) for part, sign, _ in self.all_parts.parts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of rows and entries in all terms, as parts."""
+        return sum(signed.part.nbytes for signed in self.all_parts.parts)
+
+    @property
+    def n_entries(self) -> int:
+        """How many entries all terms have: at least as many as there are counts."""
+        in_memory = sum(term.total.n_entries for term, _ in self._terms)
+        return in_memory + sum(signed.part.n_entries for signed in self.files.parts.parts)
+
+    @property
+    def n_examples(self) -> int:
+        """How many examples there are."""
+        held = sum(term.n_examples for term in self.added) - sum(term.n_examples for term in self.removed)
+        return self.files.label_counts.total + held
+
+    def count_of(self, label: Token) -> int:
+        """Return how many examples a label has."""
+        return self.files.count_of(label) + sum(sign * term.count_of(label) for term, sign in self._terms)
+
+    def takes_rows(self, n_examples: int) -> bool:
+        """Return whether so many examples are edited row by row, or learnt faster in bulk."""
+        live = self.added[0].as_live if self.added else None
+        if n_examples <= MOST_ROW_BY_ROW:
+            return live is not None or native() is not None
+        return live is not None and n_examples <= live.n_examples // 8
+
+    def changed(self, examples: Examples, sign: int) -> SignedSum:
+        """Return the version with examples added or removed row by row, or refuse to go below zero."""
+        if not self.in_folder:
+            return self._of_live(self.live.changed(examples, sign))
+        if sign > 0:
+            check_total(self.n_examples, int(examples.multiplicity.sum()))
+            added = (_live_top(self.added, self.sites).changed(examples, 1),)
+            return SignedSum(self.files, added, self.removed, _with(self.labels, examples.labels))
+        if len(examples) > MOST_ROW_BY_ROW or not self.files.parts.is_compiled:
+            return self.changed_by(CountTable.of(examples, self.sites), sign)
+        made, tokens = self, [*examples.contexts.vocabulary.tolist(), NO_TOKEN]  # rank -1 reads the last one
+        labels = examples.labels.tolist()
+        rows = (examples.contexts.ranks.tolist(), examples.label_ranks.tolist(), examples.multiplicity.tolist())
+        for ranks, label, times in zip(*rows, strict=True):
+            made = made.changed_by_one([tokens[rank] for rank in ranks], labels[label], -times)
+        return made
+
+    def changed_by(self, table: CountTable, sign: int) -> SignedSum:
+        """Return the version with one more table added or removed in bulk, or refuse to go below zero."""
+        counts = self.label_counts.plus(table.label_counts, sign)
+        added, removed = (tuple(term.total for term in terms) for terms in (self.added, self.removed))
+        if not self.in_folder:
+            gross = table.n_examples + sum(term.n_examples for term in added)
+            if "total" in vars(self) or gross >= MAX_EXAMPLES:  # asked for, or needed: what follows starts from it
+                added, removed = (self.total,), ()
+        if sign > 0:
+            added = stacked(added, table)
+        elif not self.in_folder and 2 * entries_of((*removed, table)) > entries_of(added):
+            added, removed = (self.total.plus(table, sign),), ()  # refuses by itself
+        else:
+            plus_empties(self.empties, table.empties, -1)
+            if (self.counts_at(table) < table.entry_counts).any():
+                raise never_stored()
+            removed = stacked(removed, table)
+        made = SignedSum(self.files, added, removed, self._known(counts.labels) if self.in_folder else None)
+        if self.in_folder or len(added) + len(removed) > 1:
+            vars(made)["label_counts"] = counts
+        return made
+
+    def _known(self, labels: Vocabulary) -> Vocabulary:
+        """Return labels, as the same object where they are those that are known: caches go by it."""
+        known = self.known_labels
+        same = known is not None and len(known) == len(labels) and bool((known.find(labels) >= 0).all())
+        return known if known is not None and same else labels
+
+    def changed_by_one(self, tokens: Sequence[Any], label: Any, by: int) -> SignedSum:
+        """Return the version with `by` copies of one example added or, below zero, removed."""
+        if not self.files.in_folder:
+            live = self.added[0].as_live or self.live  # the first is faster
+            return SignedSum(self.files, (live.changed_by_one(tokens, label, by),))
+        label = as_token(label)
+        if by > 0:
+            check_total(self.n_examples, by)
+            labels = self.labels if self.count_of(label) else self.labels.union(Vocabulary.of([label]))
+            top = _live_top(self.added, self.sites).changed_by_one(tokens, label, by)
+            return SignedSum(self.files, (top,), self.removed, labels)
+        left = self.count_of(label) + by
+        if left < 0:
+            raise fewer_stored(label)
+        rank = self.files.tokens.get
+        ranks = [rank(token) for token in tokens]
+        no_row = any(ranks[at] < 0 and as_token(tokens[at]) == NO_TOKEN for at in self.files.compared)
+        if no_row or not self.files.parts.is_compiled:  # no row counts an example at a site where it has no token
+            return self.changed_by(CountTable.of(Examples.of([list(tokens)], [label], [-by]), self.sites), -1)
+        if (self._counts_of_one(tokens, ranks, label) < -by).any():
+            raise never_stored()
+        labels = self.labels if left else _without(self.labels, label)
+        top = _live_top(self.removed, self.sites).changed_by_one(tokens, label, -by)
+        return SignedSum(self.files, self.added, (top,), labels)
+
+    def _counts_of_one(self, tokens: Sequence[Any], ranks: list[int], label: Token) -> NDArray[np.int64]:
+        """Return the count of a label in the row that each site reads: (S,)."""
+        own_label = np.array([self.files.part_labels.get(label)], np.int64)
+        counts = self.files.parts.counts(np.array([ranks], np.int64), own_label)[0]
+        for live, sign in self.tops:
+            counts += sign * live.counts_of_one(tokens, label)
+        return np.asarray(counts)
+
+    def plus(self, other: SignedSum, sign: int) -> SignedSum:
+        """Return the sum with another, or the difference, or refuse to go below zero."""
+        if not other.in_folder:
+            return self.changed_by(other.total, sign)
+        theirs = (SignedPart(part, sign * own, about) for part, own, about in other.all_parts.parts)
+        counts, empties = self.label_counts.plus(other.label_counts, sign), self.empties
+        empties = plus_empties(empties, other.empties, sign)
+        mine = self.added_up().all_parts.parts
+        made = SignedSum.of_parts(self.sites, (*mine, *theirs), counts, empties)
+        if sign < 0:
+            for _ in made.all_rows():  # raises where a count would be below zero
+                pass
+        return made
+
+    def added_up(self) -> SignedSum:
+        """Return the same counts; what is all in memory, as one table."""
+        return self if self.in_folder else SignedSum.of(self.total)
+
+    def counts_at(self, table: CountTable) -> NDArray[np.int64]:
+        """Return the count here of each entry of a table."""
+        held = np.zeros(table.n_entries, np.int64)
+        for part, sign, _ in self.files.parts.parts:
+            held += sign * part.counts_at(table)
+        for term, sign in self._terms:
+            held += sign * term.total.counts_at(table)
+        return held
+
+    @cached_property
+    def edges(self) -> NDArray[np.int64]:
+        """Ranks of first tokens at which the keys are cut into ranges: where parts in files begin, and the two ends."""
+        in_files = self.views[: len(self.files.parts.parts)]
+        firsts = [ends[0] for view in in_files if (ends := view.ends) is not None]
+        return np.unique([0, len(self.vocabulary), *firsts])
+
+    def all_rows(self) -> Iterator[tuple[int, SiteRows]]:
+        """Yield (site, rows) for each site and range of keys: sites in order, the ranges of each in order."""
+        for k in range(len(self.sites.positions)):
+            for first, stop in pairwise(self.edges.tolist()):
+                yield k, self.site_rows(k, first, stop)
+
+    def site_rows(self, site: int, first: int, stop: int) -> SiteRows:
+        """Return the rows of a site whose first token has a rank from `first` to before `stop`, added up.
+
+        Tokens and labels are named by their ranks in `vocabulary` and in the labels that have examples.
+        """
+        held = [(view.sign, view.rows_between(site, first, stop)) for view in self.views if view.meets(first, stop)]
+        length = len(self.sites.positions[site])
+        return added_rows(held, length, len(self.vocabulary), len(self.label_counts.labels))
+
+    def range_arrays(self, first: int, stop: int) -> dict[str, NDArray[Any]]:
+        """Return the arrays of the part with all keys whose first token has a rank from `first` to before `stop`."""
+        rows = [self.site_rows(k, first, stop) for k in range(len(self.sites.positions))]
+        return used_arrays(rows, self.vocabulary, self.label_counts.labels, packed=None)
+
+    def _total_of_files(self) -> CountTable:
+        names = (self.vocabulary, self.label_counts.labels)
+        rows = [self.site_rows(k, 0, len(names[0])) for k in range(len(self.sites.positions))]
+        return CountTable.of_rows(self.sites, self.label_counts, names, rows)
+
+
+_parts_of_tables: WeakKeyDictionary[CountTable, Part] = WeakKeyDictionary()
+
+
+def part_of(table: CountTable) -> Part:
+    """Return a table in memory as a part, made once for each table."""
+    made = _parts_of_tables.get(table)
+    return _parts_of_tables.setdefault(table, Part(table.sites, table_arrays(table))) if made is None else made
+
+
+def stacked(stack: tuple[CountTable, ...], table: CountTable) -> tuple[CountTable, ...]:
+    """Return the stack with one more table, neighbours of similar size added up."""
+    tables = [*stack, table]
+    while len(tables) > 1 and tables[-2].n_entries <= 2 * tables[-1].n_entries:
+        tables[-2:] = [tables[-2].plus(tables[-1])]
+    return tuple(tables)
+
+
+def entries_of(stack: tuple[CountTable, ...]) -> int:
+    """Return how many entries tables have together."""
+    return sum(table.n_entries for table in stack)
+
+
+def _added(terms: tuple[Store, ...]) -> CountTable:
+    return reduce(CountTable.plus, (term.total for term in reversed(terms)))
+
+
+def _live(terms: tuple[Store, ...]) -> Live:
+    """Return one live table of some terms: the only one as it is."""
+    return terms[0].as_live or Live.of(_added(terms))
+
+
+def _live_top(terms: tuple[Store, ...], sites: Sites) -> Live:
+    return _live(terms or (CountTable.empty(sites),))
+
+
+def _with(labels: Vocabulary, others: Vocabulary) -> Vocabulary:
+    """Return labels and others: the same object where none is new."""
+    return labels if (labels.find(others) >= 0).all() else labels.union(others)
+
+
+def _without(labels: Vocabulary, label: Token) -> Vocabulary:
+    kept = np.ones(len(labels), bool)
+    kept[labels.find(Vocabulary.of([label]))] = False
+    return labels.keep(kept)
+
+
+def columns_of(known: LabelSet, labels: Vocabulary) -> NDArray[np.int64]:
+    """Return the column of each label number of a live table among other labels; the last one is for the number -1."""
+    return np.asarray(np.append(labels.find(known.labels), -1)[known.columns])
