@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hammemo.memories.exact.readers import SparseCounts
 from sklearn.base import clone
 
 from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming, Suffixes
 from hammemo.experiments.drawing import zipf_stream
-from hammemo.memories.exact.live import Live
+from hammemo.memories.exact import Live, SignedSum, SparseCounts
 from hammemo.models.predictor import Predictor
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.votes import Mean, Sum, Vote

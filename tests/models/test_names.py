@@ -14,7 +14,8 @@ from hammemo.cli.app import app
 from hammemo.cli.console import UsageError
 from hammemo.cli.model_options import part_of
 from hammemo.models.names import AUTO, KERNELS, NAMES, VOTES, Names
-from hammemo.service.operations import Limits, Malformed
+from hammemo.service.limits import Limits
+from hammemo.service.operations import Malformed
 from hammemo.service.settings import Settings
 
 if TYPE_CHECKING:
