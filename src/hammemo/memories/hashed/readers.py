@@ -380,9 +380,12 @@ def _needed(divisor: Divisor | None, weights: NDArray[np.float64], n_labels: int
 
     Quotients of other sums may be equal where the sums are not.
     """
-    if divisor is None or (whole(weights) and np.all(np.asarray(divisor) == np.ravel(divisor)[:1])):
+    if divisor is None:
         return None
-    return np.array(np.broadcast_to(np.asarray(divisor, np.float64), (n_labels,)))
+    values = np.asarray(divisor, np.float64)
+    if (not values.ndim or (values == values[:1]).all()) and whole(weights):
+        return None
+    return np.array(np.broadcast_to(values, (n_labels,)))
 
 
 def _signature(weights: NDArray[np.float64], divisor: NDArray[np.float64] | None) -> bytes:
