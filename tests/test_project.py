@@ -270,4 +270,4 @@ def test_the_readme_builds_the_site_with_an_old_pip() -> None:
     assert {"plot", "onnx"} <= set(project["project"]["optional-dependencies"])
     assert build[:4] == ["python", "-m", "sphinx", "-W"]
     wheel = Path("hammemo.whl")
-    assert site.with_wheel(install, wheel) == ["pip", "install", "hammemo.whl[plot,onnx]", "--group", "docs"]
+    assert site.with_wheel(install, wheel) == ["pip", "install", "hammemo.whl[plot,onnx,hub,serve]", "--group", "docs"]
