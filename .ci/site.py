@@ -21,10 +21,10 @@ ROOT = Path(__file__).parent.parent
 
 def commands(readme: str) -> list[list[str]]:
     """Return the commands that build the site, each as a list of words."""
-    block = re.search(r"^## Documentation$.*?^```console$(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
+    block = re.search(r"^## Documentation$.*?^```shell$(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
     if block is None:
         raise SystemExit("README.md has no block of commands under Documentation")
-    return [shlex.split(line.removeprefix("$ "), comments=True) for line in block[1].strip().splitlines()]
+    return [shlex.split(line, comments=True) for line in block[1].strip().splitlines()]
 
 
 def with_wheel(words: list[str], wheel: Path) -> list[str]:
