@@ -158,7 +158,8 @@ class _SumRanker(Ranker):
         super().__init__(len(reader.labels), reader.row_width)
         self._reader = reader
         self._weights = weights
-        self._divisor = divisor
+        # float32 sums over a float of Python would stay float32
+        self._divisor = np.float64(divisor) if is_one_number(divisor) else divisor
 
     def scores(self, contexts: Contexts) -> NDArray[Any]:
         return self._reader.scores(contexts, self._weights) / self._divisor
