@@ -183,4 +183,4 @@ def test_a_plan_refuses_what_it_is_to_answer(tmp_path: Path) -> None:
     file, _, _ = table(tmp_path)
     line = ("plan", str(file), "--label", "label", "--budget", "1 MiB")
     assert "--memory: the plan says which memory" in said(*line, "--memory", "exact", fails=2)
-    assert "hammemo fit with: --kernel positions" in said(*line)
+    assert "hammemo fit with: --kernel positional" in said(*line)

@@ -445,8 +445,8 @@ def test_a_log_linear_vote_of_sequences_is_that_of_the_interface(chosen: list[st
         more = ["--classes-file", labels]
     fit = ["--h", 2, "--tokens", "words", "--kernel", "positional", "--memory", "exact", "--vote", "log-linear"]
     fit += ["--out", model, *more]
-    for source, given_ in ((text, None), ("-", text.read_text())):
-        run("fit", source, "--engine", "threads", *fit, input=given_)
+    for source, given_ in (([text, "--engine", "threads"], None), (["-"], text.read_text())):
+        run("fit", *source, *fit, input=given_)
         loaded = load(model)
         assert loaded.memory_.label_counts.tolist() == clf.memory_.label_counts.tolist()
         np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))
