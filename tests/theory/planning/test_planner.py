@@ -297,7 +297,7 @@ def test_the_command(tmp_path: Path) -> None:
     path.write_text("first,second,next\n" + "".join(f"e{a},e{b},e{b % 5}\n" for a, b in X.tolist()))
     result = runner.invoke(app, ["plan", str(path), "--label", "next", "--budget", "1 MiB"])
     assert result.exit_code == 0, result.output
-    assert result.stdout.endswith("hammemo fit with: --kernel positions --memory exact --vote sum\n")
+    assert result.stdout.endswith("hammemo fit with: --kernel positional --memory exact --vote sum\n")
     asked = ["plan", str(path), "--label", "next", "--agreement", "0.5", "--n-examples", "90000", "--json"]
     report = json.loads(runner.invoke(app, asked).stdout)
     assert report["n_examples"] == 90_000
@@ -314,7 +314,7 @@ def test_the_command_plans_for_sequences_too(tmp_path: Path) -> None:
     path.write_text("order pay ship deliver\norder cancel refund\n" * 20)
     asked = ["plan", str(path), "--h", "2", "--tokens", "words", "--budget", "1 kB", "--json"]
     report = json.loads(runner.invoke(app, asked).stdout)
-    assert (report["n_examples"], report["fit_options"]) == (60, "--kernel positions --memory exact --vote sum")
+    assert (report["n_examples"], report["fit_options"]) == (60, "--kernel positional --memory exact --vote sum")
 
 
 @pytest.mark.parametrize(
