@@ -167,7 +167,7 @@ def highest_threshold(words: NDArray[np.uint64], sizes: NDArray[np.int64], most:
     >>> from hammemo.models.kept import highest_threshold
     >>> words = np.array([9, 40, 70, 100], np.uint64)
     >>> highest_threshold(words, np.ones(4, np.int64), 2), highest_threshold(words, np.full(4, 5), 2)
-    (64, 38)
+    (69, 10)
     """
     order = np.argsort(words)
     out = int(np.searchsorted(np.cumsum(sizes[order]), most, "right"))  # the first that is too many
