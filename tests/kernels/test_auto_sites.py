@@ -300,10 +300,12 @@ def test_a_cross_fitted_step_that_raises_the_loss_is_shortened(monkeypatch: pyte
     x, labels, prior = problem(0)
     fitter, features = SharedWeights(labels, [0, 12, 24, 36, 48, 60], prior), x.reshape(4, -1)
     weights, even = fitter.fit(features, np.zeros(4))[0], np.full(4, 0.25)
-    assert not fitter._shortened(features, weights, np.full(4, 1e6), even, 0).any()  # refused
+    assert not fitter._shortened(
+        features, weights, fitter._losses(features, weights), np.full(4, 1e6), even, 0
+    ).any()  # refused
     step = np.array([0.0, 0.0, 0.0, 1.0])
     start = weights - 0.3 * step
-    shorter = fitter._shortened(features, start, step, even, 0)
+    shorter = fitter._shortened(features, start, fitter._losses(features, start), step, even, 0)
     assert 0 < shorter[3] < 1
     assert loss(x[:, 12:], labels[12:], prior, start + shorter, even) <= loss(
         x[:, 12:], labels[12:], prior, start, even

@@ -128,11 +128,11 @@ class SharedWeights:
             best, last = weights, value
             gradients, curvatures = self._by_fold(features, probabilities.astype(np.float32))
             weights = best + _newton(curvatures.sum(axis=0), gradients.sum(axis=0), best - even)
-        crossed = np.empty(self._shape)
+        crossed, losses = np.empty(self._shape), self._losses(features, best)
         for fold, (first, last_row) in enumerate(pairwise(self._ends)):
             others = np.arange(len(gradients)) != fold
             newton = _newton(curvatures[others].sum(axis=0), gradients[others].sum(axis=0), best - even)
-            weights = best + self._shortened(features, best, newton, even, fold)
+            weights = best + self._shortened(features, best, losses, newton, even, fold)
             part = features[:, first * self._shape[1] : last_row * self._shape[1]]
             crossed[first:last_row] = self._scores(part, weights)
         return best, crossed
@@ -141,6 +141,7 @@ class SharedWeights:
         self,
         features: NDArray[np.float32],
         weights: NDArray[np.float64],
+        losses: NDArray[np.float64],
         step: NDArray[np.float64],
         even: NDArray[np.float64],
         fold: int,
@@ -149,24 +150,27 @@ class SharedWeights:
 
         Shapes
         ------
-        weights, step, even, returned : (F,)
+        weights, step, even, returned : (F,); losses, those of the rows by the weights : (m,)
         """
         outside = np.ones(len(self._labels), bool)
         outside[self._ends[fold] : self._ends[fold + 1]] = False
 
-        def value(at: NDArray[np.float64]) -> float:
-            losses = self.loss(softmax(self._scores(features, at)), 1e-300)
+        def value(at: NDArray[np.float64], losses: NDArray[np.float64]) -> float:
             return float(losses[outside].sum() + RIDGE * ((at - even) ** 2).sum())
 
-        most = value(weights) + 1e-9
+        most = value(weights, losses) + 1e-9
         for halvings in range(_HALVINGS):
-            if value(weights + step / 2**halvings) <= most:
+            at = weights + step / 2**halvings
+            if value(at, self._losses(features, at)) <= most:
                 return np.asarray(step / 2**halvings)
         return np.zeros_like(step)
 
     def loss(self, probabilities: NDArray[np.float64], least: float = 1e-12) -> NDArray[np.float64]:
         """Return the loss of each row."""
         return np.asarray(-np.log(probabilities[np.arange(len(self._labels)), self._labels] + least))
+
+    def _losses(self, features: NDArray[np.float32], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.loss(softmax(self._scores(features, weights)), 1e-300)
 
     def _scores(self, features: NDArray[np.float32], weights: NDArray[np.float64]) -> NDArray[np.float64]:
         linear = (weights.astype(np.float32) @ features).reshape(-1, self._shape[1])
