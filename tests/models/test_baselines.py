@@ -1,4 +1,4 @@
-"""The paper's baselines against their definitions in plain Python, and scikit-learn's own checks."""
+"""The paper's baselines against their definitions in plain Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hammemo import NO_TOKEN
 from hammemo.models.baselines import HammingNeighbors, SuffixBackoff
@@ -25,11 +24,6 @@ BASELINES = [SuffixBackoff(), HammingNeighbors()]
 every_baseline = pytest.mark.parametrize("baseline", BASELINES, ids=repr)
 X = np.array([["a", "b"], ["a", "c"], ["d", "c"], ["d", "e"]])
 y = np.array(["no", "no", "yes", "maybe"])
-
-
-@parametrize_with_checks([*BASELINES, HammingNeighbors(n_neighbors=1)])  # type: ignore[untyped-decorator]
-def test_scikit_learn_s_own_checks(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 # Few tokens and labels, so that contexts repeat and ties are frequent; "?" is a token no training context holds.

@@ -54,23 +54,24 @@ class Entry:
 
 __all__ = ["KERNELS", "LABELS", "MEMORIES", "POSITIONS", "TOKENS", "TUPLES", "Entry", "batches", "examples"]
 
+KEY = b"sixteen bytes or more"
+FUSED = ("fused", "two-stage")
+
+# One of each kind, and of each parameter that takes another way through the code: no reserved tokens (the layout is
+# settled from the beginning), a key, numbers listed per site, projections and outputs that share codes, whole steps.
+# Wrappers do not look at these parameters, so each inner memory is wrapped once.
 MEMORIES = [
     Entry(Exact(), integer=True, forms=("sparse", "dense")),
     Entry(Hashed(buckets=3, reserved=0), integer=True, forms=("table",)),
-    Entry(Hashed(buckets=4, reserved=2), integer=True, forms=("table",)),
-    Entry(Hashed(buckets=5, reserved=1, key=b"sixteen bytes or more"), integer=True, forms=("table",)),
+    Entry(Hashed(buckets=5, reserved=1, key=KEY), integer=True, forms=("table",)),
     Entry(Hashed(buckets=[3, 1, 5, 4], reserved=[0, 2, 0, 1]), integer=True, forms=("table",)),
-    Entry(Ledgered(Hashed(buckets=[2, 3, 4, 5], reserved=[1, 0, 3, 0])), integer=True, forms=("table",)),
     Entry(Tiered(Hashed(buckets=[2, 3, 1, 5], reserved=[1, 0, 3, 0])), integer=True, forms=("tiered",)),
-    Entry(Tiered(Hashed(buckets=3, reserved=2)), integer=True, forms=("tiered",)),
-    Entry(Gaussian(d=32), integer=False, forms=("fused", "two-stage")),
-    Entry(Gaussian(d=24, d_h=5), integer=False, forms=("fused", "two-stage")),
-    Entry(Gaussian(d=32, tied=True), integer=False, forms=("fused", "two-stage")),
-    Entry(Gaussian(d=32, exact=True), integer=True, forms=("fused", "two-stage"), float_answers=True),
-    Entry(Gaussian(d=24, d_h=5, tied=True, exact=True), integer=True, forms=("fused", "two-stage"), float_answers=True),
+    Entry(Gaussian(d=32), integer=False, forms=FUSED),
+    Entry(Gaussian(d=24, d_h=5, tied=True), integer=False, forms=FUSED),
+    Entry(Gaussian(d=32, exact=True), integer=True, forms=FUSED, float_answers=True),
     Entry(Ledgered(Exact()), integer=True, forms=("sparse", "dense")),
-    Entry(Ledgered(Hashed(buckets=4, reserved=2), key=b"sixteen bytes or more"), integer=True, forms=("table",)),
-    Entry(Ledgered(Gaussian(d=32)), integer=False, forms=("fused", "two-stage")),
+    Entry(Ledgered(Hashed(buckets=4, reserved=2), key=KEY), integer=True, forms=("table",)),
+    Entry(Ledgered(Gaussian(d=32)), integer=False, forms=FUSED),
 ]
 
 KERNELS: list[Sites] = default_sites()

@@ -224,7 +224,8 @@ class Watch:
 def catalogue(folder: Path) -> tuple[list[str], list[bytes]]:
     """Return the names and the bytes of the valid files that are mutated."""
     names, files = [], []
-    models: dict[str, MemoryClassifier | Predictor] = {**classifiers(), **predictors()}
+    fitted = classifiers()
+    models: dict[str, MemoryClassifier | Predictor] = {**fitted, **predictors(fitted)}
     for number, (name, model) in enumerate(models.items()):
         save(model, folder / "valid", notes={"source": "a.csv", "label": "ß"} if number % 2 else None)
         load(folder / "valid", key=key_of(name))  # what is imported at the first use is imported now

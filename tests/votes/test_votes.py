@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hammemo import (
     NO_TOKEN,
@@ -425,16 +424,6 @@ def test_one_label_needs_no_weights() -> None:
     empty = clf.forget([["a"], ["b"]], ["x", "x"])
     with pytest.raises(ValueError, match="memory is empty"):
         empty.predict([["a"]])
-
-
-@parametrize_with_checks(  # type: ignore[untyped-decorator]
-    [
-        MemoryClassifier(memory=Exact(), vote=LogLinear(steps=5)),
-        MemoryClassifier(memory=Hashed(buckets=64, reserved=512), vote=LogLinear((1, 10), per_label=False, steps=5)),
-    ]
-)
-def test_scikit_learn_s_own_checks(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def test_class_weights_multiply_the_odds_and_leave_the_counts_alone(tmp_path: Any) -> None:

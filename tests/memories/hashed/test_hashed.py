@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from hammemo import (
     Exact,
@@ -30,16 +29,6 @@ from memory_catalogue import KERNELS, LABELS, POSITIONS, TOKENS, batches, exampl
 Batch = list[tuple[list[Any], str, int]]
 DRAWS = 2000
 LARGEST_Z = 5.0  # 5.7e-7 for each of the at most 20 means compared: a false-alarm rate of about 1e-5
-
-
-@parametrize_with_checks(  # type: ignore[untyped-decorator]
-    [
-        MemoryClassifier(memory=Hashed(), vote="sum"),
-        MemoryClassifier(memory=Hashed(buckets=64, reserved=512), vote="mean"),
-    ]
-)
-def test_scikit_learn_s_own_checks(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 @pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])
