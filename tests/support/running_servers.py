@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hammemo.service.host import Host
 from hammemo.service.http.app import make_app
+from hammemo.service.http.logs import LOGGER
 from hammemo.service.http.server import ServerSettings, _server, listen
 from hammemo.service.http.service import Service
 from hammemo.service.http.tokens import ROLES, Tokens, new_token, write_entries
@@ -39,6 +41,10 @@ class Running:
 @contextmanager
 def in_thread(folder: Path, tokens: Path | None = None, limits: Limits | None = None) -> Iterator[Running]:
     """Serve a folder on a free loopback port for the time of the block."""
+    # A command line that an earlier test ran in this process has sent the log to standard error, and pytest captures
+    # that during tests only: lines written between two tests would reach the terminal.
+    for name in (LOGGER, "uvicorn.error"):
+        logging.getLogger(name).handlers, logging.getLogger(name).propagate = [logging.NullHandler()], True
     settings = ServerSettings(str(folder), port=0)
     listening = listen(settings.host, 0, shared=False)
     port = listening.getsockname()[1]
