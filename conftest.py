@@ -1,5 +1,6 @@
 """What all tests share: how Hypothesis draws, which tests share a process, and another build of the compiled loops.
 
+``pytest -m quick`` takes the tests with that mark and the examples of the package, with few random examples each.
 With pytest-xdist (``-n 2 --dist loadgroup --no-loadscope-reorder``, as in ``.ci/run``) tests that share a fixture of
 their module stay in one process, so that it is made once. Those that take longest begin first.
 """
@@ -9,9 +10,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 collect_ignore = ["docs/conf.py", "docs/gallery", "docs/generated"]  # the build of the site runs them
 if importlib.util.find_spec("schemathesis") is None:  # .ci/nightly installs it
@@ -36,9 +41,37 @@ settings.register_profile("random", deadline=None, suppress_health_check=[Health
 settings.load_profile("ci")  # the other one: --hypothesis-profile=random
 
 
+QUICK_EXAMPLES = 4
+"""How many random examples a property gets with ``-m quick``."""
+NOT_QUICK = ("service", "torch_module.py", "client.py")
+"""Modules of the package whose examples need a server, or packages that take seconds to import."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip files without quick tests if only those are wanted: to import all takes as long as the quick tests."""
+    if config.getoption("markexpr") != "quick" or collection_path.is_dir():
+        return None
+    if (config.rootpath / "src") in collection_path.parents:
+        return any(name in collection_path.parts for name in NOT_QUICK) or None
+    return collection_path.suffix != ".py" or "mark.quick" not in collection_path.read_text("utf-8") or None
+
+
+def _make_quick(item: pytest.Item) -> None:
+    if isinstance(item, pytest.DoctestItem) and item.path.suffix == ".py":
+        item.add_marker("quick")
+    test = getattr(item, "obj", None)
+    given = getattr(test, "_hypothesis_internal_use_settings", None)
+    if given is not None and given.max_examples > QUICK_EXAMPLES:
+        test._hypothesis_internal_use_settings = settings(given, max_examples=QUICK_EXAMPLES)
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Name the group of tests that share a fixture of their module, and begin with the longest ones."""
+    if config.getoption("markexpr") == "quick":
+        items[:] = [item for item in items if item.get_closest_marker("slow") is None]
+        for item in items:
+            _make_quick(item)
     for item in items:
         fixtures = getattr(item, "_fixtureinfo", None)
         shared = fixtures is not None and any(

@@ -11,6 +11,8 @@ import pytest
 
 from places import ROOT
 
+pytestmark = pytest.mark.quick
+
 PACKAGE = ROOT / "src" / "hammemo"
 BY_WORDS = {"cli", "experiments"}
 """Packages with one module for each command or experiment: these are not listed."""

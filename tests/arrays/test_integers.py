@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from hammemo._arrays.integers import narrow, object_array, sorted_find, sum_by_key, unique_ranks
 
+pytestmark = pytest.mark.quick
+
 randomly = settings(max_examples=100, deadline=None)
 
 SMALL_BOUND, LARGE_BOUND = 40, 2**62  # a table of all keys fits the first; the second needs a sort

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from hammemo._arrays.tuple_sets import TupleSet
 
+pytestmark = pytest.mark.quick
+
 randomly = settings(max_examples=60, deadline=None)
 Row = tuple[int, ...]
 

@@ -52,7 +52,13 @@ VOTES: list[Vote] = [
 ]
 
 
-@pytest.mark.parametrize("entry", MEMORIES, ids=str)
+FIRST_OF_ITS_KIND = {type(entry.memory): entry for entry in reversed(MEMORIES)}.values()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [pytest.param(e, id=str(e), marks=[pytest.mark.quick] * (e in FIRST_OF_ITS_KIND)) for e in MEMORIES],
+)
 def test_every_memory_passes(entry: Entry) -> None:
     lists = any(isinstance(value, list) for value in entry.memory.get_params().values())
     check_memory(entry.memory, sites=default_sites()[1:] if lists else None, forms=entry.forms, trials=2)
@@ -63,6 +69,7 @@ def test_every_kernel_passes(kernel: SiteKernel) -> None:
     check_kernel(kernel, trials=8)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("vote", VOTES, ids=repr)
 def test_every_vote_passes(vote: Vote) -> None:
     check_vote(vote, trials=4)

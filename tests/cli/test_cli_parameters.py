@@ -12,6 +12,8 @@ import hammemo
 from hammemo.cli.app import app
 from hammemo.cli.parameters import OPTIONS, as_options
 
+pytestmark = pytest.mark.quick
+
 PACKAGE = Path(hammemo.__file__).parent
 
 

@@ -84,6 +84,7 @@ def test_every_engine_gives_the_bytes_of_one_stream(memory: Any, classes: Any, z
         assert state(fit(clf, zipf, 3, classes=classes, **options)) == state(one), options
 
 
+@pytest.mark.quick
 def test_one_file_is_learnt_as_fit_stream_learns_its_documents(words: Source) -> None:
     shorts: list[Any] = ["drop", "pad"]
     for short in shorts:
@@ -121,6 +122,7 @@ def test_files_given_in_any_order_are_one_source(zipf: Source) -> None:
     assert state(turned) == state(fit(MemoryClassifier(memory="hashed", vote="sum"), zipf, 3, classes=10))
 
 
+@pytest.mark.quick
 def test_small_files_are_taken_together_and_large_ones_cut() -> None:
     from hammemo.engines import _grouped
     from hammemo.sources.listing import File
@@ -146,6 +148,7 @@ def test_every_memory_with_an_exact_state_travels(memory: Any, words: Source, tm
         assert state(one) == state(fit(clf, words, 2, workers=2, shard_bytes=8000, **option))
 
 
+@pytest.mark.quick
 def test_a_layout_can_be_given_so_that_models_add_up(zipf: Source, words: Source) -> None:
     files = [replace(zipf, files=zipf.files[part : part + 1]) for part in range(3)]
     whole = fit(MemoryClassifier(memory=Hashed(16, 8), vote="sum"), zipf, 3)
@@ -210,6 +213,7 @@ def test_a_packed_state_is_unpacked_from_read_only_arrays(batch: Any, hashed: bo
     assert again.state_bytes() == memory.state_bytes()
 
 
+@pytest.mark.quick
 @given(first=rows, second=rows, sample=rows, parts=st.integers(1, 6))
 @settings(max_examples=100, deadline=None)
 def test_parts_add_up_to_the_part_of_the_sum_and_join_to_the_sum(

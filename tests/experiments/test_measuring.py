@@ -13,6 +13,8 @@ from hammemo.experiments.measuring import JsonLines, averages, cells, in_turns, 
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.quick
+
 
 def test_runs_take_turns() -> None:
     called: list[str] = []

@@ -9,6 +9,8 @@ import pytest
 
 from hammemo.files.atomic import delete_leftovers, replacement, write_file
 
+pytestmark = pytest.mark.quick
+
 
 def test_a_file_takes_its_place_when_all_of_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"

@@ -14,6 +14,8 @@ from mutated_files import joined, sealed, split
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 def model() -> MemoryClassifier:

@@ -69,9 +69,8 @@ def fitted(kernel: str, vote: str, n: int = 60, seed: int = 0) -> MemoryClassifi
 
 @pytest.mark.filterwarnings("ignore:The two models have different fitted weights")
 @pytest.mark.parametrize("vote", list(VOTES))
-@pytest.mark.parametrize("kernel", list(KERNELS))
-@settings(max_examples=5, deadline=None)
-@given(steps=st.lists(st.sampled_from(STEPS), max_size=6), n=st.integers(1, 5))
+@settings(max_examples=8, deadline=None)
+@given(kernel=st.sampled_from(list(KERNELS)), steps=st.lists(st.sampled_from(STEPS), max_size=6), n=st.integers(1, 5))
 def test_any_sequence_of_edits_gives_the_plain_model(
     kernel: str, vote: str, steps: list[str], n: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from hammemo import SiteKernel
     from hammemo.memories import Memory
 
+pytestmark = pytest.mark.quick
+
 SECRET = bytes(range(20))
 
 

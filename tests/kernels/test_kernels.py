@@ -17,6 +17,8 @@ from hammemo._arrays.integers import object_array
 from hammemo.kernels.sites import collect_sites, find_sites, rows_of_columns
 from hammemo.tokens.contexts import Contexts
 
+pytestmark = pytest.mark.quick
+
 randomly = settings(max_examples=80, deadline=None)
 
 Context = list[Any]

@@ -14,6 +14,8 @@ from hammemo import MemoryClassifier, PositionalHamming, SiteKernel, SiteOneHot,
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.quick
+
 FRAME = pd.DataFrame({"age": [1, 2, 1, 3], "job": list("abab"), "city": list("xxyy")})
 Y = [0, 1, 0, 1]
 NAMED = SiteKernel(["age", ("city", "job"), -1], weights=[1, 2, 3])

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from hammemo.memories import Memory
 
+pytestmark = pytest.mark.quick
+
 INNER = [Exact(), Hashed(16, 2), Gaussian(32), Gaussian(32, exact=True)]
 every_inner = pytest.mark.parametrize("inner", INNER, ids=str)
 SECRET = b"a secret of some length"

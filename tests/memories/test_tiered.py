@@ -17,6 +17,8 @@ from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import Vocabulary
 from memory_catalogue import KERNELS, batches, examples
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])
 @given(stored=batches, asked=batches, buckets=st.integers(1, 4), reserved=st.integers(0, 4), mean=st.booleans())

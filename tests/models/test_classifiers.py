@@ -16,6 +16,8 @@ from hammemo import Exact, Gaussian, Hashed, MeMoClassifier, MemoryClassifier, N
 from hammemo.tokens.labels import top_columns
 from hammemo.votes import Mean, Sum
 
+pytestmark = pytest.mark.quick
+
 X = np.array([["a", "b"], ["a", "c"], ["d", "c"], ["d", "e"]])
 y = np.array(["no", "no", "yes", "maybe"])
 MEMORIES = [Exact(), Hashed(buckets=64, reserved=0), Gaussian(d=512)]

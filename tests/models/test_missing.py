@@ -18,6 +18,8 @@ from hammemo.tokens.missing import MISSING
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.quick
+
 NAN = float("nan")
 KINDS: list[Any] = [None, NAN, np.nan, pd.NA, pd.NaT, np.float32("nan")]
 

@@ -21,6 +21,8 @@ from hammemo.service.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.quick
+
 X = np.arange(24).reshape(6, 4) % 5
 Y = X[:, 0] % 2
 EVERY_NAME = [(kind, name) for kind, names in NAMES.items() for name in names]

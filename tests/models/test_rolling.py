@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.tokens.contexts import Examples
 
+pytestmark = pytest.mark.quick
+
 MEMORIES = [Exact(), Hashed(4, 2), Gaussian(16, exact=True), Ledgered(Hashed(4, 2)), Ledgered(Exact())]
 every_memory = pytest.mark.parametrize("memory", MEMORIES, ids=str)
 

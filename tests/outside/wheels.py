@@ -57,7 +57,7 @@ ABOUT_THE_SOURCE = (
 NEED_A_PACKAGE = {"torch": ("docs/runtimes.md", "portable/torch_module.py"), "mlflow": ("mlflow.py",)}
 """Pages and modules whose examples cannot be run without a package that is no part of the extras here."""
 EXTRAS = ("cli", "plot", "text", "serve", "postgres", "hub", "onnx")
-TEST_PACKAGES = ("pytest>=8.0,<9.2", "pytest-xdist>=3.8", "hypothesis>=6.100")
+TEST_PACKAGES = ("pytest>=9.0,<9.2", "pytest-xdist>=3.8", "hypothesis>=6.100")
 OTHERS = ("pyyaml>=6.0", "pandas>=2.2", "polars>=1.0", "fsspec>=2024.2", "onnxruntime>=1.20")
 """Tests are skipped without these."""
 TOOLS = (

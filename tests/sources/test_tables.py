@@ -22,6 +22,8 @@ from hammemo.sources.tables import read_table
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.quick
+
 CSV = 'a,b\nx,1\n\n"y\n",2\n'
 
 

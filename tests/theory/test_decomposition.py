@@ -14,6 +14,8 @@ from hammemo.memories.gaussian.codes import GaussianCodes
 from hammemo.theory import Decomposition, decompose
 from hammemo.theory.decomposition import count_norms
 
+pytestmark = pytest.mark.quick
+
 KERNELS: list[SiteKernel | None] = [None, SiteKernel([0, 2, (0, 1), (1, 2)], weights=[1, 2, 3, 1])]
 TOKENS = ["a", "b", "c", 1, 2, NO_TOKEN]
 rows = st.lists(st.lists(st.sampled_from(TOKENS), min_size=3, max_size=3), min_size=1, max_size=8)

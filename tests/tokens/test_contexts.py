@@ -18,6 +18,8 @@ from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, token_arra
 from hammemo.tokens.missing import filled
 from hammemo.tokens.vocabulary import Vocabulary
 
+pytestmark = pytest.mark.quick
+
 randomly = settings(max_examples=100, deadline=None)
 
 Doc = list[Any]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from hammemo.tokens.hashing import Feature
     from hammemo.tokens.vocabulary import Token
 
+pytestmark = pytest.mark.quick
+
 randomly = settings(max_examples=150, deadline=None)
 
 tokens: st.SearchStrategy[Token] = st.one_of(

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from hammemo.tokens import labels
 
+pytestmark = pytest.mark.quick
+
 PLAIN = st.one_of(
     st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1).map(np.array),
     st.lists(st.integers(0, 255), min_size=1).map(lambda values: np.array(values, np.uint8)),

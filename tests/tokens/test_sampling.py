@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from hammemo.tokens.labels import most_frequent_labels
 from hammemo.tokens.sampling import UniformSample
 
+pytestmark = pytest.mark.quick
+
 batch_sizes = st.lists(st.integers(0, 9), max_size=8)
 
 

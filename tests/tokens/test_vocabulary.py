@@ -17,6 +17,8 @@ import hammemo.tokens.vocabulary as vocabulary_module
 from hammemo._arrays.integers import object_array
 from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token, factorize
 
+pytestmark = pytest.mark.quick
+
 randomly = settings(max_examples=150, deadline=None)
 
 few = st.sampled_from([0, -0.0, 1, True, 1.0, 3, 0.5, -2, -2.5, "", "1", "a", "\ud800", "é", "\U0001f600"])

@@ -12,6 +12,8 @@ from hammemo._arrays.native import native
 from hammemo.memories.exact.live.rows import LiveRows
 from hammemo.votes import Mean, Sum, WeightedSum
 
+pytestmark = pytest.mark.quick
+
 X = np.random.default_rng(0).integers(0, 9, (300, 3))
 y = np.random.default_rng(1).integers(0, 30, 300)
 

@@ -39,6 +39,8 @@ from hammemo.tokens.contexts import Contexts
 from hammemo.votes import softmax
 from hammemo.votes.fitting import _Problem
 
+pytestmark = pytest.mark.quick
+
 randomly = settings(max_examples=60, deadline=None)
 KERNEL = SiteKernel([0, 2, (0, 2), (-3, -2, -1)])
 TOKENS = [0, 1, 2, 7, "a", "ß", NO_TOKEN]

@@ -17,6 +17,8 @@ from memory_catalogue import KERNELS, POSITIONS, TUPLES, batches, examples
 if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
 
+pytestmark = pytest.mark.quick
+
 Batch = list[tuple[list[Any], str, int]]
 
 
