@@ -118,9 +118,9 @@ def test_any_sequence_of_edits_gives_the_plain_model(
     assert_same(parted, plain)
 
 
-@pytest.mark.parametrize("kernel", list(KERNELS))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
+    kernel=st.sampled_from(list(KERNELS)),
     edits=st.lists(
         st.tuples(st.sampled_from(["learn", "forget", "batch"]), st.integers(0, 70), st.sampled_from("xyzwqa")),
         min_size=1,
@@ -461,6 +461,7 @@ except MemoryError:
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="RLIMIT_DATA counts mapped memory on Linux only")
+@pytest.mark.parametrize("form", [None], indirect=True)
 def test_a_folder_larger_than_the_limit_is_answered_from(tmp_path: Path) -> None:
     n = 4_000_000
     X = np.stack([np.arange(n), np.arange(n) + 1], axis=1)

@@ -112,7 +112,7 @@ def test_columns_are_encoded_before(data: Any, vote: Any, memory: Any) -> None:
     expect_same(model, asked, columns(asked))
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(data=st.data(), kernel=st.sampled_from(KERNELS), vote=st.sampled_from(VOTES))
 def test_a_hashed_memory_takes_any_integer_or_what_was_listed(data: Any, kernel: Any, vote: Any) -> None:
     words = st.one_of(st.integers(0, 5), st.integers(-(2**63) + 1, 2**63 - 1))

@@ -40,7 +40,7 @@ SIZES = [0, 1, 2, 31, 32, 33, 65]  # the loops take blocks of 32 contexts
 LABELS = [1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 129, 300]  # around the widths of vectors
 
 seeds = st.integers(0, 2**32 - 1)
-thorough = settings(deadline=None, max_examples=30 if "HAMMEMO_TEST_BUILD" in os.environ else 300)
+thorough = settings(deadline=None, max_examples=30 if "HAMMEMO_TEST_BUILD" in os.environ else 120)
 
 
 def token_pool(kind: str, rng: np.random.Generator) -> NDArray[Any]:

@@ -71,7 +71,7 @@ def outcome(function: Any, *given: Any) -> Any:
 
 @needs_compiled
 @given(data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_damaged_rows_are_refused_by_both_or_read_alike(data: Any) -> None:
     rows = data.draw(rows_of_gaps.filter(len))
     arrays = as_arrays(rows[:1])

@@ -42,7 +42,7 @@ def table_of(rows: list[tuple[list[Any], Any, int]], sites: Sites) -> CountTable
 ROW = st.tuples(st.tuples(*[st.sampled_from(TOKENS)] * H).map(list), st.sampled_from(LABELS), st.integers(1, 300))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     tables=st.lists(st.lists(ROW, min_size=1, max_size=25), min_size=1, max_size=4),
     kernel=st.sampled_from(KERNELS),
@@ -168,7 +168,7 @@ def suppress_damage() -> Iterator[None]:
             raise
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     name=st.sampled_from(["rows.0", "rows.1", "rows.2", "index.0", "index.1", "entries"]),

@@ -16,7 +16,7 @@ from hammemo.tokens.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DRAWS = 3000
+DRAWS = 1500
 # |z| > 5 has probability 5.7e-7 for a normal mean: below 1e-4 for the at most 100 means compared in this file together.
 LARGEST_Z = 5.0
 
