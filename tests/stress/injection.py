@@ -12,6 +12,7 @@ model must be free afterwards, and a following edit must work.
 from __future__ import annotations
 
 import copy
+import inspect
 import random
 import re
 import sys
@@ -40,6 +41,7 @@ from hammemo import (
     Together,
     _versions,
 )
+from hammemo._arrays.blas import OneBlasThread
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -61,14 +63,22 @@ MORE_X, MORE_Y = np.array([[1, 2, 3], [9, 9, 9]]), np.array([0, 7])
 STREAM = np.array([1, 2, 3, 1, 2, 4, 1, 2, 3, 5, 1, 2])
 
 
-EDITED = _versions.Versioned._edited.__code__
-_WITH = EDITED.co_firstlineno + 2  # the line that takes the lock, and where the lines after it begin
-_BODY_FIRST = next(start for start, _, line in EDITED.co_lines() if line is not None and line > _WITH)
+def holding(function: Any) -> tuple[int, int]:
+    """Return the line of a function that takes a lock, and where the instructions of the lines after it begin."""
+    source, first = inspect.getsourcelines(function)
+    taking = first + next(i for i, line in enumerate(source) if line.lstrip().startswith("with "))
+    lines = function.__code__.co_lines()
+    return taking, next(start for start, _, line in lines if line is not None and line > taking)
+
+
+HOLDERS = (_versions.Versioned._edited, OneBlasThread.__enter__, OneBlasThread.__exit__)
+HOLDING: dict[Any, tuple[int, int]] = {function.__code__: holding(function) for function in HOLDERS}
 
 
 def leaves_the_lock(frame: Any) -> bool:
-    """Return whether a frame is about to release the lock: between body and release Python delivers no signal."""
-    return frame.f_code is EDITED and frame.f_lineno == _WITH and frame.f_lasti > _BODY_FIRST
+    """Return whether a frame is about to release its lock: between body and release Python delivers no signal."""
+    line, body = HOLDING.get(frame.f_code, (0, 0))
+    return bool(frame.f_lineno == line and frame.f_lasti > body)
 
 
 class Injected(BaseException):
