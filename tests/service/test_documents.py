@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import threading
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,6 @@ from hammemo.service.operations import (
     OpReused,
     Receipt,
     TooLarge,
-    Unavailable,
     checked,
     decoded,
 )
@@ -35,7 +33,7 @@ from hammemo.service.writing import Upkeep
 from hammemo.tokens.cutting import Cutting
 from pace import patience
 from postgres_server import postgres
-from service_hosts import fail_next_commit, hosts, printed_before_kill
+from service_hosts import hosts, printed_before_kill
 from visit_models import Visits, held, learnt, now, uploaded, visits
 
 if TYPE_CHECKING:
@@ -228,15 +226,6 @@ def test_what_the_log_keeps_is_what_was_sent(documents: Visits) -> None:
         assert again.learns == (edit.kind == "learn")
 
 
-def test_older_versions_can_name_the_kind() -> None:
-    """They take a kind for one only where it is a plain word, and else say that the log is damaged."""
-    for edit in (learn("op", [["a", 1]]), forget("op", [["a", 1]])):
-        kind, *_ = msgspec.msgpack.decode(checked(edit, Limits())[1])
-        assert re.fullmatch(r"[a-z]{1,20}", kind)
-    _, body = checked(learn("op", [["a", 1]]), Limits())
-    assert body == b"\x92\xablearnstream\x91\x92\xa1a\x01"  # kept over upgrades
-
-
 @pytest.mark.parametrize("wrong", [[], [[]], [["a"], []], "a", [[["a"]]], {}, [1]])
 def test_damaged_bodies_are_no_documents(wrong: Any) -> None:
     with pytest.raises(msgspec.ValidationError):
@@ -301,21 +290,6 @@ def test_a_lease_is_prolonged_while_many_are_learnt(
         model = host.upload("t", "m", uploaded)
         monkeypatch.setattr(MemoryClassifier, "partial_fit_stream", slow)
         assert done(model, learn("1", [[1, 2]] * 500)).version == 1
-
-
-@pytest.mark.parametrize("written", [False, True])
-def test_a_commit_that_fails_is_must_recover_and_sent_again(
-    written: bool, tmp_path: Path, uploaded: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Host(tmp_path / "models") as host:
-        model = host.upload("t", "m", uploaded)
-        before, edit = now(model), learn("1", [[1, 60, 2]])
-        fail_next_commit(monkeypatch, written=written)
-        with pytest.raises(Unavailable):
-            done(model, edit)
-        assert now(model) == before
-        assert done(model, edit) == Receipt(1, "repeated" if written else "applied")
-        assert now(model) == held(learnt(visits()).partial_fit_stream(edit.documents))
 
 
 KILLED = """

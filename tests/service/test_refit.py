@@ -385,13 +385,6 @@ def test_a_refit_has_no_examples() -> None:
     assert LoggedRefit().n_rows == 0
 
 
-def test_bodies_of_examples_are_those_that_older_servers_wrote() -> None:
-    """Logs and digests of ids are kept over an upgrade."""
-    learnt = b"\x93\xa5learn\x91\x92\xa1a\x01\x91\xa1x"
-    assert checked(Edit("op", "learn", [["a", 1]], ["x"]), Limits())[1] == learnt
-    assert decoded(learnt) == LoggedRows("learn", [["a", 1]], ["x"])
-
-
 def test_a_log_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
     import msgspec
 
