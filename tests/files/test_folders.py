@@ -1,4 +1,4 @@
-"""Models in parts: whatever is done to a folder, it answers as the table in memory does, and damage is named."""
+"""Models in parts, of one tier and of two: whatever is done to a folder, it answers as the model in memory does."""
 
 from __future__ import annotations
 
@@ -26,23 +26,26 @@ from hammemo import (
     Exact,
     FileError,
     Hashed,
+    LayoutError,
     LogLinear,
     MemoryClassifier,
     Mixture,
     NotStoredError,
     Suffixes,
+    Tiered,
     compact,
     editing,
     load,
     save,
 )
 from hammemo.files import inspect, read_notes
+from hammemo.files.archive import Archive
 from hammemo.files.folders import HEAD
 from hammemo.memories.exact.parts import part
 from mutated_files import sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 VOTES: dict[str, Any] = {
     "sum": "sum",
@@ -50,7 +53,9 @@ VOTES: dict[str, Any] = {
     "log-linear": LogLinear(sample=60),
     "mixture": Mixture(sample=60, steps=3),
 }
-STEPS = ["learn", "forget", "one", "save", "compact", "recut", "merge", "unmerge"]
+STEPS = ["learn", "forget", "one", "wrong", "save", "compact", "recut", "merge", "unmerge"]
+MEMORIES = [Exact(), Tiered(Hashed(4, 3))]
+CASES = [(memory, vote) for memory in MEMORIES for vote in VOTES if vote != "mixture" or memory is MEMORIES[0]]
 
 
 @pytest.fixture(autouse=True, scope="module", params=[None, True], ids=["the smaller form", "packed"])
@@ -63,47 +68,62 @@ def form(request: pytest.FixtureRequest) -> Iterator[bool | None]:
         yield request.param
 
 
-def fitted(kernel: str, vote: str, n: int = 60, seed: int = 0) -> MemoryClassifier:
-    return MemoryClassifier(KERNELS[kernel], Exact(), VOTES[vote]).fit(*rows(n, seed))
+def fitted(kernel: str, vote: str, n: int = 60, seed: int = 0, memory: Any = None) -> MemoryClassifier:
+    return MemoryClassifier(KERNELS[kernel], memory or Exact(), VOTES[vote]).fit(*rows(n, seed))
+
+
+def outcome(change: Callable[[], Any]) -> str:
+    """Return whether an edit was made."""
+    try:
+        change()
+    except NotStoredError:
+        return "refused"
+    return "made"
 
 
 @pytest.mark.filterwarnings("ignore:The two models have different fitted weights")
-@pytest.mark.parametrize("vote", list(VOTES))
+@pytest.mark.parametrize(("memory", "vote"), CASES, ids=str)
 @settings(max_examples=8, deadline=None)
-@given(kernel=st.sampled_from(list(KERNELS)), steps=st.lists(st.sampled_from(STEPS), max_size=6), n=st.integers(1, 5))
+@given(kernel=st.sampled_from(list(KERNELS)), steps=st.lists(st.sampled_from(STEPS), max_size=7), n=st.integers(1, 5))
 def test_any_sequence_of_edits_gives_the_plain_model(
-    kernel: str, vote: str, steps: list[str], n: int, tmp_path_factory: pytest.TempPathFactory
+    memory: Any, vote: str, kernel: str, steps: list[str], n: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("model")
-    plain = fitted(kernel, vote)
+    plain = fitted(kernel, vote, memory=memory)
     save(plain, folder, parts=n)
     parted = load(folder)
-    held = [rows(60, 0)]
-    others: list[int] = []
+    held, others = [rows(60, 0)], list[int]()
     for number, step in enumerate(steps):
+        X, y = rows(12, 100 + number)
         if step == "learn":
-            held.append(rows(12, 100 + number))
+            held.append((X, y))
             for model in (plain, parted):
-                model.partial_fit(*held[-1])
+                model.partial_fit(X, y)
         elif step == "one":
-            X, y = rows(1, 200 + number)
             for model in (plain, parted):
                 model.learn_one(X[0].tolist(), y[0]).learn_one(X[0].tolist(), y[0]).forget_one(X[0].tolist(), y[0])
-            held.append((X, y))
+            held.append((X[:1], y[:1]))
+        elif step == "wrong":  # some of these could be there, and some are not
+            found = {outcome(lambda: model.forget(X[:3], y[:3])) for model in (plain, parted)}  # noqa: B023
+            assert len(found) == 1
+            if found == {"made"}:
+                for model in (plain, parted):
+                    model.partial_fit(X[:3], y[:3])
         elif step == "forget" and held:
             X, y = held.pop()
             cut = len(X) // 2
             for model in (plain, parted):
                 model.forget(X[cut:], y[cut:])
-            held.insert(0, (X[:cut], y[:cut]))
+            if cut:
+                held.insert(0, (X[:cut], y[:cut]))
         elif step == "merge":
             others.append(number)
-            second = tmp_path_factory.mktemp("other")
-            save(fitted(kernel, vote, 20, number), second, parts=2)
-            plain.merge(fitted(kernel, vote, 20, number))
+            other, second = plain.empty_like().partial_fit(X, y), tmp_path_factory.mktemp("other")
+            save(other, second, parts=2)
+            plain.merge(other)
             parted.merge(load(second))
         elif step == "unmerge" and others:
-            other = fitted(kernel, vote, 20, others.pop())
+            other = plain.empty_like().partial_fit(*rows(12, 100 + others.pop()))
             plain.unmerge(other)
             parted.unmerge(other)
         elif step == "save":
@@ -167,25 +187,36 @@ def test_single_edits_are_those_of_the_plain_model(
     assert_same(load(folder), plain)
 
 
-def test_edits_and_compaction_equal_a_fresh_fit_to_the_byte(tmp_path: Path) -> None:
+@pytest.mark.parametrize("memory", MEMORIES, ids=str)
+def test_edits_and_compaction_equal_a_fresh_fit_to_the_byte(memory: Any, tmp_path: Path) -> None:
     X, y = rows(300, 1)
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X[:200], y[:200]), tmp_path / "a", parts=3)
+    start = MemoryClassifier(memory=memory, vote="sum").fit(X[:200], y[:200])
+    save(start, tmp_path / "a", parts=3)
     with editing(tmp_path / "a") as model:
         model.partial_fit(X[200:], y[200:]).forget(X[:50], y[:50])
+    assert inspect(tmp_path / "a")["edits"] == 2
     compact(tmp_path / "a")
-    fresh = MemoryClassifier(memory=Exact(), vote="sum").fit(X[50:], y[50:])
+    fresh = start.empty_like().partial_fit(X[50:], y[50:])
     assert_same(load(tmp_path / "a"), fresh)
     compact(tmp_path / "a", parts=2)
     save(fresh, tmp_path / "b", parts=2)
     one, two = (sorted(p.read_bytes() for p in (tmp_path / name).glob("part-*")) for name in "ab")
     assert one == two
+    heads = [Archive(tmp_path / name / HEAD, verify=True).arrays for name in "ab"]
+    assert {name: array.tobytes() for name, array in heads[0].items()} == {
+        name: array.tobytes() for name, array in heads[1].items()
+    }
 
 
-def test_after_compaction_no_file_holds_what_was_forgotten(tmp_path: Path) -> None:
+@pytest.mark.parametrize("memory", MEMORIES, ids=str)
+def test_after_compaction_no_file_holds_what_was_forgotten(memory: Any, tmp_path: Path) -> None:
     X, y = rows(80, 1)
     secret = [["Mallory", "Mallory", "Mallory"]]
-    model = MemoryClassifier(memory=Exact(), vote="sum").fit([*X.tolist(), *secret], [*y.tolist(), "guilty"])
-    save(model, tmp_path, parts=3)
+    save(
+        MemoryClassifier(memory=memory, vote="sum").fit([*X.tolist(), *secret], [*y.tolist(), "guilty"]),
+        tmp_path,
+        parts=3,
+    )
     save(load(tmp_path).forget(secret, ["guilty"]), tmp_path)
     assert any(b"Mallory" in path.read_bytes() for path in tmp_path.iterdir())
     compact(tmp_path)
@@ -202,29 +233,41 @@ def test_a_part_in_which_nothing_changed_keeps_its_file(tmp_path: Path) -> None:
     assert len(before & {path.name for path in tmp_path.glob("part-*")}) == 3
 
 
-def test_what_was_not_stored_is_refused_and_nothing_changes(tmp_path: Path) -> None:
-    plain = fitted("positions", "sum")
+@pytest.mark.parametrize("memory", MEMORIES, ids=str)
+def test_what_was_not_stored_is_refused_and_nothing_changes(memory: Any, tmp_path: Path) -> None:
+    plain = fitted("positions", "sum", memory=memory)
     save(plain, tmp_path, parts=3)
     parted = load(tmp_path)
     X, y = rows(60, 0)
     for wrong in (([[1, "nobody", 2]], ["x"]), (X[:1], ["unknown"]), (np.repeat(X, 9, 0), np.repeat(y, 9))):
         with pytest.raises(NotStoredError):
             parted.forget(*wrong)
-    empty = [[NO_TOKEN] * 3] * 30
+        with pytest.raises(NotStoredError):
+            parted.forget(np.concatenate([X[:5], wrong[0]]), np.concatenate([y[:5], wrong[1]]))
+    for row, label in (([1, "nobody", 2], "x"), (list(X[0]), "unknown")):
+        with pytest.raises(NotStoredError):
+            parted.forget_one(row, label)
     with pytest.raises(NotStoredError):
-        parted.forget(empty, ["x"] * 30)
+        parted.forget([[NO_TOKEN] * 3] * 30, ["x"] * 30)
     with pytest.raises(NotStoredError):
-        parted.unmerge(fitted("positions", "sum", 200, 5))
+        parted.unmerge(plain.empty_like().partial_fit(*rows(200, 5)))
+    with pytest.raises(LayoutError):
+        parted.merge(MemoryClassifier(memory=Tiered(Hashed(5, 3)), vote="sum").fit(X, y))
     assert_same(parted, plain)
 
 
-def test_one_label_no_rows_and_one_part(tmp_path: Path) -> None:
-    model = MemoryClassifier(memory=Exact(), vote="sum").fit([[NO_TOKEN, NO_TOKEN]], ["only"])
+@pytest.mark.parametrize("memory", MEMORIES, ids=str)
+def test_one_label_no_rows_and_one_part(memory: Any, tmp_path: Path) -> None:
+    model = MemoryClassifier(memory=memory, vote="sum").fit([[NO_TOKEN, NO_TOKEN]], ["only"])
     save(model, tmp_path, parts=7)
     again = load(tmp_path)
     assert again.predict([[1, 2]]).tolist() == ["only"]
+    assert again.compile().predict(np.empty((0, 2), int)).tolist() == []
     assert again.memory_.state_digest() == model.memory_.state_digest()
-    again.forget([[NO_TOKEN, NO_TOKEN]], ["only"]).learn_one([1, 2], "other")
+    again.forget([[NO_TOKEN, NO_TOKEN]], ["only"])
+    save(again, tmp_path)
+    assert load(tmp_path).classes_.tolist() == []
+    again.learn_one([1, 2], "other")
     save(again, tmp_path)
     compact(tmp_path)
     assert load(tmp_path).predict([[1, 2]]).tolist() == ["other"]
@@ -243,15 +286,19 @@ def test_declared_labels_notes_and_free_sites_are_kept(tmp_path: Path) -> None:
     assert_same(load(tmp_path), plain)
 
 
-def test_copies_pickles_predictors_and_plain_files(tmp_path: Path) -> None:
-    plain = fitted("suffixes", "sum")
+@pytest.mark.parametrize("memory", MEMORIES, ids=str)
+def test_declared_labels_copies_pickles_predictors_and_plain_files(memory: Any, tmp_path: Path) -> None:
+    plain = MemoryClassifier(Suffixes(3), memory, "sum").partial_fit(
+        *rows(50, 3), classes=["x", "y", "z", "w", "never"]
+    )
     save(plain, tmp_path / "parts", parts=3)
     parted = load(tmp_path / "parts").learn_one([1, 2, 5], "x")
     plain.learn_one([1, 2, 5], "x")
-    for twin in (pickle.loads(pickle.dumps(parted)), copy.deepcopy(parted)):  # noqa: S301
+    for twin in (parted, pickle.loads(pickle.dumps(parted)), copy.deepcopy(parted)):  # noqa: S301
         assert_same(twin, plain)
     asked = rows(20, 9)[0]
-    assert parted.compile().predict(asked).tolist() == plain.predict(asked).tolist()
+    save(parted.compile(), tmp_path / "predictor.safetensors")
+    assert load(tmp_path / "predictor.safetensors").predict(asked).tolist() == plain.predict(asked).tolist()
     save(parted, tmp_path / "one.safetensors", parts=0)
     assert load(tmp_path / "one.safetensors").memory_.state_bytes() == plain.memory_.state_bytes()
     save(parted, tmp_path / "elsewhere")

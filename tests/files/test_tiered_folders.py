@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import pickle
 import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from folder_cases import KERNELS, assert_same, rows
+from folder_cases import assert_same, rows
 from hammemo import (
-    NO_TOKEN,
     Exact,
     FileError,
     Hashed,
-    LayoutError,
-    LogLinear,
     MemoryClassifier,
-    NotStoredError,
     Tiered,
     compact,
     editing,
@@ -39,103 +31,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-VOTES: dict[str, Any] = {"sum": "sum", "mean": "mean", "log-linear": LogLinear(sample=60)}
-STEPS = ["learn", "forget", "one", "wrong", "save", "compact", "recut", "merge", "unmerge"]
 KEY = bytes(range(32))
 
 
-def new(kernel: str = "positions", vote: str = "sum", key: bytes | None = None) -> MemoryClassifier:
-    return MemoryClassifier(KERNELS[kernel], Tiered(Hashed(4, 3, key=key)), VOTES[vote])
-
-
-def fitted(kernel: str = "positions", vote: str = "sum", n: int = 60, key: bytes | None = None) -> MemoryClassifier:
-    return new(kernel, vote, key).fit(*rows(n, 0))
-
-
-def outcome(change: Callable[[], Any]) -> str:
-    """Return whether an edit was made."""
-    try:
-        change()
-    except NotStoredError:
-        return "refused"
-    return "made"
-
-
-@pytest.mark.filterwarnings("ignore:The two models have different fitted weights")
-@pytest.mark.parametrize("vote", list(VOTES))
-@pytest.mark.parametrize("kernel", list(KERNELS))
-@settings(max_examples=6, deadline=None)
-@given(steps=st.lists(st.sampled_from(STEPS), max_size=7), n=st.integers(1, 5))
-def test_any_sequence_of_edits_gives_the_plain_model(
-    kernel: str, vote: str, steps: list[str], n: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("model")
-    plain = fitted(kernel, vote)
-    save(plain, folder, parts=n)
-    parted = load(folder)
-    held, others = [rows(60, 0)], list[int]()
-    for number, step in enumerate(steps):
-        X, y = rows(12, 100 + number)
-        if step == "learn":
-            held.append((X, y))
-            for model in (plain, parted):
-                model.partial_fit(X, y)
-        elif step == "one":
-            for model in (plain, parted):
-                model.learn_one(X[0].tolist(), y[0]).learn_one(X[0].tolist(), y[0]).forget_one(X[0].tolist(), y[0])
-            held.append((X[:1], y[:1]))
-        elif step == "wrong":  # some of these could be there, and some are not
-            found = {outcome(lambda: model.forget(X[:3], y[:3])) for model in (plain, parted)}  # noqa: B023
-            assert len(found) == 1
-            if found == {"made"}:
-                for model in (plain, parted):
-                    model.partial_fit(X[:3], y[:3])
-        elif step == "forget" and held:
-            X, y = held.pop()
-            cut = len(X) // 2
-            for model in (plain, parted):
-                model.forget(X[cut:], y[cut:])
-            held.insert(0, (X[:cut], y[:cut]))
-        elif step == "merge":
-            others.append(number)
-            other, second = plain.empty_like().partial_fit(X, y), tmp_path_factory.mktemp("other")
-            save(other, second, parts=2)
-            plain.merge(other)
-            parted.merge(load(second))
-        elif step == "unmerge" and others:
-            other = plain.empty_like().partial_fit(*rows(12, 100 + others.pop()))
-            plain.unmerge(other)
-            parted.unmerge(other)
-        elif step == "save":
-            save(parted, folder)
-            parted = load(folder)
-        elif step in ("compact", "recut"):
-            save(parted, folder)
-            compact(folder, parts=3 if step == "recut" else None)
-            parted = load(folder)
-            assert not list(folder.glob("edits-*"))
-        assert parted.memory_.state_digest() == plain.memory_.state_digest()
-    assert_same(parted, plain)
-
-
-def test_what_is_refused_changes_neither_tier(tmp_path: Path) -> None:
-    plain = fitted()
-    save(plain, tmp_path, parts=3)
-    parted = load(tmp_path)
-    X, y = rows(60, 0)
-    for wrong in (([[1, "nobody", 2]], ["x"]), (X[:1], ["unknown"]), (np.repeat(X, 9, 0), np.repeat(y, 9))):
-        with pytest.raises(NotStoredError):
-            parted.forget(*wrong)
-        with pytest.raises(NotStoredError):
-            parted.forget(np.concatenate([X[:5], wrong[0]]), np.concatenate([y[:5], wrong[1]]))
-    for row, label in (([1, "nobody", 2], "x"), (list(X[0]), "unknown")):
-        with pytest.raises(NotStoredError):
-            parted.forget_one(row, label)
-    with pytest.raises(NotStoredError):
-        parted.unmerge(plain.empty_like().partial_fit(*rows(200, 5)))
-    with pytest.raises(LayoutError):
-        parted.merge(MemoryClassifier(memory=Tiered(Hashed(5, 3)), vote="sum").fit(X, y))
-    assert_same(parted, plain)
+def fitted(n: int = 60, seed: int = 0, key: bytes | None = None) -> MemoryClassifier:
+    return MemoryClassifier("positional", Tiered(Hashed(4, 3, key=key)), "sum").fit(*rows(n, seed))
 
 
 def test_an_interrupt_between_the_tiers_changes_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,52 +84,6 @@ def test_answers_are_those_of_one_version_while_others_edit(tmp_path: Path) -> N
     assert_same(model, plain)
 
 
-def test_edits_and_compaction_equal_a_fresh_fit_to_the_byte(tmp_path: Path) -> None:
-    X, y = rows(300, 1)
-    start = new().fit(X[:200], y[:200])
-    save(start, tmp_path / "a", parts=3)
-    with editing(tmp_path / "a") as model:
-        model.partial_fit(X[200:], y[200:]).forget(X[:50], y[:50])
-    assert inspect(tmp_path / "a")["edits"] == 2
-    compact(tmp_path / "a")
-    fresh = start.empty_like().partial_fit(X[50:], y[50:])
-    assert_same(load(tmp_path / "a"), fresh)
-    compact(tmp_path / "a", parts=2)
-    save(fresh, tmp_path / "b", parts=2)
-    one, two = (sorted(p.read_bytes() for p in (tmp_path / name).glob("part-*")) for name in "ab")
-    assert one == two
-    heads = [Archive(tmp_path / name / HEAD, verify=True).arrays for name in "ab"]
-    assert {name: array.tobytes() for name, array in heads[0].items()} == {
-        name: array.tobytes() for name, array in heads[1].items()
-    }
-
-
-def test_after_compaction_no_file_holds_what_was_forgotten(tmp_path: Path) -> None:
-    X, y = rows(80, 1)
-    secret = [["Mallory", "Mallory", "Mallory"]]
-    save(new().fit([*X.tolist(), *secret], [*y.tolist(), "guilty"]), tmp_path, parts=3)
-    save(load(tmp_path).forget(secret, ["guilty"]), tmp_path)
-    assert any(b"Mallory" in path.read_bytes() for path in tmp_path.iterdir())
-    compact(tmp_path)
-    assert not any(word in path.read_bytes() for path in tmp_path.iterdir() for word in (b"Mallory", b"guilty"))
-
-
-def test_one_label_no_rows_and_one_part(tmp_path: Path) -> None:
-    model = MemoryClassifier(memory=Tiered(Hashed(4, 2)), vote="sum").fit([[NO_TOKEN, NO_TOKEN]], ["only"])
-    save(model, tmp_path, parts=7)
-    again = load(tmp_path)
-    assert again.predict([[1, 2]]).tolist() == ["only"]
-    assert again.compile().predict(np.empty((0, 2), int)).tolist() == []
-    assert again.memory_.state_digest() == model.memory_.state_digest()
-    again.forget([[NO_TOKEN, NO_TOKEN]], ["only"])
-    save(again, tmp_path)
-    assert load(tmp_path).classes_.tolist() == []
-    again.learn_one([1, 2], "other")
-    save(again, tmp_path)
-    compact(tmp_path)
-    assert load(tmp_path).predict([[1, 2]]).tolist() == ["other"]
-
-
 def test_a_model_that_has_learnt_nothing(tmp_path: Path) -> None:
     model = MemoryClassifier(memory=Tiered(Hashed(4, 2)), vote="sum").open(2)
     save(model, tmp_path, parts=2)
@@ -238,24 +92,6 @@ def test_a_model_that_has_learnt_nothing(tmp_path: Path) -> None:
     for one in (model, again):
         one.partial_fit([[1, 2], [3, 2]], ["x", "y"])
     assert again.memory_.state_digest() == model.memory_.state_digest()
-
-
-def test_declared_labels_copies_pickles_predictors_and_plain_files(tmp_path: Path) -> None:
-    plain = new("suffixes").partial_fit(*rows(50, 3), classes=["x", "y", "z", "w", "never"])
-    save(plain, tmp_path / "parts", parts=3)
-    parted = load(tmp_path / "parts").learn_one([1, 2, 5], "x")
-    plain.learn_one([1, 2, 5], "x")
-    for twin in (parted, pickle.loads(pickle.dumps(parted)), copy.deepcopy(parted)):  # noqa: S301
-        assert_same(twin, plain)
-    assert parted.memory_.nbytes > parted.memory_.exact_.nbytes > 0
-    asked = rows(20, 9)[0]
-    save(parted.compile(), tmp_path / "predictor.safetensors")
-    assert load(tmp_path / "predictor.safetensors").predict(asked).tolist() == plain.predict(asked).tolist()
-    save(parted, tmp_path / "one.safetensors", parts=0)
-    assert load(tmp_path / "one.safetensors").memory_.state_bytes() == plain.memory_.state_bytes()
-    save(parted, tmp_path / "elsewhere")
-    shutil.rmtree(tmp_path / "parts")
-    assert_same(load(tmp_path / "elsewhere"), plain)
 
 
 def test_a_keyed_sketch_needs_its_key_and_none_is_written(tmp_path: Path) -> None:
@@ -325,7 +161,7 @@ def forged(folder: Path, change: Callable[[dict[str, Any], dict[str, Any]], None
 
 def test_a_head_that_does_not_fit_its_parts_is_refused(tmp_path: Path) -> None:
     save(fitted(), tmp_path / "good", parts=2)
-    save(new().fit(*rows(60, 7)), tmp_path / "other", parts=2)
+    save(fitted(60, 7), tmp_path / "other", parts=2)
     three = MemoryClassifier(memory=Tiered(Hashed(4, 3)), vote="sum").fit(rows(60, 0)[0], ["x", "y", "z"] * 20)
     save(three, tmp_path / "three", parts=2)
     names = [name for name in Archive(tmp_path / "good" / HEAD, verify=True).arrays if "." in name]
@@ -366,7 +202,7 @@ def test_a_head_that_does_not_fit_its_parts_is_refused(tmp_path: Path) -> None:
 
 def test_a_part_of_another_model_is_named_and_never_answered_from(tmp_path: Path) -> None:
     save(fitted(n=400), tmp_path / "a", parts=2)
-    save(new().fit(*rows(400, 7)), tmp_path / "b", parts=2)
+    save(fitted(400, 7), tmp_path / "b", parts=2)
     victim = sorted((tmp_path / "a").glob("part-*"))[0]
     shutil.copy(sorted((tmp_path / "b").glob("part-*"))[0], victim)
     with pytest.raises(FileError, match=victim.name):
