@@ -24,8 +24,7 @@ from hammemo import Hashed, Ledgered, MemoryClassifier
 from hammemo._progress import progress_bar
 from hammemo.experiments.drawing import zipf_examples
 from hammemo.experiments.measuring import Row, after, latencies, options, show, thread_seconds, unseen
-from hammemo.tokens.contexts import validated_array
-from hammemo.tokens.labels import label_array
+from hammemo.tokens.user_input import Rows, asked_contexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,10 +69,9 @@ def edit_seconds(still: MemoryClassifier, edits: Iterable[Edit], on_edit: Callab
 def _check(model: MemoryClassifier, rows: NDArray[Any], labels: NDArray[Any] | None = None) -> None:
     """Check what an edit checks of its arguments or, without labels, a query."""
     if labels is None:
-        validated_array(model, rows, reset=False)
+        asked_contexts(model, rows)
     else:
-        validated_array(model, rows, reset=False, y=labels)
-        label_array(labels)
+        Rows.from_user(model, rows, labels)
 
 
 def measured(

@@ -126,7 +126,7 @@ def test_what_the_sketch_proves_touches_no_page_of_any_part(tmp_path: Path) -> N
     plain = MemoryClassifier(memory=Tiered(Hashed(64, 64)), vote="sum").fit(X, y)
     save(plain, tmp_path, parts=4)
     sketch, exact = plain.memory_.sketch_.reader(), MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
-    contexts, ones = plain._scorer().contexts(X), np.ones(len(plain.classes_))
+    contexts, ones = plain._contexts(X), np.ones(len(plain.classes_))
     weights = plain.sites_.weights
     proven = sketch.proven(contexts, weights, ones, sketch.winners(contexts, weights, ones))
     assert proven[:20_000].all()

@@ -16,7 +16,7 @@ from hammemo.models.explanations import one_context
 from hammemo.models.names import VOTES
 from hammemo.models.scorer import check_probabilities
 from hammemo.tokens.labels import classes_array, label_array
-from hammemo.tokens.missing import filled_tokens
+from hammemo.tokens.user_input import contexts_of_length
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -193,8 +193,8 @@ class Answering(ABC):
         model = self._now()
         scorer = model._scorer()
         names = getattr(model, "feature_names_in_", None)
-        (tokens,) = model._cut([one_context(x, names)], scorer.sites.h)
-        context = scorer.contexts([filled_tokens(tokens, model._missing())])
+        tokens = model._cut([one_context(x, names)], scorer.sites.h)
+        context = contexts_of_length(tokens, scorer.sites.h, model._missing())
         explanation = scorer.explanation(context, model._classes(scorer), k)
         return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
 

@@ -37,14 +37,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._arrays.integers import narrow, sorted_find, unique_ranks
-from hammemo.tokens.contexts import Examples, validated_array, validated_contexts
-from hammemo.tokens.labels import classes_array, label_array, top_columns
+from hammemo.tokens.labels import classes_array, top_columns
+from hammemo.tokens.user_input import Rows, asked_contexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.tokens.contexts import Examples
     from hammemo.tokens.vocabulary import Vocabulary
 
 _CHUNK_NUMBERS = 2**21
@@ -88,20 +89,19 @@ class _Baseline(ClassifierMixin, BaseEstimator):
 
     def _examples(self, X: Any, y: Any, multiplicity: ArrayLike | None) -> Examples:
         """Return the training examples, checked, and set what prediction reads of them."""
-        array = validated_array(self, X, reset=True, y=y)
-        targets = label_array(y)
-        examples = Examples.of(array, targets, multiplicity)
+        rows = Rows.from_user(self, X, y, multiplicity, reset=True)
+        examples = rows.examples()
         if not len(examples):
             raise ValueError(
                 "There is nothing to learn: every sample_weight or multiplicity is zero. Give one above zero."
             )
-        self.classes_ = classes_array(examples.labels, targets.dtype)
+        self.classes_ = classes_array(examples.labels, rows.labels.dtype)
         self.vocabulary_ = examples.contexts.vocabulary
         return examples
 
     def _answers(self, X: Any, answer: Callable[[NDArray[np.float64]], NDArray[Any]]) -> NDArray[Any]:
         check_is_fitted(self)
-        ranks = validated_contexts(self, X, reset=False).ranks_in(self.vocabulary_)
+        ranks = asked_contexts(self, X).ranks_in(self.vocabulary_)
         step = max(1, _CHUNK_NUMBERS // len(self.classes_))
         return np.concatenate([answer(self._scores(ranks[i : i + step])) for i in range(0, len(ranks), step)])
 

@@ -25,9 +25,9 @@ from hammemo.models.report import Report, site_names
 from hammemo.models.scorer import Scorer
 from hammemo.models.settling import Choices
 from hammemo.models.streaming import Streaming
-from hammemo.tokens.contexts import Contexts, validated_contexts
 from hammemo.tokens.labels import classes_array
 from hammemo.tokens.missing import check_way
+from hammemo.tokens.user_input import Rows, asked_contexts
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from hammemo.kernels import SiteKernel
     from hammemo.memories import Memory
+    from hammemo.tokens.contexts import Contexts
     from hammemo.votes import Vote
 
 Self = TypeVar("Self", bound="MemoryClassifier")
@@ -152,7 +153,8 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """
 
         def learn(model: MemoryClassifier) -> None:
-            examples = model._to_fit(model._learn(X, y, sample_weight, classes=None, reset=True, whole=True))
+            rows = model._rows(X, y, sample_weight, reset=True)
+            examples = model._to_fit(model._learn(rows, None, reset=True, whole=True))
             if model._is_enough(examples):
                 model._fit_vote_to(examples)
 
@@ -275,13 +277,18 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """
 
         def learn(model: MemoryClassifier) -> None:
-            is_first = layout is None and not hasattr(model, "memory_")
-            examples = model._learn(X, y, sample_weight, classes, layout=layout)
-            if is_first and is_auto(model.vote) and examples.multiplicity.sum() >= settling.FIRST_BATCH:
-                model._fit_vote_to(model._to_fit(examples))
+            rows = model._rows(X, y, sample_weight, reset=not hasattr(model, "memory_"))
+            model._learn_batch(rows, classes, layout)
 
         self._edited(learn)
         return self
+
+    def _learn_batch(self, rows: Rows, classes: Any, layout: MemoryClassifier | None = None) -> None:
+        is_first = not hasattr(self, "memory_")
+        examples = self._learn(rows, classes, reset=is_first, layout=layout)
+        is_fitted = is_first and layout is None and is_auto(self.vote)
+        if is_fitted and examples.multiplicity.sum() >= settling.FIRST_BATCH:
+            self._fit_vote_to(self._to_fit(examples))
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take examples back: the exact inverse of `partial_fit`. A label whose last example goes is no longer a class.
@@ -400,7 +407,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
     def _contexts(self, X: Any) -> Contexts:
         check_is_fitted(self)
-        contexts = validated_contexts(self, self._cut(X, self.sites_.h), reset=False)
+        contexts = asked_contexts(self, self._cut(X, self.sites_.h))
         if self._kinds is not None:
             self._kinds.warn_of_others(contexts, vars(self).get("feature_names_in_"))
         return contexts

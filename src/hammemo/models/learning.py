@@ -25,9 +25,10 @@ from hammemo.models.kept_sample import KEPT, KeptSample
 from hammemo.models.names import is_auto
 from hammemo.models.settling import Axes, Choices
 from hammemo.tokens.column_kinds import ColumnKinds
-from hammemo.tokens.contexts import Examples, check_column_names, validated_array
+from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array
 from hammemo.tokens.missing import check_way, filled_tokens
+from hammemo.tokens.user_input import Rows
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -103,33 +104,27 @@ class Learning(Additive, Answering):
 
     def _learn(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
+        rows: Rows,
         classes: Any,
         *,
-        reset: bool | None = None,
+        reset: bool,
         whole: bool = False,
         layout: Learning | None = None,
     ) -> Examples:
-        """Learn examples, and return them; from nothing with `reset`, or where nothing was learnt before.
+        """Learn rows, and return them as examples; from nothing with `reset`.
 
         With `whole` they are all that there is, so sites and vote may be chosen by them.
         """
-        reset = not hasattr(self, "memory_") if reset is None else reset
-        check_way(self._missing())
-        array = validated_array(self, X if reset else self._cut(X, self.sites_.h), reset=reset, y=y)
-        targets = label_array(y)
-        declared = targets[:0] if classes is None else label_array(classes)
-        dtype = common_label_dtype(targets, declared, *([] if reset else [self._label_ends()]))
-        examples = Examples.of(array, targets, sample_weight)
+        declared = rows.labels[:0] if classes is None else label_array(classes)
+        dtype = common_label_dtype(rows.labels, declared, *([] if reset else [self._label_ends()]))
+        examples = rows.examples()
         if reset and not len(examples) and not len(declared):
             raise ValueError("There is nothing to learn: every sample_weight is zero and no class was declared.")
         if layout is not None and not reset:
             raise ValueError("layout= is settled at the first call; this model has learnt already.")
         if reset:
             check_column_names(getattr(self, "feature_names_in_", ()))
-            h, n_labels = array.shape[1], len(examples.labels.union(Vocabulary.of(declared)))
+            h, n_labels = examples.contexts.h, len(examples.labels.union(Vocabulary.of(declared)))
             if whole:
                 settled = settling.for_table(self._axes(), examples, _seed(self.random_state))
             elif layout is None:
@@ -221,8 +216,12 @@ class Learning(Additive, Answering):
         return not is_auto(self.vote) or int(examples.multiplicity.sum()) >= settling.FEWEST
 
     def _examples(self, X: Any, y: Any, sample_weight: Any) -> Examples:
-        array = validated_array(self, self._cut(X, self.sites_.h), reset=False, y=y)
-        return Examples.of(array, label_array(y), sample_weight)
+        return self._rows(X, y, sample_weight).examples()
+
+    def _rows(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = False) -> Rows:
+        """Return what a user hands over to be learnt or forgotten, checked."""
+        check_way(self._missing())
+        return Rows.from_user(self, X if reset else self._cut(X, self.sites_.h), y, sample_weight, reset=reset)
 
     def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
         if self.vote_.has_weights:  # else no reader is made

@@ -9,9 +9,8 @@ from hammemo._versions import cached_property
 from hammemo.models.answering import Answering
 from hammemo.models.scorer import Scorer
 from hammemo.portable.building import graph_of
-from hammemo.tokens.contexts import token_array
 from hammemo.tokens.labels import classes_array
-from hammemo.tokens.missing import filled
+from hammemo.tokens.user_input import contexts_of_length
 
 if TYPE_CHECKING:
     import os
@@ -83,7 +82,7 @@ class Predictor(Answering):
         return self._asked
 
     def _contexts(self, X: Any) -> Contexts:
-        return self._asked.contexts(filled(token_array(self._cut(X, self.sites.h)), self._missing()))
+        return contexts_of_length(self._cut(X, self.sites.h), self.sites.h, self._missing())
 
     def _vote(self) -> Vote:
         return self.vote

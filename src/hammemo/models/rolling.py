@@ -22,9 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._versions import Versioned
 from hammemo.models.answering import Answering
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.tokens.contexts import Examples, token_array, whole_multiplicity
-from hammemo.tokens.labels import label_array
-from hammemo.tokens.missing import filled
+from hammemo.tokens.contexts import Examples, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from hammemo.models.predictor import Predictor
     from hammemo.models.scorer import Scorer
     from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.user_input import Rows
     from hammemo.votes import Vote
 
 Self = TypeVar("Self", bound="Rolling")
@@ -187,30 +186,30 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         self._check_parameters()
         reset = not hasattr(self, "estimator_") if reset is None else reset
         clock, oldest = (-np.inf, -np.inf) if reset else (self._clock, self._newest)
-        tokens, labels = filled(token_array(X), self._missing()), label_array(y)
-        counts = whole_multiplicity(sample_weight, len(labels))
+        model: MemoryClassifier = clone(self.estimator) if reset else self.estimator_.snapshot()
+        learnt = model._rows(X, y, sample_weight, reset=reset)
         if not reset and self.seconds is not None and times is None and not self._by_the_clock:
             raise ValueError(
                 "The window was begun with times= and goes on without: give times= in every call, because the system's "
                 "clock may not be the one they were read from."
             )
         self._by_the_clock = times is None and (reset or self._by_the_clock)
-        when = np.full(len(labels), max(time.time(), clock)) if times is None else _seconds(times, len(labels))
+        m = len(learnt.labels)
+        when = np.full(m, max(time.time(), clock)) if times is None else _seconds(times, m)
         if np.any(np.diff(when, prepend=oldest) < 0):
             raise ValueError(
                 "times are those of a clock: none is before the one ahead of it, or before what was learnt earlier. "
                 "Sort the examples by time."
             )
-        model: MemoryClassifier = clone(self.estimator) if reset else self.estimator_.snapshot()
-        model.partial_fit(X, y, classes, sample_weight)
+        model._edited(lambda model: model._learn_batch(learnt, classes))
         self.estimator_ = model
         if reset:
             self._parts = _Queue()
             self._n_examples = 0
-        kept = np.flatnonzero(counts)
-        for rows in np.split(kept, range(_PART_ROWS, len(kept), _PART_ROWS)):
-            self._parts = self._parts.pushed(_Part(tokens[rows], labels[rows], counts[rows], when[rows]))
-        self._n_examples += int(counts.sum())
+        kept = np.flatnonzero(learnt.counts)
+        for places in np.split(kept, range(_PART_ROWS, len(kept), _PART_ROWS)):
+            self._parts = self._parts.pushed(_Part(learnt[places], when[places]))
+        self._n_examples += int(learnt.counts.sum())
         self._newest = max(oldest, float(when[-1]))
         self._clock = max(clock, self._newest)
         self._forget_what_fell_out()
@@ -228,23 +227,25 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
     def _forget_what_fell_out(self) -> None:
         surplus = 0 if self.last is None else max(0, self._n_examples - self.last)
         horizon = -np.inf if self.seconds is None else self._clock - self.seconds
-        fallen: list[_Part] = []
+        fallen: list[Rows] = []
         parts = self._parts
         while parts:
             oldest, parts = parts.popped()
             gone, rest = oldest.split(surplus, horizon)
-            if len(gone.counts):
-                fallen.append(gone)
-                surplus = max(0, surplus - int(gone.counts.sum()))
-                self._n_examples -= int(gone.counts.sum())
-            if len(rest.counts):
+            n_gone = int(gone.rows.counts.sum())
+            if n_gone:
+                fallen.append(gone.rows)
+                surplus = max(0, surplus - n_gone)
+                self._n_examples -= n_gone
+            if len(rest.times):
                 parts = parts.with_first(rest)
                 break
         self._parts = parts
         if fallen:
-            X, y = _joined([part.X for part in fallen]), _joined([part.y for part in fallen])
+            tokens, labels = joined([rows.tokens for rows in fallen]), joined([rows.labels for rows in fallen])
+            counts = np.concatenate([rows.counts for rows in fallen])
             before = self.estimator_.memory_.forgot_unchecked
-            self.estimator_._take_back(Examples.of(X, y, np.concatenate([part.counts for part in fallen])))
+            self.estimator_._take_back(Examples.of_arrays(tokens, labels, counts))
             self.estimator_.memory_.forgot_unchecked = before  # the window has learnt all that it forgets
 
     def __sklearn_tags__(self) -> Any:
@@ -258,20 +259,19 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
 class _Part:
     """Examples that came together, oldest first."""
 
-    X: NDArray[Any]
-    y: NDArray[Any]
-    counts: NDArray[np.int64]
+    rows: Rows
     times: NDArray[np.float64]
 
     def split(self, surplus: int, horizon: float) -> tuple[_Part, _Part]:
         """Return what falls out, the first `surplus` examples and all as old as `horizon`, and what stays."""
-        before = np.cumsum(self.counts) - self.counts
-        gone = np.where(self.times <= horizon, self.counts, np.clip(surplus - before, 0, self.counts))
-        return self._with(gone), self._with(self.counts - gone)
+        counts = self.rows.counts
+        before = np.cumsum(counts) - counts
+        gone = np.where(self.times <= horizon, counts, np.clip(surplus - before, 0, counts))
+        return self._with(gone), self._with(counts - gone)
 
     def _with(self, counts: NDArray[np.int64]) -> _Part:
         held = counts > 0  # a copy, so that what has fallen out is not kept alive by a view
-        return _Part(self.X[held], self.y[held], counts[held], self.times[held])
+        return _Part(replace(self.rows, counts=counts)[held], self.times[held])
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,10 +324,3 @@ def _seconds(times: Any, m: int) -> NDArray[np.float64]:
             f"it is {values.dtype} of shape {values.shape}."
         )
     return np.broadcast_to(values.astype(np.float64), (m,))
-
-
-def _joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:
-    """Return the arrays as one, tokens as they are: NumPy alone would make strings of numbers that meet strings."""
-    if len({array.dtype.kind for array in arrays}) > 1:
-        arrays = [array.astype(object) for array in arrays]
-    return np.concatenate(arrays)

@@ -15,7 +15,6 @@ import numpy as np
 from hammemo._arrays.integers import row_pieces
 from hammemo._versions import cached_property
 from hammemo.models.explanations import Explanation
-from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.labels import checked_k
 from hammemo.votes.base import WeightedSum
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from hammemo.memories.base import Memory
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.reader import Reader
-    from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.vocabulary import Vocabulary
     from hammemo.votes import Vote
 
@@ -64,13 +63,6 @@ class Scorer:
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in dict(vars(self)).items() if name != "ranker"}  # made again when needed
-
-    def contexts(self, X: Any) -> Contexts:
-        """Return contexts of as many tokens as the sites compare, or refuse others."""
-        contexts = Contexts.of(X)
-        if contexts.h != self.sites.h:
-            raise ValueError(f"The model was fitted on contexts of {self.sites.h} tokens; X has {contexts.h}.")
-        return contexts
 
     def scores(self, contexts: Contexts) -> NDArray[Any]:
         """Return one score for each context and label, made in batches that bound the memory needed.

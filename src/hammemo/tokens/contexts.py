@@ -13,13 +13,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy import sparse
-from sklearn.utils.validation import check_array, validate_data
 
 from hammemo._arrays.integers import object_array
 from hammemo._versions import cached_property
 from hammemo.tokens.missing import filled
-from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, as_token, check_token_dtype, checked_integers, factorize
+from hammemo.tokens.vocabulary import (
+    NO_TOKEN,
+    Vocabulary,
+    as_token,
+    check_token_dtype,
+    checked_integers,
+    factorize,
+    factorize_integers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,16 +75,17 @@ class Contexts:
             self._factorized = factorize(values)  # at once: it checks that these are tokens
 
     @classmethod
-    def of(cls, X: Any) -> Contexts:
+    def of(cls, X: Any, missing: str = "refuse") -> Contexts:
         """Return the contexts in any two-dimensional array, list of rows or data frame."""
-        array = token_array(X)
-        _check_two_dimensions(array)
+        array = filled(token_array(X), missing)
+        check_two_dimensions(array)
         return cls(array)
 
     @cached_property
     def _factorized(self) -> tuple[Vocabulary, NDArray[np.int64]]:
         assert self.integers is not None
-        return factorize(self.integers)
+        vocabulary, ranks = factorize_integers(self.integers.ravel())
+        return vocabulary, ranks.reshape(self.shape)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -150,18 +157,20 @@ class Examples:
     def of(cls, X: Any, y: Any, multiplicity: ArrayLike | None = None) -> Examples:
         """Return the examples of contexts X, labels y and, if given, non-negative whole multiplicities."""
         array, targets = token_array(X), token_array(y)
-        if array.ndim != 2 or targets.shape != array.shape[:1]:
-            raise ValueError(
-                f"X is a table of contexts and y has one label for each; their shapes are {array.shape} and "
-                f"{targets.shape}."
-            )
-        counts = whole_multiplicity(multiplicity, len(array))
-        if not counts.all():
-            array, targets, counts = array[counts > 0], targets[counts > 0], counts[counts > 0]
-        labels, label_ranks = factorize(targets)
+        check_shapes(array, targets)
+        return cls.of_arrays(array, targets, whole_multiplicity(multiplicity, len(array)))
+
+    @classmethod
+    def of_arrays(cls, tokens: NDArray[Any], labels: NDArray[Any], counts: NDArray[np.int64] | None = None) -> Examples:
+        """Return the examples of arrays whose shapes and counts were checked; every count is one by default."""
+        if counts is None:
+            counts = np.ones(len(labels), np.int64)
+        elif not counts.all():
+            tokens, labels, counts = tokens[counts > 0], labels[counts > 0], counts[counts > 0]
+        vocabulary, label_ranks = factorize(labels)
         if len(label_ranks) and label_ranks.min() < 0:
             as_label(NO_TOKEN)
-        return cls(Contexts.of(array), label_ranks, labels, counts)
+        return cls(Contexts(tokens), label_ranks, vocabulary, counts)
 
     def __len__(self) -> int:
         return len(self.label_ranks)
@@ -266,7 +275,16 @@ def check_column_names(names: Iterable[Any]) -> None:
         )
 
 
-def _check_two_dimensions(array: NDArray[Any]) -> None:
+def check_shapes(tokens: NDArray[Any], labels: NDArray[Any]) -> None:
+    """Refuse what is not a table with one label for each row."""
+    if tokens.ndim != 2 or labels.shape != tokens.shape[:1]:
+        raise ValueError(
+            f"X is a table of contexts and y has one label for each; their shapes are {tokens.shape} and "
+            f"{labels.shape}."
+        )
+
+
+def check_two_dimensions(array: NDArray[Any]) -> None:
     """Refuse a single context; scikit-learn's own advice is for numbers, and its tests look for the first words."""
     if array.ndim != 2:
         raise ValueError(
@@ -425,39 +443,3 @@ def joined(pieces: list[NDArray[Any]]) -> NDArray[Any]:
     if not (kinds <= {"i", "b"} or kinds == {"f"}):
         pieces = [piece.astype(object) for piece in pieces]
     return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
-
-
-def validated_contexts(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation") -> Contexts:
-    """Return the contexts of X after scikit-learn's checks of shape, feature names and feature count."""
-    return Contexts.of(validated_array(estimator, X, reset=reset, y=y))
-
-
-def validated_array(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation") -> NDArray[Any]:
-    """Return X as an array of tokens after scikit-learn's checks of shape, feature names and feature count."""
-    if _is_plain(estimator, X) and not reset and isinstance(y, str):
-        return X  # type: ignore[no-any-return]  # scikit-learn's checks take longer than an answer
-    values = X
-    if not sparse.issparse(X):
-        values = token_array(X)
-        _check_two_dimensions(values)
-    array: NDArray[Any] = check_array(
-        values,
-        dtype=None,
-        ensure_all_finite=False,  # tokens are checked, with better advice, when they are factorized
-        estimator=estimator,
-        input_name="X",
-    )
-    validate_data(estimator, X if hasattr(X, "columns") else array, y, reset=reset, skip_check_array=True)
-    return filled(array, getattr(estimator, "missing", "refuse"))
-
-
-def _is_plain(estimator: Any, X: Any) -> bool:
-    """Return whether X is an array of integers of the shape that a fitted estimator without column names takes."""
-    return (
-        type(X) is np.ndarray
-        and X.dtype.kind in "iu"
-        and X.ndim == 2
-        and len(X) > 0
-        and X.shape[1] == vars(estimator).get("n_features_in_")
-        and "feature_names_in_" not in vars(estimator)
-    )

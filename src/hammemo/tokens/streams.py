@@ -70,7 +70,7 @@ class Block:
     def examples(self, depth: int | None = None) -> Examples:
         """Return the windows and their targets; with `depth`, only so many of the last tokens of each window."""
         places = self.targets()
-        return Examples.of(self.contexts(places, depth), self.tokens[places])
+        return Examples.of_arrays(self.contexts(places, depth), self.tokens[places])
 
     def parts(self, most: int) -> Iterator[Examples]:
         """Yield the windows and their targets, contexts of about `most` tokens at a time; tokens are numbered once."""
@@ -128,7 +128,7 @@ class WindowSample:
     def examples(self) -> Examples:
         """Return the windows that were kept and their targets; there must have been one."""
         (windows,) = self._sample.columns  # contexts with their targets
-        return Examples.of(windows[:, :-1], windows[:, -1])
+        return Examples.of_arrays(windows[:, :-1], windows[:, -1])
 
     def _look_at(self, block: Block) -> None:
         places = block.targets()
@@ -264,7 +264,7 @@ def _flat_blocks(tokens: NDArray[Any], h: int, starts: NDArray[np.int64], block_
         begin, end = max(0, first - h), min(len(tokens), first + block_tokens)
         inside = starts[np.searchsorted(starts, begin, "right") : np.searchsorted(starts, end)]
         continues = begin > 0 and starts[np.searchsorted(starts, begin, "right") - 1] != begin
-        yield Block(document(tokens[begin:end]), np.append(0, inside - begin), h, bool(continues))
+        yield Block(document(tokens[begin:end].copy()), np.append(0, inside - begin), h, bool(continues))
 
 
 def _pieces(whole: NDArray[Any], h: int, filler: NDArray[Any], space: int, block_tokens: int) -> Iterator[NDArray[Any]]:

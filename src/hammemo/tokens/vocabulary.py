@@ -274,7 +274,7 @@ def factorize(values: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
     if flat.size == 0:
         vocabulary, ranks = Vocabulary(), np.empty(0, np.int64)
     elif values.dtype.kind in "iub":
-        vocabulary, ranks = _factorize_ints(flat)
+        vocabulary, ranks = factorize_integers(checked_integers(flat))
     elif values.dtype.kind == "f":
         vocabulary, ranks = _factorize_floats(flat)
     else:
@@ -300,10 +300,11 @@ def checked_integers(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(np.int64, copy=False)
 
 
-def _factorize_ints(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
-    numbers = checked_integers(flat).astype(np.int64)  # a copy: another thread may write into the caller's array
+def factorize_integers(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
+    """Return what `factorize` does, of a flat array of integers that were checked."""
+    numbers = flat.astype(np.int64)  # a copy: another thread may write into the caller's array
     if len(numbers) == 1 and numbers[0] != NO_TOKEN:  # a single label: nothing to sort
-        return Vocabulary(numbers.copy()), np.zeros(1, np.int64)
+        return Vocabulary(numbers), np.zeros(1, np.int64)
     present = numbers != NO_TOKEN
     ranks = np.full(len(numbers), -1, np.int64)
     kept = numbers if present.all() else numbers[present]

@@ -1,0 +1,113 @@
+"""User input is converted and checked here, once; everything behind trusts the result.
+
+A question becomes :class:`~hammemo.tokens.contexts.Contexts`. Rows to learn or to forget become :class:`Rows`: copies,
+so nothing that is learnt changes when the caller writes into the arrays later, or at the same time. A question stores
+nothing, so its integers are not copied; compiled loops check every number that they use as an index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_array, validate_data
+
+from hammemo.tokens.contexts import (
+    Contexts,
+    Examples,
+    check_shapes,
+    check_two_dimensions,
+    token_array,
+    whole_multiplicity,
+)
+from hammemo.tokens.labels import label_array
+from hammemo.tokens.missing import filled
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Checked rows of tokens, their labels and how often each occurred.
+
+    Shapes
+    ------
+    tokens : (m, h); labels : (m,); counts : (m,)
+    """
+
+    tokens: NDArray[Any]
+    labels: NDArray[Any]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def from_user(
+        cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None, *, reset: bool = False
+    ) -> Rows:
+        """Return rows after scikit-learn's checks; with `reset` the estimator takes their number and names of columns.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> from hammemo.tokens.user_input import Rows
+        >>> rows = Rows.from_user(MemoryClassifier(), [["a", 1], ["b", None]], ["x", "y"], [1, 0], reset=True)
+        >>> rows.tokens.tolist(), len(rows.examples())
+        ([['a', 1], ['b', '<missing>']], 1)
+        """
+        tokens, labels = np.array(_table(estimator, X, reset=reset, y=y)), np.array(label_array(y))
+        check_shapes(tokens, labels)
+        return cls(tokens, labels, whole_multiplicity(sample_weight, len(tokens)))
+
+    def examples(self) -> Examples:
+        """Return the examples; this is where a value that is no token is refused."""
+        return Examples.of_arrays(self.tokens, self.labels, self.counts)
+
+    def __getitem__(self, chosen: NDArray[Any]) -> Rows:
+        return Rows(self.tokens[chosen], self.labels[chosen], self.counts[chosen])
+
+
+def asked_contexts(estimator: Any, X: Any, *, reset: bool = False) -> Contexts:
+    """Return the contexts of a question to an estimator, after scikit-learn's checks of shape, names and columns."""
+    return Contexts(X if not reset and _is_plain(estimator, X) else _table(estimator, X, reset=reset))
+
+
+def contexts_of_length(X: Any, h: int, missing: str) -> Contexts:
+    """Return the contexts of a question to what knows only how many tokens a context has."""
+    contexts = Contexts.of(X, missing)
+    if contexts.h != h:
+        raise ValueError(f"The model was fitted on contexts of {h} tokens; X has {contexts.h}.")
+    return contexts
+
+
+def _table(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation") -> NDArray[Any]:
+    """Return X as an array of tokens after scikit-learn's checks of shape, feature names and feature count."""
+    values = X
+    if not sparse.issparse(X):
+        values = token_array(X)
+        check_two_dimensions(values)
+    array: NDArray[Any] = check_array(
+        values,
+        dtype=None,
+        ensure_all_finite=False,  # tokens are checked, with better advice, when they are factorized
+        estimator=estimator,
+        input_name="X",
+    )
+    validate_data(estimator, X if hasattr(X, "columns") else array, y, reset=reset, skip_check_array=True)
+    return filled(array, getattr(estimator, "missing", "refuse"))
+
+
+def _is_plain(estimator: Any, X: Any) -> bool:
+    """Return whether X is an array of integers of the shape that a fitted estimator without column names takes.
+
+    Scikit-learn's checks refuse nothing of these, and take longer than an answer.
+    """
+    return (
+        type(X) is np.ndarray
+        and X.dtype.kind in "iu"
+        and X.ndim == 2
+        and len(X) > 0
+        and X.shape[1] == vars(estimator).get("n_features_in_")
+        and "feature_names_in_" not in vars(estimator)
+    )

@@ -1,0 +1,89 @@
+"""User input: it is converted and checked once, and what is learnt is a copy."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+
+from hammemo import MemoryClassifier, Rolling
+from hammemo.tokens.user_input import Rows, asked_contexts, contexts_of_length
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+X = np.random.default_rng(0).integers(0, 9, (300, 4))
+Y = X[:, 0] % 3
+CONVERSIONS = ("token_array", "refuse_masked", "check_two_dimensions", "filled")
+
+
+def _calls(action: Callable[[], object]) -> Counter[str]:
+    """Return how often each function of hammemo is called."""
+    found: Counter[str] = Counter()
+
+    def note(frame: Any, event: str, _: object) -> None:
+        if event == "call" and str(frame.f_globals.get("__name__")).startswith("hammemo."):
+            found[frame.f_code.co_name] += 1
+
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda: MemoryClassifier().fit(X, Y),
+        lambda: MemoryClassifier().fit(X.tolist(), Y.tolist()),
+        lambda: Rolling(MemoryClassifier(vote="sum"), last=100).fit(X, Y),
+    ],
+    ids=["array", "list", "window"],
+)
+def test_what_is_learnt_is_converted_and_checked_once(action: Callable[[], object]) -> None:
+    calls = _calls(action)
+    labels = 1 if calls["_plain"] else 0  # labels that are no plain array are converted, too
+    assert calls["check_two_dimensions"] == calls["filled"] == calls["label_array"] == calls["whole_multiplicity"] == 1
+    assert calls["token_array"] == 1 + labels
+
+
+def test_a_question_is_converted_and_checked_once() -> None:
+    model = MemoryClassifier().fit(X, Y)
+    for asked, times in ((X, 0), (X.tolist(), 1), (X.astype(str), 1)):
+        calls = _calls(lambda asked=asked: model._contexts(asked))  # type: ignore[misc]
+        assert [calls[name] for name in CONVERSIONS] == [times] * len(CONVERSIONS)
+    calls = _calls(lambda: model.compile().predict(X))
+    assert calls["token_array"] == calls["check_two_dimensions"] == 1
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.float64, np.str_, object])
+def test_rows_are_copies_that_no_caller_can_write_to(dtype: Any) -> None:
+    given, labels, counts = X.astype(dtype), Y.copy(), np.ones(len(Y), np.int64)
+    rows = Rows.from_user(BaseEstimator(), given, labels, counts, reset=True)
+    assert not np.shares_memory(rows.tokens, given)
+    assert not np.shares_memory(rows.labels, labels)
+    assert not np.shares_memory(rows.counts, counts)
+
+
+def test_a_window_forgets_what_it_learnt_although_the_caller_wrote_into_the_arrays() -> None:
+    given, labels = X[:50].copy(), Y[:50].copy()
+    window = Rolling(MemoryClassifier(vote="sum"), last=50).partial_fit(given, labels)
+    given[:], labels[:] = -1, -1
+    window.partial_fit(X[50:100], Y[50:100])
+    assert window.estimator_.memory_.state_bytes() == (
+        Rolling(MemoryClassifier(vote="sum"), last=50).fit(X[50:100], Y[50:100]).estimator_.memory_.state_bytes()
+    )
+
+
+def test_questions_of_another_length_are_refused() -> None:
+    model = MemoryClassifier().fit(X, Y)
+    with pytest.raises(ValueError, match="X has 3 features"):
+        asked_contexts(model, X[:, :3])
+    with pytest.raises(ValueError, match="contexts of 4 tokens; X has 3"):
+        contexts_of_length(X[:, :3], 4, "refuse")
