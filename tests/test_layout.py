@@ -41,9 +41,10 @@ def test_packages_are_shown_in_the_order_of_imports() -> None:
     assert [name for name in layers if name in folders()] == list(shown())
 
 
-def test_no_modules_of_memories_import_each_other_in_a_circle() -> None:
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Also for types only; `hammemo` itself is left out: it offers names of all packages, and loads none by itself."""
     graph = grimp.build_graph("hammemo", cache_dir=None)
-    left = {name: set(graph.find_modules_directly_imported_by(name)) for name in graph.modules if ".memories." in name}
+    left = {name: set(graph.find_modules_directly_imported_by(name)) for name in graph.modules - {"hammemo"}}
     while free := {name for name, imported in left.items() if not imported & left.keys()}:
         left = {name: imported for name, imported in left.items() if name not in free}
     assert not left

@@ -125,7 +125,8 @@ class Evaluation:
         """Return a figure of confusion and calibration; it needs the ``plot`` extra."""
         from hammemo.models import evaluation_plot
 
-        return evaluation_plot.draw(self)
+        error = next(iter(self.measures.values())).calibration_error
+        return evaluation_plot.draw(self.confusion, self.confusion_labels, self.n_asked, self.calibration, error)
 
 
 def evaluate(

@@ -12,32 +12,50 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
-    from hammemo.models.evaluation import Evaluation
 
+def draw(
+    confusion: NDArray[np.int64],
+    labels: Sequence[str],
+    n_asked: int,
+    calibration: Sequence[dict[str, float]],
+    calibration_error: float | None,
+) -> Figure:
+    """Return a new figure of confusion and, where there are probabilities, calibration.
 
-def draw(found: Evaluation) -> Figure:
-    """Return a new figure of confusion and, where there are probabilities, calibration."""
+    Parameters
+    ----------
+    confusion : ndarray of shape (L, L)
+        Counts; a row is a label, a column an answer.
+    labels : sequence of str
+    n_asked : int
+        Examples of all labels, also of those that are not shown.
+    calibration : sequence of dict
+        One for each bin: "probability", "right" and "asked"; none where there are no probabilities.
+    calibration_error : float or None
+    """
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("Figures need Matplotlib: pip install 'hammemo[plot]'") from error
-    n_panels = 2 if found.calibration else 1
+    n_panels = 2 if calibration else 1
     figure = Figure(figsize=(5.4 * n_panels, 4.8), layout="constrained")
     axes = figure.subplots(1, n_panels, squeeze=False)[0]
-    _confusion(axes[0], found)
-    if found.calibration:
-        _calibration(axes[1], found)
+    _draw_confusion(axes[0], confusion, labels, n_asked)
+    if calibration:
+        _draw_calibration(axes[1], calibration, calibration_error)
     return figure
 
 
-def _confusion(ax: Axes, found: Evaluation) -> None:
-    counts = found.confusion
+def _draw_confusion(ax: Axes, counts: NDArray[np.int64], labels: Sequence[str], n_asked: int) -> None:
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     ax.imshow(shares, cmap="cividis", vmin=0, vmax=1)
-    names = [name if len(name) <= 16 else name[:15] + "…" for name in found.confusion_labels]
+    names = [name if len(name) <= 16 else name[:15] + "…" for name in labels]
     ax.set_xticks(range(len(names)), names, rotation=90)
     ax.set_yticks(range(len(names)), names)
     if len(names) <= 10:
@@ -46,12 +64,12 @@ def _confusion(ax: Axes, found: Evaluation) -> None:
             ax.text(column, row, f"{shares[row, column]:.2f}", ha="center", va="center", color=colour, fontsize=8)
     ax.set_xlabel("answer")
     ax.set_ylabel("label")
-    ax.set_title(f"share of each label's {found.n_asked:,} examples", loc="left", fontsize=10)
+    ax.set_title(f"share of each label's {n_asked:,} examples", loc="left", fontsize=10)
 
 
-def _calibration(ax: Axes, found: Evaluation) -> None:
+def _draw_calibration(ax: Axes, calibration: Sequence[dict[str, float]], error: float | None) -> None:
     probability, right, asked = (
-        np.array([one[name] for one in found.calibration]) for name in ("probability", "right", "asked")
+        np.array([one[name] for one in calibration]) for name in ("probability", "right", "asked")
     )
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=1)
     ax.scatter(probability, right, s=20 + 280 * asked / asked.max(), color="#0072B2", alpha=0.8, edgecolor="white")
@@ -59,6 +77,5 @@ def _calibration(ax: Axes, found: Evaluation) -> None:
     ax.set_ylim(0, 1.03)
     ax.set_xlabel("highest probability")
     ax.set_ylabel("share of right answers")
-    error = next(iter(found.measures.values())).calibration_error
     ax.set_title(f"expected calibration error {error:.3f}", loc="left", fontsize=10)
     ax.grid(visible=True, alpha=0.3)

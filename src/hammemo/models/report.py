@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from hammemo.models.site_bits import SiteBits, shown_site, site_bits
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
 
     from hammemo.kernels.sites import Site
     from hammemo.models.settling import Choices
-    from hammemo.models.site_bits import SiteBits
 
 _MOST_SHOWN = 12
 
@@ -79,8 +80,6 @@ class Report:
 
         For a log-linear vote that keeps a sample of its examples, as the default does. ``print`` shows it.
         """
-        from hammemo.models.site_bits import site_bits
-
         return site_bits(self.model)
 
     def plot(self, ax: Axes | None = None, most: int = 20) -> Axes:
@@ -123,9 +122,3 @@ class Report:
 def site_names(sites: Sequence[Site], names: Sequence[str] | None) -> tuple[str, ...]:
     """Return the sites of several positions as they are shown: by the names of columns, or by positions."""
     return tuple(shown_site(site, names) for site in sites if len(site) > 1)
-
-
-def shown_site(site: Site, names: Sequence[str] | None) -> str:
-    """Return a site as it is shown: the name of its column or its position, several in brackets."""
-    shown = [str(j) if names is None else str(names[j]) for j in site]
-    return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"

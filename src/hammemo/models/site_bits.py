@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.memories.exact import with_free_rows
-from hammemo.models.report import shown_site
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes import LogLinear
 from hammemo.votes.base import softmax
@@ -29,10 +28,13 @@ from hammemo.votes.fitting import features
 from hammemo.votes.log_linear import shares
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.kernels.sites import Site
+    from hammemo.models.learning import Learning
 
 _MOST_EXAMPLES: Final = 4000
 _MOST_NUMBERS: Final = 2**24
@@ -78,7 +80,7 @@ class SiteBits:
         return f"log-loss: {self.prior_bits:.3f} bits by the labels alone, {self.model_bits:.3f} by the model"
 
 
-def site_bits(model: MemoryClassifier) -> SiteBits:
+def site_bits(model: Learning) -> SiteBits:
     """Return what every site of a fitted model is worth, by the sample of its examples that it keeps.
 
     Examples
@@ -105,6 +107,12 @@ def site_bits(model: MemoryClassifier) -> SiteBits:
         model_bits=float(weights @ _bits(base + together, truths)),
         n_examples=len(truths),
     )
+
+
+def shown_site(site: Site, names: Sequence[str] | None) -> str:
+    """Return a site as it is shown: the name of its column or its position, several in brackets."""
+    shown = [str(j) if names is None else str(names[j]) for j in site]
+    return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
 
 
 def _mean_probabilities(base: NDArray[np.float64], together: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -135,7 +143,7 @@ def _bits(scores: NDArray[np.float64], truths: NDArray[np.int64]) -> NDArray[np.
 
 
 def _contributions(
-    model: MemoryClassifier,
+    model: Learning,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
     """Return what each site adds to each score, shape (S, m, L), the base, labels and multiplicities."""
     vote, sample, memory = model.vote_, model.sample_, model.memory_

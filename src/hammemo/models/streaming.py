@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.models.classifiers import MemoryClassifier
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
 
@@ -55,7 +54,7 @@ class Streaming(Learning):
         classes: ArrayLike | None = None,
         short: Literal["drop", "pad"] = "drop",
         pad: Any = None,
-        layout: MemoryClassifier | None = None,
+        layout: Learning | None = None,
     ) -> Self:
         """Forget everything and learn to predict every token of a stream from the h tokens before it.
 
@@ -114,7 +113,7 @@ class Streaming(Learning):
         classes: ArrayLike | None = None,
         short: Literal["drop", "pad"] | None = None,
         pad: Any = None,
-        layout: MemoryClassifier | None = None,
+        layout: Learning | None = None,
     ) -> Self:
         """Learn the windows of one more stream; the parameters are those of `fit_stream`. No vote is fitted.
 
@@ -139,7 +138,7 @@ class Streaming(Learning):
         h: int,
         cutting: Cutting,
         classes: Any,
-        layout: MemoryClassifier | None,
+        layout: Learning | None,
         *,
         sampled: bool = False,
     ) -> Examples | None:
