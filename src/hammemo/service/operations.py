@@ -241,19 +241,20 @@ def _checked_content(edit: Edit, limits: Limits) -> Content:
         raise Malformed(f"kind={str(edit.kind)[:40]!r} is not known: an edit is to 'learn', to 'forget' or a 'refit'.")
     if edit.documents:
         return LoggedDocuments(_KINDS_OF_DOCUMENTS[edit.kind], _checked_documents(edit, limits))
-    rows, labels = edit.rows, edit.labels
+    if problem := _shape_problem(edit.rows, edit.labels):
+        raise Malformed(problem)
+    return LoggedRows(edit.kind, checked_rows(edit.rows, limits), _checked_values(edit.labels, limits))
+
+
+def _shape_problem(rows: list[list[Token]], labels: list[Label]) -> str:
+    """Return why these are not rows of one length with one label each; nothing where they are."""
     if not rows or len(rows) != len(labels):
-        raise Malformed(
-            f"There are {len(rows)} rows and {len(labels)} labels: send one label for each of 1 or more rows."
-        )
-    rows, labels = checked_rows(rows, limits), _checked_values(labels, limits)
+        return f"There are {len(rows)} rows and {len(labels)} labels: send one label for each of 1 or more rows."
     columns = len(rows[0])
-    for i, row in enumerate(rows):
-        if len(row) != columns or not row:
-            raise Malformed(
-                f"Row 0 has {columns} tokens and row {i} has {len(row)}: all rows have one length, at least 1."
-            )
-    return LoggedRows(edit.kind, rows, labels)
+    other = next((i for i, row in enumerate(rows) if len(row) != columns or not row), None)
+    if other is None:
+        return ""
+    return f"Row 0 has {columns} tokens and row {other} has {len(rows[other])}: all rows have one length, at least 1."
 
 
 def decoded(body: bytes) -> Content:
@@ -268,13 +269,8 @@ def decoded(body: bytes) -> Content:
         if kind not in ("", "learn", "forget"):
             raise UnknownKind(kind) from None
         raise
-    if (
-        not found.rows
-        or len(found.rows) != len(found.labels)
-        or len(set(map(len, found.rows))) != 1
-        or not found.rows[0]
-    ):
-        raise msgspec.ValidationError("rows and labels do not belong together")
+    if problem := _shape_problem(found.rows, found.labels):
+        raise msgspec.ValidationError(problem)
     return found
 
 
