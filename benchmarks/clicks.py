@@ -106,10 +106,10 @@ class Clicks:
         return np.asarray(ndtri(((word >> np.uint64(12)) + 0.5) / 2.0**52))
 
 
-class Ours:
+class ClicksOurs:
     """`MemoryClassifier()` with nothing chosen."""
 
-    def fit(self, X: NDArray[np.int64], y: NDArray[np.int8]) -> Ours:
+    def fit(self, X: NDArray[np.int64], y: NDArray[np.int8]) -> ClicksOurs:
         """Learn the rows."""
         from hammemo import MemoryClassifier
 
@@ -132,14 +132,14 @@ class Ours:
         return " tuples: " + " ".join(str(site) for site in self.model.sites_.positions if len(site) > 1)
 
 
-class OursOfAllRows(Ours):
+class ClicksOursOfAllRows(ClicksOurs):
     """Ours, choosing sites and fitting weights by all rows in place of samples.
 
     It has every rare label that a sample by label could take, and all other rows, too: what such a sample would gain
     at the most.
     """
 
-    def fit(self, X: NDArray[np.int64], y: NDArray[np.int8]) -> Ours:
+    def fit(self, X: NDArray[np.int64], y: NDArray[np.int8]) -> ClicksOurs:
         """Learn the rows."""
         from hammemo import MemoryClassifier
         from hammemo.kernels.selection import copies, growth
@@ -151,10 +151,10 @@ class OursOfAllRows(Ours):
         return self
 
 
-class LightGBM:
+class CategoryLightGBM:
     """LightGBM's classifier, every column a category."""
 
-    def fit(self, X: NDArray[np.int64], y: NDArray[np.int8]) -> LightGBM:
+    def fit(self, X: NDArray[np.int64], y: NDArray[np.int8]) -> CategoryLightGBM:
         """Learn the rows."""
         from lightgbm import LGBMClassifier
 
@@ -213,10 +213,10 @@ def _lines(X: NDArray[np.int64]) -> Iterator[str]:
 
 
 LEARNERS: dict[str, Callable[[], Any]] = {
-    "ours": Ours,
-    "LightGBM": LightGBM,
+    "ours": ClicksOurs,
+    "LightGBM": CategoryLightGBM,
     "Vowpal Wabbit": VowpalWabbit,
-    "ours, all rows": OursOfAllRows,
+    "ours, all rows": ClicksOursOfAllRows,
 }
 CELLS = (
     "{rows:,} | {learner} | {log_loss:.4f} | {auc:.3f} | {fit_seconds:.1f} | {peak_mebibytes:,.0f} | {mebibytes:,.1f}"

@@ -24,7 +24,7 @@ from hammemo import Hashed, Ledgered, MemoryClassifier
 from hammemo._progress import progress_bar
 from hammemo.experiments.drawing import zipf_examples
 from hammemo.experiments.measuring import Row, after, latencies, options, show, thread_seconds, unseen
-from hammemo.tokens.user_input import Rows, asked_contexts
+from hammemo.tokens.user_input import CheckedRows, asked_contexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -71,7 +71,7 @@ def _check(model: MemoryClassifier, rows: NDArray[Any], labels: NDArray[Any] | N
     if labels is None:
         asked_contexts(model, rows)
     else:
-        Rows.from_user(model, rows, labels)
+        CheckedRows.from_user(model, rows, labels)
 
 
 def measured(

@@ -94,7 +94,7 @@ class LabelledText:
     def fitted_vote(self, vote: Vote, reader: Compiled, sites: Sites) -> Vote:
         """Return the vote, fitted to the first examples where it has weights."""
         fitted: Vote = clone(vote)
-        n = min(fitted.wanted(), len(self.X))
+        n = min(fitted.sample_size(), len(self.X))
         fitted.fit_to(reader, Examples.of(self.names[self.X[:n]], self.names[self.y[:n]]), sites)
         return fitted
 

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-MOST_TIMED = 200
+MAX_TIMED_EDITS = 200
 _NEW_EVERY = 50
-"""One example in so many has a token and a label that nothing else has."""
+"""Examples from one with a token and a label of its own to the next."""
 
 
 def run(
@@ -39,7 +39,7 @@ def run(
     kernels: Sequence[str] = tuple(KERNELS),
 ) -> dict[str, Any]:
     """Time single edits, then make many: with each kernel."""
-    timed = [timings(data, kernel, vote, min(n_edits, MOST_TIMED)) for kernel in kernels for vote in RACED]
+    timed = [timings(data, kernel, vote, min(n_edits, MAX_TIMED_EDITS)) for kernel in kernels for vote in RACED]
     made: list[Row] = []
     for kernel in kernels:
         told = after(on_progress, len(made) * n_edits, n_edits * len(kernels))

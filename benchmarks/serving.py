@@ -76,7 +76,7 @@ def row(what: str, a_second: float, taken: Sequence[float] = (), used: float | N
     return found
 
 
-class Server:
+class OwnServer:
     """A server in a process of its own, on one core."""
 
     def __init__(self, command: list[str], url: str | None = None, python: str = sys.executable) -> None:
@@ -102,7 +102,7 @@ class Server:
             return False
         return True
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> OwnServer:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -116,7 +116,7 @@ class Server:
         return answers
 
     @classmethod
-    def of(cls, folder: Path, python: str = sys.executable) -> Server:
+    def of(cls, folder: Path, python: str = sys.executable) -> OwnServer:
         """Serve a folder, with the version that an interpreter has."""
         options = ["--port", "0", "--log-level", "warning", "--rate", "1000000", "--max-body", str(2**24)]
         return cls(["-m", "hammemo", "serve", str(folder), *options], python=python)
@@ -168,7 +168,7 @@ async def _load(port: int, clients: int, seconds: float, make: Callable[[], byte
 
 
 def load(
-    server: Server, what: str, seconds: float, make: Callable[[], bytes], each: int = 1, clients: int = CLIENTS,
+    server: OwnServer, what: str, seconds: float, make: Callable[[], bytes], each: int = 1, clients: int = CLIENTS,
     most: int = 10**9,
 ) -> Row:  # fmt: skip
     """Measure requests that count for `each`."""
@@ -178,7 +178,7 @@ def load(
     return row(what, n / (time.perf_counter() - began), taken, server.processor_seconds - used, n)
 
 
-def wrk(server: Server, what: str, seconds: float, rows: list[list[str]]) -> Row:
+def wrk(server: OwnServer, what: str, seconds: float, rows: list[list[str]]) -> Row:
     """Measure single predictions with wrk: eight connections, another row each time."""
     bodies = ",".join(f"'{json.dumps({'rows': [row]})}'" for row in rows[:200])
     script = f"""
@@ -208,7 +208,7 @@ end
     return found | {"p50_ms": p50 / 1e3, "p99_ms": p99 / 1e3}
 
 
-def predictions(server: Server, what: str, seconds: float, rows: list[list[str]]) -> Row:
+def predictions(server: OwnServer, what: str, seconds: float, rows: list[list[str]]) -> Row:
     """Measure single predictions."""
     if shutil.which("wrk"):
         wrk(server, what, 1, rows)  # to warm it up
@@ -255,7 +255,7 @@ class Edits:
         return request("POST", "/v1/models/m/learn", {"op": op, "rows": rows, "labels": labels})
 
 
-def created(server: Server, settings: Any) -> None:
+def created(server: OwnServer, settings: Any) -> None:
     """Make the model ``m`` with 20,000 examples."""
     rows, labels = examples(20_000)
     parts = [slice(start, start + 5_000) for start in range(0, 20_000, 5_000)]
@@ -268,7 +268,7 @@ def edits(folder: Path, where: str, seconds: float) -> list[Row]:
     """Measure edits of an exact and a hashed model in a folder."""
     found = []
     for name, settings in (("exact", {"columns": TOKENS}), ("hashed", HASHED)):
-        with Server.of(folder / name) as server:
+        with OwnServer.of(folder / name) as server:
             created(server, settings)
             found.append(load(server, f"{name}: edits of 1 example, 16 clients{where}", seconds, Edits(1)))
             found.append(load(server, f"{name}: examples in edits of 100, 16 clients{where}", seconds, Edits(100), 100))
@@ -279,7 +279,7 @@ def compare(before: str, folder: Path, rounds: int, n_edits: int) -> None:
     """Print single edits a processor second of another version and of this one, measured in turns."""
     for name, settings in (("exact", {"columns": TOKENS}), ("exact, sum", EXACT_SUM), ("hashed, sum", HASHED)):
         with tempfile.TemporaryDirectory(dir=folder) as models:
-            servers = [Server.of(Path(models, str(i)), python) for i, python in enumerate((before, sys.executable))]
+            servers = [OwnServer.of(Path(models, str(i)), python) for i, python in enumerate((before, sys.executable))]
             for server in servers:
                 created(server, settings)
             for clients in (1, CLIENTS):
@@ -296,7 +296,7 @@ def compare(before: str, folder: Path, rounds: int, n_edits: int) -> None:
                 server.end(kill=True)
 
 
-def _edit_rate(server: Server, clients: int, n_edits: int) -> float:
+def _edit_rate(server: OwnServer, clients: int, n_edits: int) -> float:
     return float(load(server, "", 600, Edits(1), clients=clients, most=n_edits)["a_processor_second"] or 0.0)
 
 
@@ -320,7 +320,7 @@ def visits(folder: Path, seconds: float) -> list[Row]:
         body = bodies[ask][number % len(bodies[ask])]
         return request("POST", f"/v1/models/m/{ask}", {"op": f"visits-{number}", **body})
 
-    with Server.of(folder / "visits") as server:
+    with OwnServer.of(folder / "visits") as server:
         with Client(f"http://127.0.0.1:{server.port}", timeout=600) as client:
             client.upload("m", folder / "shop.model")
             client.predict("m", contexts[:1])  # a model that is asked is edited in its live form
@@ -333,11 +333,11 @@ def visits(folder: Path, seconds: float) -> list[Row]:
 
 def replay(folder: Path) -> Row:
     """Measure how long 10,000 edits take to be replayed after kill -9."""
-    server = Server.of(folder)
+    server = OwnServer.of(folder)
     created(server, {"columns": TOKENS})
     load(server, "", 600, Edits(1), clients=64, most=10_000)
     server.end(kill=True)
-    with Server.of(folder) as server:
+    with OwnServer.of(folder) as server:
         told = json.loads(asyncio.run(server.ask(request("GET", "/v1/models/m", None)))[0])
     if told["version"] < 10_000:
         raise RuntimeError(f"only {told['version']} edits came back")
@@ -381,10 +381,10 @@ def main() -> None:
         if os.access("/dev/shm", os.W_OK):
             with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
                 note(*edits(Path(memory), ", no flush", given.seconds))
-        with Server.of(folder / "predict") as server:
+        with OwnServer.of(folder / "predict") as server:
             created(server, HASHED)
             note(predictions(server, "single predictions, hashed", given.seconds, rows))
-        with Server(["-c", BARE, "8799"], "http://127.0.0.1:8799") as bare:
+        with OwnServer(["-c", BARE, "8799"], "http://127.0.0.1:8799") as bare:
             note(predictions(bare, "the same of Starlette without a model", given.seconds, rows))
         note(replay(folder / "replay"))
     if given.json:

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-LARGE = 20_000
-"""From so many rows on there is one split instead of five folds."""
-FEWEST = 1000
+ONE_SPLIT_ROWS = 20_000
+"""Rows from which on there is one split instead of five folds."""
+MIN_RATE_ROWS = 1000
 """Sets with fewer rows have no rates."""
 PAIR = ("ours", "LightGBM")
 
@@ -189,7 +189,7 @@ def read_table(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def splits(X: Any, y: Any, seed: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield rows for training and rows for testing."""
-    if len(y) >= LARGE:
+    if len(y) >= ONE_SPLIT_ROWS:
         yield train_test_split(np.arange(len(y)), test_size=0.25, random_state=seed, stratify=y)
     else:
         yield from StratifiedKFold(5, shuffle=True, random_state=seed).split(X, y)
@@ -322,7 +322,7 @@ def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
     rates = [
         {"set": name, "labels": row["ours"]["labels"], "ratio": _rate_ratio(row)}
         for name, row in sets.items()
-        if "ours" in row and "LightGBM" in row and row["ours"]["rows"] >= FEWEST
+        if "ours" in row and "LightGBM" in row and row["ours"]["rows"] >= MIN_RATE_ROWS
     ]
     return lines + least_rates(rates) + _of_ours([row["ours"] for row in sets.values() if "ours" in row])
 
@@ -336,7 +336,7 @@ def _ahead(sets: dict[str, dict[str, Row]], one: str, other: str) -> tuple[dict[
 
 def _standard_error(found: Row) -> float:
     """Return that of an accuracy, from the rows that were tested."""
-    tested = found["rows"] if found["rows"] < LARGE else found["rows"] // 4
+    tested = found["rows"] if found["rows"] < ONE_SPLIT_ROWS else found["rows"] // 4
     return float(np.sqrt(found["accuracy"] * (1 - found["accuracy"]) / tested))
 
 
@@ -371,7 +371,7 @@ def _of_ours(ours: list[Row]) -> list[str]:
 def raced(path: Path, rounds: int) -> Row | None:
     """Return the seconds of a fit and the median rate of ours and LightGBM, asked in turns; None for a small set."""
     X, y = read_table(path)
-    if len(y) < FEWEST:
+    if len(y) < MIN_RATE_ROWS:
         return None
     train, test = next(splits(X, y, 0))
     found: Row = {"set": path.stem, "rows": len(y), "labels": len(set(y)), "asked": len(test)}

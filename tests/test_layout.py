@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections import Counter
 
 import grimp
 import pytest
@@ -48,6 +49,17 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     while free := {name for name, imported in left.items() if not imported & left.keys()}:
         left = {name: imported for name, imported in left.items() if name not in free}
     assert not left
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """The receipt of a client and that of the service are the same thing: a client imports nothing of the service."""
+    names = [
+        node.name.lstrip("_")
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    assert {name for name, times in Counter(names).items() if times > 1} == {"Receipt"}
 
 
 @pytest.mark.parametrize("package", sorted(set(shown()) - BY_WORDS))

@@ -14,7 +14,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 from hammemo.experiments.measuring import options  # noqa: E402
 from hammemo.experiments.sessions.data import SETS, facts, read_task  # noqa: E402
 from hammemo.experiments.sessions.ours import Ours  # noqa: E402
-from hammemo.experiments.sessions.running import Outcome, evaluate, heading, outcome_table, published  # noqa: E402
+from hammemo.experiments.sessions.running import SessionOutcome, evaluate, heading, outcome_table, published  # noqa: E402
 
 from .copying import copying  # noqa: E402
 from .counts import ItemNeighbours, Markov, Popularity  # noqa: E402
@@ -34,7 +34,7 @@ COPYING = ("Markov, order 1", "item-kNN", "V-SKNN", "VMIS-kNN")
 """Learners that are measured once more with a copy term, if the set is one of clicks."""
 
 
-def outcomes(task: SessionTask, names: list[str]) -> Iterator[Outcome]:
+def outcomes(task: SessionTask, names: list[str]) -> Iterator[SessionOutcome]:
     """Yield what was measured of each learner, and of its variant."""
     for name in names:
         learner = LEARNERS[name]

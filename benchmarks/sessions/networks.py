@@ -25,7 +25,7 @@ LONGEST = 20
 PASSES = 12
 BATCH = 64
 DRAWN = 1024
-MOST_LATE = 500
+MAX_LATE_SESSIONS = 500
 
 
 class GRU4Rec(Learner):
@@ -39,7 +39,7 @@ class GRU4Rec(Learner):
         longer = [session for session in sessions if len(session) > 1]
         counts = np.bincount([item for session in longer for item in session], minlength=n_items)
         self._chances = np.sqrt(counts + 1) / np.sqrt(counts + 1).sum()
-        late = min(max(1, len(longer) // 20), MOST_LATE)
+        late = min(max(1, len(longer) // 20), MAX_LATE_SESSIONS)
         passes = self._train(longer[:-late], longer[-late:], PASSES)
         self._train(longer, [], passes)
 

@@ -23,7 +23,7 @@ import numpy as np  # noqa: E402
 from hammemo import MemoryClassifier  # noqa: E402
 from hammemo.experiments.language import read_text  # noqa: E402
 from hammemo.experiments.measuring import options, table  # noqa: E402
-from hammemo.experiments.sessions.data import Queries, read_task  # noqa: E402
+from hammemo.experiments.sessions.data import SessionQueries, read_task  # noqa: E402
 from hammemo.experiments.sessions.ours import Ours  # noqa: E402
 from hammemo.experiments.sessions.running import TIMED, speed  # noqa: E402
 from hammemo.tokens.labels import top_columns  # noqa: E402
@@ -50,14 +50,14 @@ class AllScores(Ours):
         return np.asarray(self.model.classes_[top_columns(scores, k)], np.int64)
 
 
-class Reader(Ours):
+class TextMixture(Ours):
     """A mixture of a text; a prefix is a context of H words."""
 
     def _contexts(self, prefixes: Sequence[Session]) -> NDArray[np.int64]:
         return np.array(prefixes, np.int64)
 
 
-class ReaderOfAllScores(Reader, AllScores):
+class TextMixtureOfAllScores(TextMixture, AllScores):
     """The same, but every score is made."""
 
 
@@ -84,9 +84,9 @@ def of_text(folder: Path) -> dict[str, Any]:
     model.top_k(text.test[None, :H], 1)  # the live table is made at the first question
     places = H + np.linspace(0, len(text.test) - H - 1, TIMED).astype(np.int64)
     contexts = [text.test[place - H : place].tolist() for place in places]
-    queries = Queries(contexts, np.zeros(len(contexts), np.int64), np.arange(len(contexts)))
+    queries = SessionQueries(contexts, np.zeros(len(contexts), np.int64), np.arange(len(contexts)))
     found = {}
-    for name, kind in (("mixture", Reader), ("mixture, all scores", ReaderOfAllScores)):
+    for name, kind in (("mixture", TextMixture), ("mixture, all scores", TextMixtureOfAllScores)):
         reader = kind("clicks")
         reader.model = model
         found[name] = speed(reader, queries)

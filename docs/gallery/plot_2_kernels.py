@@ -62,7 +62,7 @@ plt.show()
 
 # %%
 # Squares alone say little about the winner, whatever the number of boards. The first
-# eight tuples that were found are the eight lines, which nobody had told.
+# eight tuples that were found are the eight lines, which were not given.
 
 found = [site for site in clf.sites_.positions if len(site) > 1]
 print(found[:8], sorted(found[:8]) == sorted(lines))

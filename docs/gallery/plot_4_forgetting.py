@@ -14,7 +14,7 @@ from hammemo.datasets import load_table
 
 # %%
 # The car evaluations of UCI's repository, three quarters to learn, one to test. Then
-# somebody sends 1,200 cars with labels that are wrong on purpose.
+# a user sends 1,200 cars with labels that are wrong on purpose.
 
 X, y = load_table("car")
 rng = np.random.default_rng(3)

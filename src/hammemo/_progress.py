@@ -43,7 +43,7 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
 
 
 def _is_terminal(stream: Any) -> bool:
-    """Return whether somebody looks; a program without a console has no standard error at all."""
+    """Return whether the stream is a terminal; a program without a console has no standard error at all."""
     return stream is not None and not stream.closed and bool(stream.isatty())
 
 

@@ -3,14 +3,14 @@
 All that an object knows is in its dictionary of attributes. An edit works on a private copy of that dictionary and
 publishes it by one store, so
 
-- whoever asks at the same time sees the version before or the version after, never a mixture;
+- a question at the same time sees the version before or the version after, never a mixture;
 - an edit that fails at any point, by a refusal, an error or an interrupt, leaves the version before;
 - edits of one object queue, and queries take no lock;
 - an edit inside an edit of the same object, as an iterator that is read may start it, is refused: it would be lost.
 
 For this to hold, an edit *replaces* the values of attributes and never changes what they hold: versions share all that
 an edit does not replace. Only caches are written into a published version, each by one assignment, and they are the
-same whoever fills them.
+same whichever thread fills them.
 
 `cached_property` is what those caches use: that of functools has one lock for all objects of a class in Python 3.11, so
 that the versions of different models would wait for each other, and a process forked while another thread fills a
@@ -66,7 +66,7 @@ class Remembered:
         known, result = self._last
         if len(known) != len(given) or any(one is not other for one, other in zip(known, given, strict=True)):
             result = self._make(*given)
-            self._last = (given, result)  # one store: whoever makes it, it is the same
+            self._last = (given, result)  # one store: every thread makes the same
         return result
 
 

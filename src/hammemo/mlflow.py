@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 FLAVOR: Final = "hammemo"
 _VERSION: Final = version("hammemo")
 _FILE: Final = "model.safetensors"
-_MOST_CHARACTERS: Final = 500
+_MAX_PARAMETER_CHARACTERS: Final = 500
 """A parameter's text is cut here: the least that a store of MLflow takes."""
 
 
@@ -127,7 +127,7 @@ def log_report(model: MemoryClassifier) -> None:
         "hammemo.vote": report.vote,
         "hammemo.version": _VERSION,
     }
-    mlflow.log_params({name: value[:_MOST_CHARACTERS] for name, value in parts.items()})
+    mlflow.log_params({name: value[:_MAX_PARAMETER_CHARACTERS] for name, value in parts.items()})
     sizes: dict[str, float] = {
         "hammemo.examples": report.n_examples,
         "hammemo.labels": report.n_labels,

@@ -6,7 +6,7 @@
 namespace hammemo {
 
 // Add contexts [0, m): cells[row * n_labels + column] += multiplicity (1 where null) for the row of each site.
-// The row of empty sites, the last one, is written to as well; whoever reads the cells leaves it out.
+// The row of empty sites, the last one, is written to as well; a reader of the cells leaves it out.
 void count_contexts(const Loops&, const LayoutView&, const Source&, size_t m, const int32_t* columns, const uint32_t* multiplicity,
                     uint32_t n_labels, uint32_t* cells);
 

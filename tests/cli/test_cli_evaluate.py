@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from hammemo import MemoryClassifier, load
 from hammemo.cli.app import app
 from hammemo.models.evaluation import evaluate
-from hammemo.models.splits import Rows, folds
+from hammemo.models.splits import TableMaterial, folds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ def test_a_table_is_judged_as_the_library_judges_it(tmp_path: Path) -> None:
     found = json.loads(
         said("evaluate", str(file), "--label", "label", "--columns", "a,b,c", "--folds", "4", "--seed", "7", "--json")
     )
-    rows = Rows(X.astype(object), y.astype(object))
+    rows = TableMaterial(X.astype(object), y.astype(object))
     same = evaluate(MemoryClassifier(random_state=7), rows, folds(rows, 4, seed=7)).to_dict()
     for result in (found, same):
         result.pop("fit_seconds")

@@ -1,4 +1,4 @@
-"""Fits in parts: the same bytes whoever learns and whatever dies, and the state of a fit in memory."""
+"""Fits in parts: the same bytes by every engine and whatever dies, and the state of a fit in memory."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_many_runs_are_brought_together_first_and_that_changes_no_byte(
 ) -> None:
     learnt(words, parts=n_parts, out=tmp_path / "a", group_size=1)
     monkeypatch.setattr(adding, "FAN_IN", fan_in)
-    monkeypatch.setattr(adding, "MOST_RUNS", most_runs)
+    monkeypatch.setattr(adding, "MAX_RUNS", most_runs)
     taken: list[int] = []
     arrays = adding.Adder.arrays
 
@@ -173,7 +173,7 @@ def test_what_is_there_is_not_made_again_and_what_is_damaged_is(
 DRIVER = """
 import os, sys
 from hammemo.engines import adding, parts
-adding.FAN_IN = adding.MOST_RUNS = int(sys.argv[5])
+adding.FAN_IN = adding.MAX_RUNS = int(sys.argv[5])
 left, write = int(sys.argv[3]), parts.write_part
 def counted(*given):
     global left
@@ -200,7 +200,7 @@ def test_a_driver_that_was_killed_is_gone_on_with(
     told = [words, tmp_path / "b", made, Path(__file__).parent, fan_in, memory]
     command = [sys.executable, "-c", DRIVER, *map(str, told)]
     monkeypatch.setattr(adding, "FAN_IN", fan_in)
-    monkeypatch.setattr(adding, "MOST_RUNS", fan_in)
+    monkeypatch.setattr(adding, "MAX_RUNS", fan_in)
     ended = subprocess.run(command, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert ended.returncode == -signal.SIGKILL
     assert not (tmp_path / "b" / "head.safetensors").exists()

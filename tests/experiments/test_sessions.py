@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from typer.testing import CliRunner
 
 from hammemo.cli.app import app
-from hammemo.experiments.sessions.data import Queries, click_split, read_clicks, read_task
+from hammemo.experiments.sessions.data import SessionQueries, click_split, read_clicks, read_task
 from hammemo.experiments.sessions.learner import Learner
 from hammemo.experiments.sessions.measures import difference, gains, ranks
 from hammemo.experiments.sessions.ours import Ours
@@ -151,7 +151,7 @@ def test_the_error_of_a_difference_is_the_usual_one_for_sessions_of_one_query() 
 
 
 def test_queries_are_spread() -> None:
-    queries = Queries.of([[1, 2, 3, 4, 5]])
+    queries = SessionQueries.of([[1, 2, 3, 4, 5]])
     assert queries.spread(2).targets.tolist() == [2, 5]
     assert queries.spread(99).targets.tolist() == [2, 3, 4, 5]
 

@@ -188,10 +188,10 @@ def test_save_refuses_to_undo_what_another_has_written(path: Path) -> None:
     mine, theirs = load(path), load(path)
     save(theirs.forget(X[:1], Y[:1]), path)
     before = path.read_bytes()
-    with pytest.raises(FileError, match=r"written by somebody else.*hammemo\.editing.*force=True"):
+    with pytest.raises(FileError, match=r"written by another program.*hammemo\.editing.*force=True"):
         save(mine, path)
     assert path.read_bytes() == before, "the confirmed forget did not come back"
-    with pytest.raises(FileError, match="written by somebody else"):
+    with pytest.raises(FileError, match="written by another program"):
         save(mine, _link_to(path))
     save(mine, path.with_name("other.model"))  # another file is no business of that rule
     save(mine, path, force=True)
@@ -209,7 +209,7 @@ def _link_to(path: Path) -> Path:
 def test_what_is_not_a_model_any_more_is_not_overwritten_by_one(path: Path) -> None:
     mine = load(path)
     path.write_text("something else")
-    with pytest.raises(FileError, match="written by somebody else"):
+    with pytest.raises(FileError, match="written by another program"):
         save(mine, path)
     save(fruit(), path)  # a fresh model overwrites
 

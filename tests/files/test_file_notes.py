@@ -8,7 +8,7 @@ import pytest
 
 from hammemo import FileError, MemoryClassifier, load, save
 from hammemo.files import inspect, read_notes
-from hammemo.files.descriptions import LONGEST_NOTE, MOST_NOTES
+from hammemo.files.descriptions import MAX_NOTE_LENGTH, MAX_NOTES
 from mutated_files import joined, sealed, split
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def test_notes_come_back_and_change_nothing_else(model: MemoryClassifier, tmp_pa
 
 
 WRONG: list[Any] = [
-    {str(number): "" for number in range(MOST_NOTES + 1)},
-    {"a": "x" * (LONGEST_NOTE + 1)},
+    {str(number): "" for number in range(MAX_NOTES + 1)},
+    {"a": "x" * (MAX_NOTE_LENGTH + 1)},
     {"": "x"},
     {"a b": "x"},
     {"a" * 65: "x"},

@@ -407,7 +407,7 @@ def test_a_model_that_somebody_else_saved_meanwhile_is_not_undone(tmp_path: Path
     mine = load(tmp_path)
     with editing(tmp_path) as theirs:
         theirs.learn_one([1, 2, 5], "x")
-    with pytest.raises(FileError, match="somebody else"):
+    with pytest.raises(FileError, match="another program"):
         save(mine, tmp_path)
 
 

@@ -101,7 +101,7 @@ def test_inspect_beside_changes_misses_no_part(tmp_path: Path, monkeypatch: pyte
 def test_a_folder_that_changes_all_the_time_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(fitted(), tmp_path, parts=2)
     change_before("open_part", 100, tmp_path, monkeypatch)
-    monkeypatch.setattr(folders, "MOST_HEADS", 3)
+    monkeypatch.setattr(folders, "MAX_HEAD_READS", 3)
     with pytest.raises(FileError, match="is missing"):
         load(tmp_path)
 

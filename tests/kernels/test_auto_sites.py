@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
 from hammemo import NO_TOKEN, AutoSites, Exact, PositionalHamming, SiteKernel
-from hammemo.kernels.selection.copies import MOST_COPIES, Copies
+from hammemo.kernels.selection.copies import MAX_COPIES, Copies
 from hammemo.kernels.selection.growth import Growth, looked_at
 from hammemo.kernels.selection.score_tests import ScoreTests
 from hammemo.kernels.selection.shared_weights import RIDGE, SharedWeights, centred_sums, promises, softmax
@@ -144,7 +144,7 @@ def test_a_weight_of_a_billion_costs_no_more_than_the_copies_that_are_looked_at(
     weight = np.full(len(X), 10**9)
     weight[0] = 1
     copies = Copies.of(Examples.of(X, y, weight), seed=0)
-    assert abs(len(copies) - MOST_COPIES) <= len(X)
+    assert abs(len(copies) - MAX_COPIES) <= len(X)
     assert (0, 1) in AutoSites(budget=2).choose(Examples.of(X, y, weight)).tuples
 
 

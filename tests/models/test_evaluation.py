@@ -12,11 +12,11 @@ from sklearn.metrics import accuracy_score, log_loss, top_k_accuracy_score
 
 from hammemo import MemoryClassifier
 from hammemo.models.evaluation import BAYES, MAJORITY, MODEL, asked_of, evaluate, naive_bayes
-from hammemo.models.splits import Documents, Rows, Split, folds, holdout, last_in_time
+from hammemo.models.splits import DocumentMaterial, Split, TableMaterial, folds, holdout, last_in_time
 
 
-def rows_of(y: Any, moments: Any = None) -> Rows:
-    return Rows(np.zeros((len(y), 1), int), np.array(y), moments)
+def rows_of(y: Any, moments: Any = None) -> TableMaterial:
+    return TableMaterial(np.zeros((len(y), 1), int), np.array(y), moments)
 
 
 def test_every_fold_has_its_share_of_every_label() -> None:
@@ -36,7 +36,7 @@ def test_every_fold_has_its_share_of_every_label() -> None:
     st.lists(st.integers(0, 30), min_size=2, max_size=40), st.integers(2, 6), st.floats(0.05, 0.95), st.integers(0, 9)
 )
 def test_documents_stay_whole(lengths: list[int], number: int, share: float, seed: int) -> None:
-    documents = Documents([np.arange(length) for length in lengths], 3)
+    documents = DocumentMaterial([np.arange(length) for length in lengths], 3)
     if number <= len(lengths):
         asked = np.concatenate([asked for _, asked in folds(documents, number, seed).parts])
         assert sorted(asked.tolist()) == list(range(len(lengths)))
@@ -71,7 +71,7 @@ def test_measures_are_those_of_scikit_learn() -> None:
     X = rng.integers(0, 4, (600, 3))
     y = np.where(rng.random(600) < 0.3, rng.integers(0, 7, 600), X.sum(axis=1) % 7)
     split = Split("halves", [(np.arange(300), np.arange(300, 600))])
-    found = evaluate(MemoryClassifier("positional"), Rows(X, y), split)
+    found = evaluate(MemoryClassifier("positional"), TableMaterial(X, y), split)
     model = MemoryClassifier("positional").fit(X[:300], y[:300])
     probabilities = model.predict_proba(X[300:])
     of_model = found.measures[MODEL]
@@ -107,7 +107,7 @@ def test_the_first_twenty_of_many_labels_are_counted(seed: int, vote: str) -> No
     X = rng.integers(0, 30, (900, 2))
     y = (X[:, 0] * 5 + rng.integers(0, 8, 900)) % 130
     model = MemoryClassifier("positional", vote=vote)
-    found = evaluate(model, Rows(X, y), Split("", [(np.arange(500), np.arange(500, 900))]))
+    found = evaluate(model, TableMaterial(X, y), Split("", [(np.arange(500), np.arange(500, 900))]))
     assert found.n_labels > 100
     fitted = model.fit(X[:500], y[:500])
     counts = {label: int((y[:500] == label).sum()) for label in np.unique(y[:500]).tolist()}
@@ -144,7 +144,7 @@ def test_naive_bayes_is_the_product_of_shares() -> None:
 
 
 def test_labels_that_were_not_learnt_are_wrong_and_without_loss() -> None:
-    rows = Rows(np.array([["a"], ["a"], ["b"], ["a"]], object), np.array(["x", "x", "y", "z"]))
+    rows = TableMaterial(np.array([["a"], ["a"], ["b"], ["a"]], object), np.array(["x", "x", "y", "z"]))
     found = evaluate(MemoryClassifier(), rows, Split("", [(np.arange(3), np.array([0, 3]))]))
     assert found.n_not_learnt == 1
     assert found.measures[MODEL].accuracy == 0.5
@@ -163,7 +163,7 @@ def test_a_vote_without_probabilities_has_neither_loss_nor_calibration() -> None
 
 def test_documents_are_learnt_as_a_stream_and_asked_as_windows() -> None:
     documents = [np.array(list("abcabcabc")) for _ in range(10)]
-    material = Documents(documents, 2, "pad", classes=["b", "c"])
+    material = DocumentMaterial(documents, 2, "pad", classes=["b", "c"])
     found = evaluate(MemoryClassifier(), material, folds(material, 5))
     assert found.n_asked == 60
     assert found.measures[MODEL].accuracy == 1
@@ -174,7 +174,7 @@ def test_one_label_and_no_rows_to_ask() -> None:
     rows = rows_of(["x"] * 6)
     found = evaluate(MemoryClassifier(), rows, folds(rows, 3))
     assert found.measures[MODEL].accuracy == 1
-    documents = Documents([np.arange(9), np.arange(2)], 3)
+    documents = DocumentMaterial([np.arange(9), np.arange(2)], 3)
     with pytest.raises(ValueError, match="nothing to ask"):
         evaluate(MemoryClassifier(), documents, Split("", [(np.array([0]), np.array([1]))]))
     assert len(asked_of(MemoryClassifier().fit([["a"]], ["x"]), np.empty((0, 1), object), np.empty(0)).right) == 0

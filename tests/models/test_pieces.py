@@ -69,7 +69,7 @@ def test_other_weights_are_one_warning_that_says_what_to_do() -> None:
 
 
 def test_a_large_automatic_memory_is_one_warning_that_names_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growing, "LARGE", 1000)
+    monkeypatch.setattr(growing, "WARNING_BYTES", 1000)
     monkeypatch.setattr(growing, "_FIRST_LOOK", 500)
     stream = np.random.default_rng(0).integers(0, 50, 2000)
     documents = [stream[start : start + 100] for start in range(0, 2000, 100)]

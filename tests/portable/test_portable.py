@@ -162,7 +162,7 @@ def test_a_graph_that_would_be_too_large_is_refused_before_it_is_made(monkeypatc
     X = np.arange(40).reshape(20, 2)
     predictor = MemoryClassifier(memory=Exact(), vote="sum").fit(X, X[:, 0]).compile()
     predictor.to_torch()
-    monkeypatch.setattr(building, "_MOST_BYTES", 8 * 40 * 20 - 1)  # 40 rows, 20 labels
+    monkeypatch.setattr(building, "_MAX_TABLE_BYTES", 8 * 40 * 20 - 1)  # 40 rows, 20 labels
     with pytest.raises(ValueError, match=r"40 rows and 20 labels.*memory=Hashed\(\)"):
         predictor.to_torch()
 

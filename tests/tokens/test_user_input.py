@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from hammemo import MemoryClassifier, Rolling
-from hammemo.tokens.user_input import Rows, asked_contexts, contexts_of_length
+from hammemo.tokens.user_input import CheckedRows, asked_contexts, contexts_of_length
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def test_a_question_is_converted_and_checked_once() -> None:
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.float64, np.str_, object])
 def test_rows_are_copies_that_no_caller_can_write_to(dtype: Any) -> None:
     given, labels, counts = X.astype(dtype), Y.copy(), np.ones(len(Y), np.int64)
-    rows = Rows.from_user(BaseEstimator(), given, labels, counts, reset=True)
+    rows = CheckedRows.from_user(BaseEstimator(), given, labels, counts, reset=True)
     assert not np.shares_memory(rows.tokens, given)
     assert not np.shares_memory(rows.labels, labels)
     assert not np.shares_memory(rows.counts, counts)

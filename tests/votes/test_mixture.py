@@ -29,8 +29,8 @@ from hammemo import (
     save,
 )
 from hammemo._arrays import native as native_module
-from hammemo.votes.mixture.gates import BUCKETS, LEAST_SHARE, NEAREST, modified_discounts, probabilities
-from hammemo.votes.mixture.reading import LEAST_KEPT, LabelTerms, static_tables
+from hammemo.votes.mixture.gates import BUCKETS, MIN_SHARE, NEAREST, modified_discounts, probabilities
+from hammemo.votes.mixture.reading import MIN_KEPT, LabelTerms, static_tables
 from mixture_kernels import KERNELS, H
 
 if TYPE_CHECKING:
@@ -146,9 +146,9 @@ class Plain:
     def _row_part(self, row: dict[int, int], weights: Any, lost: Any) -> list[tuple[float, dict[int, float]]]:
         total = sum(row.values())
         discounted = sum(lost[min(n, 3)] for n in row.values())
-        if not total or total - discounted <= LEAST_KEPT:
+        if not total or total - discounted <= MIN_KEPT:
             return []
-        share = min(max(discounted / total, LEAST_SHARE), 1 - LEAST_SHARE)
+        share = min(max(discounted / total, MIN_SHARE), 1 - MIN_SHARE)
         trust = math.exp(weights[min(int(math.log2(total)), BUCKETS - 1)]) * (1 - share) / share
         return [(trust, {c: max(n - lost[min(n, 3)], 0) / (total - discounted) for c, n in row.items()})]
 

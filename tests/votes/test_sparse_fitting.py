@@ -51,12 +51,12 @@ def test_the_weights_are_those_of_the_dense_fit(shared_ridge: float | None, monk
     X, y = drawn(400, 40)
     vote = LogLinear(per_label=False, shared_ridge=shared_ridge)
     dense = MemoryClassifier(Suffixes(2), Exact(), vote).fit(X, y)
-    monkeypatch.setattr(log_linear, "MOST_NUMBERS", 60_000)  # a few dense examples, or all touched labels
+    monkeypatch.setattr(log_linear, "MAX_FEATURES", 60_000)  # a few dense examples, or all touched labels
     sparse = MemoryClassifier(Suffixes(2), Exact(), vote).fit(X, y)
     assert 60_000 // (40 * 2 * len(vote.smoothing if isinstance(vote.smoothing, tuple) else (1,))) < 400
     np.testing.assert_allclose(sparse.vote_.site_weights_, dense.vote_.site_weights_, rtol=0.02, atol=0.01)
     assert (sparse.predict(X) == dense.predict(X)).mean() > 0.97
-    assert fitting.MOST_NUMBERS > 60_000
+    assert fitting.MAX_FEATURES > 60_000
 
 
 def test_as_many_examples_are_taken_as_have_room() -> None:

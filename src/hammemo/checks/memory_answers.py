@@ -139,7 +139,7 @@ def compiled_forms_come_back(subject: Subject, batch: Batch, asked: Batch) -> No
 
 @promise("an unknown compiled form is refused, and the error names the known ones")
 def an_unknown_form_is_refused(subject: Subject) -> None:
-    """Check the error for a form that nobody has."""
+    """Check the error for a form that no memory has."""
     for name in ("nonsense", *subject.forms[:1]):
         require_refusal(ValueError, name, partial(subject.opened().compile, "nonsense"))
 

@@ -202,16 +202,16 @@ def fitting_changes_no_parameter(subject: VoteOn, batch: Batch) -> None:
     """Check the rules of scikit-learn's `clone`, and the number of examples that the vote asks for."""
     vote = clone(subject.vote)
     before = repr(vote.get_params())
-    wanted = vote.wanted()
-    require(isinstance(wanted, int) and wanted >= 0, f"wanted() is {wanted!r}, not a number of examples")
+    size = vote.sample_size()
+    require(isinstance(size, int) and size >= 0, f"sample_size() is {size!r}, not a number of examples")
     memory: Any = clone(subject.memory).open(SITES, 1)
     memory.add(examples(batch))
     state = memory.state_bytes()
     vote.fit_to(memory.reader(), examples(batch), SITES, seed=5)
     require(repr(vote.get_params()) == before, f"the parameters were {before} and are {vote.get_params()}")
     require(memory.state_bytes() == state, "the state of the memory is another one")
-    if wanted == 0:
-        require(not vote.state(), "wanted() is 0: nothing is to be fitted, but state() is not empty")
+    if size == 0:
+        require(not vote.state(), "sample_size() is 0: nothing is to be fitted, but state() is not empty")
     require(not clone(vote).state(), "a clone has a state")
 
 

@@ -37,7 +37,7 @@ def answer_writer(out: Path | None, *, as_json: bool) -> Iterator[Callable[[Quer
         yield write
 
 
-def beside(queries: Queries, answers: Answers) -> dict[str, list[Any]]:
+def with_answers(queries: Queries, answers: Answers) -> dict[str, list[Any]]:
     """Return the columns of the input and of the answers; an answer whose name is taken gets an underscore."""
     columns = {name: column.tolist() for name, column in zip(queries.names, queries.columns, strict=True)}
     for name, values in answers.items():
@@ -52,14 +52,14 @@ def _print_lines(queries: Queries, answers: Answers) -> None:
 
 
 def _print_json(queries: Queries, answers: Answers) -> None:
-    columns = answers if queries.identity is None else beside(queries, answers)
+    columns = answers if queries.identity is None else with_answers(queries, answers)
     for row in zip(*columns.values(), strict=True):
         sys.stdout.write(_json_line(dict(zip(columns, row, strict=True))))
 
 
 def _lines(queries: Queries, answers: Answers) -> Iterator[str]:
     """Yield answers as lines; those of an event log come in no order that is seen, so the case is written before."""
-    columns = answers if queries.identity in (None, "document") else beside(queries, answers)
+    columns = answers if queries.identity in (None, "document") else with_answers(queries, answers)
     for row in zip(*map(_flat, columns.values()), strict=True):
         yield "\t".join(map(_shown, row)) + "\n"
 
@@ -93,7 +93,7 @@ def _json_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
     with path.open("w", encoding="utf-8", newline="\n") as file:
 
         def write(queries: Queries, answers: Answers) -> None:
-            columns = beside(queries, answers)
+            columns = with_answers(queries, answers)
             for row in zip(*columns.values(), strict=True):
                 file.write(_json_line(dict(zip(columns, row, strict=True))))
 
@@ -120,7 +120,7 @@ def _delimited_file(delimiter: str) -> Callable[[Path], Any]:
 
             def write(queries: Queries, answers: Answers) -> None:
                 nonlocal started
-                columns = beside(queries, _spread(answers))
+                columns = with_answers(queries, _spread(answers))
                 if not started:
                     writer.writerow(columns)
                 started = True
@@ -137,7 +137,7 @@ def _parquet_file(path: Path) -> Iterator[Callable[[Queries, Answers], None]]:
     writers: list[Any] = []
 
     def write(queries: Queries, answers: Answers) -> None:
-        table = arrow.table(beside(queries, _spread(answers)))
+        table = arrow.table(with_answers(queries, _spread(answers)))
         if not writers:
             writers.append(arrow.parquet.ParquetWriter(path, table.schema))
         writers[0].write_table(table.cast(writers[0].schema))

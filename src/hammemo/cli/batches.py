@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from hammemo.cli.console import progress_bar
-from hammemo.cli.documents import Documents, forget_documents, learn_documents
+from hammemo.cli.documents import CountedDocuments, forget_documents, learn_documents
 from hammemo.memories import NotStoredError
 from hammemo.models.axes import chooses_sites, resolved_vote, stream_kernel
 from hammemo.models.kept_cases import KeptCases
@@ -159,7 +159,7 @@ def _learn_sequences(
 ) -> tuple[Schema, dict[str, Any]]:
     fresh = not hasattr(model, "memory_")
     chosen = classes if fresh else _chosen(model, schema)
-    documents = Documents(schema, files, file_format)
+    documents = CountedDocuments(schema, files, file_format)
     try:
         read, facts = learn_documents(model, schema, documents, layout=layout, classes=chosen)
     except ValueError as error:
@@ -205,7 +205,7 @@ def forget_batches(
     With `only`, those of the cases with these names.
     """
     if isinstance(schema, SequenceSchema) and (only or isinstance(model.sample_, KeptCases)):
-        documents = Documents(schema, files, file_format, only)
+        documents = CountedDocuments(schema, files, file_format, only)
         return forget_documents(model, schema, documents, _chosen(model, schema))
     chosen = declared(model) if isinstance(schema, SequenceSchema) and schema.chosen else None
     seen = forgotten = 0

@@ -35,7 +35,7 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except (BrokenPipeError, typer.Exit):
-        raise  # whoever reads has seen enough, or all is said: the command ends in silence
+        raise  # the reader has closed the pipe, or all is said: the command ends in silence
     except (ValueError, TypeError, OSError, RuntimeError, ModuleNotFoundError, OverflowError, MemoryError) as error:
         print_error(_one_line(error))
         raise typer.Exit(2 if isinstance(error, UsageError) else 1) from error

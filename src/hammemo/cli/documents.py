@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hammemo.sources.schemas import SequenceSchema
 
 
-class Documents:
+class CountedDocuments:
     """The documents of files, counted while they are gone through.
 
     Parameters
@@ -65,7 +65,7 @@ class Documents:
 def learn_documents(
     model: MemoryClassifier,
     schema: SequenceSchema,
-    documents: Documents,
+    documents: CountedDocuments,
     *,
     layout: MemoryClassifier | None = None,
     classes: list[Any] | None = None,
@@ -82,7 +82,7 @@ def learn_documents(
 
 
 def forget_documents(
-    model: MemoryClassifier, schema: SequenceSchema, documents: Documents, classes: list[Any] | None
+    model: MemoryClassifier, schema: SequenceSchema, documents: CountedDocuments, classes: list[Any] | None
 ) -> int:
     """Take whole documents back; return how many examples that were."""
     before = int(model.memory_.label_counts.sum())

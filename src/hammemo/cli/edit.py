@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Edit:
+class FileEdit:
     """Which model file changes, by which examples."""
 
     model: opt.Model
@@ -36,14 +36,14 @@ class Edit:
     wait: opt.Wait = None
 
 
-def add_files(edit: Edit, given: InputOptions, key_file: opt.KeyFile = None, as_json: opt.AsJson = False) -> None:
+def add_files(edit: FileEdit, given: InputOptions, key_file: opt.KeyFile = None, as_json: opt.AsJson = False) -> None:
     """Learn more examples; MODEL is replaced when all of them are learnt, or stays as it was."""
     with one_line_errors():
         _change(edit, given, key_file, "added", as_json=as_json)
 
 
 def forget_files(
-    edit: Edit,
+    edit: FileEdit,
     given: InputOptions,
     only: Annotated[
         list[str] | None,
@@ -70,7 +70,7 @@ def _check_only(only: Sequence[str], schema: Schema) -> None:
 
 
 def _change(
-    edit: Edit, given: InputOptions, key_file: Path | None, verb: str, *, as_json: bool, only: Sequence[str] = ()
+    edit: FileEdit, given: InputOptions, key_file: Path | None, verb: str, *, as_json: bool, only: Sequence[str] = ()
 ) -> None:
     from hammemo.cli.batches import example_count, forget_batches, learn_batches
     from hammemo.cli.models import changing, open_model

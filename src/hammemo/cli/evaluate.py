@@ -25,7 +25,7 @@ from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads 
 
 if TYPE_CHECKING:
     from hammemo.models.evaluation import Evaluation, Measures
-    from hammemo.models.splits import Documents, Material, Rows, Split
+    from hammemo.models.splits import DocumentMaterial, Material, Split, TableMaterial
     from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
 
 _FOLDS: Final = 5
@@ -108,9 +108,9 @@ def _material(schema: Schema, files: list[str], file_format: str | None, classes
     return _documents(schema, files, file_format, classes)
 
 
-def _rows(schema: TableSchema, files: list[str], file_format: str | None) -> Rows:
+def _rows(schema: TableSchema, files: list[str], file_format: str | None) -> TableMaterial:
     """Return all rows of tables."""
-    from hammemo.models.splits import Rows
+    from hammemo.models.splits import TableMaterial
     from hammemo.tokens.contexts import joined
 
     parts: list[tuple[Any, Any]] = []
@@ -126,12 +126,12 @@ def _rows(schema: TableSchema, files: list[str], file_format: str | None) -> Row
     if not found:
         raise ValueError("There is nothing to evaluate: the input has no row beyond its header.")
     X, y = joined([X for X, _ in parts]), joined([y for _, y in parts])
-    return Rows(X, y, None if schema.time is None else moments)
+    return TableMaterial(X, y, None if schema.time is None else moments)
 
 
-def _documents(schema: SequenceSchema, files: list[str], file_format: str | None, classes: Any) -> Documents:
+def _documents(schema: SequenceSchema, files: list[str], file_format: str | None, classes: Any) -> DocumentMaterial:
     """Return all documents of files."""
-    from hammemo.models.splits import Documents
+    from hammemo.models.splits import DocumentMaterial
     from hammemo.tokens.contexts import windows
     from hammemo.tokens.labels import most_frequent_labels
 
@@ -149,7 +149,7 @@ def _documents(schema: SequenceSchema, files: list[str], file_format: str | None
         classes = most_frequent_labels(windows(documents, schema.h, short=short)[1], classes)
     moments = None if schema.time is None else [moment for _, moment in held]
     unit = "cases" if schema.is_log else "documents"
-    return Documents(documents, schema.h, schema.short, classes, moments, unit)
+    return DocumentMaterial(documents, schema.h, schema.short, classes, moments, unit)
 
 
 def _split(material: Material, number: int | None, share: float | None, seed: int) -> Split:

@@ -60,7 +60,7 @@ def settings(kind: type[Any], seed: int, name: str, number: int | None, *, quick
 
 
 @dataclass
-class Results:
+class ResultsFolder:
     """The folder of an experiment's results, made before any work is done; the clock starts then."""
 
     out: Path | None

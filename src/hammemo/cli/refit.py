@@ -28,7 +28,7 @@ class Refitted:
 
     @property
     def facts(self) -> dict[str, str]:
-        """The same for JSON; nothing where nobody asked for it."""
+        """The same for JSON; nothing where it was not asked for."""
         return {"weights": self.weights} if self.weights else {}
 
 

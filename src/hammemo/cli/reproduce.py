@@ -41,7 +41,7 @@ def synthetic(
 
     require_matplotlib()
     settings = opt.settings(experiment.SyntheticSettings, seed, "--realisations", realisations, quick=quick)
-    folder = opt.Results(out)
+    folder = opt.ResultsFolder(out)
     with progress_bar("Drawing codes") as on_progress:
         points = experiment.run(settings, jobs, on_progress)
     results = experiment.summary(settings, points)
@@ -70,7 +70,7 @@ def bounds(
     from hammemo.experiments import bounds as experiment
 
     settings = opt.settings(experiment.BoundSettings, seed, "--draws", draws, quick=quick)
-    folder = opt.Results(out)
+    folder = opt.ResultsFolder(out)
     with progress_bar("Drawing codes") as on_progress:
         rows = experiment.run(settings, jobs, on_progress)
     results = experiment.summary(settings, rows)
@@ -99,7 +99,7 @@ def wikitext(
 
     require_matplotlib()
     settings = opt.settings(experiment.TaskSettings, seed, "--draws", draws, quick=quick)
-    folder = opt.Results(out)
+    folder = opt.ResultsFolder(out)
     task = opt.wikitext_task(data)
     with progress_bar("Evaluating draws") as on_progress:
         results = experiment.summary(task, settings, experiment.run(task, settings, jobs, on_progress))
@@ -164,7 +164,7 @@ def hashed(
 
     require_matplotlib()
     settings = opt.settings(experiment.FidelitySettings, seed, "--repetitions", repetitions, quick=quick)
-    folder = opt.Results(out)
+    folder = opt.ResultsFolder(out)
     task = opt.wikitext_task(data)
     with progress_bar("Comparing memories") as on_progress:
         results = experiment.summary(settings, experiment.run(task, settings, jobs, on_progress))
@@ -188,7 +188,7 @@ def votes(
     from hammemo.experiments import votes as experiment
 
     settings = opt.settings(experiment.VoteSettings, seed, "--draws", draws, quick=quick)
-    folder = opt.Results(out)
+    folder = opt.ResultsFolder(out)
     task = opt.wikitext_task(data)
     with progress_bar("Fitting") as on_progress:
         results = experiment.run(task, settings, on_progress)
@@ -207,7 +207,7 @@ def events(
     """Predict the next activity of two event logs under the published protocol, beside the LSTM's figures."""
     from hammemo.experiments import events as experiment
 
-    folder = opt.Results(out)
+    folder = opt.ResultsFolder(out)
     with opt.data_option():
         results = experiment.run(data)
     page = experiment.markdown(results)
@@ -228,7 +228,7 @@ def deletion(
 
     if table not in TABLES:
         raise UsageError(f"--table {table!r} is not one of the tables: use {', '.join(TABLES)}.")
-    folder = opt.Results(out)
+    folder = opt.ResultsFolder(out)
     with progress_bar("Measuring") as on_progress:
         results = experiment.run(table, on_progress)
     page = experiment.markdown(results)
@@ -254,7 +254,7 @@ def sessions(
     unknown = [name for name in sets or () if name not in SETS]
     if unknown:
         raise UsageError(f"--set {unknown[0]!r} is not one of the sets: use {', '.join(SETS)}.")
-    folder = opt.Results(out)
+    folder = opt.ResultsFolder(out)
     with opt.data_option(), progress_bar("Measuring") as on_progress:
         results, page = run(data, sets or SETS, [Ours], on_progress)
     folder.write(results, ["table"], pages={"sessions.md": page})
@@ -274,7 +274,7 @@ def language(
     """Predict every token of WikiText-2's test out of the whole vocabulary: perplexity, with and without caches."""
     from hammemo.experiments import language as experiment
 
-    folder = opt.Results(out)
+    folder = opt.ResultsFolder(out)
     with opt.data_option(), progress_bar("Measuring") as on_progress:
         results = experiment.run(data, most=most, on_progress=on_progress)
     page = experiment.markdown(results)

@@ -2,7 +2,7 @@
 
 Each is one compressed text file in this folder: a table is CSV with a header, the label in the last column; visits are
 one line each, the numbers of the items in the order of the clicks. All values of tables are strings. Files are read
-anew with each call, so whoever changes what is returned changes nobody else's copy.
+anew with each call, so a change of what is returned changes no other copy.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def load_sessions() -> tuple[list[list[int]], list[list[int]]]:
     """Return real visits of a web shop: the items that were clicked, in their order.
 
     They are the example data of bol.com's recommender Serenade: 23,753 visits to learn, 18,009 items, and 302 later
-    visits to ask about, without items that nobody had clicked before. Items are numbered in the order of their first
+    visits to ask about, without items that were not clicked before. Items are numbered in the order of their first
     click.
 
     Returns

@@ -6,7 +6,7 @@ the source that depends on the files alone (:meth:`hammemo.sources.documents.Sou
 of workers, size of shards or groups, and every repetition of a lost task gives the same state, to the byte.
 
 `jobs` is what a task does, `local` and `ray` run tasks, `states` and `partitions` move partial states, `checkpoints`
-keeps them; `parts` learns a table that nobody holds. Imports `files`, `models` and all below; `experiments` and the
+keeps them; `parts` learns a table that no process holds. Imports `files`, `models` and all below; `experiments` and the
 command line may import it.
 """
 
@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 __all__ = ["ENGINES", "GroupReport", "fit"]
 
 ENGINES: Final = ("local", "threads", "processes", "ray")
-_MOST_GROUPS: Final = 4096
-"""About how many: each has a state that must be made, kept and added."""
+_MAX_GROUPS: Final = 4096
+"""Groups, at most about: each has a state that must be made, kept and added."""
 
 
 def fit(
@@ -111,7 +111,7 @@ def fit(
         it. A cluster's workers must reach it too.
     parts : int, optional
         Write the exact table of an `Exact` or a `Tiered` memory to the folder `out` in about so many parts, cut by
-        ranges of keys, and return the model that answers from them. Nobody holds the whole table, and the folder
+        ranges of keys, and return the model that answers from them. No process holds the whole table, and the folder
         remembers what is done: the same call made again repeats none of it. Workers must reach the folder.
     out : str or path, optional
         With `parts`: the folder, on a disk that all workers see.
@@ -159,12 +159,12 @@ def fit(
     labels = None if chosen is None else Vocabulary.of(label_array(chosen))
     template = model.memory_.empty_like()
     kept = None if model.sample_ is None else model.sample_.emptied()
-    task_bytes = max(shard_bytes or source.fair_bytes, source.nbytes // _MOST_GROUPS)
+    task_bytes = max(shard_bytes or source.fair_bytes, source.nbytes // _MAX_GROUPS)
     groups = _grouped(source.shards(shard_bytes), group_size, task_bytes)
     manifest = _manifest(source, template, h, short, pad, labels, groups, kept)
     checkpoint = None if resume is None else open_checkpoint(str(resume), manifest)
     job = Job(template, replace(source, files=()), h, short, pad, labels, checkpoint, kept)
-    tell = _Teller(len(groups), kept, on_progress, on_report)
+    tell = _GroupObserver(len(groups), kept, on_progress, on_report)
     work = None if parts is None else _in_parts(job, manifest, model.memory_, parts, out, engine)
     if work is not None:
         kind = "processes" if engine == "local" else engine
@@ -182,7 +182,7 @@ def fit(
     model.memory_, model.sample_ = memory, tell.kept
     if is_auto(getattr(estimator, "memory", None)) and work is None:
         warn_if_large(memory)
-    if model.vote_.wanted():
+    if model.vote_.sample_size():
         if is_auto(model.vote) and isinstance(model.vote_, LogLinear):  # now it is known how many labels there are
             model.vote_ = resolved_vote(model.vote, memory, len(memory.labels))
         sample = _examples_of(block, labels) if model.sample_ is None else model.sample_.examples()
@@ -311,7 +311,7 @@ def _manifest(
     }
 
 
-class _Teller:
+class _GroupObserver:
     """Is given the report of each group: tells others, and adds up the samples that are kept.
 
     Parameters

@@ -38,8 +38,8 @@ Spread: TypeAlias = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], It
 
 FAN_IN: Final = 16
 """How many runs are brought together to one."""
-MOST_RUNS: Final = 64
-"""How many runs a part is added up from at most."""
+MAX_RUNS: Final = 64
+"""Runs that a part is added up from, at most."""
 _ENTRY_BYTES: Final = 200
 """What an entry takes at most while two tables are added."""
 _ENTRIES: Final = (2**18, 2**24)
@@ -66,11 +66,11 @@ def brought_together(
     spread: Spread,
     expect: Callable[[int], None],
 ) -> list[Band]:
-    """Return bands of no more than `MOST_RUNS` runs each, which `add` writes; `expect` is told of so many tasks."""
+    """Return bands of no more than `MAX_RUNS` runs each, which `add` writes; `expect` is told of so many tasks."""
     done, waiting = list[Band](), [band]
     while waiting:
-        done += [one for one in waiting if len(one.runs) <= MOST_RUNS]
-        large = [one for one in waiting if len(one.runs) > MOST_RUNS]
+        done += [one for one in waiting if len(one.runs) <= MAX_RUNS]
+        large = [one for one in waiting if len(one.runs) > MAX_RUNS]
         tasks = [(*ends, few) for one in large for few in _by_fan_in(one.runs) for ends in one.cut()]
         expect(len(tasks))
         held: dict[tuple[int, int], list[PartFacts]] = {}

@@ -1,4 +1,4 @@
-r"""Learn an exact table that nobody holds: groups write runs, ranges of keys are added up from them, one file each.
+r"""Learn an exact table that no process holds: groups write runs, ranges of keys are added up from them, one file each.
 
 1. A task learns a group of shards. Whenever its table has as many entries as the memory limit allows, it is written
    as a *run*, a file of rows in the order of their keys, and the task goes on with an empty table.
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _KEPT: Final = "kept."
 """How names of arrays begin that belong to the sample that is kept, in the last run of a group."""
 
-_BESIDE: Final = "beside."
+_COMPANION: Final = "companion."
 """How names of arrays begin that belong to what is kept beside the table, in the last run of a group."""
 
 
@@ -120,10 +120,10 @@ class PartsJob:
             memory.add_blocks([block], self.job.labels)
             if memory.terms.n_entries >= most:
                 yield self._write_run(memory, group, number, {})
-                memory, number = memory.without_table(), number + 1
+                memory, number = memory._with_empty_table(), number + 1
         last = {} if reader.kept is None else _prefixed(_KEPT, reader.kept.packed())
-        if memory.beside is not None:
-            last |= _prefixed(_BESIDE, pack(memory.beside))
+        if memory._companion is not None:
+            last |= _prefixed(_COMPANION, pack(memory._companion))
         yield self._write_run(memory, group, number, last)  # also an empty one: it holds the sample
 
     def _write_run(self, memory: InParts, group: int, number: int, more: Mapping[str, NDArray[Any]]) -> PartFacts:
@@ -137,9 +137,9 @@ class PartsJob:
             return None
         return self._with_prefix(_KEPT, runs[-1])
 
-    def add_beside(self, total: Memory, runs: Sequence[PartFacts]) -> None:
+    def add_companion(self, total: Memory, runs: Sequence[PartFacts]) -> None:
         """Add what a group has learnt beside its table, given its runs."""
-        total.merge(unpack(total, self._with_prefix(_BESIDE, runs[-1])))
+        total.merge(unpack(total, self._with_prefix(_COMPANION, runs[-1])))
 
     def _with_prefix(self, prefix: str, run: PartFacts) -> dict[str, NDArray[Any]]:
         arrays = self.adder.open(run).arrays
@@ -196,7 +196,7 @@ def job_names(manifest: Mapping[str, Any], cuts: Sequence[Token]) -> tuple[str, 
     return f"run-{digests[0].hexdigest()}", f"part-{digests[1].hexdigest()}"
 
 
-class Teller(Protocol):
+class PartsObserver(Protocol):
     """Is given the reports of groups, and told of all other tasks."""
 
     def __call__(self, report: GroupReport) -> None:
@@ -209,17 +209,17 @@ class Teller(Protocol):
         """Tell that one of these is done."""
 
 
-def run_parts(work: PartsJob, groups: Sequence[tuple[Shard, ...]], spread: Spread, tell: Teller) -> InParts:
+def run_parts(work: PartsJob, groups: Sequence[tuple[Shard, ...]], spread: Spread, tell: PartsObserver) -> InParts:
     """Return a memory that has learnt all groups, its table in parts."""
     os.makedirs(work.runs_folder, exist_ok=True)
     tell.expect(work.n_ranges)
     memory = work.template.empty_like()
     runs: list[PartFacts] = []
-    beside = None if memory.beside is None else memory.beside.empty_like()
+    companion = None if memory._companion is None else memory._companion.empty_like()
     for written, report in spread(work.learn, enumerate(groups)):
         runs += written
-        if beside is not None:
-            work.add_beside(beside, written)
+        if companion is not None:
+            work.add_companion(companion, written)
         tell(report)
 
     def add(function: Callable[..., PartFacts], tasks: Iterable[tuple[Any, ...]]) -> Iterator[PartFacts]:
@@ -229,7 +229,7 @@ def run_parts(work: PartsJob, groups: Sequence[tuple[Shard, ...]], spread: Sprea
 
     bands = brought_together(Band(0, work.n_ranges, tuple(runs)), work.add_band, add, tell.expect)
     ranges = [(number, band.runs) for band in bands for number in range(band.first, band.stop)]
-    memory.hold_parts(work.parted(runs, list(add(work.add_range, ranges))), beside)
+    memory._set_terms(work.parted(runs, list(add(work.add_range, ranges))), companion)
     return memory
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FAN_IN = 4
 RETRIES = 8
-_MOST_PARTS = 32
+_MAX_CUTS = 32
 
 
 def run(
@@ -173,7 +173,7 @@ class _Cluster:
 
     def by_ranges(self, groups: Sequence[tuple[Shard, ...]], sample: Exact) -> Memory:
         """Cut each group's table by key, add up each range in one task, and put the ranges side by side."""
-        cuts = even_cuts(sample.table(), min(_MOST_PARTS, max(2, self.most_at_once())))
+        cuts = even_cuts(sample.table(), min(_MAX_CUTS, max(2, self.most_at_once())))
         ranges: list[list[Any]] = [[] for _ in range(len(cuts) + 1)]
         for _, parts in self.learn(groups, cuts, len(ranges)):
             for held, part in zip(ranges, parts, strict=True):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 N_DELETED: Final = 100
 OURS: Final = "hammemo"
 _SKLEARN: Final = "scikit-learn's boosting"
-_MOST_VALUES: Final = 255
+_MAX_VALUES: Final = 255
 """The most values of a column of categories that scikit-learn's boosting takes."""
 
 
@@ -88,11 +88,11 @@ def learners(X: NDArray[Any]) -> tuple[dict[str, Callable[[], Any]], list[str]]:
     else:
         left_out.append("LightGBM is left out: it is not installed (pip install lightgbm).")
     most = max(len(np.unique(column)) for column in X.T)
-    if most <= _MOST_VALUES:
+    if most <= _MAX_VALUES:
         made[_SKLEARN] = lambda: _sklearn(X.shape[1])
     else:
         left_out.append(
-            f"{_SKLEARN} is left out: a column has {most:,} values, and it takes categories of {_MOST_VALUES} at most."
+            f"{_SKLEARN} is left out: a column has {most:,} values, and it takes categories of {_MAX_VALUES} at most."
         )
     return made, left_out
 

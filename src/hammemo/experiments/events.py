@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 H = 8
 END = "<end>"
 START = "<start>"
-MOST_EVENTS = 30
+MAX_EVENTS = 30
 RIDGE = 200.0
 LSTM = {"helpdesk": 0.7123, "bpi_12_w": 0.7600}
 """The published accuracies (Tax et al. 2017, table 2)."""
@@ -94,7 +94,7 @@ def _times(case: Case, i: int) -> list[str]:
         f"age {steps[1]}",
         f"hour {now.hour}",
         f"day {now.weekday()}",
-        f"event {min(i, MOST_EVENTS)}",
+        f"event {min(i, MAX_EVENTS)}",
     ]
 
 

@@ -6,7 +6,7 @@ as zeros. With B the file's bytes, i the place of the digits and H the hash,
 .. math:: \text{digits} = \mathrm{hex}\, H(B_{<i} \;\|\; \texttt{"0"}^{64} \;\|\; B_{\ge i + 64}),
 
 so a file that differs in one bit, wherever, is refused: either the digits differ from the hash of the rest, or the hash
-does from the digits. It does not defend against forgery: whoever can change the file can compute the checksum too.
+does from the digits. It does not defend against forgery: who can change the file can compute it, too.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def compact(
 ) -> None:
     """Fold what was learnt and taken back since into the parts of a folder, one part at a time.
 
-    Afterwards no file of the folder holds what was forgotten. The folder is locked meanwhile; whoever reads it sees
+    Afterwards no file of the folder holds what was forgotten. The folder is locked meanwhile; a reader sees
     the model before or after, which give the same answers. A range in which nothing changed keeps its file. If the
     process dies, the next call goes on from the parts that it has made.
 

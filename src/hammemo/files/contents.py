@@ -21,14 +21,14 @@ from hammemo.files import descriptions, folders
 from hammemo.files.archive import FORMAT, Archive, FileError, sealed
 from hammemo.files.descriptions import Restorer, exactly, field
 from hammemo.files.registry import BUILT_IN, PARTS, is_built_in, name_in_file
-from hammemo.memories.exact import InParts
+from hammemo.memories.exact import InParts, head_state, restore_in_parts
 from hammemo.memories.label_counts import Frame
 from hammemo.models.kept import EVERYTHING, Kept
 from hammemo.models.kept_cases import KeptCases
 from hammemo.models.kept_sample import KeptSample
 from hammemo.models.predictor import Predictor
 from hammemo.models.settling import Choices
-from hammemo.tokens.missing import check_way
+from hammemo.tokens.missing import check_missing_rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,7 +109,7 @@ def _classifier_parts(
     declared = narrow(memory.labels.find(memory.declared))
     if parted is not None:
         about["parts"] = folders.described_parts(parted)
-        state = memory.head_state(folders.table_in_head(parted, memory.labels))
+        state = head_state(memory, folders.table_in_head(parted, memory.labels))
     else:
         state = memory.state()
     return {**state, "declared": declared, **_vote_arrays(model.vote_), **kept}, about
@@ -166,7 +166,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     exactly(params, descriptions.parameter_names(cls))
     field(params, "random_state", int, type(None))
     model: MemoryClassifier = cls(**{name: restorer.parameter(name, value) for name, value in params.items()})
-    check_way(model._missing())
+    check_missing_rule(model._missing())
     fitted = field(about, "fitted", dict)
     exactly(fitted, PARTS)
     kernel, memory, vote = (restorer.part(kind, fitted[kind]) for kind in PARTS)
@@ -182,7 +182,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         memory.restore(arrays, sites, seed, declared, trusted=not verify)
     elif isinstance(memory, InParts):
         opened = partial(folders.stored_parts, folder, about["parts"], sites, verify=verify)
-        memory.restore_parts(arrays, sites, seed, declared, opened)
+        restore_in_parts(memory, arrays, sites, seed, declared, opened)
     else:
         raise ValueError("its memory is not one that lies in parts")
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
@@ -222,7 +222,7 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
     about = archive.about
     exactly(about, (*_START, "description", "vote", "missing"), optional=(*_OPTIONAL, "notes"))
     missing = field(about, "missing", str)
-    check_way(missing)
+    check_missing_rule(missing)
     cls: Any = restorer.registry.find("compiled", field(about, "class", str))
     vote, sites = restorer.part("vote", about["vote"]), descriptions.stored_sites(about)
     arrays = dict(archive.arrays)

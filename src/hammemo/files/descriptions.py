@@ -2,7 +2,7 @@
 
 A part of a model (a kernel, a memory, a vote) is described by the name of its class and its parameters. A parameter is
 a finite number, a string, a truth value, None, a list of these, or a part. A secret key is never written: in its place
-stands ``{"secret": true}``, and whoever loads the file passes the key.
+stands ``{"secret": true}``, and the key is passed when the file is loaded.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from hammemo.memories.reader import Reader
     from hammemo.tokens.vocabulary import Vocabulary
 
-MOST_NOTES: Final = 64
-"""The most notes a file may have; a name has 1 to 64 characters, a text at most `LONGEST_NOTE`."""
+MAX_NOTES: Final = 64
+"""The most notes a file may have; a name has 1 to 64 characters, a text at most `MAX_NOTE_LENGTH`."""
 
-LONGEST_NOTE: Final = 4096
+MAX_NOTE_LENGTH: Final = 4096
 """The most characters of one note."""
 
 FORGOT_UNCHECKED: Final = "forgot_unchecked"
@@ -147,13 +147,13 @@ def stored_notes(about: Mapping[str, Any]) -> dict[str, str]:
 
 def checked_notes(notes: dict[Any, Any]) -> dict[str, str]:
     """Return notes that are few, short and well named, or refuse them."""
-    if len(notes) > MOST_NOTES:
-        raise ValueError(f"A file holds at most {MOST_NOTES} notes, not {len(notes)}: leave some out.")
+    if len(notes) > MAX_NOTES:
+        raise ValueError(f"A file holds at most {MAX_NOTES} notes, not {len(notes)}: leave some out.")
     for name, text in notes.items():
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name, re.ASCII):
             raise ValueError(f"A note cannot be named {str(name)[:80]!r}: use 1 to 64 letters, digits, '-' and '_'.")
-        if type(text) is not str or len(text) > LONGEST_NOTE:
-            raise ValueError(f"The note {name!r} is not a string of at most {LONGEST_NOTE} characters: shorten it.")
+        if type(text) is not str or len(text) > MAX_NOTE_LENGTH:
+            raise ValueError(f"The note {name!r} is not a string of at most {MAX_NOTE_LENGTH} characters: shorten it.")
     return notes
 
 

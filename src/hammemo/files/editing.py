@@ -32,7 +32,7 @@ def editing(
 ) -> Iterator[MemoryClassifier]:
     """Yield the model in a file; when the block has ended without an error, the changed model replaces the file.
 
-    Nobody else can edit the file meanwhile; reading it is always possible. The notes in the file are kept. An error
+    No other process can edit the file meanwhile; reading it is always possible. The notes in the file stay. An error
     leaves the file as it was. The lock is the file ``path + ".lock"``, in a folder beside its head, which stays and
     says who had it last.
 

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 HEAD: Final = "head.safetensors"
 DEFAULT_PART_BYTES: Final = 2**28
-"""About how large a part is, where nobody says how many there are."""
+"""Bytes of a part, about, where no number of parts is given."""
 
-MOST_HEADS: Final = 1000
+MAX_HEAD_READS: Final = 1000
 """How often a head is read again by a process that reads a folder, while others replace the head and delete parts."""
 
 

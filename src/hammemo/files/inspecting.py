@@ -35,7 +35,7 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
     ('classifier', 'Exact()', 2, 2, True)
     """
     found = _inspected(path)
-    for _ in range(folders.MOST_HEADS):
+    for _ in range(folders.MAX_HEAD_READS):
         if not found.get("wrong_parts") or stated_checksum(folders.head_of(path)) == found["checksum"]:
             break
         found = _inspected(path)  # another process changed the folder: parts of the head before are gone
@@ -43,7 +43,7 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _inspected(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what `inspect` does, of a folder that nobody changes meanwhile."""
+    """Return what `inspect` does, of a folder that does not change meanwhile."""
     with refusing(path):
         head = folders.head_of(path)
         archive = Archive(head, verify=False)

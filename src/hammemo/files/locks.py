@@ -1,4 +1,4 @@
-"""Locks of model files: whoever changes a file has it alone, from reading it to replacing it.
+"""Locks of model files: a process that changes a file has it alone, from reading it to replacing it.
 
 The lock of a file is another file beside it, the name of which has ``.lock`` at the end. The operating system holds the
 lock for a process and frees it when that process ends, however it ends. The lock file itself stays for ever: if it
@@ -94,7 +94,7 @@ class Held:
 
 
 def take(path: str | os.PathLike[str]) -> Held:
-    """Take the lock of a file for longer than a block, at once; `LockedError` names whoever has it.
+    """Take the lock of a file for longer than a block, at once; `LockedError` names the process that has it.
 
     Unlike `locked` it is refused to a thread of this process that has it already.
 
@@ -122,7 +122,7 @@ def take(path: str | os.PathLike[str]) -> Held:
 
 
 def refuse_object_storage(path: str | os.PathLike[str]) -> None:
-    """Refuse an address such as ``s3://bucket/a.model``: nobody can hold a lock there."""
+    """Refuse an address such as ``s3://bucket/a.model``: no lock can be held there."""
     text = os.fspath(path)
     address = re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text)  # pathlib leaves one slash; a drive has one letter
     if address is not None and not os.path.isdir(address[0]):

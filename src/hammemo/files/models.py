@@ -50,10 +50,10 @@ def save(
     A model that is larger than memory is written to a folder, in parts (see Files in the guide): with `parts`,
     where the path is such a folder, or where the model was loaded from one. The folder changes as a whole, too.
 
-    A model that was loaded from this file or saved to it is refused if somebody else has written the file since: saving
+    A model that was loaded from this file or saved to it is refused if another program has written it since: saving
     would undo that. Between processes use `editing`. While another process edits the file, `save` waits for it.
 
-    A secret key is not written; whoever loads the file supplies it. A `random_state` that is a generator is written as
+    A secret key is not written; pass it to `load`. A `random_state` that is a generator is written as
     the seed that `fit` drew from it.
 
     Parameters
@@ -66,7 +66,7 @@ def save(
         Short texts that are kept with the model and change nothing in it, such as where its examples came from; at most
         64, each with a name of letters, digits, ``-`` and ``_``. `read_notes` returns them.
     force : bool
-        Whether to overwrite what somebody else has written since.
+        Whether to overwrite what another program has written since.
     parts : int, optional
         Write a folder, and cut the exact table into about so many parts. 0 writes one file. Without it, what is new in
         a model that was loaded from a folder is written beside the parts that are there; see `compact`.
@@ -201,7 +201,7 @@ def load(
         raise FileError(f"cache={os.fspath(cache)!r} is for a model on object storage, and {path} is none.")
     registry, seen = Registry(trust), ""
     with refusing(path):
-        for left in reversed(range(folders.MOST_HEADS)):
+        for left in reversed(range(folders.MAX_HEAD_READS)):
             where = cached(str(path), folders.HEAD, cache) if remote else os.fspath(path)
             head = folders.head_of(where)
             archive = Archive(head, verify=verify or head != where)

@@ -1,4 +1,4 @@
-"""Which file a model came from, so that saving it does not undo what somebody else has written there since.
+"""Which file a model came from, so that saving it does not undo what another program has written there since.
 
 Of each model that was loaded or saved, the file and its checksum are remembered: beside the model, not in it, so that
 copies, pickles and versions of a model do not carry it. Such a copy is a fresh model, which overwrites any file.
@@ -30,7 +30,7 @@ def refuse_to_undo(model: MemoryClassifier | Predictor, path: str | os.PathLike[
     if file != os.path.realpath(path) or not os.path.exists(path) or stated_checksum(path) == checksum:
         return
     raise FileError(
-        f"{os.fspath(path)} was written by somebody else since this model was loaded from it or saved to it; saving "
-        "would undo that. Load it again and repeat the change, inside hammemo.editing(path) so that nobody comes "
+        f"{os.fspath(path)} was written by another program since this model was loaded from it or saved to it; saving "
+        "would undo that. Load it again and repeat the change, inside hammemo.editing(path) so that no edit comes "
         "between; or overwrite it with save(model, path, force=True)."
     )

@@ -49,7 +49,7 @@ _HASH: Final = 8
 _READ: Final = 2**20
 _FETCHED_AT_ONCE: Final = 4
 _SCANNED: Final = 64
-"""So many pages at once are asked for, whether they were read before or not: they may be in memory no longer."""
+"""Pages of one request that are asked for whether they were read before or not: they may be in memory no longer."""
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ class Pages:
         self._fetch_absent = None if remote is None else remote.fetcher(path, self._end)
         self._map = getattr(archive.data.base, "_mmap", archive.data.base)
         self.touched: set[int] | None = None
-        """The pages that were touched, if somebody counts them."""
+        """The pages that were touched, if they are counted."""
 
     def expect_single_rows(self) -> None:
         """Let a page be read without those around it: on Linux 32 by default, and hundreds on some machines."""
@@ -273,12 +273,12 @@ class Pages:
             self._map.madvise(mmap.MADV_RANDOM)
 
     def __call__(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
-        """See `Touch`."""
+        """See `PageCheck`."""
         place, size = self._places.get(id(array)) or self._place(array)
         self.check((place + first * size) // PAGE, (place + stop * size - 1) // PAGE + 1)
 
     def check(self, first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
-        """See `Touch`."""
+        """See `PageCheck`."""
         lengths = np.maximum(stop - first, 0)
         pages = np.repeat(first - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
         if self.touched is not None:

@@ -1,11 +1,11 @@
 """The classes that a model file may name: those of hammemo, and those that the caller of `load` trusts.
 
 A class of hammemo is stored by its bare name, such as ``"Exact"``. A kernel, a memory, a vote or a compiled form of
-somebody else is stored by its module and name, such as ``"shop.memories:Windowed"``. Such a name is only ever compared
+another package is stored by its module and name, such as ``"shop.memories:Windowed"``. Such a name is only compared
 with the names of the classes that were passed as ``load(path, trust=[Windowed])``: nothing is imported because a file
 asks for it, and a file cannot choose among all that happens to be imported.
 
-A class of somebody else must keep the contract of its base class: parameters that are plain values or other parts, and
+A class of another package must keep the contract of its base: parameters that are plain values or other parts, and
 `state` and `restore` (of a compiled form, `stored` and `restored`) that undo each other and check what they are given.
 """
 
@@ -89,7 +89,7 @@ def name_in_file(kind: str, cls: type) -> str:
     >>> from hammemo import Exact
     >>> from hammemo.files.registry import name_in_file
     >>> class Mine(Exact):
-    ...     '''A memory of somebody else.'''
+    ...     '''A memory of another package.'''
     >>> Mine.__module__ = "shop.memories"
     >>> name_in_file("memory", Exact), name_in_file("memory", Mine)
     ('Exact', 'shop.memories:Mine')

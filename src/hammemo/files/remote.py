@@ -37,7 +37,7 @@ _HASH: Final = 8
 _FIRST_READ: Final = 2**14
 _PIECE: Final = 2**22
 _GAP: Final = 8
-"""Pages with no more than so many others between them are fetched at once: another request takes longer."""
+"""Pages between two others up to which both are fetched at once: another request takes longer."""
 
 _AT_ONCE: Final = 8
 _temporary: list[TemporaryDirectory[str]] = []  # until the process ends: parts may be read as long

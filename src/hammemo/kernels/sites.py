@@ -84,7 +84,7 @@ class Sites:
         """The weights of all sites: those without a position come last, and have the weight 1."""
         return np.append(self.weights, np.ones(len(self.free))) if self.free else self.weights
 
-    def parts(self) -> tuple[tuple[str, Site], ...]:
+    def described(self) -> tuple[tuple[str, Site], ...]:
         """Return the kind and the positions of every site; a kind for those without a position only."""
         return (*(("", site) for site in self.positions), *((site.name, ()) for site in self.free))
 

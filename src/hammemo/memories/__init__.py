@@ -1,7 +1,7 @@
 """Memories: the additive states, exact counts and the sketches of them, and what reads them.
 
 `base` is the contract, `reader` and `ranker` are what answers; each memory has a folder; `ledgered` and `tiered` wrap
-other memories. Whoever writes a memory of their own finds all that it needs here, beside `hammemo.tokens`.
+other memories. A memory of another package finds all that it needs here and in `hammemo.tokens`.
 
 Imports kernels, tokens and `_arrays`; votes, models and all above build on it.
 """

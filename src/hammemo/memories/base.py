@@ -267,7 +267,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         version = self._now()
         key, made = (vote, sites, *vars(vote).values()), version._ranked
         if made is None or len(made[0]) != len(key) or any(a is not b for a, b in zip(made[0], key, strict=True)):
-            made = version._ranked = (key, vote.ranker(version.reader(), sites))  # one store: it is the same whoever
+            made = version._ranked = (key, vote.ranker(version.reader(), sites))  # one store of equal values
         return made[1]
 
     def keeps_rows(self) -> bool:
@@ -278,7 +278,7 @@ class Memory(Versioned, BaseEstimator, ABC):
         return clone(self).open(PositionalHamming().resolve(1)).reader().has_rows  # type: ignore[no-any-return]
 
     def static_reader(self) -> Reader:
-        """Return a reader for whoever goes through the whole table once: another one where that is cheaper."""
+        """Return a reader for going through the whole table once: another one where that is cheaper."""
         return self.reader()
 
     @abstractmethod

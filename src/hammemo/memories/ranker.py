@@ -1,6 +1,6 @@
 """One score a label for any context, and the labels in the order of their scores.
 
-A vote makes a ranker of a reader. Whoever has a faster way to the best labels than all scores overrides `winners` and
+A vote makes a ranker of a reader. A ranker with a faster way to the best labels than all scores overrides `winners` and
 `leaders`; both give the order of the scores, equals in column order.
 """
 

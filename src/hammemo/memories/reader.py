@@ -1,7 +1,7 @@
 r"""What a memory holds at one moment, for answering.
 
 A reader is a version that never changes: edits of its memory make new readers. It writes nothing but caches, which are
-the same whoever fills them, each published by one assignment. It answers with weighted sums of (estimated) counts,
+the same for every thread, each published by one assignment. It answers with weighted sums of (estimated) counts,
 
 .. math:: \texttt{scores}(q, w)_c \approx \sum_k w_k \, N_{k,c}(q_k),
 

@@ -170,41 +170,41 @@ class Tiered(InParts):
         return self.exact_.terms
 
     @property
-    def beside(self) -> Hashed:
+    def _companion(self) -> Hashed:
         """The sketch."""
         return self.sketch_
 
-    def beside_arrays(self) -> dict[str, NDArray[Any]]:
+    def _companion_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the sketch."""
         return {f"sketch.{name}": array for name, array in self.sketch_.state_arrays().items()}
 
-    def hold_parts(self, stored: SignedSum, beside: Memory | None = None) -> None:
+    def _set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
         """Store a table in parts and a sketch of the same examples, in place of all that is stored."""
-        if not isinstance(beside, Hashed) or beside.layout() != self.sketch_.layout():
-            raise ValueError(f"Beside a table in parts belongs a sketch of this layout, and {beside!r} is none.")
-        sketch = beside.snapshot()
+        if not isinstance(companion, Hashed) or companion.layout() != self.sketch_.layout():
+            raise ValueError(f"Beside a table in parts belongs a sketch of this layout, and {companion!r} is none.")
+        sketch = companion.snapshot()
 
         def hold(memory: Tiered) -> None:
             sketch.declared = memory.declared
             memory.exact_, memory.sketch_ = memory.exact_.snapshot(), sketch
-            memory.exact_.hold_parts(stored)
+            memory.exact_._set_terms(stored)
 
         self._edited(hold)
 
-    def without_table(self) -> Tiered:
+    def _with_empty_table(self) -> Tiered:
         """Return a memory with this sketch and an empty exact tier: only together with that table they agree."""
         version = self.snapshot()
-        version.exact_ = self.exact_.without_table()
+        version.exact_ = self.exact_._with_empty_table()
         return version
 
-    def restore_around(
+    def _restore_terms(
         self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
     ) -> None:
         """Take the sketch, and a table in parts; refuse a sketch that has not counted as many examples as the table."""
         self.sketch_, self.exact_ = self._cloned_tiers()
         self.sketch_.restore_inside(self, all_labels, stored.part("sketch"))
         self.exact_.open(self.sites, self.seed, self.declared)
-        self.exact_.restore_around(all_labels, stored.part("exact"), opened)
+        self.exact_._restore_terms(all_labels, stored.part("exact"), opened)
         self._check_counted(self.exact_.terms.empties)
 
     def _check_counted(self, empties: tuple[LabelCounts, ...]) -> None:
@@ -221,7 +221,7 @@ class Tiered(InParts):
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of both tiers."""
         exact = {f"exact.{name}": array for name, array in self.exact_.state_arrays().items()}
-        return {**self.beside_arrays(), **exact}
+        return {**self._companion_arrays(), **exact}
 
     @property
     def nbytes(self) -> int:
@@ -229,7 +229,7 @@ class Tiered(InParts):
         version = self._now()
         if version.parted is None:
             return super().nbytes
-        return version.exact_.nbytes + sum(array.nbytes for array in version.beside_arrays().values())
+        return version.exact_.nbytes + sum(array.nbytes for array in version._companion_arrays().values())
 
 
 class TieredTables(Compiled):

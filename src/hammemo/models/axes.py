@@ -31,7 +31,7 @@ from hammemo.kernels import (
 from hammemo.memories import Exact, Hashed, Ledgered, Memory
 from hammemo.models.names import KERNELS, MEMORIES, VOTES, is_auto
 from hammemo.votes import LogLinear, Sum, Vote
-from hammemo.votes.choosing import FEW_LABELS, plain_log_linear
+from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, plain_log_linear
 
 
 def resolved_memory(memory: Any) -> Memory:
@@ -55,7 +55,7 @@ class StreamFacts:
     @property
     def has_many_labels(self) -> bool:
         """Whether there are too many labels for weights of their own."""
-        return self.n_labels > FEW_LABELS
+        return self.n_labels > MAX_OWN_WEIGHT_LABELS
 
 
 def mixture_kernel(h: int, mean_length: float) -> SiteKernel:

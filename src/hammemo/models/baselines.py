@@ -38,7 +38,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo._arrays.integers import narrow, sorted_find, unique_ranks
 from hammemo.tokens.labels import classes_array, top_columns
-from hammemo.tokens.user_input import Rows, asked_contexts
+from hammemo.tokens.user_input import CheckedRows, asked_contexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,7 @@ class _Baseline(ClassifierMixin, BaseEstimator):
 
     def _examples(self, X: Any, y: Any, multiplicity: ArrayLike | None) -> Examples:
         """Return the training examples, checked, and set what prediction reads of them."""
-        rows = Rows.from_user(self, X, y, multiplicity, reset=True)
+        rows = CheckedRows.from_user(self, X, y, multiplicity, reset=True)
         examples = rows.examples()
         if not len(examples):
             raise ValueError(

@@ -26,8 +26,8 @@ from hammemo.models.scorer import Scorer
 from hammemo.models.settling import Choices
 from hammemo.models.streaming import Streaming
 from hammemo.tokens.labels import classes_array
-from hammemo.tokens.missing import check_way
-from hammemo.tokens.user_input import Rows, asked_contexts
+from hammemo.tokens.missing import check_missing_rule
+from hammemo.tokens.user_input import CheckedRows, asked_contexts
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """
         if not isinstance(h, (int, np.integer)) or h < 1:
             raise ValueError(f"h={h!r}: a context has at least one token.")
-        check_way(self._missing())
+        check_missing_rule(self._missing())
 
         def start(model: MemoryClassifier) -> None:
             model.__dict__.pop("feature_names_in_", None)
@@ -283,7 +283,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         self._edited(learn)
         return self
 
-    def _learn_batch(self, rows: Rows, classes: Any, layout: MemoryClassifier | None = None) -> None:
+    def _learn_batch(self, rows: CheckedRows, classes: Any, layout: MemoryClassifier | None = None) -> None:
         is_first = not hasattr(self, "memory_")
         examples = self._learn(rows, classes, reset=is_first, layout=layout)
         is_fitted = is_first and layout is None and is_auto(self.vote)

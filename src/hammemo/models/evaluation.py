@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from hammemo.models.splits import Material, Split
 
 BINS: Final = 15
-FEW: Final = 5
-MANY: Final = 20
+SHORT_LIST: Final = 5
+LONG_LIST: Final = 20
 """The two lengths of a list of answers that are judged."""
-MANY_LABELS: Final = 100
-"""With more labels than that, the longer list is judged, too."""
+LONG_LIST_LABELS: Final = 100
+"""Labels above which the longer list is judged, too."""
 MODEL: Final = "this model"
 BAYES: Final = "naive Bayes"
 MAJORITY: Final = "majority"
-MOST_SHOWN: Final = 15
+CONFUSION_LABELS: Final = 15
 """Labels of the confusion table, the most frequent ones; the others are one."""
 OTHERS: Final = "others"
 
 _CHUNK_NUMBERS: Final = 2**22
-_LEAST: Final = 2.0**-52
+_MIN_PROBABILITY: Final = 2.0**-52
 """The least probability that a log-loss is taken of."""
 
 
@@ -141,7 +141,7 @@ def evaluate(
     ----------
     model : MemoryClassifier
         Its parameters are used; what it may have learnt is not.
-    material : Rows or Documents
+    material : TableMaterial or DocumentMaterial
     split : Split
     on_progress : callable, optional
         Is told (fits done, fits).
@@ -151,9 +151,9 @@ def evaluate(
     >>> import numpy as np
     >>> from hammemo import MemoryClassifier
     >>> from hammemo.models.evaluation import evaluate
-    >>> from hammemo.models.splits import Rows, folds
+    >>> from hammemo.models.splits import TableMaterial, folds
     >>> X = np.random.default_rng(0).integers(0, 3, (300, 4))
-    >>> rows = Rows(X, (X[:, 0] == X[:, 1]).astype(int))
+    >>> rows = TableMaterial(X, (X[:, 0] == X[:, 1]).astype(int))
     >>> found = evaluate(MemoryClassifier(), rows, folds(rows, 5)).measures
     >>> [round(found[name].accuracy, 1) for name in ("this model", "naive Bayes", "majority")]
     [1.0, 0.7, 0.7]
@@ -233,7 +233,7 @@ def _arrays(answers: Answers) -> tuple[NDArray[Any], ...]:
 
 def _chunk(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any], place: NDArray[np.int64]) -> Answers:
     """Return what a model says to a few contexts; `place` is the column of each label, -1 where it was not learnt."""
-    best = model.top_k(X, MANY).astype(object)
+    best = model.top_k(X, LONG_LIST).astype(object)
     found = best == y[:, None]
     rank = np.where(found.any(axis=1), 1 + found.argmax(axis=1), 0)
     if not hasattr(model, "predict_proba"):
@@ -246,7 +246,7 @@ def _chunk(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any], place: NDA
 def _most_frequent(learnt: NDArray[Any], y: NDArray[Any]) -> Answers:
     """Return the answers of the label that is learnt most often, with the labels' shares as probabilities."""
     counts = Counter(label_array(learnt).tolist())
-    best = sorted(counts, key=lambda label: (-counts[label], str(label)))[:MANY]
+    best = sorted(counts, key=lambda label: (-counts[label], str(label)))[:LONG_LIST]
     ranks = {label: rank for rank, label in enumerate(best, 1)}
     shares = {label: count / len(learnt) for label, count in counts.items()}
     truths = y.tolist()
@@ -261,16 +261,16 @@ def _most_frequent(learnt: NDArray[Any], y: NDArray[Any]) -> Answers:
 
 def _measures(parts: list[Answers], n_labels: int) -> Measures:
     rank = np.concatenate([part.rank for part in parts])
-    right, listed, many = rank == 1, rank > 0, n_labels > MANY_LABELS
+    right, listed, many = rank == 1, rank > 0, n_labels > LONG_LIST_LABELS
     probability, highest = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("probability", "highest")
     )
     shares = [part.right.mean() for part in parts if len(part.right)]
     known, told = ~np.isnan(probability), bool((~np.isnan(highest)).all())
-    loss = float(-np.log(np.maximum(probability[known], _LEAST)).mean()) if told and known.any() else None
+    loss = float(-np.log(np.maximum(probability[known], _MIN_PROBABILITY)).mean()) if told and known.any() else None
     return Measures(
         accuracy=float(right.mean()),
-        top_5=float((listed & (rank <= FEW)).mean()),
+        top_5=float((listed & (rank <= SHORT_LIST)).mean()),
         log_loss=loss,
         calibration_error=expected_calibration_error(highest, right) if told else None,
         accuracy_sd=float(np.std(shares, ddof=1)) if len(shares) > 1 else None,
@@ -317,7 +317,7 @@ def _bins(
 
 def _confusion(y: NDArray[Any], predicted: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Return the most frequent labels as they are shown, and how often each was answered by each."""
-    shown = most_frequent_labels(y, MOST_SHOWN)
+    shown = most_frequent_labels(y, CONFUSION_LABELS)
     shown = sorted(shown) if len({isinstance(label, str) for label in shown}) == 1 else shown
     places = {label: number for number, label in enumerate(shown)}
     names = [str(label) for label in shown]

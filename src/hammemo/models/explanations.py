@@ -301,7 +301,7 @@ class Explanation:
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the header and the rows of the table as text: the base, the sites, the scores."""
-        show = _Numbers(self.scores, self.base, self.contributions, self.low, self.high)
+        show = _NumberFormat(self.scores, self.base, self.contributions, self.low, self.high)
         rows = [["prior", *show(self.base)]] if self.base.any() else []
         for k, site in enumerate(self.sites):
             bounds = None if self.low is None or self.high is None else (self.low[k], self.high[k])
@@ -331,7 +331,7 @@ def one_context(tokens: Any, names: NDArray[Any] | None = None, call: str = "exp
     return values
 
 
-class _Numbers:
+class _NumberFormat:
     """The numbers of one table as text, all with the same decimals: three digits of the largest, or what it has.
 
     Parameters

@@ -1,4 +1,4 @@
-"""A warning where an exact memory that nobody asked for grows large."""
+"""A warning where an exact memory that was chosen automatically grows large."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.tokens.streams import Block
 
-LARGE: Final = 2**30
+WARNING_BYTES: Final = 2**30
 """Bytes of an automatically chosen memory above which there is a warning."""
 
 _FIRST_LOOK: Final = 2**23
@@ -21,14 +21,14 @@ _FIRST_LOOK: Final = 2**23
 def warn_if_large(memory: Memory) -> bool:
     """Warn of a memory of 1 GiB or more, and return whether it is."""
     nbytes = memory.nbytes
-    if nbytes >= LARGE:
+    if nbytes >= WARNING_BYTES:
         warnings.warn(
-            f"The exact counts of memory='auto' take {nbytes / LARGE:.1f} GiB and grow with what is learnt. "
+            f"The exact counts of memory='auto' take {nbytes / WARNING_BYTES:.1f} GiB and grow with what is learnt. "
             "memory=Hashed(buckets, reserved) has a size that does not grow; memory='exact' says that this is meant.",
             UserWarning,
             stacklevel=3,
         )
-    return nbytes >= LARGE
+    return nbytes >= WARNING_BYTES
 
 
 def watched(blocks: Iterable[Block], memory: Memory) -> Iterator[Block]:

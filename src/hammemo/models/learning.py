@@ -27,8 +27,8 @@ from hammemo.models.settling import Axes, Choices
 from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.contexts import Examples, check_column_names
 from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array
-from hammemo.tokens.missing import check_way, filled_tokens
-from hammemo.tokens.user_input import Rows
+from hammemo.tokens.missing import check_missing_rule, filled_tokens
+from hammemo.tokens.user_input import CheckedRows
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Learning(Additive, Answering):
 
     def _learn(
         self,
-        rows: Rows,
+        rows: CheckedRows,
         classes: Any,
         *,
         reset: bool,
@@ -213,15 +213,15 @@ class Learning(Additive, Answering):
 
     def _is_enough(self, examples: Examples) -> bool:
         """Return whether there are enough examples to fit an automatic vote to; any other is fitted to any number."""
-        return not is_auto(self.vote) or int(examples.multiplicity.sum()) >= settling.FEWEST
+        return not is_auto(self.vote) or int(examples.multiplicity.sum()) >= settling.MIN_FITTED_EXAMPLES
 
     def _examples(self, X: Any, y: Any, sample_weight: Any) -> Examples:
         return self._rows(X, y, sample_weight).examples()
 
-    def _rows(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = False) -> Rows:
+    def _rows(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = False) -> CheckedRows:
         """Return what a user hands over to be learnt or forgotten, checked."""
-        check_way(self._missing())
-        return Rows.from_user(self, X if reset else self._cut(X, self.sites_.h), y, sample_weight, reset=reset)
+        check_missing_rule(self._missing())
+        return CheckedRows.from_user(self, X if reset else self._cut(X, self.sites_.h), y, sample_weight, reset=reset)
 
     def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
         if self.vote_.has_weights:  # else no reader is made

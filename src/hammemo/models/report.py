@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Site
     from hammemo.models.settling import Choices
 
-_MOST_SHOWN = 12
+_MAX_SHOWN_TUPLES = 12
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Report:
     def _sites(self) -> str:
         parts = [f"{self.n_single:,} position{'s' if self.n_single != 1 else ''}"]
         if self.tuples:
-            shown = ", ".join(self.tuples[:_MOST_SHOWN]) + (", …" if len(self.tuples) > _MOST_SHOWN else "")
+            shown = ", ".join(self.tuples[:_MAX_SHOWN_TUPLES]) + (", …" if len(self.tuples) > _MAX_SHOWN_TUPLES else "")
             parts.append(f"{len(self.tuples):,} tuple{'s' if len(self.tuples) != 1 else ''}: {shown}")
         return ", ".join([*parts, *self.free])
 

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from hammemo.models.predictor import Predictor
     from hammemo.models.scorer import Scorer
     from hammemo.tokens.contexts import Contexts
-    from hammemo.tokens.user_input import Rows
+    from hammemo.tokens.user_input import CheckedRows
     from hammemo.votes import Vote
 
 Self = TypeVar("Self", bound="Rolling")
 
-_PART_ROWS = 1024  # the oldest part is copied when it loses examples, so parts are short
+_CHUNK_ROWS = 1024  # the oldest part is copied when it loses examples, so parts are short
 
 
 class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -207,8 +207,8 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
             self._parts = _Queue()
             self._n_examples = 0
         kept = np.flatnonzero(learnt.counts)
-        for places in np.split(kept, range(_PART_ROWS, len(kept), _PART_ROWS)):
-            self._parts = self._parts.pushed(_Part(learnt[places], when[places]))
+        for places in np.split(kept, range(_CHUNK_ROWS, len(kept), _CHUNK_ROWS)):
+            self._parts = self._parts.pushed(_Chunk(learnt[places], when[places]))
         self._n_examples += int(learnt.counts.sum())
         self._newest = max(oldest, float(when[-1]))
         self._clock = max(clock, self._newest)
@@ -227,7 +227,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
     def _forget_what_fell_out(self) -> None:
         surplus = 0 if self.last is None else max(0, self._n_examples - self.last)
         horizon = -np.inf if self.seconds is None else self._clock - self.seconds
-        fallen: list[Rows] = []
+        fallen: list[CheckedRows] = []
         parts = self._parts
         while parts:
             oldest, parts = parts.popped()
@@ -256,22 +256,22 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class _Chunk:
     """Examples that came together, oldest first."""
 
-    rows: Rows
+    rows: CheckedRows
     times: NDArray[np.float64]
 
-    def split(self, surplus: int, horizon: float) -> tuple[_Part, _Part]:
+    def split(self, surplus: int, horizon: float) -> tuple[_Chunk, _Chunk]:
         """Return what falls out, the first `surplus` examples and all as old as `horizon`, and what stays."""
         counts = self.rows.counts
         before = np.cumsum(counts) - counts
         gone = np.where(self.times <= horizon, counts, np.clip(surplus - before, 0, counts))
         return self._with(gone), self._with(counts - gone)
 
-    def _with(self, counts: NDArray[np.int64]) -> _Part:
+    def _with(self, counts: NDArray[np.int64]) -> _Chunk:
         held = counts > 0  # a copy, so that what has fallen out is not kept alive by a view
-        return _Part(replace(self.rows, counts=counts)[held], self.times[held])
+        return _Chunk(replace(self.rows, counts=counts)[held], self.times[held])
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,10 +282,10 @@ class _Queue:
     neighbours of similar length become one. So n parts are moved O(n log n) times, however long the window is.
     """
 
-    oldest: _Part | None = None
-    front: tuple[_Part, ...] = ()
+    oldest: _Chunk | None = None
+    front: tuple[_Chunk, ...] = ()
     first: int = 0
-    newer: tuple[tuple[_Part, ...], ...] = ()
+    newer: tuple[tuple[_Chunk, ...], ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         # what has fallen out stays in `front` until all of it has: copies do not have it
@@ -294,14 +294,14 @@ class _Queue:
     def __bool__(self) -> bool:
         return self.oldest is not None or self.first < len(self.front) or bool(self.newer)
 
-    def pushed(self, part: _Part) -> _Queue:
+    def pushed(self, part: _Chunk) -> _Queue:
         """Return the queue with one more part, the newest."""
         newer = [*self.newer, (part,)]
         while len(newer) > 1 and len(newer[-2]) <= len(newer[-1]):
             newer[-2:] = [newer[-2] + newer[-1]]
         return replace(self, newer=tuple(newer))
 
-    def popped(self) -> tuple[_Part, _Queue]:
+    def popped(self) -> tuple[_Chunk, _Queue]:
         """Return the oldest part, and the queue without it."""
         if self.oldest is not None:
             return self.oldest, replace(self, oldest=None)
@@ -309,7 +309,7 @@ class _Queue:
             return _Queue(front=tuple(chain.from_iterable(self.newer))).popped()
         return self.front[self.first], replace(self, first=self.first + 1)
 
-    def with_first(self, part: _Part) -> _Queue:
+    def with_first(self, part: _Chunk) -> _Queue:
         """Return the queue with a part before its oldest, which was popped from it."""
         return replace(self, oldest=part)
 

@@ -1,6 +1,6 @@
 """The one place where questions are answered: a reader, the sites and a vote.
 
-Whoever asks makes a scorer of what a memory holds at that moment and gets every answer from it: scores, labels,
+A question makes a scorer of what a memory holds at that moment and takes all of its answer from it: scores, labels,
 leading labels, probabilities, certificates and explanations, all of one version.
 """
 
@@ -153,7 +153,7 @@ class Scorer:
         ranks, tokens = context.ranks[0], context.vocabulary.tolist()
         verdicts = self.reader.seen(context.vocabulary).tolist()
         seen = [*({1: True, 0: False}.get(verdict) for verdict in verdicts), None]
-        parts = terms.parts or self.sites.parts()
+        parts = terms.parts or self.sites.described()
         # Of sites without a position only those are shown that say something of these labels.
         shown = [k for k, (kind, _) in enumerate(parts) if not kind or terms.values[0, k].any()]
         return Explanation(

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.kernels import AutoSites, PositionalHamming
-from hammemo.kernels.selection.auto_sites import FEWEST as FEWEST_TO_CHOOSE
+from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO_CHOOSE
 from hammemo.models.axes import (
     SHORT_DOCUMENT,
     chooses_sites,
@@ -26,7 +26,7 @@ from hammemo.models.axes import (
 )
 from hammemo.models.names import is_auto
 from hammemo.votes import Mixture
-from hammemo.votes.choosing import FEW_LABELS, Trial, chosen_log_linear
+from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, WeightTrial, chosen_log_linear
 
 if TYPE_CHECKING:
     from hammemo.kernels import SiteKernel
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from hammemo.votes import Vote
 
 
-FEWEST: Final = FEWEST_TO_CHOOSE
-"""An automatic vote is fitted to so many examples or more; with fewer every site has weight 1, as in naive Bayes."""
+MIN_FITTED_EXAMPLES: Final = MIN_EXAMPLES_TO_CHOOSE
+"""Examples from which on an automatic vote is fitted; with fewer every site has weight 1, as in naive Bayes."""
 
 FIRST_BATCH: Final = 200
 """The same for the first batch of examples that come in pieces: it is all that the weights are fitted to."""
@@ -58,7 +58,7 @@ class Choices:
     taken: int = 0
     """Which of these rounds was taken."""
     folds: int = 0
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[WeightTrial, ...] = ()
     """What was tried for the vote, the best first."""
 
 
@@ -133,7 +133,7 @@ def for_stream(axes: Axes, h: int, facts: StreamFacts) -> Settled:
     kernel, choices = resolved_kernel(axes.kernel, axes.memory, vote), _of_kernel(axes)
     if is_auto(axes.vote) and facts.has_many_labels and chooses_sites(axes.memory, vote):
         vote = Mixture(prune=PRUNED)
-        choices = replace(choices, vote=f"auto: a mixture, because there are more than {FEW_LABELS} labels")
+        choices = replace(choices, vote=f"auto: a mixture, because there are more than {MAX_OWN_WEIGHT_LABELS} labels")
     if isinstance(kernel, AutoSites) and not is_auto(axes.kernel):
         kernel = PositionalHamming()
         choices = replace(choices, kernel="auto: positions, because it was learnt in pieces")

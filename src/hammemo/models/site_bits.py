@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Site
     from hammemo.models.learning import Learning
 
-_MOST_EXAMPLES: Final = 4000
-_MOST_NUMBERS: Final = 2**24
+_MAX_EXAMPLES: Final = 4000
+_MAX_NUMBERS: Final = 2**24
 _NODES: Final = 64
 _COLOUR: Final = "#0072B2"
 
@@ -99,7 +99,7 @@ def site_bits(model: Learning) -> SiteBits:
     order = np.argsort(-gained, kind="stable")
     names = getattr(model, "feature_names_in_", None)
     listed = None if names is None else names.tolist()
-    shown = [kind or shown_site(site, listed) for kind, site in model.sites_.parts()]
+    shown = [kind or shown_site(site, listed) for kind, site in model.sites_.described()]
     return SiteBits(
         names=tuple(shown[k] for k in order.tolist()),
         bits=gained[order],
@@ -156,7 +156,7 @@ def _contributions(
     columns = reader.labels.find(examples.labels)[examples.label_ranks]
     rows, _, counts = distinct_examples(examples, memory.seed)
     width = len(reader.labels) * model.sites_.n * len(smoothing)
-    most = max(1, min(_MOST_EXAMPLES, _MOST_NUMBERS // width))
+    most = max(1, min(_MAX_EXAMPLES, _MAX_NUMBERS // width))
     rows, counts = rows[:most], counts[:most]
     rule = vote.rule(reader, model.sites_)
     weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))

@@ -57,7 +57,7 @@ class Material(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows(Material):
+class TableMaterial(Material):
     """Rows of a table, each a unit."""
 
     X: NDArray[Any]
@@ -93,7 +93,7 @@ class Rows(Material):
 
 
 @dataclass(frozen=True, eq=False)
-class Documents(Material):
+class DocumentMaterial(Material):
     """Documents, each a unit: every token is to be told from the h before it, or those that are `classes`."""
 
     documents: Sequence[NDArray[Any]]
@@ -153,8 +153,8 @@ def folds(material: Material, number: int, seed: int = 0) -> Split:
     Examples
     --------
     >>> import numpy as np
-    >>> from hammemo.models.splits import Rows, folds
-    >>> rows = Rows(np.zeros((10, 1), int), np.array(list("aaaaabbbbb")))
+    >>> from hammemo.models.splits import TableMaterial, folds
+    >>> rows = TableMaterial(np.zeros((10, 1), int), np.array(list("aaaaabbbbb")))
     >>> [sorted(rows.y[asked].tolist()) for _, asked in folds(rows, 5).parts][:2]
     [['a', 'b'], ['a', 'b']]
     """

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hammemo.tokens.streams import Block
 
 _ASKED_AT_ONCE: Final = 2**22
-"""`log_loss_stream` asks for contexts of about so many tokens at a time."""
+"""Tokens of all contexts that `log_loss_stream` asks for at a time, about."""
 
 Self = TypeVar("Self", bound="Streaming")
 
@@ -125,7 +125,7 @@ class Streaming(Learning):
         def learn(model: Streaming) -> None:
             known = model if hasattr(model, "memory_") else layout
             n_context = _context_length(known) if h is None else h
-            cutting = _said(short, pad) or (known.cutting_ if known else None) or Cutting()
+            cutting = _given_cutting(short, pad) or (known.cutting_ if known else None) or Cutting()
             blocks = stream_blocks(tokens, n_context, starts, cutting.short, cutting.pad)
             model._learn_blocks(blocks, n_context, cutting, classes, layout)
 
@@ -142,7 +142,7 @@ class Streaming(Learning):
         *,
         sampled: bool = False,
     ) -> Examples | None:
-        """Learn the windows of blocks; return a sample of them if one is wanted and the vote has weights to fit."""
+        """Learn the windows of blocks; return a sample of them if one is asked for and the vote has weights to fit."""
         first = next(blocks, None)
         if first is None or not len(first.targets()):
             raise ValueError(f"There is nothing to learn: no document at the start has more than h={h} tokens.")
@@ -170,16 +170,16 @@ class Streaming(Learning):
         stream: Iterable[Block] = keeper.through(chain([first], blocks))
         if is_auto(getattr(self, "memory", None)):
             stream = watched(stream, memory)
-        wanted, sample = self.vote_.wanted() if sampled else 0, None  # a layout may bring fitted weights
-        if wanted and self.sample_ is None:
-            sample = WindowSample(wanted, memory.seed, labels)
+        size, sample = self.vote_.sample_size() if sampled else 0, None  # a layout may bring fitted weights
+        if size and self.sample_ is None:
+            sample = WindowSample(size, memory.seed, labels)
             stream = sample.through(stream)
         memory.update_from_blocks(_labelled(stream) if labels is None else stream, labels)
         self.memory_, self.sample_ = memory, keeper.sample
         self.label_dtype_ = widened_label_dtype(self.label_dtype_, memory.labels)
-        if wanted and isinstance(self.vote_, LogLinear) and is_auto(self.vote):  # now it is known how many labels
+        if size and isinstance(self.vote_, LogLinear) and is_auto(self.vote):  # now it is known how many labels
             self.vote_ = resolved_vote(self.vote, memory, len(memory.labels))
-        if self.sample_ is not None and wanted:
+        if self.sample_ is not None and size:
             return self.sample_.examples()
         return sample.examples() if sample else None
 
@@ -220,7 +220,7 @@ class Streaming(Learning):
         labels = None if classes is None else Vocabulary.of(label_array(classes))
 
         def forget(model: Streaming) -> bool:
-            h, cutting = model.sites_.h, _said(short, pad) or model._known_cutting()
+            h, cutting = model.sites_.h, _given_cutting(short, pad) or model._known_cutting()
             whole = long_enough(tokens, h, starts) if short is None and cutting.short == "drop" else tokens
             return model._forget_blocks(stream_blocks(whole, h, starts, cutting.short, cutting.pad), labels)
 
@@ -270,9 +270,9 @@ class Streaming(Learning):
         scorer = model._scorer()
         check_probabilities(scorer.vote)
         losses = [np.empty(0)]
-        cutting = _said(short, pad) or model.cutting_ or Cutting()
+        cutting = _given_cutting(short, pad) or model.cutting_ or Cutting()
         for block in stream_blocks(tokens, scorer.sites.h, starts, cutting.short, cutting.pad):
-            losses += [scorer.losses(examples) for examples in block.parts(_ASKED_AT_ONCE)]
+            losses += [scorer.losses(examples) for examples in block.batches(_ASKED_AT_ONCE)]
         return np.concatenate(losses)
 
     def _known_cutting(self) -> Cutting:
@@ -312,7 +312,7 @@ def _kept_before(sample: KeptCases | None) -> KeptCases:
     return sample
 
 
-def _said(short: Literal["drop", "pad"] | None, pad: Any) -> Cutting | None:
+def _given_cutting(short: Literal["drop", "pad"] | None, pad: Any) -> Cutting | None:
     """Return how the caller wants documents to be cut; None where nothing is said of it."""
     return None if short is None and pad is None else Cutting(short or "drop", pad)
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 Constants = dict[str, "NDArray[Any]"]
 
-_MOST_BYTES = 2**31 - 1  # of the rows of exact counts; an ONNX file holds no more
+_MAX_TABLE_BYTES = 2**31 - 1  # of the rows of exact counts; an ONNX file holds no more
 
 
 def graph_of(
@@ -204,7 +204,7 @@ def _sparse(reader: SparseCounts, sites: Sites, vote: Vote, classes: NDArray[Any
         raise ValueError(f"A graph reads positions only, and the kernel has a {sites.free[0].kind!r}.")
     table, constants = reader.table, Constants()
     starts = np.cumsum([0, *map(len, table.tuples)])
-    if 8 * int(starts[-1]) * len(classes) > _MOST_BYTES:
+    if 8 * int(starts[-1]) * len(classes) > _MAX_TABLE_BYTES:
         raise ValueError(
             f"A graph of {starts[-1]:,} rows and {len(classes):,} labels is larger than 2 GiB: use memory=Hashed(), "
             "which has fewer rows."

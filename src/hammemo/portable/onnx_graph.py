@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hammemo.tokens.vocabulary import Vocabulary
 
 _OPSET, _ML_OPSET = 18, 4  # the first with operators on bits, and with look-ups by tensors
-_MOST_BYTES = 2**31 - 1  # what one file of protocol buffers can hold
+_MAX_FILE_BYTES = 2**31 - 1  # what one file of protocol buffers can hold
 
 
 def onnx_model(graph: Graph) -> onnx.ModelProto:
@@ -51,7 +51,7 @@ def onnx_model(graph: Graph) -> onnx.ModelProto:
     )
     imports = [helper.make_opsetid("", _OPSET), helper.make_opsetid("ai.onnx.ml", _ML_OPSET)]
     model = helper.make_model(made, opset_imports=imports, producer_name="hammemo", ir_version=9)
-    if model.ByteSize() > _MOST_BYTES:
+    if model.ByteSize() > _MAX_FILE_BYTES:
         raise ValueError(
             f"The graph has {model.ByteSize():,} bytes, more than an ONNX file can hold (2 GiB): use fewer buckets."
         )

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 SHARD_BYTES: Final = 2**24, 2**28
 """The smallest and the largest size of a shard that is chosen when none is asked for."""
 
-_FEW_SHARDS: Final = 64
+_TARGET_SHARDS: Final = 64
 _SAMPLE_FILES: Final = 16
 
 
@@ -118,7 +118,7 @@ class Source:
     @property
     def fair_bytes(self) -> int:
         """A size for shards: some dozens of them, but none too small or too large."""
-        return min(max(self.nbytes // _FEW_SHARDS, SHARD_BYTES[0]), SHARD_BYTES[1])
+        return min(max(self.nbytes // _TARGET_SHARDS, SHARD_BYTES[0]), SHARD_BYTES[1])
 
     def shards(self, shard_bytes: int | None = None) -> list[Shard]:
         """Cut the source; by default into some dozens of shards or, if these would be too large, into more.

@@ -8,7 +8,7 @@ Examples come in two shapes:
   the rows of a table that share a case, in the order of the file or of their times.
 
 A schema is written with the model file as notes (:func:`hammemo.files.models.save`) and found again there
-(`schema_from_notes`), so whoever asks the model need not say again how its input is read.
+(`schema_from_notes`), so it need not be said again how the input of the model is read.
 
 A schema knows for each column what the model learnt there, strings or whole numbers (:mod:`hammemo.sources.kinds`).
 """
@@ -30,7 +30,7 @@ from hammemo.sources.kinds import as_kind, kind_of, packed_kinds, unpacked_kinds
 from hammemo.sources.tables import Batch, read_table, shown_names
 from hammemo.sources.times import moments_of
 from hammemo.tokens.contexts import document
-from hammemo.tokens.missing import check_way
+from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import NO_TOKEN
 
@@ -85,7 +85,7 @@ class TableSchema:
     time: str | None = None
 
     def __post_init__(self) -> None:
-        check_way(self.missing)
+        check_missing_rule(self.missing)
         if self.columns is not None and len(set(self.columns)) < len(self.columns):
             raise ValueError(f"columns= names a column twice ({','.join(self.columns)}): name each once.")
         if self.columns is not None and self.label in self.columns:

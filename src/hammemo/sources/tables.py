@@ -2,8 +2,8 @@ r"""Tables: rows of CSV, TSV, JSON lines or Parquet, from a file or standard inp
 
 A value of a table is a token as the file has it: in CSV a string as it is written (``007`` stays ``"007"``), in JSON
 lines and Parquet a string, a whole number or a truth value. An empty cell, a null and a JSON object without the key are
-*missing*: they are read as None, and whoever makes contexts of them gives them a token of their own, leaves the
-position empty, or refuses them (:mod:`hammemo.tokens.missing`).
+*missing*: they are read as None. In a context they have a token of their own, leave the position
+empty, or are refused (:mod:`hammemo.tokens.missing`).
 
 Each row knows its place (the line of a CSV or JSON file, the row of a Parquet file), so that whatever is wrong with it
 can be named.

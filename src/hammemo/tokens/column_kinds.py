@@ -44,7 +44,7 @@ class ColumnKinds:
 
     def __init__(self, letters: str) -> None:
         self.letters = letters
-        self._told: dict[int, object] = {}
+        self._warned: dict[int, object] = {}
 
     @classmethod
     def of(cls, contexts: Contexts, n_columns: int | None = None) -> ColumnKinds:
@@ -76,7 +76,7 @@ class ColumnKinds:
             return
         for column, (learnt, now) in enumerate(zip(self.letters, asked, strict=True)):
             mark = object()
-            if learnt == now or "?" in (learnt, now) or self._told.setdefault(column, mark) is not mark:
+            if learnt == now or "?" in (learnt, now) or self._warned.setdefault(column, mark) is not mark:
                 continue
             where = "The stream" if len(self.letters) < contexts.h else f"Column {column}"
             if names is not None:
@@ -89,7 +89,7 @@ class ColumnKinds:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"letters": self.letters, "_told": dict.fromkeys(tuple(self._told))}
+        return {"letters": self.letters, "_warned": dict.fromkeys(tuple(self._warned))}
 
 
 def _level_of_the_user() -> int:

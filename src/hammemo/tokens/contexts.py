@@ -38,7 +38,7 @@ MAX_EXAMPLES = 2**53
 """Counts stay below this, so that they are exact in float64 too."""
 
 MAX_NAME_BYTES = 2**19
-"""The names of the columns have at most so many bytes as JSON: they are in the header of model files."""
+"""Bytes that the names of the columns may take as JSON: they are in the header of model files."""
 
 
 class Contexts:

@@ -8,11 +8,11 @@ For buckets, `token_hashes`: one 64-bit word. Strings are hashed by BLAKE2b with
 Integers go through an invertible mix of the seed and the value, so that no two of them collide. This is fast, but it
 does not protect: a person who chooses the integers can make them all fall into one bucket. With a secret key, all
 hashes are keyed: BLAKE2b for strings, SipHash-2-4 for numbers. Use a key when tokens come from people you do not trust.
-The hash of a tuple combines the hashes of its tokens with the same mix. With a key these are not known, so nobody can
+The hash of a tuple combines the hashes of its tokens with the same mix. With a key these are not known, so no enemy can
 choose where a tuple falls.
 
 An enemy can also make an integer, a float or a tuple that has the word of another token or tuple. So a word proves
-nothing. For proofs, `vocabulary_identities`: what no two tokens share, unless somebody finds a collision of a
+nothing. For proofs, `vocabulary_identities`: what no two tokens share, unless there is a known collision of a
 cryptographic hash. The kind (integer, float, string), then the number's 64 bits themselves, or BLAKE2b-256 of the
 string with its kind before it. With a key BLAKE2b-256 is keyed, and a number is known by SipHash-2-4-128, so that
 nothing readable is kept.

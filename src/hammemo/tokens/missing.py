@@ -3,7 +3,7 @@
 - "token": one token of their own, `MISSING`, so that missing values match each other: that a value is missing can tell
   something, as for learners that branch on it.
 - "empty": no token (:data:`hammemo.NO_TOKEN`), which matches nothing and casts no vote.
-- "refuse": nothing; whoever makes tokens of them says where the first one is.
+- "refuse": nothing; they are refused where tokens are made of them.
 
 `MISSING` is an ordinary string. A table that holds this very text says the same with it.
 """
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 MISSING: Final = "<missing>"
 """The token of a missing value."""
 
-WAYS: Final = ("token", "empty", "refuse")
+MISSING_RULES: Final = ("token", "empty", "refuse")
 
 _PRESENT: Final = frozenset({str, int, bool})
 
 
-def check_way(missing: Any) -> None:
+def check_missing_rule(missing: Any) -> None:
     """Refuse a parameter that is none of the three."""
-    if missing not in WAYS:
+    if missing not in MISSING_RULES:
         raise ValueError(f"missing={missing!r} is not known: use 'token', 'empty' or 'refuse'.")
 
 

@@ -72,7 +72,7 @@ class Block:
         places = self.targets()
         return Examples.of_arrays(self.contexts(places, depth), self.tokens[places])
 
-    def parts(self, most: int) -> Iterator[Examples]:
+    def batches(self, most: int) -> Iterator[Examples]:
         """Yield the windows and their targets, contexts of about `most` tokens at a time; tokens are numbered once."""
         vocabulary, ranks = factorize(self.tokens)
         places = self.targets()

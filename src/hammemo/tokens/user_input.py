@@ -1,8 +1,8 @@
 """User input is converted and checked here, once; everything behind trusts the result.
 
-A question becomes :class:`~hammemo.tokens.contexts.Contexts`. Rows to learn or to forget become :class:`Rows`: copies,
-so nothing that is learnt changes when the caller writes into the arrays later, or at the same time. A question stores
-nothing, so its integers are not copied; compiled loops check every number that they use as an index.
+A question becomes :class:`~hammemo.tokens.contexts.Contexts`. Rows to learn or to forget become :class:`CheckedRows`:
+copies, so nothing that is learnt changes when the caller writes into the arrays later, or at the same time. A question
+stores nothing, so its integers are not copied; compiled loops check every number that they use as an index.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class CheckedRows:
     """Checked rows of tokens, their labels and how often each occurred.
 
     Shapes
@@ -45,14 +45,14 @@ class Rows:
     @classmethod
     def from_user(
         cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None = None, *, reset: bool = False
-    ) -> Rows:
+    ) -> CheckedRows:
         """Return rows after scikit-learn's checks; with `reset` the estimator takes their number and names of columns.
 
         Examples
         --------
         >>> from hammemo import MemoryClassifier
-        >>> from hammemo.tokens.user_input import Rows
-        >>> rows = Rows.from_user(MemoryClassifier(), [["a", 1], ["b", None]], ["x", "y"], [1, 0], reset=True)
+        >>> from hammemo.tokens.user_input import CheckedRows
+        >>> rows = CheckedRows.from_user(MemoryClassifier(), [["a", 1], ["b", None]], ["x", "y"], [1, 0], reset=True)
         >>> rows.tokens.tolist(), len(rows.examples())
         ([['a', 1], ['b', '<missing>']], 1)
         """
@@ -64,8 +64,8 @@ class Rows:
         """Return the examples; this is where a value that is no token is refused."""
         return Examples.of_arrays(self.tokens, self.labels, self.counts)
 
-    def __getitem__(self, chosen: NDArray[Any]) -> Rows:
-        return Rows(self.tokens[chosen], self.labels[chosen], self.counts[chosen])
+    def __getitem__(self, chosen: NDArray[Any]) -> CheckedRows:
+        return CheckedRows(self.tokens[chosen], self.labels[chosen], self.counts[chosen])
 
 
 def asked_contexts(estimator: Any, X: Any, *, reset: bool = False) -> Contexts:

@@ -89,7 +89,7 @@ class Vote(BaseEstimator, ABC):
 
     @property
     def fits_weights(self) -> bool:
-        """Whether weights come from examples: there are some, and nobody has given them."""
+        """Whether weights come from examples: there are some, and they were not given."""
         return self.has_weights
 
     def is_fitted_like(self, other: Vote) -> bool:
@@ -118,7 +118,7 @@ class Vote(BaseEstimator, ABC):
             Whether each example is left out of the counts that it is judged by.
         """
 
-    def wanted(self) -> int:
+    def sample_size(self) -> int:
         """Return the most examples that a first `fit_to` makes use of; 0 for a vote that has nothing to fit."""
         return 0
 

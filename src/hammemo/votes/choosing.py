@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Site
     from hammemo.votes.fitting import FittedWeights
 
-FEW_LABELS: Final = 256
-"""Up to so many labels each may have weights of its own; above, all share theirs."""
+MAX_OWN_WEIGHT_LABELS: Final = 256
+"""Labels up to which each may have weights of its own; with more, all share theirs."""
 
 UNIFORM: Final = 0.002
 """The share of even probabilities where none was tried."""
@@ -41,13 +41,13 @@ _TRIED_NUMBERS: Final = 2**25
 """Rows times labels times features that options are fitted to."""
 _FINAL_NUMBERS: Final = 2**26
 """The same for the weights that are taken."""
-_FEWEST_ROWS: Final = 500
-_MOST_ROWS: Final = 50_000
+_MIN_ROWS: Final = 500
+_MAX_ROWS: Final = 50_000
 _STEPS: Final = 25
 
 
 @dataclass(frozen=True)
-class Trial:
+class WeightTrial:
     """One way to weigh sites, and its loss on the folds left out."""
 
     per_label: bool
@@ -58,11 +58,11 @@ class Trial:
 
 def plain_log_linear(n_labels: int) -> LogLinear:
     """Return the vote where nothing is tried: few examples, streams, or sites that were given."""
-    return LogLinear(per_label=n_labels <= FEW_LABELS, uniform=UNIFORM)
+    return LogLinear(per_label=n_labels <= MAX_OWN_WEIGHT_LABELS, uniform=UNIFORM)
 
 
 @one_blas_thread
-def chosen_log_linear(selection: Selection, n_labels: int, n_sites: int) -> tuple[LogLinear, list[Trial]]:
+def chosen_log_linear(selection: Selection, n_labels: int, n_sites: int) -> tuple[LogLinear, list[WeightTrial]]:
     """Return the vote for the sites of a selection, and all that was tried, the best first."""
     losses: dict[tuple[bool, float, float], list[NDArray[np.float64]]] = {}
     for ratios, sites in selection.trials:
@@ -71,14 +71,14 @@ def chosen_log_linear(selection: Selection, n_labels: int, n_sites: int) -> tupl
             for share in _SHARES:
                 mixed = -np.log((1 - share) * observed + share / n_labels)
                 losses.setdefault((per_label, ridge, share), []).append(mixed)
-    trials = [Trial(*option, float(np.concatenate(parts).mean())) for option, parts in losses.items()]
+    trials = [WeightTrial(*option, float(np.concatenate(parts).mean())) for option, parts in losses.items()]
     trials.sort(key=lambda trial: trial.loss)
     best = trials[0]
     vote = LogLinear(
         SMOOTHING,
         per_label=best.per_label,
         ridge=best.ridge,
-        sample=min(_MOST_ROWS, _rows_for(_FINAL_NUMBERS, n_labels, n_sites)),
+        sample=min(_MAX_ROWS, _rows_for(_FINAL_NUMBERS, n_labels, n_sites)),
         steps=_STEPS,
         shared_ridge=RIDGE,
         uniform=best.uniform,
@@ -87,7 +87,7 @@ def chosen_log_linear(selection: Selection, n_labels: int, n_sites: int) -> tupl
 
 
 def _rows_for(numbers: int, n_labels: int, n_sites: int) -> int:
-    return max(_FEWEST_ROWS, numbers // (n_labels * n_sites * len(SMOOTHING)))
+    return max(_MIN_ROWS, numbers // (n_labels * n_sites * len(SMOOTHING)))
 
 
 def _scores(ratios: SiteRatios, sites: list[Site]) -> Iterator[tuple[tuple[bool, float], NDArray[np.float64]]]:
@@ -112,7 +112,7 @@ def _weights(ratios: SiteRatios, sites: list[Site]) -> Iterator[tuple[tuple[bool
     for per_label, ridge in _OPTIONS:
         if not per_label:
             yield (per_label, ridge), shared
-        elif ratios.n_labels <= FEW_LABELS:
+        elif ratios.n_labels <= MAX_OWN_WEIGHT_LABELS:
             fitted = fit_weights(
                 features, labels, copies, ratios.prior, start=shared.shared, ridge=ridge, per_label=True, steps=_STEPS
             )

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SHARED_STEPS = 60
 """Steps of a first stage, for weights that all labels share."""
 
-MOST_NUMBERS = 2**27
+MAX_FEATURES = 2**27
 """Features held at a time, four bytes each: with many labels or sites, fewer examples are used."""
 
 
@@ -101,7 +101,7 @@ def fit_weights(
     problem = _Problem(ratios, labels, multiplicity, prior, start, ridge, per_label)
     first = np.concatenate([start, np.zeros(problem.size - len(start))])
     found = minimize(problem, first, jac=True, method="L-BFGS-B", options={"maxiter": steps})
-    shared, differences, offsets = problem.parts(found.x)
+    shared, differences, offsets = problem.split(found.x)
     return FittedWeights(shared.copy(), np.ascontiguousarray(differences.T), offsets.copy())
 
 
@@ -127,7 +127,7 @@ class _Problem:
         n_labels, n_features = len(self.prior), len(self.start)
         return n_features + (n_features * n_labels + n_labels if self.per_label else 0)
 
-    def parts(self, vector: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    def split(self, vector: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
         """Return the shared weights (F,), the differences (L, F) and the offsets (L,)."""
         n_labels, n_features = len(self.prior), len(self.start)
         if not self.per_label:
@@ -136,7 +136,7 @@ class _Problem:
         return shared, differences.reshape(n_labels, n_features), offsets
 
     def __call__(self, vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        shared, differences, offsets = self.parts(vector)
+        shared, differences, offsets = self.split(vector)
         weights = (shared + differences).astype(np.float32)
         scores = np.matmul(self.ratios, weights[:, :, None])[:, :, 0].T.astype(np.float64)
         scores += np.log(self.prior) + offsets

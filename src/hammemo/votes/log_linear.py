@@ -24,7 +24,7 @@ from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.vocabulary import Vocabulary, as_token
 from hammemo.votes.base import Vote
-from hammemo.votes.fitting import MOST_NUMBERS, SHARED_STEPS, FittedWeights, features, fit_weights
+from hammemo.votes.fitting import MAX_FEATURES, SHARED_STEPS, FittedWeights, features, fit_weights
 from hammemo.votes.sparse_fitting import fit_shared_weights, touched_gains
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class LogLinear(Vote):
         self._shared(sites.n)  # refuses weights that do not fit
         columns = reader.labels.find(examples.labels)[examples.label_ranks]
         numbers = sites.n * len(reader.labels) * len(smoothing)  # of one example
-        most = max(1, MOST_NUMBERS // max(numbers, 1))
+        most = max(1, MAX_FEATURES // max(numbers, 1))
         sparse = reader if not self.per_label and most < int(self.sample) and isinstance(reader, SparseCounts) else None
         chosen, multiplicity = self._chosen(examples, columns, most if sparse is None else int(self.sample), seed)
         if self.weights is not None or not len(chosen) or len(reader.labels) < 2:
@@ -206,7 +206,7 @@ class LogLinear(Vote):
         prior, labels, contexts = shares(reader.label_counts), columns[chosen], examples.contexts[chosen]
         if sparse is not None:
             touched = touched_gains(
-                sparse, contexts, labels, prior, smoothing, leave_one_out=leave_one_out, most=MOST_NUMBERS
+                sparse, contexts, labels, prior, smoothing, leave_one_out=leave_one_out, most=MAX_FEATURES
             )
             fitted = self._fitted_sparse(touched, multiplicity[: len(touched)], prior)
         else:
@@ -244,7 +244,7 @@ class LogLinear(Vote):
         shared = fit(start=start, ridge=float(self.shared_ridge), per_label=False, steps=SHARED_STEPS)
         return fit(start=shared.shared, ridge=ridge, per_label=True, steps=steps) if per_label else shared
 
-    def wanted(self) -> int:
+    def sample_size(self) -> int:
         """Return the most examples that weights are fitted to; 0 where they are given, or fitted already."""
         self._check_numbers()
         return 0 if self.weights is not None or hasattr(self, "labels_") else int(self.sample)

@@ -8,10 +8,10 @@
 // which band each label had when they were made. A label whose number of examples has left its band since is listed by
 // the version ("moved"), and when many are, the next version that is asked makes bands anew. A `RowIndex` is a long row by
 // bands, as it was when it was made; the row lists the entries that it has changed since, and when many are, it is made
-// anew. Whoever reads bounds what is listed one by one.
+// anew. A reader bounds what is listed one by one.
 //
 // An index lies in the page of its row, and goes with it. Where bands are made anew it is replaced while others may read
-// it: what was replaced is freed once nobody reads (`Replaced`).
+// it: what was replaced is freed once no thread reads (`Replaced`).
 #pragma once
 
 #include <cmath>
@@ -177,7 +177,7 @@ public:
     public:
         explicit Reading(Replaced& replaced) : replaced_(replaced) { replaced_.readers_.fetch_add(1); }
         ~Reading() {
-            // What is taken here was replaced before now. If nobody reads after this, nobody can have it.
+            // What is taken here was replaced before now. If no thread reads after this, none can have it.
             Node* taken = replaced_.all_.exchange(nullptr);
             if (replaced_.readers_.fetch_sub(1) == 1)
                 free(taken);
@@ -191,7 +191,7 @@ public:
         Replaced& replaced_;
     };
 
-    // Put an index into its page, if `was` is still there; return the one that is there then, made by whomever.
+    // Put an index into its page, if `was` is still there; return the one that is there then, made by this thread or by another.
     RowIndex* replace(std::atomic<RowIndex*>& place, RowIndex* was, std::unique_ptr<RowIndex> made) {
         auto node = std::unique_ptr<Node>(was ? new Node{was, nullptr} : nullptr);
         if (!place.compare_exchange_strong(was, made.get())) return was;

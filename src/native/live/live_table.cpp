@@ -68,7 +68,7 @@ public:
     std::shared_ptr<Ranks> ranks;
     std::vector<Page*> held;  // pages that this version needs and the next one alive does not
     std::atomic<bool> in_use{true};
-    std::atomic<Bands*> bands{nullptr};  // made by whoever needs them first
+    std::atomic<Bands*> bands{nullptr};  // made by the first thread that needs them
     std::vector<Moved> moved;            // labels that are not in their band any more
 };
 
@@ -201,7 +201,7 @@ public:
 
     void release(Version* version) noexcept override {
         version->in_use.store(false);
-        if (!mutex_.try_lock()) return;  // whoever edits now sweeps at its end
+        if (!mutex_.try_lock()) return;  // the thread that edits now sweeps at its end
         sweep();
         mutex_.unlock();
     }
@@ -318,7 +318,7 @@ public:
     const Shape& shape() const override { return shape_; }
 
 private:
-    // The right to edit. In a process that was forked in the middle of an edit nobody will ever give it back.
+    // The right to edit. In a process that was forked in the middle of an edit it is never given back.
     class Lock {
     public:
         explicit Lock(Table& table) : table_(table) {
@@ -355,7 +355,7 @@ private:
         }
     }
 
-    // The bands of a version's labels, made now if nobody has.
+    // The bands of a version's labels, made now if they are not there.
     const Bands& bands_of(const Made& version) {
         auto& place = const_cast<Made&>(version).bands;
         Bands* bands = place.load(std::memory_order_acquire);

@@ -47,7 +47,7 @@ struct RowList {
     std::vector<uint64_t> counts;
 };
 
-// The same, owned by somebody else: for building a table. Every number is loaded once and then checked.
+// The same, not owned: for building a table. Every number is loaded once and then checked.
 struct RowView {
     const uint64_t* keys;
     const uint32_t *ids, *lengths, *labels;

@@ -21,7 +21,7 @@ struct FreePart {
     size_t table;      // TABLE: which table
 };
 
-// Loads that stay inside the array, whoever writes to it meanwhile; -1 outside.
+// Loads that stay inside the array, also while another thread writes to it; -1 outside.
 struct Numbers {
     const int64_t* data;
     size_t size;

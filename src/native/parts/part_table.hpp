@@ -17,7 +17,7 @@ namespace hammemo::parts {
 
 constexpr uint64_t PAGE = 4096;
 
-// A part says what cannot be: whoever reads it must use another copy.
+// A part says what cannot be: its reader must use another copy.
 struct Damaged : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -31,7 +31,7 @@ struct Records {
     bool is_wide;  // numbers of 64 bits, not of 32
 };
 
-// One part. All arrays are somebody else's, who keeps them.
+// One part. It owns no array: its user keeps them.
 struct Part {
     std::string name;
     std::vector<Records> sites;

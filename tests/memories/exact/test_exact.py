@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from hammemo import NO_TOKEN, Exact, MemoryClassifier, NotStoredError, PositionalHamming, SiteKernel, SiteOneHot
-from hammemo.memories.exact.sum import MOST_ROW_BY_ROW, SignedSum
+from hammemo.memories.exact.sum import MAX_EXAMPLES_BY_ROW, SignedSum
 from hammemo.memories.exact.table import CountTable
 from hammemo.tokens.contexts import Contexts, Examples
 from memory_catalogue import KERNELS, POSITIONS, TUPLES, batches, examples
@@ -113,7 +113,7 @@ def stacks(memory: Exact) -> SignedSum:
 @pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])
 def test_many_small_batches_keep_a_short_stack(sites: Sites) -> None:
     rng = np.random.default_rng(0)
-    size = MOST_ROW_BY_ROW + 1
+    size = MAX_EXAMPLES_BY_ROW + 1
     X, y = rng.integers(0, 40, (120 * size, 3)), rng.integers(0, 5, 120 * size)
     memory, whole = Exact().open(sites), Exact().open(sites)
     for start in range(0, len(X), size):
@@ -128,7 +128,7 @@ def test_many_small_batches_keep_a_short_stack(sites: Sites) -> None:
 @pytest.mark.parametrize("sites", KERNELS, ids=["positions", "tuples"])
 def test_many_small_removals_keep_short_stacks_and_the_state(sites: Sites) -> None:
     rng = np.random.default_rng(2)
-    size = MOST_ROW_BY_ROW + 1
+    size = MAX_EXAMPLES_BY_ROW + 1
     X, y = rng.integers(0, 400, (200 * size, 3)), rng.integers(0, 5, 200 * size)
     memory, rest = Exact().open(sites), Exact().open(sites)
     memory.add(Examples.of(X, y))

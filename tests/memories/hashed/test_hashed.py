@@ -20,7 +20,7 @@ from hammemo import (
     SiteKernel,
 )
 from hammemo.memories.hashed.centring import FRACTION_BITS, centred_counts
-from hammemo.memories.hashed.memory import MANY_LABELS
+from hammemo.memories.hashed.memory import DENSE_ROW_LABELS
 from hammemo.memories.hashed.readers import _narrow_signed
 from hammemo.tokens.contexts import Contexts, Examples
 from hammemo.tokens.hashing import mix, siphash, token_hashes
@@ -225,9 +225,9 @@ def test_buckets_are_used_evenly_and_sites_disagree() -> None:
 
 
 def test_many_labels_are_warned_about_with_the_way_out() -> None:
-    X = np.zeros((MANY_LABELS + 1, 1), int)
+    X = np.zeros((DENSE_ROW_LABELS + 1, 1), int)
     with pytest.warns(UserWarning, match=r"memory=Exact\(\)"):
-        MemoryClassifier(memory=Hashed(2, 0), vote="sum").fit(X, np.arange(MANY_LABELS + 1))
+        MemoryClassifier(memory=Hashed(2, 0), vote="sum").fit(X, np.arange(DENSE_ROW_LABELS + 1))
 
 
 @pytest.mark.parametrize(

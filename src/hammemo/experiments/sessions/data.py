@@ -30,7 +30,7 @@ SETS: Final = (*CLICKS, *PURCHASES)
 
 
 @dataclass(frozen=True, eq=False)
-class Queries:
+class SessionQueries:
     """Prefixes, the item that follows each, and the number of the session that each was cut from."""
 
     prefixes: list[Session]
@@ -38,13 +38,13 @@ class Queries:
     sessions: NDArray[np.int64]
 
     @classmethod
-    def of(cls, sessions: Sequence[Session]) -> Queries:
+    def of(cls, sessions: Sequence[Session]) -> SessionQueries:
         """Return every prefix of every session.
 
         Examples
         --------
-        >>> from hammemo.experiments.sessions.data import Queries
-        >>> queries = Queries.of([[5, 6, 7], [8]])
+        >>> from hammemo.experiments.sessions.data import SessionQueries
+        >>> queries = SessionQueries.of([[5, 6, 7], [8]])
         >>> queries.prefixes, queries.targets.tolist()
         ([[5], [5, 6]], [6, 7])
         """
@@ -58,18 +58,18 @@ class Queries:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def spread(self, most: int) -> Queries:
+    def spread(self, most: int) -> SessionQueries:
         """Return at most so many queries, evenly spread."""
         places = np.unique(np.linspace(0, len(self) - 1, min(most, len(self)), dtype=np.int64))
-        return Queries([self.prefixes[place] for place in places], self.targets[places], self.sessions[places])
+        return SessionQueries([self.prefixes[place] for place in places], self.targets[places], self.sessions[places])
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class SessionSplit:
     """Sessions to learn, oldest first where times are known; queries; items are numbered below `n_items`."""
 
     sessions: list[Session]
-    queries: Queries
+    queries: SessionQueries
     n_items: int
 
 
@@ -79,8 +79,8 @@ class SessionTask:
 
     name: str
     kind: Kind
-    valid: Split
-    test: Split
+    valid: SessionSplit
+    test: SessionSplit
 
 
 def read_task(folder: Path, name: str) -> SessionTask:
@@ -127,15 +127,15 @@ def read_clicks(path: Path) -> list[list[str]]:
     return [[item for _, item in session] for session in in_order]
 
 
-def click_split(learnt: Path, asked: Path) -> Split:
+def click_split(learnt: Path, asked: Path) -> SessionSplit:
     """Return the clicks of two files; items that the first does not hold are dropped from the second."""
     numbers: dict[str, int] = {}
     sessions = [[numbers.setdefault(item, len(numbers)) for item in session] for session in read_clicks(learnt)]
     known = [[numbers[item] for item in session if item in numbers] for session in read_clicks(asked)]
-    queries = Queries.of(known)
+    queries = SessionQueries.of(known)
     if not len(queries):
         raise ValueError(f"{asked} has no session with two items that {learnt} holds: there is nothing to ask.")
-    return Split(sessions, queries, len(numbers))
+    return SessionSplit(sessions, queries, len(numbers))
 
 
 def read_purchases(path: Path) -> tuple[list[Session], int]:
@@ -149,15 +149,15 @@ def read_purchases(path: Path) -> tuple[list[Session], int]:
     return users, len(numbers)
 
 
-def purchase_split(users: list[Session], last: int, n_items: int) -> Split:
+def purchase_split(users: list[Session], last: int, n_items: int) -> SessionSplit:
     """Return what every user bought before the last two items, and the prefix and target of a query each.
 
     Also for the test, whose prefixes hold the item of validation, that item is not learnt: so it is in S3-Rec's
     protocol, whose published figures stand beside ours.
     """
     targets = np.array([items[-last] for items in users], np.int64)
-    queries = Queries([items[:-last] for items in users], targets, np.arange(len(users)))
-    return Split([items[:-2] for items in users], queries, n_items)
+    queries = SessionQueries([items[:-last] for items in users], targets, np.arange(len(users)))
+    return SessionSplit([items[:-2] for items in users], queries, n_items)
 
 
 def facts(task: SessionTask) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.experiments.sessions.data import Queries, SessionTask, Split
+    from hammemo.experiments.sessions.data import SessionQueries, SessionSplit, SessionTask
     from hammemo.experiments.sessions.learner import Learner
 
 BATCH = 256
@@ -40,7 +40,7 @@ PUBLISHED = {
 
 
 @dataclass
-class Outcome:
+class SessionOutcome:
     """What was measured. Times are those of the processor, one thread; `gains` are by query, for paired differences."""
 
     set: str
@@ -63,7 +63,7 @@ class Outcome:
         return {name: value for name, value in vars(self).items() if name != "gains"}
 
 
-def evaluate(task: SessionTask, learner: type[Learner]) -> Outcome:
+def evaluate(task: SessionTask, learner: type[Learner]) -> SessionOutcome:
     """Choose settings, fit, ask the test queries once, time, forget."""
     with threadpool_limits(1):
         started = time.process_time()
@@ -74,7 +74,7 @@ def evaluate(task: SessionTask, learner: type[Learner]) -> Outcome:
         fitted = time.process_time()
         by_query = gains(asked(model, task.test.queries), task.kind)
         rate, single = speed(model, task.test.queries)
-        outcome = Outcome(
+        outcome = SessionOutcome(
             task.name,
             learner.name,
             dict(settings),
@@ -110,7 +110,7 @@ def chosen(task: SessionTask, learner: type[Learner]) -> tuple[Mapping[str, Any]
     return max(found, key=lambda pair: pair[1])
 
 
-def asked(model: Learner, queries: Queries) -> NDArray[np.float64]:
+def asked(model: Learner, queries: SessionQueries) -> NDArray[np.float64]:
     """Return the rank of every query's target."""
     found = []
     for start in range(0, len(queries), BATCH):  # all scores at once would take gigabytes
@@ -120,7 +120,7 @@ def asked(model: Learner, queries: Queries) -> NDArray[np.float64]:
     return np.concatenate(found)
 
 
-def speed(model: Learner, queries: Queries) -> tuple[float, float]:
+def speed(model: Learner, queries: SessionQueries) -> tuple[float, float]:
     """Return how many questions for 20 items are answered a second in batches, and the microseconds of a single one."""
     prefixes = queries.prefixes[:TIMED]
     batches = [prefixes[start : start + BATCH] for start in range(0, len(prefixes), BATCH)]
@@ -130,7 +130,7 @@ def speed(model: Learner, queries: Queries) -> tuple[float, float]:
     )
 
 
-def forgetting(model: Learner, split: Split) -> tuple[float, float, bool]:
+def forgetting(model: Learner, split: SessionSplit) -> tuple[float, float, bool]:
     """Forget sessions of about 20 clicks; return milliseconds to forget one and to answer, and whether it is exact.
 
     Exact: the scores of the first queries are, to the bit, those of a model of the same layout that was fitted without
@@ -183,7 +183,7 @@ def heading(task: SessionTask) -> str:
     return f"{task.name}: {parts}; {sizes['valid_queries']:,} validation and {sizes['test_queries']:,} test queries"
 
 
-def outcome_table(task: SessionTask, outcomes: Sequence[Outcome], beside: str = "VMIS-kNN") -> list[str]:
+def outcome_table(task: SessionTask, outcomes: Sequence[SessionOutcome], beside: str = "VMIS-kNN") -> list[str]:
     """Return the lines of a table of one set; differences are those from one of the learners, if it is among them."""
     first, second = NAMES[task.kind]
     base = next((outcome for outcome in outcomes if outcome.learner == beside), None)
@@ -202,7 +202,7 @@ def outcome_table(task: SessionTask, outcomes: Sequence[Outcome], beside: str = 
     )
 
 
-def _differences(outcome: Outcome, base: Outcome, sessions: NDArray[np.int64]) -> str:
+def _differences(outcome: SessionOutcome, base: SessionOutcome, sessions: NDArray[np.int64]) -> str:
     """Return two cells and what separates them from the next."""
     if outcome is base or outcome.gains is None or base.gains is None:
         return " |  | "

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.kernels.selection.growth import Step
+    from hammemo.kernels.selection.growth import PathStep
     from hammemo.kernels.sites import Site, Sites
     from hammemo.tokens.contexts import Examples
 
 OUTER_FOLDS: Final = 5
-SMALL: Final = 8000
-"""Up to so many examples all outer folds are used, above it one."""
-FEWEST: Final = 50
-"""Fewer examples say too little about tuples: positions are taken."""
-_FEWEST_LOOKED_AT: Final = 500
+ALL_FOLDS_EXAMPLES: Final = 8000
+"""Examples up to which all outer folds are used; with more, one is."""
+MIN_EXAMPLES: Final = 50
+"""Examples from which on tuples are chosen; with fewer, positions are taken."""
+_MIN_SAMPLED_EXAMPLES: Final = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +133,7 @@ class AutoSites(SiteKernel):
 
     def _paths(
         self, growths: list[Growth], tell: Callable[[int, int | None], None]
-    ) -> tuple[list[list[Step]], NDArray[np.float64]]:
+    ) -> tuple[list[list[PathStep]], NDArray[np.float64]]:
         """Grow paths round by round; one that has ended keeps its last step. Return them, and losses: (rounds, m)."""
         begun = time.monotonic()
         running = [growth.steps() for growth in growths]
@@ -155,13 +155,13 @@ class AutoSites(SiteKernel):
     def _reason_against(self, copies: Copies) -> str | None:
         """Return why there is nothing to choose, or None."""
         n, n_labels = len(copies), copies.n_labels
-        if n < FEWEST:
-            return f"{n} examples are too few to choose tuples by: {FEWEST} are needed"
+        if n < MIN_EXAMPLES:
+            return f"{n} examples are too few to choose tuples by: {MIN_EXAMPLES} are needed"
         if n_labels < 2:
             return "there is one label only"
         columns = int((copies.sizes > 1).sum())
         looked = looked_at(n, n_labels, len(SMOOTHING) * (max(columns, 1) + self.budget))
-        if looked < min(n, _FEWEST_LOOKED_AT):
+        if looked < min(n, _MIN_SAMPLED_EXAMPLES):
             return f"{n_labels:,} labels and {columns:,} columns are too many to choose tuples with bounded work"
         return None
 
@@ -182,12 +182,12 @@ def _outer_folds(copies: Copies) -> list[SiteRatios]:
         inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         if len(inside) and len(outside):
             found.append(SiteRatios(copies.taken(np.concatenate([inside, outside])), len(inside)))
-        if found and len(copies) > SMALL:
+        if found and len(copies) > ALL_FOLDS_EXAMPLES:
             break
     return found
 
 
-def _held_out(paths: list[list[Step]]) -> NDArray[np.float64]:
+def _held_out(paths: list[list[PathStep]]) -> NDArray[np.float64]:
     """Return the losses of all test rows, each by the last step of the path that has not seen it."""
     return np.concatenate([path[-1].losses for path in paths if path[-1].losses is not None])
 

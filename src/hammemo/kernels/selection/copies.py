@@ -4,7 +4,7 @@ An example that occurs m times has copies 0 to m - 1. Every example has a hash u
 and copies are put in the order of their hashes. So the order of the rows does not matter, a weight of 2 is the row
 twice, any part of the order is a random sample, and a fold is one more hash.
 
-Above `MOST_COPIES` copies each example keeps its share of them: m times the share, rounded down or up by its hash.
+Above `MAX_COPIES` copies each example keeps its share of them: m times the share, rounded down or up by its hash.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hammemo.tokens.contexts import Examples
 
-MOST_COPIES = 2**17
+MAX_COPIES = 2**17
 """The most copies that a choice looks at."""
 
 
@@ -61,7 +61,7 @@ class Copies:
     n_labels: int
 
     @classmethod
-    def of(cls, examples: Examples, seed: int, most: int = MOST_COPIES) -> Copies:
+    def of(cls, examples: Examples, seed: int, most: int = MAX_COPIES) -> Copies:
         """Return the copies of examples in the order of their hashes, at most about `most` of them."""
         rows, words, counts = distinct_examples(examples, seed)
         kept = _shares(words, counts, most)

@@ -32,19 +32,19 @@ FOLDS: Final = 5
 
 _NUMBERS: Final = 3 * 2**16
 """Rows times labels that a path looks at."""
-_LEAST_ROWS: Final = 1000
+_MIN_ROWS: Final = 1000
 _FEATURE_NUMBERS: Final = 2**26
 """Rows times labels times features at most: the features of a path are held in memory, four bytes each."""
 _FIT_WORK: Final = 2**34
 """Rows times labels times the square of the features at most: what one step of Newton's method costs."""
 _SCAN: Final = 2**27
 """Candidates times rows times labels times amounts of smoothing of one round."""
-_FEWEST_CANDIDATES: Final = 100
-_MOST_CANDIDATES: Final = 4000
+_MIN_CANDIDATES: Final = 100
+_MAX_CANDIDATES: Final = 4000
 _LEADERS: Final = 24
-_LEAST_GAIN: Final = 0.5
+_MIN_GAIN_NATS: Final = 0.5
 """Nats that a tuple must promise."""
-_LEAST_SHARE: Final = 2e-4
+_MIN_LOSS_SHARE: Final = 2e-4
 """The share of the loss that a round must gain, or one row's worth if that is more."""
 _UNIFORM: Final = 0.002
 """The share of even probabilities mixed into those of test rows, so that no row costs more than a few nats."""
@@ -59,13 +59,13 @@ def looked_at(n: int, n_labels: int, n_features: int) -> int:
     >>> looked_at(50_000, 2, 200), looked_at(50_000, 26, 200), looked_at(50_000, 30_000, 200)
     (50000, 7561, 11)
     """
-    numbers = max(_NUMBERS, _LEAST_ROWS * n_labels)
+    numbers = max(_NUMBERS, _MIN_ROWS * n_labels)
     bounded = min(numbers, _FEATURE_NUMBERS // n_features, _FIT_WORK // n_features**2)
     return min(n, bounded // n_labels)
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class PathStep:
     """A set of sites on a path."""
 
     sites: list[Site]
@@ -101,7 +101,7 @@ class Growth:
         self._test: list[NDArray[np.float32]] = []
         self._known: dict[Site, float] = {}
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[PathStep]:
         """Yield the sets of sites of the path, each larger than the one before."""
         sites: list[Site] = []
         self._add([(j,) for j in self.columns], sites)
@@ -121,7 +121,7 @@ class Growth:
             weights, scores = self._fit(np.concatenate([weights, *steps]))
             yield self._step(sites, weights)
             loss = self._inner_loss(scores)
-            if loss < best - max(1.0 / self.m, _LEAST_SHARE * best):
+            if loss < best - max(1.0 / self.m, _MIN_LOSS_SHARE * best):
                 best, worse = loss, 0
             else:
                 worse += 1
@@ -146,19 +146,19 @@ class Growth:
     def _inner_loss(self, scores: NDArray[np.float64]) -> float:
         return float(self._weights.loss(softmax(scores)).mean())
 
-    def _step(self, sites: list[Site], weights: NDArray[np.float64]) -> Step:
+    def _step(self, sites: list[Site], weights: NDArray[np.float64]) -> PathStep:
         rows = self.ratios.test_rows
         if not len(rows):
-            return Step(list(sites), None)
+            return PathStep(list(sites), None)
         scores = np.tile(np.log(self.ratios.prior), (len(rows), 1))
         for part, of_site in zip(self._test, weights.reshape(len(sites), -1), strict=True):
             scores += np.tensordot(of_site, part, 1)
         observed = softmax(scores)[np.arange(len(rows)), self.ratios.labels(rows)]
-        return Step(list(sites), -np.log((1 - _UNIFORM) * observed + _UNIFORM / self.ratios.n_labels))
+        return PathStep(list(sites), -np.log((1 - _UNIFORM) * observed + _UNIFORM / self.ratios.n_labels))
 
     def _most_candidates(self) -> int:
         work = self.m * self.ratios.n_labels * len(SMOOTHING)
-        return int(np.clip(_SCAN // work, _FEWEST_CANDIDATES, _MOST_CANDIDATES))
+        return int(np.clip(_SCAN // work, _MIN_CANDIDATES, _MAX_CANDIDATES))
 
     def _first_candidates(self, most: int) -> set[Site]:
         """Return pairs, and triples where they are few: those that the budget of columns allows."""
@@ -186,7 +186,7 @@ class Growth:
         while leaders and len(new) < number:
             gains, of_leaders = self._tests.promises(leaders, scores)
             best = min(range(len(leaders)), key=lambda i: (-gains[i], leaders[i]))
-            if gains[best] < _LEAST_GAIN:
+            if gains[best] < _MIN_GAIN_NATS:
                 break
             new.append(leaders.pop(best))
             steps.append(of_leaders[best])

@@ -35,13 +35,13 @@ _HALVINGS = 6
 """How often a cross-fitted step is halved before it is refused."""
 _BLOCK = 2**20
 """Features times rows times labels that are centred at a time: they fit the cache; blocks are added in float64."""
-_FEW = 8
-"""Below so many labels NumPy adds up a row from left to right: column by column gives the same number."""
+_UNROLLED_LABELS = 8
+"""Labels below which NumPy adds up a row from left to right: column by column gives the same number."""
 
 
 def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the probabilities of scores, row by row."""
-    largest = reduce(np.maximum, scores.T) if scores.shape[1] < _FEW else scores.max(axis=1)
+    largest = reduce(np.maximum, scores.T) if scores.shape[1] < _UNROLLED_LABELS else scores.max(axis=1)
     odds: NDArray[np.float64] = np.exp(scores - largest[:, None])
     odds /= row_sums(odds)[:, None]
     return odds
@@ -49,7 +49,7 @@ def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def row_sums(values: NDArray[Any]) -> NDArray[Any]:
     """Return the sums over the last axis; of few entries column by column, which takes a fraction of the time."""
-    if values.shape[-1] >= _FEW:
+    if values.shape[-1] >= _UNROLLED_LABELS:
         return np.asarray(values.sum(axis=-1))
     total = values[..., 0].copy()
     for column in range(1, values.shape[-1]):

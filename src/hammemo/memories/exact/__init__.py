@@ -7,7 +7,7 @@
 from hammemo.memories.exact.free_rows import free_entries, with_free_rows
 from hammemo.memories.exact.live.live import Live, Shared
 from hammemo.memories.exact.live.numbers import rank_before
-from hammemo.memories.exact.memory import Exact, InParts
+from hammemo.memories.exact.memory import Exact, InParts, head_state, restore_in_parts
 from hammemo.memories.exact.parts.entries import SiteRows, added_rows, entries_in
 from hammemo.memories.exact.parts.part import PAGE, Part, table_arrays, used_arrays
 from hammemo.memories.exact.parts.set import SignedPart, View
@@ -35,7 +35,9 @@ __all__ = [
     "applied",
     "entries_in",
     "free_entries",
+    "head_state",
     "rank_before",
+    "restore_in_parts",
     "table_arrays",
     "used_arrays",
     "with_free_rows",

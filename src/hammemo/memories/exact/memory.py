@@ -32,7 +32,7 @@ from hammemo.kernels.free_sites import ONE_TOKEN, derived_examples, summed_pairs
 from hammemo.memories.base import Memory
 from hammemo.memories.exact.parts.digest import SumState
 from hammemo.memories.exact.reader import DenseCounts, SparseCounts, free_frame
-from hammemo.memories.exact.sum import MOST_ROW_BY_ROW, SignedSum
+from hammemo.memories.exact.sum import MAX_EXAMPLES_BY_ROW, SignedSum
 from hammemo.memories.exact.table import CountTable
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary
@@ -64,27 +64,27 @@ class InParts(Memory):
         return self._now().terms.total
 
     @property
-    def beside(self) -> Memory | None:
+    def _companion(self) -> Memory | None:
         """What is kept beside the table: a memory of the same examples, or None."""
         return None
 
     @abstractmethod
-    def beside_arrays(self) -> dict[str, NDArray[Any]]:
+    def _companion_arrays(self) -> dict[str, NDArray[Any]]:
         """Return what the state has beside the labels and the table, under the names that it has there."""
 
     @abstractmethod
-    def hold_parts(self, stored: SignedSum, beside: Memory | None = None) -> None:
+    def _set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
         """Store what a table in parts has counted, and what is beside it, in place of all that is stored."""
 
     @abstractmethod
-    def without_table(self: Self) -> Self:
+    def _with_empty_table(self: Self) -> Self:
         """Return a memory with an empty table, and all that is stored beside it."""
 
     @abstractmethod
-    def restore_around(
+    def _restore_terms(
         self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
     ) -> None:
-        """Take a state whose table lies in parts; `opened` returns it, given the labels and its arrays of the head."""
+        """Take a state whose table lies in parts; `opened` as in `restore_in_parts`."""
 
     @property
     @abstractmethod
@@ -97,33 +97,12 @@ class InParts(Memory):
         terms = self.terms
         return terms if terms.in_folder else None
 
-    def head_state(self, table: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Return the state with other arrays in place of the table: in a head, what its parts do not say."""
-        version = self._now()
-        named = {f"{version.table_prefix}{name}": array for name, array in table.items()}
-        return {**version.frame().arrays(), **version.beside_arrays(), **named}
-
-    def restore_parts(
-        self,
-        state: Mapping[str, NDArray[Any]],
-        sites: Sites,
-        seed: int,
-        declared: NDArray[Any],
-        opened: Callable[[LabelCounts, StoredArrays], SignedSum],
-    ) -> None:
-        """Start with a table in parts and what `head_state` returned, checked; `opened` as in `restore_around`."""
-
-        def take(memory: InParts, all_labels: LabelCounts, stored: StoredArrays) -> None:
-            memory.restore_around(all_labels, stored, opened)
-
-        self._restore(StoredArrays(state), sites, seed, declared, take)
-
     def state_digest(self) -> str:
         """Return BLAKE2b-256 of `state_bytes`; of a table in parts, made range by range."""
         version = self._now()
         if version.parted is None:
             return super().state_digest()
-        known, state, prefix = version.head_state({}), SumState(version.parted, version.labels), self.table_prefix
+        known, state, prefix = head_state(version, {}), SumState(version.parted, version.labels), self.table_prefix
         specs = {name: Spec(array.dtype, array.shape) for name, array in known.items()}
         specs |= {f"{prefix}{name}": spec for name, spec in state.specs().items()}
         digest = hashlib.blake2b(file_start(specs, {"layout": json.dumps(version.layout())}), digest_size=32)
@@ -161,10 +140,10 @@ class Exact(InParts):
             raise ValueError("A table alone does not hold what sites without a position have counted.")
         self._edited(lambda memory: setattr(memory, "_stored", SignedSum.of(table)))
 
-    def hold_parts(self, stored: SignedSum, beside: Memory | None = None) -> None:
+    def _set_terms(self, stored: SignedSum, companion: Memory | None = None) -> None:
         """Store what a table in parts has counted, in place of all that is stored at sites with positions."""
-        if beside is not None:
-            raise ValueError(f"An exact memory keeps nothing beside its table, and {beside!r} was given.")
+        if companion is not None:
+            raise ValueError(f"An exact memory keeps nothing beside its table, and {companion!r} was given.")
         self._edited(lambda memory: setattr(memory, "_stored", stored))
 
     @property
@@ -172,7 +151,7 @@ class Exact(InParts):
         """The table as a sum of terms."""
         return self._stored
 
-    def without_table(self) -> Exact:
+    def _with_empty_table(self) -> Exact:
         """Return a memory with an empty table; what sites without a position have counted stays."""
         version = self.snapshot()
         version._stored = SignedSum.of(CountTable.empty(self.sites))
@@ -202,7 +181,7 @@ class Exact(InParts):
         sites = self.sites.without_head()
         for block in blocks:
             n = len(block.targets())
-            self._small_streams = self._small_streams + 1 if n <= MOST_ROW_BY_ROW else 0
+            self._small_streams = self._small_streams + 1 if n <= MAX_EXAMPLES_BY_ROW else 0
             is_edited = self._stored.is_live or self._small_streams > SMALL_STREAMS_IN_BULK
             if is_edited and not self._stored.in_folder and self._takes_rows(n):
                 super().update_from_blocks([block], labels)
@@ -269,7 +248,7 @@ class Exact(InParts):
         self._stored = SignedSum.of(table, on_disk=stored.trusted)
         self._restore_free(stored)
 
-    def restore_around(
+    def _restore_terms(
         self, all_labels: LabelCounts, stored: StoredArrays, opened: Callable[[LabelCounts, StoredArrays], SignedSum]
     ) -> None:
         """Take a state whose table lies in parts."""
@@ -303,9 +282,9 @@ class Exact(InParts):
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the canonical arrays of the table, and those of the sites without a position."""
-        return {**self.table().arrays_for(self.labels), **self.beside_arrays()}
+        return {**self.table().arrays_for(self.labels), **self._companion_arrays()}
 
-    def beside_arrays(self) -> dict[str, NDArray[Any]]:
+    def _companion_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the canonical arrays of the sites without a position."""
         named = [(f"free.{k}", inner.state()) for k, inner in enumerate(self._free)]
         return {f"{prefix}.{name}": array for prefix, arrays in named for name, array in arrays.items()}
@@ -317,6 +296,32 @@ class Exact(InParts):
         if not stored.in_folder:
             return super().nbytes
         return stored.nbytes + sum(inner.nbytes for inner in self._free)
+
+
+def head_state(memory: InParts, table: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the state with other arrays in place of the table: in a head, what its parts do not say."""
+    version = memory._now()
+    named = {f"{version.table_prefix}{name}": array for name, array in table.items()}
+    return {**version.frame().arrays(), **version._companion_arrays(), **named}
+
+
+def restore_in_parts(
+    memory: InParts,
+    state: Mapping[str, NDArray[Any]],
+    sites: Sites,
+    seed: int,
+    declared: NDArray[Any],
+    opened: Callable[[LabelCounts, StoredArrays], SignedSum],
+) -> None:
+    """Start with a table in parts and what `head_state` returned, checked.
+
+    `opened` returns the table, given the labels and its arrays of the head.
+    """
+
+    def take(memory: InParts, all_labels: LabelCounts, stored: StoredArrays) -> None:
+        memory._restore_terms(all_labels, stored, opened)
+
+    memory._restore(StoredArrays(state), sites, seed, declared, take)
 
 
 def _count_derived(examples: Examples, inner: Exact, site: FreeSite) -> None:

@@ -17,7 +17,7 @@ from hammemo.kernels.free_sites import ONE_TOKEN, tabled
 from hammemo.kernels.sites import rows_of_columns
 from hammemo.memories.exact.live.rows import LiveRows
 from hammemo.memories.exact.parts.rows import FileRows
-from hammemo.memories.exact.rows import SharedWeights, TableRows, applied
+from hammemo.memories.exact.rows import SharedWeightRule, TableRows, applied
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.memories.exact.table import CountTable
 from hammemo.memories.label_counts import Frame, LabelCounts
@@ -59,7 +59,7 @@ class SparseCounts(Compiled):
     free: tuple[SparseCounts, ...] = ()
     """The readers of the tables of sites without a position."""
 
-    entry_times: NDArray[np.int64] | None = None
+    count_histogram: NDArray[np.int64] | None = None
     """Of a reader of some rows of a table: how many entries of each site have the counts 0 to 4, and more, in all rows.
 
     Shapes: (S, 6)."""
@@ -75,7 +75,12 @@ class SparseCounts(Compiled):
 
     def __getstate__(self) -> dict[str, Any]:
         stored = self.rows.stored
-        kept = {"declared": self.declared, "sites": self.sites, "free": self.free, "entry_times": self.entry_times}
+        kept = {
+            "declared": self.declared,
+            "sites": self.sites,
+            "free": self.free,
+            "count_histogram": self.count_histogram,
+        }
         return {**kept, "_stored": SignedSum.of(stored.total) if stored.is_live else stored, "_static": self._static}
 
     @cached_property
@@ -147,12 +152,12 @@ class SparseCounts(Compiled):
         self, smoothing: tuple[float, ...], weights: NDArray[np.float64], rule: Callable[[], RowRule]
     ) -> Ranker:
         """Return what ranks by a rule whose weights all labels share: from the top of the rows, where it can."""
-        return RuleRanker(self.rows, rule, SharedWeights(smoothing, weights))
+        return RuleRanker(self.rows, rule, SharedWeightRule(smoothing, weights))
 
     def restricted(self, contexts: Contexts, *, times: bool = False) -> SparseCounts:
         """Return a reader, in memory, of the rows that these contexts read: to them it answers the same.
 
-        With `times` it also says what a mixture must know of all rows (`entry_times`): they are gone through once.
+        With `times` it also says what a mixture must know of all rows (`count_histogram`): they are gone through once.
         """
         table = self.rows.table_of(contexts)
         if table is None:
@@ -163,7 +168,7 @@ class SparseCounts(Compiled):
             found = np.zeros((len(self.sites.positions), 6), np.int64)
             for k, own in self._stored.all_rows():
                 found[k] += np.bincount(np.minimum(own.counts, 5), minlength=6)
-            reader.entry_times = found
+            reader.count_histogram = found
         return reader
 
     def tensors(self) -> dict[str, NDArray[Any]]:
@@ -209,11 +214,11 @@ class RuleRanker(RowRanker):
     rows : Rows
     rule : callable
         Makes the rule.
-    shared : SharedWeights, optional
+    shared : SharedWeightRule, optional
         The same rule, where all labels share its weights.
     """
 
-    def __init__(self, rows: Rows, rule: Callable[[], RowRule], shared: SharedWeights | None = None) -> None:
+    def __init__(self, rows: Rows, rule: Callable[[], RowRule], shared: SharedWeightRule | None = None) -> None:
         super().__init__(rows.site_counts, rule, 1, len(rows.labels))  # of a query only its scores are dense
         self._rows = rows
         self._shared = shared

@@ -36,7 +36,7 @@ Matrix: TypeAlias = tuple[NDArray[np.int64], sparse.csr_array, NDArray[np.int64]
 Shapes: (m, S), (rows, L), (S + 1,)."""
 
 
-class SharedWeights(NamedTuple):
+class SharedWeightRule(NamedTuple):
     """A log-linear rule whose weights, (S, J), all labels share."""
 
     smoothing: tuple[float, ...]
@@ -151,13 +151,13 @@ class Rows(Cached):
     def shared_leaders(
         self,
         contexts: Contexts,  # noqa: ARG002
-        shared: SharedWeights,  # noqa: ARG002
+        shared: SharedWeightRule,  # noqa: ARG002
         k: int,  # noqa: ARG002
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
         """Return the columns of the k best labels by a rule, (m, k), and whether each answer is sure; or None."""
         return None
 
-    def shared_single(self, shared: SharedWeights) -> Callable[[Sequence[Any]], int] | None:  # noqa: ARG002
+    def shared_single(self, shared: SharedWeightRule) -> Callable[[Sequence[Any]], int] | None:  # noqa: ARG002
         """Return a fast way from one context to the column of the best label by a rule, or None."""
         return None
 

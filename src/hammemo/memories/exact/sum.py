@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.tokens.vocabulary import Token
 
-MOST_ROW_BY_ROW: Final = 64
-"""A batch of more examples is learnt in bulk, unless the table is live and the batch is small beside it."""
+MAX_EXAMPLES_BY_ROW: Final = 64
+"""Examples of a batch up to which it is edited row by row; more, too, if the table is live and much larger."""
 
 
-class Store(Protocol):
+class StoredTerm(Protocol):
     """A term in memory: a table of counts, or a live one. It never changes."""
 
     @property
@@ -149,7 +149,7 @@ class SignedSum(Cached):
     Parameters
     ----------
     files : Files
-    added, removed : tuple of Store
+    added, removed : tuple of StoredTerm
         What is in memory: tables of falling size, or one live table.
     known_labels : Vocabulary, optional
         The labels that have examples, where they are known without counting.
@@ -158,8 +158,8 @@ class SignedSum(Cached):
     """
 
     files: Files
-    added: tuple[Store, ...]
-    removed: tuple[Store, ...] = ()
+    added: tuple[StoredTerm, ...]
+    removed: tuple[StoredTerm, ...] = ()
     known_labels: Vocabulary | None = None
     on_disk: bool = False
 
@@ -221,7 +221,7 @@ class SignedSum(Cached):
         return SignedSum(self.files, (live,))
 
     @property
-    def _terms(self) -> list[tuple[Store, int]]:
+    def _terms(self) -> list[tuple[StoredTerm, int]]:
         """The terms in memory that hold something, with their signs."""
         held = [(self.added, 1), (self.removed, -1)]
         return [(term, sign) for terms, sign in held for term in terms if term.n_examples]
@@ -298,7 +298,7 @@ class SignedSum(Cached):
     def takes_rows(self, n_examples: int) -> bool:
         """Return whether so many examples are edited row by row, or learnt faster in bulk."""
         live = self.added[0].as_live if self.added else None
-        if n_examples <= MOST_ROW_BY_ROW:
+        if n_examples <= MAX_EXAMPLES_BY_ROW:
             return live is not None or native() is not None
         return live is not None and n_examples <= live.n_examples // 8
 
@@ -310,7 +310,7 @@ class SignedSum(Cached):
             check_total(self.n_examples, int(examples.multiplicity.sum()))
             added = (_live_top(self.added, self.sites).changed(examples, 1),)
             return SignedSum(self.files, added, self.removed, _with(self.labels, examples.labels))
-        if len(examples) > MOST_ROW_BY_ROW or not self.files.parts.is_compiled:
+        if len(examples) > MAX_EXAMPLES_BY_ROW or not self.files.parts.is_compiled:
             return self.changed_by(CountTable.of(examples, self.sites), sign)
         made, tokens = self, [*examples.contexts.vocabulary.tolist(), NO_TOKEN]  # rank -1 reads the last one
         labels = examples.labels.tolist()
@@ -462,16 +462,16 @@ def entries_of(stack: tuple[CountTable, ...]) -> int:
     return sum(table.n_entries for table in stack)
 
 
-def _added(terms: tuple[Store, ...]) -> CountTable:
+def _added(terms: tuple[StoredTerm, ...]) -> CountTable:
     return reduce(CountTable.plus, (term.total for term in reversed(terms)))
 
 
-def _live(terms: tuple[Store, ...]) -> Live:
+def _live(terms: tuple[StoredTerm, ...]) -> Live:
     """Return one live table of some terms: the only one as it is."""
     return terms[0].as_live or Live.of(_added(terms))
 
 
-def _live_top(terms: tuple[Store, ...], sites: Sites) -> Live:
+def _live_top(terms: tuple[StoredTerm, ...], sites: Sites) -> Live:
     return _live(terms or (CountTable.empty(sites),))
 
 

@@ -7,8 +7,8 @@ The paper's Gaussian codes for token x, label c and projection W, with S sites o
 
 Entry i of the code of a feature is the i-th number of a Philox stream whose key comes from (seed, family) and whose
 counter comes from the feature, put through the inverse of the normal distribution function (NumPy does not promise that
-its own normal streams stay the same). Any process that knows the seed has every code, also that of a token nobody has
-seen yet. Codes are rounded to float32; only the projected codes W u are kept, never all of U.
+its own normal streams stay the same). Any process that knows the seed has every code, also that of a token that is
+still to come. Codes are rounded to float32; only the projected codes W u are kept, never all of U.
 
 **Exact codes.** With ``exact=True`` every code is a whole number of steps, at most :math:`2^b` of them, and a step is a
 power of two: the largest for which :math:`2^b` steps reach eight standard deviations. (A number beyond that is cut off:

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 Cells: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]"
 """Rows, columns and counts of the cells of one site's table."""
 
-_MOST_SITES = 2048  # what the compiled loops take
+_MAX_SITES = 2048  # what the compiled loops take
 _LAID_OUT: tuple[Literal["C"], Literal["A"]] = ("C", "A")  # so must arrays be for them: row by row, and aligned
 _NO_ROW = 2**32 - 1  # as they write it
 _NOTHING = np.empty(0, np.uint64), np.empty(0, np.int32)
 
 
-class Source(NamedTuple):
+class LoopContexts(NamedTuple):
     """Contexts as the compiled loops take them: integers, or ranks with the hash and the place of each rank's token."""
 
     tokens: NDArray[Any]
@@ -159,7 +159,7 @@ class RowLayout:
     def compiled(self) -> Any:
         """The same function compiled, or None where the compiled loops cannot be used."""
         loops = native()
-        if loops is None or max(self.sites.h, len(self.sites.positions)) > _MOST_SITES:
+        if loops is None or max(self.sites.h, len(self.sites.positions)) > _MAX_SITES:
             return None
         hashes, places, checks = self.integer_tokens()
         single = np.empty((0, 1), np.uint64)  # a token alone is confirmed by its place
@@ -209,12 +209,12 @@ class RowLayout:
         made_again = {"compiled", "_last_source"}
         return {name: value for name, value in dict(vars(self)).items() if name not in made_again}
 
-    def source(self, contexts: Contexts) -> Source:
+    def source(self, contexts: Contexts) -> LoopContexts:
         """Return contexts as the compiled loops take them."""
         if contexts.integers is not None:
-            return Source(np.require(contexts.integers, requirements=_LAID_OUT), None, None)
+            return LoopContexts(np.require(contexts.integers, requirements=_LAID_OUT), None, None)
         ranks = np.require(contexts.ranks, requirements=_LAID_OUT)
-        return Source(ranks, *self.vocabulary_source(contexts.vocabulary))
+        return LoopContexts(ranks, *self.vocabulary_source(contexts.vocabulary))
 
     def vocabulary_source(self, vocabulary: Vocabulary) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
         """Return the hash of each token and its place in the list of reserved tokens, -1 where it has none.

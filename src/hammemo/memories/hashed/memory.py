@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 Self = TypeVar("Self", bound="Hashed")
 
-MANY_LABELS = 4096
-"""Above this many labels a dense row for every bucket is no longer small."""
+DENSE_ROW_LABELS = 4096
+"""Labels up to which a dense row for every bucket is small."""
 
 
 class Hashed(Memory):
@@ -68,7 +68,7 @@ class Hashed(Memory):
         How many features of a site, the most frequent ones, have a row of their own: for every site, or one number for
         each. Sites of one position share one list, as long as the largest number among them.
     key : bytes, optional
-        A secret. Without it whoever chooses the tokens can make them collide; give one when tokens come from strangers.
+        A secret. Without it an enemy who chooses tokens can make them collide; give one for tokens of strangers.
 
     Examples
     --------
@@ -305,9 +305,9 @@ class Hashed(Memory):
         return self._counts.labels
 
     def _grow(self, labels: Vocabulary) -> None:
-        if len(labels) > MANY_LABELS >= len(self._columns):
+        if len(labels) > DENSE_ROW_LABELS >= len(self._columns):
             warnings.warn(
-                f"{len(labels)} labels need a column in every bucket. Above {MANY_LABELS} labels, "
+                f"{len(labels)} labels need a column in every bucket. Above {DENSE_ROW_LABELS} labels, "
                 "memory=Exact() is usually smaller.",
                 stacklevel=4,
             )

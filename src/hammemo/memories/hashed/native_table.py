@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hammemo.memories.hashed.layout import RowLayout
     from hammemo.tokens.contexts import Contexts
 
-_MOST_KNOWN = 2**18  # strings whose hashes and places are kept for single queries
+_MAX_CACHED_STRINGS = 2**18  # strings whose hashes and places are kept for single queries
 
 
 class NativeTable:
@@ -147,7 +147,7 @@ class NativeTable:
         def winner(tokens: Sequence[Any]) -> int:
             column: int = one(tokens, known)
             if column < 0 and all(type(token) in (int, str) for token in tokens):
-                if len(known) > _MOST_KNOWN:
+                if len(known) > _MAX_CACHED_STRINGS:
                     known.clear()
                 new = Vocabulary.of(token for token in tokens if type(token) is str and token not in known)
                 known.update(zip(new.strings.tolist(), known_bytes(*layout.vocabulary_source(new)), strict=True))

@@ -22,7 +22,7 @@ PAGE_BYTES = 2**12
 
 
 class PagedRows:
-    """Rows of counts, in columns that labels are given by whoever keeps them.
+    """Rows of counts, in columns; their user gives each label one.
 
     Parameters
     ----------

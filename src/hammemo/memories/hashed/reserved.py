@@ -1,7 +1,7 @@
 r"""Which features of a hashed memory have rows of their own, and how they are known.
 
-A reserved row is a proof only if nothing else can reach it. A feature's 64-bit hash says where to look, but whoever
-knows the seed can make another token or tuple with the same hash. So a reserved token is also known by its identity
+A reserved row is a proof only if nothing else can reach it. A feature's 64-bit hash says where to look, but an
+enemy who knows the seed can make another token or tuple with that hash. So a reserved token also has an identity
 (:func:`hammemo.tokens.hashing.vocabulary_identities`): the value of a number, a 256-bit digest of a string. Tokens
 stand in one list, ascending by hash; the place of a token in it is found by its hash and confirmed by its identity. A
 reserved tuple is a tuple of places, found by its hash and compared entry by entry. What is not confirmed is not

@@ -12,7 +12,7 @@ import numpy as np
 
 from hammemo._arrays.native import native
 from hammemo._versions import cached_property
-from hammemo.memories.hashed.layout import Source
+from hammemo.memories.hashed.layout import LoopContexts
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.hashing import hash_numbers, number_key
 from hammemo.tokens.vocabulary import Vocabulary, checked_integers, factorize
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hammemo.memories.hashed.layout import Cells, RowLayout
     from hammemo.tokens.streams import Block
 
-_MOST_EXAMPLES = 2**31  # so that no 32-bit cell overflows
+_MAX_EXAMPLES = 2**31  # so that no 32-bit cell overflows
 
 
 def block_labels(block: Block) -> Vocabulary:
@@ -43,7 +43,7 @@ class StreamCounter:
     @property
     def is_full(self) -> bool:
         """Whether a cell could overflow soon."""
-        return int(self._totals.sum()) > _MOST_EXAMPLES
+        return int(self._totals.sum()) > _MAX_EXAMPLES
 
     def knows(self, labels: Vocabulary) -> bool:
         """Return whether all of these labels are counted."""
@@ -67,12 +67,12 @@ class StreamCounter:
         """Return for each site the cells that are not zero."""
         return self._layout.touched(self._cells)
 
-    def _integers(self, tokens: NDArray[Any]) -> tuple[Source, NDArray[np.int32]]:
+    def _integers(self, tokens: NDArray[Any]) -> tuple[LoopContexts, NDArray[np.int32]]:
         found = np.empty(len(tokens), np.int32)
         tokens = np.ascontiguousarray(tokens)
         finder, columns = self._integer_labels
         finder.find(tokens, found)
-        return Source(tokens, None, None), columns[found]
+        return LoopContexts(tokens, None, None), columns[found]
 
     @cached_property
     def _integer_labels(self) -> tuple[Any, NDArray[np.int32]]:
@@ -87,7 +87,7 @@ class StreamCounter:
         finder = loops.Finder(words[order], number_key(seed), False)
         return finder, np.append(order, -1).astype(np.int32)
 
-    def _others(self, tokens: NDArray[Any]) -> tuple[Source, NDArray[np.int32]]:
+    def _others(self, tokens: NDArray[Any]) -> tuple[LoopContexts, NDArray[np.int32]]:
         vocabulary, ranks = factorize(tokens)
         columns = np.append(self.labels.find(vocabulary), -1).astype(np.int32)
-        return Source(ranks, *self._layout.vocabulary_source(vocabulary)), columns[ranks]
+        return LoopContexts(ranks, *self._layout.vocabulary_source(vocabulary)), columns[ranks]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hammemo.memories.hashed.layout import Cells
     from hammemo.memories.hashed.site_table import SiteTable
 
-_SPARE = 4  # one more column in so many is made when columns run out
+_SPARE = 4  # columns for which one more is made when columns run out
 
 
 class Tables(Cached):

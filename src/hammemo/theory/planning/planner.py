@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo.models.names import KERNELS, VOTES, is_auto
-from hammemo.theory.planning.predictions import LEAST_SPREAD, Predictions
+from hammemo.theory.planning.predictions import MIN_SPREAD, Predictions
 from hammemo.theory.planning.reports import Option, Plan, size_text
 from hammemo.theory.planning.sizes import width
 
@@ -93,7 +93,7 @@ def plan(
     kernel, vote = _resolved_kernel(kernel), "sum" if is_auto(vote) else vote
     ask = _checked(budget, agreement, vote, random_state, confidence)
     predicted = Predictions(X, y, kernel, vote, n_examples, n_labels, sample, random_state, confidence)
-    search = _Search(predicted)
+    search = _MemorySearch(predicted)
     options = search.for_budget(ask.budget) if ask.budget is not None else search.for_agreement(ask.agreement or 0.0)
     options = [replace(option, queries_per_second=predicted.speed(option.memory)) for option in options]
     chosen = next(option for option in options if option.chosen)
@@ -168,7 +168,7 @@ def _checked(budget: Any, agreement: Any, vote: Any, random_state: Any, confiden
     return _Ask(None, float(agreement), f"At least {100 * agreement:g} % agreement")
 
 
-class _Search:
+class _MemorySearch:
     """The two questions that a plan answers, by trying memories of many sizes."""
 
     def __init__(self, predicted: Predictions) -> None:
@@ -209,7 +209,7 @@ class _Search:
         if not splits:
             return None
         misses = {split: 1 - self.predicted.trials[0].hashed(*split).agreement[0] for split in splits}
-        most = _NEARLY * min(misses.values()) + LEAST_SPREAD
+        most = _NEARLY * min(misses.values()) + MIN_SPREAD
         good = [split for split in splits if misses[split] <= most]
         sure = [split for split in good if self._is_sure(*split)]
         return self.predicted.hashed(*min(sure or good, key=misses.__getitem__))

@@ -58,13 +58,13 @@ _COUNTED_CELLS = 4_000_000  # up to here the sparse table of data that is all th
 _FAR = 100  # how many times a sample its growth is extrapolated to without a word
 _MISSES_KEPT = 0.82  # growths have a few more misses than real data: measured on data other than docs/planning.md's
 _MODEL_SPREAD = 0.08  # standard deviation of the model's error, as a share of the misses
-_MANY_MISSES = 3.0  # where misses are many, that share is smaller
+_MISSES_DISCOUNT = 3.0  # where misses are many, that share is smaller
 _GROWTH_SPREAD = 0.05  # the same between growths, before any is seen
-LEAST_SPREAD = 0.0005
+MIN_SPREAD = 0.0005
 _PROOF_SPREAD = 0.2  # the same for the certified share, as a share of it or of the rest, whichever is smaller
 _UNGROWN_SPREAD = 0.05  # for each doubling that was not grown to, as a share of the misses
-_LARGEST_OF_MANY = 0.6  # times the standard deviation of a count in the sample, by which the largest is too large
-_LARGEST_D = 512  # of Gaussian memories that are tried
+_MAXIMUM_BIAS = 0.6  # times the standard deviation of a count in the sample, by which the largest is too large
+_MAX_D = 512  # of Gaussian memories that are tried
 
 
 class Predictions:
@@ -186,7 +186,7 @@ class Predictions:
         """Return the largest counts of each site; of many noisy counts the largest is too large, which is undone."""
         times = self.n / self.grown_to
         means = np.mean([outcome.largest for outcome in outcomes], axis=0) * times
-        noise = _LARGEST_OF_MANY / np.sqrt(np.maximum(means[:, 1] * self.sample.m / self.n, 1))
+        noise = _MAXIMUM_BIAS / np.sqrt(np.maximum(means[:, 1] * self.sample.m / self.n, 1))
         means[:, 1] /= 1 + (noise if self.n > self.sample.m else 0.0)
         return [(float(own), float(shared)) for own, shared in means]
 
@@ -198,7 +198,7 @@ class Predictions:
         grown = number > 1
         if grown and not proofs:
             share = 1 - _MISSES_KEPT * (1 - share)
-        relative = _PROOF_SPREAD if proofs else _MODEL_SPREAD / (1 + _MANY_MISSES * rest)
+        relative = _PROOF_SPREAD if proofs else _MODEL_SPREAD / (1 + _MISSES_DISCOUNT * rest)
         spread = relative * rest if grown else 0.0
         found = values.mean(axis=1).var() * number + GROWTHS * (_GROWTH_SPREAD * rest) ** 2  # few growths say little
         between = found / (number - 1 + GROWTHS) * (1 + 1 / number) if grown else 0.0
@@ -206,13 +206,13 @@ class Predictions:
         ungrown = _UNGROWN_SPREAD * rest * max(log2(self.n / self.grown_to), 0)
         asked = max(n_queries, 1)
         binomial = max(share * (1 - share), 1 / asked) / asked
-        deviation = sqrt(binomial + between + within + (spread + LEAST_SPREAD) ** 2 + ungrown**2)
+        deviation = sqrt(binomial + between + within + (spread + MIN_SPREAD) ** 2 + ungrown**2)
         half = float(stats.norm.ppf(0.5 + self.confidence / 2)) * deviation
         return Estimate(share, max(share - half, 0.0), min(share + half, 1.0), "simulated")
 
     def gaussian(self, size: int) -> Option:
         """Return a Gaussian memory of about this size, tried on the sample as it is."""
-        d = min(max(int(sqrt(max(size - self.sizes.frame, 8) / 8)), 1), _LARGEST_D)
+        d = min(max(int(sqrt(max(size - self.sizes.frame, 8) / 8)), 1), _MAX_D)
         while d > 1 and self.sizes.gaussian(d) > size:
             d -= 1
         rows = self.sampled[:2500]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hammemo.theory.planning.growth import GrownSite
     from hammemo.tokens.contexts import Examples
 
-Asked: TypeAlias = "tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]"
+ReadFeatures: TypeAlias = "tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]"
 """The feature that each query reads at a site, -1 for none, and the (query, label, count) that grew from the query."""
 
 SHARE_DRAWS = 7
@@ -258,7 +258,7 @@ class Trial:
     def _read(
         self,
         k: int,
-        read: Asked,
+        read: ReadFeatures,
         rows: NDArray[np.int64],
         table: NDArray[Any],
         totals: NDArray[np.float64],
@@ -288,7 +288,7 @@ class Trial:
             totals[query, label] -= self.weights[k] * count
         return totals
 
-    def _asked_at(self, k: int, rng: np.random.Generator) -> Asked:
+    def _asked_at(self, k: int, rng: np.random.Generator) -> ReadFeatures:
         """Return what each query reads at site k, and what grew from it."""
         part, (grown, _) = self.sample.parts[k], self.sites[k]
         m, n_labels = len(part.features), self.sample.n_labels
@@ -339,7 +339,7 @@ def hashed_rows(
     return np.where(found >= 0, found, len(own) + hash_buckets(hashes, site_words(seed, site)[0], buckets))
 
 
-def _every_fourth(read: Asked) -> Asked:
+def _every_fourth(read: ReadFeatures) -> ReadFeatures:
     asked, (query, label, count) = read
     kept = query % 4 == 0
     return asked[::4], (query[kept] // 4, label[kept], count[kept])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Site, Sites
 
 BUCKETS: Final = 16
-LEAST_SHARE: Final = 1e-3
+MIN_SHARE: Final = 1e-3
 """What is discounted of a row counts as at least this share of it, and as at most all but this share."""
 
 NEAREST: Final = 6
@@ -130,7 +130,7 @@ def row_buckets(totals: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def row_odds(totals: NDArray[np.int64], discounted: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return what is kept over what is discounted of rows with these totals."""
-    share = np.clip(discounted / np.maximum(totals, 1), LEAST_SHARE, 1 - LEAST_SHARE)
+    share = np.clip(discounted / np.maximum(totals, 1), MIN_SHARE, 1 - MIN_SHARE)
     return np.asarray((1 - share) / share)
 
 

@@ -25,7 +25,7 @@ from hammemo.votes.mixture.gates import (
     row_buckets,
     row_odds,
 )
-from hammemo.votes.mixture.tables import CountRows, Entry, LeftOut, Read, continuation_rows
+from hammemo.votes.mixture.tables import CountRows, LeftOut, Read, RowEntries, continuation_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,8 +64,8 @@ class StaticTables(Cached):
 
     def discounts(self) -> NDArray[np.float64]:
         """Return what entries of counts 0, 1, 2 and 3 or more lose, for each table: (n_tables, 4)."""
-        if self.reader.entry_times is not None:  # of the table that the reader has only some rows of
-            sites = [discounts_of(times) for times in self.reader.entry_times]
+        if self.reader.count_histogram is not None:  # of the table that the reader has only some rows of
+            sites = [discounts_of(times) for times in self.reader.count_histogram]
         else:
             starts = np.cumsum([0, *map(len, self.reader.table.tuples)])
             cuts = np.searchsorted(self.sites.keys, starts * max(self.n_labels, 1))
@@ -117,7 +117,7 @@ class LabelTerms:
         self.m = len(examples)
         self.labels = tables.reader.labels.find(examples.labels)[examples.label_ranks]
         self.cases = np.arange(self.m) if examples.cases is None else examples.cases
-        self._none = Entry(*(np.empty(0, np.int64) for _ in range(3)))
+        self._none = RowEntries(*(np.empty(0, np.int64) for _ in range(3)))
 
     def all(self) -> Terms:
         """Return the terms of all components."""
@@ -155,7 +155,7 @@ class LabelTerms:
     def _sites(self) -> list[Terms]:
         rows = self.tables.rows_of(self.examples.contexts)
         n_sites = rows.shape[1]
-        entry = Entry(np.repeat(self.cases, n_sites), rows.ravel(), np.repeat(self.labels, n_sites))
+        entry = RowEntries(np.repeat(self.cases, n_sites), rows.ravel(), np.repeat(self.labels, n_sites))
         left = LeftOut(self.tables.sites, entry if self.leave_out else self._none)
         examples, sites = np.repeat(np.arange(self.m), n_sites), np.tile(np.arange(n_sites), self.m)
         parts = [self._row_terms(left.read(entry), entry.rows, examples, 1 + sites, sites)]
@@ -170,7 +170,7 @@ class LabelTerms:
         number: int,
         counts: CountRows,
         parents: NDArray[np.int64],
-        gone: Entry,
+        gone: RowEntries,
         rows: NDArray[np.int64],
         starts: NDArray[np.int64],
         longer: int,
@@ -178,11 +178,11 @@ class LabelTerms:
     ) -> Terms:
         """Return the terms of continuation counts, without the entries that are gone with the case."""
         inside = (gone.rows >= starts[longer]) & (gone.rows < starts[longer + 1])
-        own = Entry(gone.cases[inside], parents[gone.rows[inside] - starts[longer]], gone.labels[inside])
+        own = RowEntries(gone.cases[inside], parents[gone.rows[inside] - starts[longer]], gone.labels[inside])
         asked = np.zeros(self.m, np.int64)
         if shorter >= 0:
             asked = np.where(rows[:, shorter] >= 0, rows[:, shorter] - starts[shorter], -1)
-        entry = Entry(self.cases, asked, self.labels)
+        entry = RowEntries(self.cases, asked, self.labels)
         read = LeftOut(counts, own).read(entry)
         components = self.tables.components
         table = np.full(self.m, components.continuation_table(number))
@@ -201,7 +201,7 @@ class LabelTerms:
         lost = self.discounts[tables]
         discounted = lost_of(read.classes, lost)
         kept = read.totals - discounted
-        active = (rows >= 0) & (read.totals > 0) & (kept > LEAST_KEPT)
+        active = (rows >= 0) & (read.totals > 0) & (kept > MIN_KEPT)
         gained = read.counts - lost[np.arange(len(lost)), np.minimum(read.counts, 3)]
         shares = np.maximum(gained, 0.0)[active] / kept[active]
         buckets, odds = row_buckets(read.totals), row_odds(read.totals, discounted)
@@ -215,12 +215,12 @@ class LabelTerms:
         contexts = self.examples.contexts
         places = distinct_places(contexts.ranks, site.reach)
         rows = tuples.find(known.find(contexts.vocabulary)[places.ranks][:, None])
-        entry = Entry(self.cases[places.contexts], rows, self.labels[places.contexts])
+        entry = RowEntries(self.cases[places.contexts], rows, self.labels[places.contexts])
         own = self._none
         if self.leave_out:
             derived = derived_examples(self.examples, site)
             assert derived.cases is not None
-            own = Entry(
+            own = RowEntries(
                 derived.cases,
                 tuples.find(derived.contexts.ranks_in(known)),
                 self.tables.reader.labels.find(derived.labels)[derived.label_ranks],
@@ -255,7 +255,7 @@ class LabelTerms:
         )
 
 
-LEAST_KEPT = 1e-9
+MIN_KEPT = 1e-9
 """A row of which no more is left after the discount says nothing."""
 
 

@@ -106,7 +106,7 @@ def continuation_rows(
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class RowEntries:
     """Entries of rows: of each a case, a row and a label."""
 
     cases: NDArray[np.int64]
@@ -134,11 +134,11 @@ class LeftOut:
     Parameters
     ----------
     rows : CountRows
-    own : Entry
+    own : RowEntries
         What the cases have added, one entry for each time.
     """
 
-    def __init__(self, rows: CountRows, own: Entry) -> None:
+    def __init__(self, rows: CountRows, own: RowEntries) -> None:
         self._rows = rows
         held = (own.rows >= 0) & (own.labels >= 0)
         self._known = np.unique(own.rows[held])  # few of all rows, so that keys stay small
@@ -162,11 +162,11 @@ class LeftOut:
         keys = (cases * (len(self._known) or 1) + places) * self._rows.n_labels + labels
         return np.asarray(np.where(places >= 0, keys, -1))
 
-    def gone(self) -> Entry:
+    def gone(self) -> RowEntries:
         """Return the entries of which nothing is left without the case."""
-        return Entry(self._entry_cases[self._gone], self._entry_rows[self._gone], self._entry_labels[self._gone])
+        return RowEntries(self._entry_cases[self._gone], self._entry_rows[self._gone], self._entry_labels[self._gone])
 
-    def read(self, asked: Entry) -> Read:
+    def read(self, asked: RowEntries) -> Read:
         """Return what is left of the labels in the rows that are asked for."""
         rows = np.maximum(asked.rows, 0)
         counts, totals, classes = (

@@ -37,7 +37,7 @@ from hammemo.votes.mixture.gates import (
 )
 from hammemo.votes.mixture.leading import LiveLeaders, live_leaders
 from hammemo.votes.mixture.reading import (
-    LEAST_KEPT,
+    MIN_KEPT,
     LabelTerms,
     RowsRead,
     length_buckets,
@@ -186,7 +186,7 @@ class Mixture(Vote):
             rows, counts = rows[: int(self.sample)], counts[: int(self.sample)]
         return examples.rows(rows), counts
 
-    def wanted(self) -> int:
+    def sample_size(self) -> int:
         """Return the most examples that weights are fitted to; 0 where they are fitted already."""
         self._check_numbers()
         return 0 if hasattr(self, "weights_") else int(self.sample)
@@ -217,7 +217,7 @@ class Mixture(Vote):
         components = self.components(sites)
         weights = stored.finite("weights", "float64", (components.n, BUCKETS))
         discounts = stored.finite("discounts", "float64", (components.n_tables, 4))
-        if np.abs(weights).max(initial=0) > _LARGEST_WEIGHT or not ((discounts >= 0) & (discounts < _LOST)).all():
+        if np.abs(weights).max(initial=0) > _MAX_LOG_WEIGHT or not ((discounts >= 0) & (discounts < _LOST)).all():
             raise ValueError("weights or discounts of its mixture cannot be")
         if "used" in stored:
             used = stored.whole_numbers("used", (components.n,), below=2)
@@ -245,7 +245,7 @@ class Mixture(Vote):
                 raise ValueError(f"{name}={value!r} is a whole number of at least 1.")
 
 
-_LARGEST_WEIGHT = 500.0
+_MAX_LOG_WEIGHT = 500.0
 """Logarithms beyond it are no fitted weights, and their exponentials no numbers."""
 
 _LOST = np.array([1e-300, 1.0, 2.0, 3.0])
@@ -300,7 +300,7 @@ class MixtureRanker(Ranker):
         k = min(k, self.n_labels)
         return super().leaders(contexts, k) if self._leading is None else self._leading.leaders(contexts, k)
 
-    def _read(self, contexts: Contexts) -> tuple[list[_Part], NDArray[np.float64], NDArray[np.float64]]:
+    def _read(self, contexts: Contexts) -> tuple[list[_RowShares], NDArray[np.float64], NDArray[np.float64]]:
         """Return what each context reads, the sum of all its trust, and what the prior adds: (m,), (m, L)."""
         read = read_rows(self._reader, self._components, self._discounts, contexts)
         parts = [*(self._weighed(part) for part in read), *self._tokens(contexts)]
@@ -308,7 +308,7 @@ class MixtureRanker(Ranker):
         totals = of_prior + sum(np.bincount(part.contexts, part.trust, len(contexts)) for part in parts)
         return parts, totals, np.outer(of_prior / totals, shares(self._reader.label_counts))
 
-    def _weighed(self, read: RowsRead) -> _Part:
+    def _weighed(self, read: RowsRead) -> _RowShares:
         """Return rows with their trust and the shares of their entries; those that say nothing have no trust."""
         entries, n_rows = read.entries, len(read.contexts)
         owners = np.repeat(np.arange(n_rows), entries.lengths)
@@ -316,14 +316,16 @@ class MixtureRanker(Ranker):
         totals = np.bincount(owners, entries.counts, n_rows)
         discounted = lost_of(np.bincount(owners * 4 + classes, minlength=4 * n_rows).reshape(n_rows, 4), read.lost)
         kept = totals - discounted
-        active = (totals > 0) & (kept > LEAST_KEPT)
+        active = (totals > 0) & (kept > MIN_KEPT)
         trust = self._trust[read.components, row_buckets(totals.astype(np.int64))] * row_odds(totals, discounted)
         trust = np.where(active, trust, 0.0)
         gained = np.maximum(entries.counts - read.lost[owners, classes], 0.0)
         values = gained / np.where(active, kept, 1.0)[owners]
-        return _Part(read.contexts, read.components, trust, entries.lengths, entries.columns, values, read.distances)
+        return _RowShares(
+            read.contexts, read.components, trust, entries.lengths, entries.columns, values, read.distances
+        )
 
-    def _tokens(self, contexts: Contexts) -> list[_Part]:
+    def _tokens(self, contexts: Contexts) -> list[_RowShares]:
         """Return what says that the label is a token of the context."""
         parts = []
         columns = np.append(self._reader.labels.find(contexts.vocabulary), -1)
@@ -336,7 +338,7 @@ class MixtureRanker(Ranker):
                 trust = self._trust[components, length_buckets(contexts.ranks, site.reach)[owners]]
                 ones = np.ones(len(owners), np.int64)
                 said, distances = columns[places.ranks[held]], places.distances[held]
-                parts.append(_Part(owners, components, trust, ones, said, np.ones(len(owners)), distances))
+                parts.append(_RowShares(owners, components, trust, ones, said, np.ones(len(owners)), distances))
             elif site.kind == "recent":
                 last = columns[contexts.ranks[:, contexts.h - site.reach :]]
                 owners, _ = np.nonzero(last >= 0)
@@ -344,7 +346,7 @@ class MixtureRanker(Ranker):
                 components = np.full(len(last), self._components.free(k))
                 trust = np.where(lengths > 0, self._trust[components, 0], 0.0)
                 values = (1.0 / np.maximum(lengths, 1))[owners]
-                parts.append(_Part(np.arange(len(last)), components, trust, lengths, last[last >= 0], values))
+                parts.append(_RowShares(np.arange(len(last)), components, trust, lengths, last[last >= 0], values))
         return parts
 
     def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
@@ -366,7 +368,7 @@ class MixtureRanker(Ranker):
                 target[column] += value
         return SiteScores(values, values, values, base=base, parts=tuple(names))
 
-    def _name(self, part: _Part, row: int) -> tuple[str, Site] | None:
+    def _name(self, part: _RowShares, row: int) -> tuple[str, Site] | None:
         """Return what a row of a part is called; None for the prior."""
         component, components = int(part.components[row]), self._components
         positions, free = components.sites.positions, components.sites.free
@@ -392,7 +394,7 @@ def explained_parts(components: Components) -> list[tuple[str, Site]]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class _RowShares:
     """Rows with their trust, and the share of each of their entries.
 
     Shapes

@@ -71,7 +71,7 @@ class Shared:
                 place = self.labels.get(other.labels.token(number))
                 if 0 <= place < n_here:
                     numbers[place] = number
-        self._elsewhere = (other, n_here, n_there, numbers)  # one store: whoever makes it, it is the same
+        self._elsewhere = (other, n_here, n_there, numbers)  # one store: every thread makes the same
         return numbers
 
     def has_doubled(self) -> bool:
@@ -195,20 +195,20 @@ class Live(Cached):
         """Return the version with examples added or taken back, or refuse to go below zero."""
         if sign > 0:
             check_total(self.version.examples, int(examples.multiplicity.sum()))
-        return self._made_anew_if_needed(lambda live: live._change(examples, sign))
+        return self._rebuilt_if_needed(lambda live: live._change(examples, sign))
 
     def changed_by_one(self, tokens: Sequence[Any], label: Any, by: int) -> Live:
         """Return the version with `by` copies of one example added or, below zero, taken back."""
         if by > 0:
             check_total(self.version.examples, by)
-        return self._made_anew_if_needed(lambda live: live._change_by_one(tokens, as_token(label), by))
+        return self._rebuilt_if_needed(lambda live: live._change_by_one(tokens, as_token(label), by))
 
-    def _made_anew_if_needed(self, change: Callable[[Live], Live]) -> Live:
+    def _rebuilt_if_needed(self, change: Callable[[Live], Live]) -> Live:
         try:
             made = change(self)
-        except _MakeAnewError as error:
+        except _RebuildError as error:
             return change(Live.of(self.total, wide=error.wide))
-        return Live.of(made.total) if made._is_worn() else made
+        return Live.of(made.total) if made._needs_rebuild() else made
 
     def _change(self, examples: Examples, sign: int) -> Live:
         contexts = examples.contexts
@@ -250,7 +250,7 @@ class Live(Cached):
                     numbers.append(-1)
                     continue
                 if not self.version.place(len(known), *known.neighbours(label)):
-                    raise _MakeAnewError(wide=False)
+                    raise _RebuildError(wide=False)
                 number = known.insert(label)
             numbers.append(number)
         return numbers
@@ -264,9 +264,9 @@ class Live(Cached):
         except compiled.RefusedError:
             raise never_stored() from None
         except compiled.TooWideError:
-            raise _MakeAnewError(wide=True) from None
+            raise _RebuildError(wide=True) from None
         if version is None:
-            raise _MakeAnewError(wide=False)
+            raise _RebuildError(wide=False)
         return Live(self.store, version)
 
     def _check_labels(self, labels: list[Token], numbers: NDArray[np.int64], removed: NDArray[np.int64]) -> None:
@@ -276,13 +276,13 @@ class Live(Cached):
         if (held < removed).any():
             raise fewer_stored(labels[int(np.flatnonzero(held < removed)[0])])
 
-    def _is_worn(self) -> bool:
+    def _needs_rebuild(self) -> bool:
         """Return whether much more is numbered, or kept for longer tuples, than is used."""
         rows, bare = self.version.n_rows, self.version.n_bare
         return bare > 4 * (rows - bare) + 1000 or self.store.has_doubled()
 
 
-class _MakeAnewError(Exception):
+class _RebuildError(Exception):
     """The table cannot be edited as it is: another version of it was, or a number is too large for it."""
 
     def __init__(self, *, wide: bool) -> None:

@@ -1,7 +1,7 @@
 """Numbers for tokens and labels that never change, so that a table can be edited without numbering it anew.
 
 The first ones are the ranks in a vocabulary; what comes later gets the next number. A number once given keeps its
-meaning for every version of the table, so all of them share one numbering, which only grows: whoever adds to it holds
+meaning for every version of the table, so all of them share one numbering, which only grows. To add to it takes
 the lock of its table. What is no longer used goes when the table is made anew.
 """
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_MOST_IN_DICT = 2**20
-"""Larger vocabularies are searched: a dictionary of ten million integers takes a gigabyte."""
+_MAX_DICT_TOKENS = 2**20
+"""Tokens up to which a vocabulary has a dictionary; a larger one, which would take gigabytes, is searched."""
 
-_FEW = 64
-"""So few tokens are looked up in a dictionary."""
+_MAX_LOOPED_TOKENS = 64
+"""Tokens up to which each is looked up in a dictionary."""
 
 
 class _Ranks(dict[Any, int]):
@@ -70,7 +70,7 @@ class Numbers:
     @property
     def get(self) -> Callable[[Any], int]:
         """Return the number of a token, -1 where it has none or where there is no token; refuse what is not a token."""
-        return self._searched if len(self.first) > _MOST_IN_DICT else self._ranks.__getitem__
+        return self._searched if len(self.first) > _MAX_DICT_TOKENS else self._ranks.__getitem__
 
     def _searched(self, token: Any) -> int:
         number = self._late.get(token, -1)
@@ -87,7 +87,7 @@ class Numbers:
             return number
         number = len(self)
         self._late_tokens.append(token)
-        self._late[token] = number  # last: whoever finds it here finds it there
+        self._late[token] = number  # last: what is found here is found there
         return number
 
     def token(self, number: int) -> Token:
@@ -98,7 +98,7 @@ class Numbers:
 
     def find(self, tokens: Vocabulary) -> NDArray[np.int64]:
         """Return the number of each token, -1 where it has none."""
-        ranks = self._ranks if len(tokens) <= _FEW else None
+        ranks = self._ranks if len(tokens) <= _MAX_LOOPED_TOKENS else None
         if ranks is not None:  # one by one there is less to do than for an array
             late = self._late
             return np.array([ranks.get(token, late.get(token, -1)) for token in tokens.tolist()], np.int64)

@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
     from hammemo._native import LiveRule
     from hammemo.memories.exact.live.live import Live
-    from hammemo.memories.exact.rows import Matrix, SharedWeights
+    from hammemo.memories.exact.rows import Matrix, SharedWeightRule
     from hammemo.memories.exact.sum import SignedSum
     from hammemo.memories.ranker import Divisor
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
 
 ENTRIES_A_CALL: Final = 2**13
-"""To answer a batch from the plain table costs as much as to make a live table of so many entries, and then some:"""
+"""Entries of a live table that can be made in the time that one batch takes from the plain table; to them come"""
 _ENTRIES_A_SITE: Final = 16
-"""so many for each site of a context,"""
+"""these for each site of a context,"""
 _LABELS_AN_ENTRY: Final = 4
-"""and one for so many labels. Each entry that is read counts as one, too."""
+"""and one for this number of labels. Each entry that is read counts as one, too."""
 
 
 class LiveRows(Rows):
@@ -198,13 +198,13 @@ class LiveRows(Rows):
         return Remembered(partial(_rule_in, self.live, len(self.labels)))
 
     def shared_leaders(
-        self, contexts: Contexts, shared: SharedWeights, k: int
+        self, contexts: Contexts, shared: SharedWeightRule, k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
         """Return the columns of the k best labels by a rule, (m, k), and whether each answer is sure; or None."""
         rule = self._shared_rule(shared) if self._leads(len(contexts), k) else None
         return None if rule is None else self._rule_columns(contexts, rule, k)
 
-    def shared_single(self, shared: SharedWeights) -> Callable[[Sequence[Any]], int] | None:
+    def shared_single(self, shared: SharedWeightRule) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way from one context to the column of the best label by a rule."""
         rule = self._shared_rule(shared)
         return None if rule is None else self._rule_single(rule)
@@ -239,7 +239,7 @@ class LiveRows(Rows):
         return single_answer(self.live.store.tokens.get, self._stored.sites.h, winner, self.columns.item)
 
 
-def _rule_in(live: Live, n_labels: int, shared: SharedWeights) -> LiveRule | None:
+def _rule_in(live: Live, n_labels: int, shared: SharedWeightRule) -> LiveRule | None:
     """Return a compiled rule, which the versions of a live table share; None where the weights have none."""
     examples = live.version.examples + n_labels / 2
     return live.store.rule_for(*shared, examples) if has_rule(shared.weights) else None

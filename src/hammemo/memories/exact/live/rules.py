@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from hammemo._native import LiveRule
 
-MOST_SITES: Final = 512
-"""A rule has a table of about 50 KB for each site; for more sites all scores are made."""
-_LARGEST_WEIGHT: Final = 1e9
+MAX_RULE_SITES: Final = 512
+"""Sites up to which a rule is compiled, about 50 KB each; for more, all scores are made."""
+_MAX_WEIGHT: Final = 1e9
 
 
 def has_rule(weights: NDArray[np.float64]) -> bool:
     """Return whether there is a compiled rule with these weights, (S, J)."""
-    return len(weights) <= MOST_SITES and bool((np.abs(weights) < _LARGEST_WEIGHT).all())
+    return len(weights) <= MAX_RULE_SITES and bool((np.abs(weights) < _MAX_WEIGHT).all())
 
 
 def log_linear_rule(smoothing: tuple[float, ...], weights: NDArray[np.float64], octaves: int) -> LiveRule:
@@ -50,7 +50,7 @@ def mean_rule(
     weights : (S,); divisor : (L,); label_counts : (L,)
     """
     compiled = native()
-    if compiled is None or not len(divisor) or not (weights < _LARGEST_WEIGHT).all() or not (weights >= 0).all():
+    if compiled is None or not len(divisor) or not (weights < _MAX_WEIGHT).all() or not (weights >= 0).all():
         return None
     total = float(divisor[0]) / max(int(label_counts[0]), 1)
     if not 0 < total < np.inf or not np.array_equal(divisor, total * np.maximum(label_counts, 1)):

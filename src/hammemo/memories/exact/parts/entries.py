@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     Read = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
-_FEW: Final = 32
-"""So many rows are read one by one, which is faster than all at once."""
+_MAX_LOOPED_ROWS: Final = 32
+"""Rows up to which each is read by itself, which is faster than all at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class PlainEntries:
     def read(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Read:
         """Return the lengths of rows, and their labels and counts one after the other, or refuse them."""
         lengths = stops - starts
-        if len(starts) <= _FEW:
+        if len(starts) <= _MAX_LOOPED_ROWS:
             pieces = [self.array[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
             read = np.concatenate([self.array[:0], *pieces])
         elif (starts[1:] == stops[:-1]).all():

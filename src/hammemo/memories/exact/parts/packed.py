@@ -3,7 +3,7 @@ r"""Rows of entries packed in bits: a quarter of the room where rows are long.
 A row is its number of entries and then blocks of 128 of them, the last one of what is left. A block is
 
 - two bytes: how many bytes follow;
-- how far it goes: its last label minus the last label before it (-1 before the first), so that whoever looks for one
+- how far it goes: its last label minus the last label before it (-1 before the first), so that a search for one
   label passes over blocks that end before it;
 - a *stream* of the gaps between labels, :math:`l_i - l_{i-1} - 1`, and a stream of the counts less one.
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 PADDING: Final = 8
 _BLOCK: Final = 128
-_MOST_BITS: Final = 32
-_LARGEST: Final = 2**55
+_MAX_BITS: Final = 32
+_NUMBER_LIMIT: Final = 2**55
 """Gaps, and counts less one, are below it."""
 
 
@@ -107,7 +107,7 @@ def _stream(values: Sequence[int]) -> bytes:
         above = [value >> bits for value in values if value >> bits]
         return (len(values) * bits + 7) // 8 + sum(1 + len(_number(value)) for value in above)
 
-    bits = min(range(_MOST_BITS + 1), key=size)
+    bits = min(range(_MAX_BITS + 1), key=size)
     low = sum((value & (1 << bits) - 1) << place * bits for place, value in enumerate(values))
     larger = [(place, value >> bits) for place, value in enumerate(values) if value >> bits]
     start = bytes([bits, len(larger)]) + low.to_bytes((len(values) * bits + 7) // 8, "little")
@@ -141,7 +141,7 @@ class _Bytes:
     def stream(self, n: int) -> list[int]:
         """Return the next stream, of n numbers."""
         bits, n_larger = self.take(2)
-        if bits > _MOST_BITS:
+        if bits > _MAX_BITS:
             raise _wrong()
         low = int.from_bytes(self.take((n * bits + 7) // 8), "little")
         values = [low >> place * bits & (1 << bits) - 1 for place in range(n)]
@@ -164,7 +164,7 @@ def _unpacked_row(data: bytes, n_labels: int) -> tuple[list[int], list[int]]:
         span, n = block.number(), min(left, _BLOCK)
         gaps, others = block.stream(n), block.stream(n)
         names = [before + int(last) + 1 + place for place, last in enumerate(np.cumsum(np.array(gaps, object)))]
-        if max(*gaps, *others) >= _LARGEST or names[-1] - before != span or names[-1] >= n_labels:
+        if max(*gaps, *others) >= _NUMBER_LIMIT or names[-1] - before != span or names[-1] >= n_labels:
             raise _wrong()
         if block.place != len(block.data):
             raise _wrong()

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from hammemo.memories.exact.table import CountTable
 
 PAGE: Final = 4096
-_FEW: Final = 32
-"""So many rows are looked for one by one, which is faster than all at once."""
+_MAX_LOOPED_ROWS: Final = 32
+"""Rows up to which each is looked for by itself, which is faster than all at once."""
 
 
-class Touch(Protocol):
+class PageCheck(Protocol):
     """Is told which rows of an array are read next: from `first` to before `stop`, for each of them."""
 
     data: NDArray[np.uint8]
@@ -70,7 +70,7 @@ class Part(Cached):
     arrays : mapping from names to arrays
         As `part_arrays` returns them, memory-mapped or not.
     touch : callable, optional
-        See `Touch`.
+        See `PageCheck`.
     opener : callable, optional
         Opens the same part again: how it is pickled.
     name : str
@@ -81,7 +81,7 @@ class Part(Cached):
         self,
         sites: Sites,
         arrays: Mapping[str, NDArray[Any]],
-        touch: Touch | None = None,
+        touch: PageCheck | None = None,
         opener: Callable[[], Part] | None = None,
         name: str = "the part",
     ) -> None:
@@ -170,7 +170,7 @@ class Part(Cached):
     def _memory_index(self) -> list[NDArray[Any]]:
         """The index of each site, in memory: its pages are not looked for again."""
         for index in self._index:
-            self._told(index, np.zeros(1, np.int64), np.full(1, len(index)))
+            self._check_pages(index, np.zeros(1, np.int64), np.full(1, len(index)))
         return [np.array(index[:, 0] if index.shape[1] == 1 else index) for index in self._index]
 
     def ends(self) -> tuple[int, int] | None:
@@ -188,7 +188,7 @@ class Part(Cached):
     def first_tokens(self, site: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the rank of the first token of each row of a site, and how many bytes its entries take."""
         rows = self._rows[site]
-        self._told(rows, np.zeros(1, np.int64), np.full(1, len(rows)))
+        self._check_pages(rows, np.zeros(1, np.int64), np.full(1, len(rows)))
         starts = rows[:, -1].astype(np.int64)
         self._check_spans(starts[:-1], starts[1:])
         return self._plans[site].unpacked(rows[:-1, :-1])[:, 0], np.diff(starts) * self._entries.array.itemsize
@@ -222,8 +222,8 @@ class Part(Cached):
             block = _bisect(index, words, np.zeros(len(words), np.int64), np.full(len(words), len(index)), 1) - 1
         low = np.maximum(block, 0) * size
         high = np.minimum(low + size, len(rows) - 1)
-        self._told(rows, low, high + 1)
-        if n_words == 1 and len(words) <= _FEW:
+        self._check_pages(rows, low, high + 1)
+        if n_words == 1 and len(words) <= _MAX_LOOPED_ROWS:
             blocks = zip(low.tolist(), high.tolist(), words[:, 0], strict=True)
             return np.array([a + int(np.searchsorted(rows[a:b, 0], word)) for a, b, word in blocks], np.int64)
         return _bisect(rows, words, low, high, 0)
@@ -248,7 +248,7 @@ class Part(Cached):
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return how many entries these spans have, and their labels and counts, one after the other."""
         held = stops > starts
-        self._told(self._entries.array, starts[held], stops[held])
+        self._check_pages(self._entries.array, starts[held], stops[held])
         try:
             return self._entries.read(starts, stops)
         except ValueError as error:
@@ -294,7 +294,7 @@ class Part(Cached):
                 edges.append(int(self._place(site, plan.packed(lowest, rows.dtype))[0]))
         begin, end = edges
         tuples = self._tuples(site, slice(begin, end))
-        self._told(rows, np.array([begin]), np.array([end + 1]))
+        self._check_pages(rows, np.array([begin]), np.array([end + 1]))
         starts = rows[begin : end + 1, -1].astype(np.int64)
         self._check_spans(starts[:-1], starts[1:])
         if (np.diff(tuples[:, 0]) < 0).any() or tuples.max(initial=0) >= max(len(self.vocabulary), 1):
@@ -302,13 +302,13 @@ class Part(Cached):
         return SiteRows(tuples, *self.entries(starts[:-1], starts[1:]))
 
     def _tuples(self, site: int, rows: slice) -> NDArray[np.int64]:
-        self._told(self._rows[site], np.array([rows.start]), np.array([rows.stop]))
+        self._check_pages(self._rows[site], np.array([rows.start]), np.array([rows.stop]))
         return self._plans[site].unpacked(self._rows[site][rows, :-1])
 
     def _wrong(self, reason: str) -> ValueError:
         return ValueError(f"{self.name} is damaged: {reason}. Use another copy of it.")
 
-    def _told(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
+    def _check_pages(self, array: NDArray[Any], first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
         if self._touch is not None and len(first):
             self._touch(array, first, stop)
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from hammemo.memories.ranker import Divisor
     from hammemo.tokens.vocabulary import Vocabulary
 
-_MOST_ASKED: Final = 4096
-"""So many contexts are answered at once: where their rows lie is known for all before the first is read."""
+_BATCH_CONTEXTS: Final = 4096
+"""Contexts that are answered at once: where their rows lie is known for all before the first is read."""
 
 
 class FileRows(Rows):
@@ -119,7 +119,7 @@ class FileRows(Rows):
         if k != 1 or not self._parts.is_compiled:
             return None
         best, divisors = np.empty((len(contexts), 1), np.int64), np.atleast_1d(np.asarray(divisor, np.float64))
-        for piece in pieces(len(contexts), _MOST_ASKED):
+        for piece in pieces(len(contexts), _BATCH_CONTEXTS):
             asked = contexts[piece]
             ranks, extras = self._ranks(asked), self._extras(asked)
             best[piece, 0] = self._parts.winners(ranks, weights, extras, self._columns, divisors)

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.memories.exact.parts.part import Part
 
-_MOST_WORDS: Final = 64
+_MAX_WORDS: Final = 64
 """Longer tuples are left to NumPy."""
 
-_MOST_NAMES: Final = 2**31
+_MAX_NAMES: Final = 2**31
 
 
 class SignedPart(NamedTuple):
@@ -86,7 +86,7 @@ class PartSet(Cached):
         """What reads the parts, which are prepared when they are first needed; None where NumPy must."""
         compiled = native()
         most_words = max((part.most_words for part, *_ in self.parts), default=1)
-        if compiled is None or max(len(self.vocabulary), len(self.labels)) >= _MOST_NAMES or most_words > _MOST_WORDS:
+        if compiled is None or max(len(self.vocabulary), len(self.labels)) >= _MAX_NAMES or most_words > _MAX_WORDS:
             return None
         ends = np.array([view.ends or (2**62, -1) for view in self._views], np.int64).reshape(-1, 2)
         firsts, lasts = np.ascontiguousarray(ends.T)
