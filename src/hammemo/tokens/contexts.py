@@ -257,12 +257,12 @@ def token_array(X: Any) -> NDArray[Any]:
 
 def refuse_masked(values: Any, name: str) -> None:
     """Refuse arrays with masked entries, also as the rows of a list: what is below the mask would be learnt."""
-    arrays = values if isinstance(values, (list, tuple)) else [values]
-    if any(isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array) for array in arrays):
-        raise ValueError(
-            f"{name} has masked entries, which stand for no value: leave out their rows, or give them a value with "
-            "filled(), in contexts filled(hammemo.NO_TOKEN) for positions that match nothing."
-        )
+    for array in values if isinstance(values, (list, tuple)) else [values]:
+        if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+            raise ValueError(
+                f"{name} has masked entries, which stand for no value: leave out their rows, or give them a value "
+                "with filled(), in contexts filled(hammemo.NO_TOKEN) for positions that match nothing."
+            )
 
 
 def check_column_names(names: Iterable[Any]) -> None:

@@ -33,6 +33,7 @@ It is the smallest 64-bit integer, so that integer arrays, float arrays and obje
 """
 
 _INT_LIMIT: Final = 2**63
+_NO_INTS, _NO_FLOATS, _NO_STRINGS = np.empty(0, np.int64), np.empty(0, np.float64), np.empty(0, object)
 _TOKEN_TYPES: Final = {int, float, str, bool}
 _MISSING_ADVICE: Final = (
     "Replace it by a token such as 'missing' if missing values should match each other, "
@@ -107,9 +108,9 @@ class Vocabulary(Cached):
         floats: NDArray[np.float64] | None = None,
         strings: NDArray[Any] | None = None,
     ) -> None:
-        self.ints = np.empty(0, np.int64) if ints is None else ints
-        self.floats = np.empty(0, np.float64) if floats is None else floats
-        self.strings = object_array([]) if strings is None else strings
+        self.ints = _NO_INTS if ints is None else ints
+        self.floats = _NO_FLOATS if floats is None else floats
+        self.strings = _NO_STRINGS if strings is None else strings
 
     @classmethod
     def of(cls, tokens: Iterable[Any]) -> Vocabulary:
