@@ -134,10 +134,10 @@ private:
 
 // What a page of a long row begins with: its index, and the entries that were changed since it was made.
 struct Indexed {
-    static constexpr uint32_t MOST_CHANGED = 16;
+    static constexpr uint32_t MAX_CHANGED = 16;
     std::atomic<RowIndex*> index{nullptr};
     uint32_t n_changed = 0;
-    Listed changed[MOST_CHANGED];
+    Listed changed[MAX_CHANGED];
 
     Indexed() = default;
     Indexed(const Indexed& other) : index(other.index.load(std::memory_order_acquire)), n_changed(other.n_changed) {
@@ -151,7 +151,7 @@ struct Indexed {
         if (!index.load(std::memory_order_relaxed)) return;
         uint32_t i = 0;
         while (i < n_changed && changed[i].label != label) ++i;
-        if (i == MOST_CHANGED) return forget();
+        if (i == MAX_CHANGED) return forget();
         changed[i] = {rounded_up(count), label};
         n_changed = std::max(n_changed, i + 1);
     }

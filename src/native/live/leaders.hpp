@@ -60,7 +60,7 @@ public:
         for (const R** row = rows; row != rows + n * n_steps; ++row)
             if (*row && (*row)->n > 1) HAMMEMO_PREFETCH((*row)->page);
         for (const R** row = rows; row != rows + n * n_steps; ++row)
-            if (*row && (*row)->n > MOST_IN_PAGE) {
+            if (*row && (*row)->n > MAX_IN_PAGE) {
                 HAMMEMO_PREFETCH((*row)->as_long()->first);
                 HAMMEMO_PREFETCH((*row)->as_long()->counts);
             }
@@ -159,7 +159,7 @@ private:
 template <class Count>
 class Leaders {
     using R = Row<Count>;
-    static constexpr uint32_t FEW = 16;  // so short rows are added up whole
+    static constexpr uint32_t MAX_WHOLE_ROW = 16;  // entries up to which a row is added up whole
     static constexpr double EXACT = 1125899906842624.0;  // 2^50: sums and quotients below it keep their order
 
 public:
@@ -167,7 +167,7 @@ public:
     // numbers below 2^50. Sums are divided by `divisor`. Labels have numbers below n_labels; up to `most_listed` of them are
     // added up in a list.
     Leaders(size_t n_rows, bool whole, double divisor, size_t k, const uint64_t* ranks, size_t n_labels, size_t most_listed)
-        : n_rows_(n_rows), k_(k), n_labels_(n_labels), most_listed_(std::min(most_listed, MOST_LISTED)), ranks_(ranks),
+        : n_rows_(n_rows), k_(k), n_labels_(n_labels), most_listed_(std::min(most_listed, MAX_LISTED)), ranks_(ranks),
           whole_(whole), divisor_(divisor), margin_(1.0 + double(n_rows + 4) * 0x1p-51), heads_(n_rows),
           sums_(Sums::of_this_thread()) {
         best_.reserve(k + 1);
@@ -220,7 +220,7 @@ private:
 
     // Few labels: all sums, in the order of the sites.
     void by_sums() {
-        double sums[MOST_LISTED] = {};
+        double sums[MAX_LISTED] = {};
         for (size_t s = 0; s < n_rows_; ++s)
             if (rows_[s])
                 rows_[s]->each([&](const Entry<Count>& e) { sums[e.label] += weights_[s] * double(e.count); });
@@ -235,7 +235,7 @@ private:
             const R* row = rows_[s];
             const double weight = weights_[s];
             if (!row || !row->n || weight == 0) continue;
-            if (row->n == 1 || (row->n <= FEW && !row->is_long())) {
+            if (row->n == 1 || (row->n <= MAX_WHOLE_ROW && !row->is_long())) {
                 for (uint32_t i = 0; i < row->n; ++i) sums_.at(row->run()[i].label).sum += weight * double(row->run()[i].count);
             } else {
                 Head& head = heads_[n_heads_++];

@@ -23,7 +23,7 @@ template <class T>
 using Output = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Given = std::tuple<Vector<uint64_t>, Vector<uint32_t>, Vector<uint32_t>, Vector<uint32_t>, Vector<uint64_t>>;
 
-constexpr size_t FEW_EXAMPLES = 64;  // so many are edited without letting other threads of Python run meanwhile
+constexpr size_t MAX_UNRELEASED_EXAMPLES = 64;  // examples up to which other threads of Python do not run meanwhile
 
 RowView view_of(const Given& given) {
     const auto& [keys, ids, lengths, labels, counts] = given;
@@ -107,7 +107,7 @@ std::unique_ptr<Handle> edit(const Handle& handle, const Matrix<int64_t>& tokens
     examples.reserve(m);
     for (size_t i = 0; i < m; ++i)
         examples.push_back({own.data() + i * h, checked_label(handle, labels.data()[i]), checked_by(by.data()[i])});
-    if (m <= FEW_EXAMPLES) return handle.table->edit(handle.version, examples.data(), m);
+    if (m <= MAX_UNRELEASED_EXAMPLES) return handle.table->edit(handle.version, examples.data(), m);
     Released released;
     return handle.table->edit(handle.version, examples.data(), m);
 }
@@ -354,7 +354,7 @@ void bind_live_table(nb::module_& module) {
                  return handle.table->place(label, before, after);
              }, nb::arg("label"), nb::arg("before"), nb::arg("after"))
         .def("leaders", &leaders, nb::arg("weights").noconvert(), nb::arg("divisor"), nb::arg("tokens").noconvert(),
-             nb::arg("out").noconvert(), nb::arg("most_listed") = MOST_LISTED)
+             nb::arg("out").noconvert(), nb::arg("most_listed") = MAX_LISTED)
         .def("ratio_leaders", &ratio_leaders, nb::arg("rule"), nb::arg("n_labels"), nb::arg("tokens").noconvert(),
              nb::arg("out").noconvert(), nb::arg("sure").noconvert())
         .def("ratio_winner", &ratio_winner, nb::arg("rule"), nb::arg("n_labels"), nb::arg("tokens"),

@@ -118,7 +118,7 @@ public:
         size_t first = 0;
         for (size_t i = 0; i < rows.n_rows; ++i) {
             const uint32_t id = load_once(rows.ids + i), length = load_once(rows.lengths + i);
-            if (id >= MOST_ROW_IDS) throw TooWide("the number of rows");
+            if (id >= MAX_ROW_IDS) throw TooWide("the number of rows");
             const R row = built(rows, first, length, id);
             items.push_back({mixed(load_once(rows.keys + i)), row});
             first += length;
@@ -148,7 +148,7 @@ public:
         if (!lock.taken()) return nullptr;
         sweep();
         if (versions_.back().get() != from) return nullptr;
-        if (from->number + 1 >= MOST_VERSIONS) throw TooWide("the number of versions");
+        if (from->number + 1 >= MAX_VERSIONS) throw TooWide("the number of versions");
         const Made& was = made(from);
         count_allocation();
         auto next = std::make_unique<Made>();
@@ -380,7 +380,7 @@ private:
         if (bands->knows(label) && BandLimits::get().fits(bands->of(label), examples)) return;
         make_room(version.moved, 1);
         version.moved.push_back({label, examples});
-        if (version.moved.size() <= MOST_MOVED) return;
+        if (version.moved.size() <= MAX_MOVED) return;
         version.moved.clear();
         version.bands.store(nullptr);
         bands->let_go();
@@ -509,7 +509,7 @@ private:
     }
 
     uint32_t take_row_id() {
-        if (next_row_id_ == MOST_ROW_IDS) throw TooWide("the number of rows");
+        if (next_row_id_ == MAX_ROW_IDS) throw TooWide("the number of rows");
         return next_row_id_++;
     }
 
@@ -593,7 +593,7 @@ private:
     }
 
     static constexpr uint32_t ABSENT = ~0u;
-    static constexpr size_t MOST_MOVED = 32;
+    static constexpr size_t MAX_MOVED = 32;
     const Shape shape_;
     Replaced replaced_;
     std::atomic<uint64_t> last_bands_{0};

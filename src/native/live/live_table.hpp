@@ -19,7 +19,7 @@
 namespace hammemo::live {
 
 constexpr uint32_t NO_TOKEN = ~0u, NO_STEP = ~0u;
-constexpr uint32_t MOST_ROW_IDS = ~0u - 1;
+constexpr uint32_t MAX_ROW_IDS = ~0u - 1;
 
 struct Step {
     uint32_t parent;    // an earlier step, or NO_STEP
@@ -55,12 +55,12 @@ struct RowView {
     size_t n_rows, n_entries;
 };
 
-constexpr size_t MOST_LISTED = 512;  // so few labels are added up in a list
+constexpr size_t MAX_LISTED = 512;  // labels up to which they are added up in a list
 
 struct Query {
     const double* weights;  // one a site
     double divisor;
-    size_t most_listed = MOST_LISTED;  // less in tests: other ways for few labels
+    size_t most_listed = MAX_LISTED;  // less in tests: other ways for few labels
 };
 
 class Version;

@@ -8,10 +8,10 @@ namespace hammemo::live {
 
 namespace {
 
-constexpr double LEAST_SHARE = 1e-3, LEAST_KEPT = 1e-9;
-constexpr size_t MOST_FREQUENT = 256;
+constexpr double MIN_SHARE = 1e-3, MIN_KEPT = 1e-9;
+constexpr size_t MAX_FREQUENT = 256;
 
-// Sums by column, emptied in no time. Up to MOST_PLACED columns have a place each; more are found by hashing, so that what
+// Sums by column, emptied in no time. Up to MAX_PLACED columns have a place each; more are found by hashing, so that what
 // is kept grows with the labels that rows hold and not with all.
 class LabelSums {
 public:
@@ -28,10 +28,10 @@ public:
     }
 
     void start(size_t n_columns) {
-        if (n_columns <= MOST_PLACED && cells_.size() < n_columns) cells_.assign(n_columns, {}), stamp_ = 0;
-        is_placed_ = n_columns <= MOST_PLACED;
+        if (n_columns <= MAX_PLACED && cells_.size() < n_columns) cells_.assign(n_columns, {}), stamp_ = 0;
+        is_placed_ = n_columns <= MAX_PLACED;
         const bool is_power = !(cells_.size() & (cells_.size() - 1)) && cells_.size() >= 1024;
-        const bool is_far_too_large = cells_.size() > MOST_PLACED && 64 * touched_.size() < cells_.size();  // by the last use
+        const bool is_far_too_large = cells_.size() > MAX_PLACED && 64 * touched_.size() < cells_.size();  // by the last use
         if (!is_placed_ && (!is_power || is_far_too_large)) std::vector<Cell>(1024).swap(cells_), stamp_ = 0;
         touched_.clear();
         if (++stamp_ == 0) {
@@ -62,7 +62,7 @@ public:
     }
 
 private:
-    static constexpr size_t MOST_PLACED = 1 << 16;
+    static constexpr size_t MAX_PLACED = 1 << 16;
 
     Cell& find(int64_t column) {
         if (is_placed_) return cells_[size_t(column)];
@@ -185,12 +185,12 @@ private:
         }
         const double discounted = double(times[1]) * lost[1] + double(times[2]) * lost[2] + double(times[3]) * lost[3];
         const double kept = double(total) - discounted;
-        if (!total || !(kept > LEAST_KEPT)) {
+        if (!total || !(kept > MIN_KEPT)) {
             said_.resize(start);
             return;
         }
         for (size_t i = start; i < said_.size(); ++i) said_[i].share /= kept;
-        const double share = std::min(std::max(discounted / double(total), LEAST_SHARE), 1 - LEAST_SHARE);
+        const double share = std::min(std::max(discounted / double(total), MIN_SHARE), 1 - MIN_SHARE);
         int exponent = 0;
         std::frexp(double(total), &exponent);
         const size_t bucket = std::min(size_t(exponent - 1), Mixture::BUCKETS - 1);
@@ -267,7 +267,7 @@ private:
                 most = prior_of(count);
                 auto* cell = column_of(label) < 0 ? nullptr : sums_.at(column_of(label));
                 if (cell) cell->examples = int64_t(count);
-                return ++n_frequent < MOST_FREQUENT;
+                return ++n_frequent < MAX_FREQUENT;
             });
             std::nth_element(best_.begin(), best_.begin() + long(k - 1), best_.end());
             const double least = best_[k - 1].score;

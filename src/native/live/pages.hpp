@@ -38,7 +38,7 @@ struct Page {
     uint64_t birth : 40, kind : 4, depth : 4, n : 7, units : 9;  // the body has room for 16 * units bytes
 };
 static_assert(sizeof(Page) == 8);
-constexpr uint64_t MOST_VERSIONS = uint64_t(1) << 40;
+constexpr uint64_t MAX_VERSIONS = uint64_t(1) << 40;
 
 template <class T>
 T* body(const Page* page) {
@@ -87,7 +87,7 @@ public:
         bytes_ -= 16 + 16 * units;
         --pages_;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers are to see every block go
-        if (units < SIZES && n_kept_[units] < MOST_KEPT) {
+        if (units < SIZES && n_kept_[units] < MAX_KEPT) {
             auto* kept = reinterpret_cast<Kept*>(page);
             kept->next = kept_[units];
             kept_[units] = kept;
@@ -106,7 +106,7 @@ private:
         Kept* next;
     };
     static constexpr size_t SIZES = 72;
-    static constexpr uint32_t MOST_KEPT = 64;
+    static constexpr uint32_t MAX_KEPT = 64;
     Kept* kept_[SIZES] = {};
     uint32_t n_kept_[SIZES] = {};
     uint64_t bytes_ = 0, pages_ = 0;

@@ -31,7 +31,7 @@ struct RatioView {
 template <class Count>
 class RatioLeaders {
     using R = Row<Count>;
-    static constexpr uint32_t FEW = 16;  // so short rows are added up whole
+    static constexpr uint32_t MAX_WHOLE_ROW = 16;  // entries up to which a row is added up whole
     static constexpr size_t AHEAD = 3;   // bands whose memory is fetched before they are read
 
 public:
@@ -96,7 +96,7 @@ private:
     void take(size_t site, const R& row) {
         lookups_[n_lookups_].row = &row;
         lookups_[n_lookups_++].site = site;
-        if (row.n == 1 || (row.n <= FEW && !row.is_long())) {
+        if (row.n == 1 || (row.n <= MAX_WHOLE_ROW && !row.is_long())) {
             for (uint32_t i = 0; i < row.n; ++i) {
                 const auto& entry = row.run()[i];
                 add_bound(site, double(entry.count), entry.label);

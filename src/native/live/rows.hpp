@@ -17,7 +17,7 @@ struct TooWide : std::runtime_error {  // a count does not fit: the table must b
     using std::runtime_error::runtime_error;
 };
 
-constexpr uint32_t MOST_IN_PAGE = 64, FILLED = 56;  // entries of a run, links of a branch
+constexpr uint32_t MAX_IN_PAGE = 64, FILLED = 56;  // entries of a run, links of a branch
 
 template <class Count>
 struct Entry {
@@ -130,7 +130,7 @@ private:
     // The items as one page or, where they do not fit into one, as two.
     template <class Item>
     static Page* in_pages(Making& making, Kind kind, const Item* all, uint32_t n, Page*& right) {
-        const uint32_t left = n > MOST_IN_PAGE ? n / 2 : n;
+        const uint32_t left = n > MAX_IN_PAGE ? n / 2 : n;
         Page* first = making.make(left * sizeof(Item), kind, left);
         std::copy_n(all, left, body<Item>(first));
         if (left < n) {
@@ -143,13 +143,13 @@ private:
     static Page* put_in_run(Making& making, Page* page, const E& entry, const B& before, Page*& right) {
         const uint32_t n = page->n;
         const uint32_t i = uint32_t(std::lower_bound(run(page), run(page) + n, entry, before) - run(page));
-        if (n < MOST_IN_PAGE && making.fits(page, (n + 1) * sizeof(E))) {
+        if (n < MAX_IN_PAGE && making.fits(page, (n + 1) * sizeof(E))) {
             std::copy_backward(run(page) + i, run(page) + n, run(page) + n + 1);
             run(page)[i] = entry;
             page->n = n + 1;
             return page;
         }
-        E all[MOST_IN_PAGE + 1];
+        E all[MAX_IN_PAGE + 1];
         std::copy_n(run(page), i, all);
         all[i] = entry;
         std::copy_n(run(page) + i, n - i, all + i + 1);
@@ -167,7 +167,7 @@ private:
             links(page)[i] = {first_of(next), next};
             return page;
         }
-        Link all[MOST_IN_PAGE + 1];
+        Link all[MAX_IN_PAGE + 1];
         std::copy_n(links(page), i, all);
         all[i] = {first_of(next), next};
         all[i + 1] = {first_of(split), split};
@@ -205,7 +205,7 @@ private:
         uint32_t n = page->n;
         const uint32_t i = branch_of(page, entry, before);
         Page* next = without(making, links(page)[i].page, entry, before);
-        Link all[MOST_IN_PAGE];
+        Link all[MAX_IN_PAGE];
         std::copy_n(links(page), n, all);
         uint32_t gone = i;
         if (next) {
@@ -231,7 +231,7 @@ private:
         for (uint32_t j = i ? i - 1 : i; j <= i && j + 1 < n; ++j) {
             Page *left = all[j].page, *right = all[j + 1].page;
             const uint32_t m = left->n + right->n;
-            if (m > 3 * MOST_IN_PAGE / 4) continue;
+            if (m > 3 * MAX_IN_PAGE / 4) continue;
             Page* both = left->kind == RUN ? make_run(making, m) : make_branch(making, m);
             const size_t bytes = item_bytes(left);
             std::memcpy(body<char>(both), body<char>(left), bytes * left->n);
@@ -294,7 +294,7 @@ struct Row {
         row.n = uint32_t(n);
         if (n == 1) {
             row.one = entries[0];
-        } else if (n <= MOST_IN_PAGE && n) {
+        } else if (n <= MAX_IN_PAGE && n) {
             row.page = Order::make_run(making, uint32_t(n));
             std::copy_n(entries, n, Order::run(row.page));
         } else if (n) {
@@ -342,7 +342,7 @@ struct Row {
 
 private:
     void change_short(Making& making, const E& had, const E& has, const Before<Count>& before) {
-        E all[MOST_IN_PAGE + 1];
+        E all[MAX_IN_PAGE + 1];
         uint32_t m = 0;
         bool placed = !has.count;
         for (uint32_t i = 0; i < n; ++i) {
@@ -353,7 +353,7 @@ private:
         }
         if (!placed) all[m++] = has;
         if (n > 1) {
-            if (m > 1 && m <= MOST_IN_PAGE && making.fits(page, m * sizeof(E))) {
+            if (m > 1 && m <= MAX_IN_PAGE && making.fits(page, m * sizeof(E))) {
                 std::copy_n(all, m, Order::run(page));
                 page->n = m, n = m;
                 return;
@@ -382,8 +382,8 @@ private:
             row->counts = Counts::remove(making, row->counts, had.label);
         }
         row->first = Order::first_run(row->ordered);
-        if (n > MOST_IN_PAGE / 2) return;
-        E all[MOST_IN_PAGE];
+        if (n > MAX_IN_PAGE / 2) return;
+        E all[MAX_IN_PAGE];
         uint32_t m = 0;
         each([&](const E& entry) { all[m++] = entry; });
         walk([](Page*) { return true; }, [&](Page* gone) { making.drop(gone); });

@@ -22,7 +22,7 @@ uint32_t best_bits(const uint64_t* values, size_t m) {
     for (size_t i = 0; i < m; ++i) all |= values[i];
     uint32_t best = 0;
     size_t least = SIZE_MAX;
-    for (uint32_t bits = 0; bits <= MOST_BITS; ++bits) {
+    for (uint32_t bits = 0; bits <= MAX_BITS; ++bits) {
         size_t bytes = (m * bits + 7) / 8;
         for (size_t i = 0; i < m && bytes < least; ++i)
             if (const uint64_t above = values[i] >> bits) bytes += 1 + bytes_of(above);

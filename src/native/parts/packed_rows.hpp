@@ -15,7 +15,7 @@
 namespace hammemo::parts {
 
 constexpr size_t BLOCK = 128, PADDING = 8;
-constexpr uint32_t MOST_BITS = 32;
+constexpr uint32_t MAX_BITS = 32;
 
 // Read a number of seven bits a byte, the lowest first; false where it does not end or has more than 63 bits.
 inline bool read_number(const uint8_t*& place, const uint8_t* stop, uint64_t& value) {
@@ -88,7 +88,7 @@ inline bool read_stream(const uint8_t*& place, const uint8_t* stop, size_t m, ui
     const uint32_t bits = load_once(place), n_larger = load_once(place + 1);
     place += 2;
     const size_t bytes = (m * bits + 7) / 8;
-    if (bits > MOST_BITS || size_t(stop - place) < bytes) return false;
+    if (bits > MAX_BITS || size_t(stop - place) < bytes) return false;
     unpack(bits, place, m, out);
     place += bytes;
     for (uint32_t e = 0; e < n_larger; ++e) {

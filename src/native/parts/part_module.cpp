@@ -26,7 +26,7 @@ using CountMatrix = nb::ndarray<int64_t, nb::ndim<2>, nb::c_contig, nb::device::
 using Array = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using MaybeColumns = std::optional<Vector<int32_t>>;
 
-constexpr uint32_t MOST_WORDS = 64;
+constexpr uint32_t MAX_WORDS = 64;
 
 template <class T>
 nb::object moved(std::vector<T> values, size_t width = 0) {
@@ -172,7 +172,7 @@ private:
         const bool wide = rows.dtype() == nb::dtype<uint64_t>();
         require(wide || rows.dtype() == nb::dtype<uint32_t>(), "records have numbers of 32 or 64 bits");
         require(index.dtype() == rows.dtype() && rows.shape(0) >= 1 && rows.shape(1) >= 2, "records of words and a start");
-        require(index.shape(1) == rows.shape(1) - 1 && index.shape(1) <= MOST_WORDS && index.shape(1) <= length,
+        require(index.shape(1) == rows.shape(1) - 1 && index.shape(1) <= MAX_WORDS && index.shape(1) <= length,
                 "an index of as many words as the records have, 64 at most");
         const uint64_t n = rows.shape(0) - 1;
         require(block >= 1 && block <= PAGE && index.shape(0) == (n + block - 1) / block, "one record of the index a block");

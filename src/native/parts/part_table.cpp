@@ -17,7 +17,7 @@ namespace {
 constexpr size_t FETCHED_TOGETHER = 64;       // so many contexts have their pages asked for before they are added up
 constexpr uint64_t FETCHED_FROM = 2 * PAGE;   // shorter rows are left to the faults that read them
 constexpr size_t RUN = 512;                   // so many sums are looked at for the largest before they are compared one by one
-constexpr size_t MOST_KEPT = size_t{1} << 20;  // a thread keeps space for sums of so many labels
+constexpr size_t MAX_KEPT = size_t{1} << 20;  // a thread keeps space for sums of so many labels
 
 template <class T>
 T load(const uint8_t* place) {
@@ -150,7 +150,7 @@ uint64_t column_of(const Columns& columns, uint64_t n_labels, int32_t label) {
 template <class T>
 class Zeros {
 public:
-    explicit Zeros(size_t n) : own_(n > MOST_KEPT ? n : 0), values_(n > MOST_KEPT ? own_ : kept()) {
+    explicit Zeros(size_t n) : own_(n > MAX_KEPT ? n : 0), values_(n > MAX_KEPT ? own_ : kept()) {
         if (values_.size() < n) values_.resize(n);
     }
     T* data() { return values_.data(); }
