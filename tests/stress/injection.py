@@ -166,8 +166,8 @@ def calls_of_mixtures(memory: Any) -> Iterator[tuple[str, Callable[[], Any], Cal
 def state(model: Any) -> Any:
     """Return all that a user can see: bytes, answers and fitted attributes."""
     if isinstance(model, Rolling):
-        parts = [(part.X.tolist(), part.y.tolist(), part.counts.tolist()) for part in _parts(model)]
-        return state(model.estimator_), parts, model.n_examples_, model._clock, model._newest
+        held = [(rows.tokens.tolist(), rows.labels.tolist(), rows.counts.tolist()) for rows in _held_rows(model)]
+        return state(model.estimator_), held, model.n_examples_, model._clock, model._newest
     memory = model.memory_ if isinstance(model, MemoryClassifier) else model
     seen: list[Any] = [memory.state_bytes(), memory.layout(), memory.declared.tolist()]
     if isinstance(model, MemoryClassifier):
@@ -179,11 +179,11 @@ def state(model: Any) -> Any:
     return repr(seen)
 
 
-def _parts(window: Any) -> Iterator[Any]:
-    parts = window._parts
-    while parts:
-        part, parts = parts.popped()
-        yield part
+def _held_rows(window: Any) -> Iterator[Any]:
+    chunks = window._chunks
+    while chunks:
+        chunk, chunks = chunks.popped()
+        yield chunk.rows
 
 
 def places(make: Callable[[], Any], call: Callable[[Any], Any], *, opcodes: bool) -> int:

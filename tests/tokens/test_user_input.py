@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 X = np.random.default_rng(0).integers(0, 9, (300, 4))
 Y = X[:, 0] % 3
-CONVERSIONS = ("token_array", "refuse_masked", "check_two_dimensions", "filled")
+CONVERSIONS = ("token_array", "refuse_masked", "check_table", "filled")
 
 
 def _calls(action: Callable[[], object]) -> Counter[str]:
@@ -49,7 +49,7 @@ def _calls(action: Callable[[], object]) -> Counter[str]:
 def test_what_is_learnt_is_converted_and_checked_once(action: Callable[[], object]) -> None:
     calls = _calls(action)
     labels = 1 if calls["_plain"] else 0  # labels that are no plain array are converted, too
-    assert calls["check_two_dimensions"] == calls["filled"] == calls["label_array"] == calls["whole_multiplicity"] == 1
+    assert calls["check_table"] == calls["filled"] == calls["label_array"] == calls["whole_multiplicity"] == 1
     assert calls["token_array"] == 1 + labels
 
 
@@ -59,7 +59,7 @@ def test_a_question_is_converted_and_checked_once() -> None:
         calls = _calls(lambda asked=asked: model._contexts(asked))  # type: ignore[misc]
         assert [calls[name] for name in CONVERSIONS] == [times] * len(CONVERSIONS)
     calls = _calls(lambda: model.compile().predict(X))
-    assert calls["token_array"] == calls["check_two_dimensions"] == 1
+    assert calls["token_array"] == calls["check_table"] == 1
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.float64, np.str_, object])

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Self = TypeVar("Self", bound="Rolling")
 
-_CHUNK_ROWS = 1024  # the oldest part is copied when it loses examples, so parts are short
+_CHUNK_ROWS = 1024  # the oldest chunk is copied when it loses examples, so chunks are short
 
 
 class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -78,7 +78,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
     """
 
     estimator_: MemoryClassifier
-    _parts: _Queue
+    _chunks: _Queue
     _n_examples: int
     _newest: float
     _clock: float
@@ -204,11 +204,11 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         model._edited(lambda model: model._learn_batch(learnt, classes))
         self.estimator_ = model
         if reset:
-            self._parts = _Queue()
+            self._chunks = _Queue()
             self._n_examples = 0
         kept = np.flatnonzero(learnt.counts)
         for places in np.split(kept, range(_CHUNK_ROWS, len(kept), _CHUNK_ROWS)):
-            self._parts = self._parts.pushed(_Chunk(learnt[places], when[places]))
+            self._chunks = self._chunks.pushed(_Chunk(learnt[places], when[places]))
         self._n_examples += int(learnt.counts.sum())
         self._newest = max(oldest, float(when[-1]))
         self._clock = max(clock, self._newest)
@@ -228,9 +228,9 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         surplus = 0 if self.last is None else max(0, self._n_examples - self.last)
         horizon = -np.inf if self.seconds is None else self._clock - self.seconds
         fallen: list[CheckedRows] = []
-        parts = self._parts
-        while parts:
-            oldest, parts = parts.popped()
+        chunks = self._chunks
+        while chunks:
+            oldest, chunks = chunks.popped()
             gone, rest = oldest.split(surplus, horizon)
             n_gone = int(gone.rows.counts.sum())
             if n_gone:
@@ -238,9 +238,9 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
                 surplus = max(0, surplus - n_gone)
                 self._n_examples -= n_gone
             if len(rest.times):
-                parts = parts.with_first(rest)
+                chunks = chunks.with_first(rest)
                 break
-        self._parts = parts
+        self._chunks = chunks
         if fallen:
             tokens, labels = joined([rows.tokens for rows in fallen]), joined([rows.labels for rows in fallen])
             counts = np.concatenate([rows.counts for rows in fallen])
@@ -276,10 +276,10 @@ class _Chunk:
 
 @dataclass(frozen=True, eq=False)
 class _Queue:
-    """Parts from the oldest to the newest; a queue never changes, and pushing or popping makes another one.
+    """Chunks from the oldest to the newest; a queue never changes, and pushing or popping makes another one.
 
     First comes `oldest`, then `front` from its place `first` on, then `newer`: tuples of falling length, of which
-    neighbours of similar length become one. So n parts are moved O(n log n) times, however long the window is.
+    neighbours of similar length become one. So n chunks are moved O(n log n) times, however long the window is.
     """
 
     oldest: _Chunk | None = None
@@ -294,24 +294,24 @@ class _Queue:
     def __bool__(self) -> bool:
         return self.oldest is not None or self.first < len(self.front) or bool(self.newer)
 
-    def pushed(self, part: _Chunk) -> _Queue:
-        """Return the queue with one more part, the newest."""
-        newer = [*self.newer, (part,)]
+    def pushed(self, chunk: _Chunk) -> _Queue:
+        """Return the queue with one more chunk, the newest."""
+        newer = [*self.newer, (chunk,)]
         while len(newer) > 1 and len(newer[-2]) <= len(newer[-1]):
             newer[-2:] = [newer[-2] + newer[-1]]
         return replace(self, newer=tuple(newer))
 
     def popped(self) -> tuple[_Chunk, _Queue]:
-        """Return the oldest part, and the queue without it."""
+        """Return the oldest chunk, and the queue without it."""
         if self.oldest is not None:
             return self.oldest, replace(self, oldest=None)
         if self.first == len(self.front):
             return _Queue(front=tuple(chain.from_iterable(self.newer))).popped()
         return self.front[self.first], replace(self, first=self.first + 1)
 
-    def with_first(self, part: _Chunk) -> _Queue:
-        """Return the queue with a part before its oldest, which was popped from it."""
-        return replace(self, oldest=part)
+    def with_first(self, chunk: _Chunk) -> _Queue:
+        """Return the queue with a chunk before its oldest, which was popped from it."""
+        return replace(self, oldest=chunk)
 
 
 def _seconds(times: Any, m: int) -> NDArray[np.float64]:

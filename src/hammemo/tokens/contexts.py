@@ -78,7 +78,7 @@ class Contexts:
     def of(cls, X: Any, missing: str = "refuse") -> Contexts:
         """Return the contexts in any two-dimensional array, list of rows or data frame."""
         array = filled(token_array(X), missing)
-        check_two_dimensions(array)
+        check_table(array)
         return cls(array)
 
     @cached_property
@@ -284,7 +284,7 @@ def check_shapes(tokens: NDArray[Any], labels: NDArray[Any]) -> None:
         )
 
 
-def check_two_dimensions(array: NDArray[Any]) -> None:
+def check_table(array: NDArray[Any]) -> None:
     """Refuse a single context; scikit-learn's own advice is for numbers, and its tests look for the first words."""
     if array.ndim != 2:
         raise ValueError(

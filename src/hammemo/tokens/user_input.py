@@ -14,14 +14,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
-from hammemo.tokens.contexts import (
-    Contexts,
-    Examples,
-    check_shapes,
-    check_two_dimensions,
-    token_array,
-    whole_multiplicity,
-)
+from hammemo.tokens.contexts import Contexts, Examples, check_shapes, check_table, token_array, whole_multiplicity
 from hammemo.tokens.labels import label_array
 from hammemo.tokens.missing import filled
 
@@ -86,7 +79,7 @@ def _table(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation") -> 
     values = X
     if not sparse.issparse(X):
         values = token_array(X)
-        check_two_dimensions(values)
+        check_table(values)
     array: NDArray[Any] = check_array(
         values,
         dtype=None,

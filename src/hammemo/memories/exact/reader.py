@@ -75,12 +75,7 @@ class SparseCounts(Compiled):
 
     def __getstate__(self) -> dict[str, Any]:
         stored = self.rows.stored
-        kept = {
-            "declared": self.declared,
-            "sites": self.sites,
-            "free": self.free,
-            "count_histogram": self.count_histogram,
-        }
+        kept = {name: getattr(self, name) for name in ("declared", "sites", "free", "count_histogram")}
         return {**kept, "_stored": SignedSum.of(stored.total) if stored.is_live else stored, "_static": self._static}
 
     @cached_property
