@@ -66,6 +66,11 @@ class Answering(ABC):
     def _contexts(self, X: Any) -> Contexts:
         """Return checked contexts."""
 
+    def _question(self: Self, X: Any) -> tuple[Self, Contexts, Scorer]:
+        """Return the version that answers, the checked contexts, and the scorer of that version."""
+        model = self._now()
+        return model, model._contexts(X), model._scorer()
+
     def _cut(self, X: Any, h: int) -> Any:
         """Return contexts of h tokens where the model knows how to make them of shorter and longer ones."""
         return X if self.cutting_ is None else self.cutting_.contexts(X, h)
@@ -88,9 +93,8 @@ class Answering(ABC):
         ------
         X : (m, h); returned : (m, len(classes_))
         """
-        model = self._now()
-        contexts = model._contexts(X)
-        return model._scorer().scores(contexts)
+        _, contexts, scorer = self._question(X)
+        return scorer.scores(contexts)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return `class_scores` or, for two labels, how far the second leads, as scikit-learn expects."""
@@ -112,9 +116,8 @@ class Answering(ABC):
         >>> MemoryClassifier(memory=Exact(), vote="log-linear").fit(X, y).predict_proba([["d", "b"]]).round(1)
         array([[0.2, 0.8]])
         """
-        model = self._now()
-        contexts = model._contexts(X)
-        return model._scorer().probabilities(contexts)
+        _, contexts, scorer = self._question(X)
+        return scorer.probabilities(contexts)
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
@@ -124,14 +127,12 @@ class Answering(ABC):
         ------
         X : (m, h); returned : (m, len(classes_))
         """
-        model = self._now()
-        contexts = model._contexts(X)
-        return model._scorer().log_probabilities(contexts)
+        _, contexts, scorer = self._question(X)
+        return scorer.log_probabilities(contexts)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label with the highest score; the first one in `classes_` among equals."""
-        model = self._now()
-        contexts, scorer = model._contexts(X), model._scorer()
+        model, contexts, scorer = self._question(X)
         return model._classes(scorer)[scorer.winners(contexts)]
 
     def top_k(self, X: Any, k: int = 5, *, exclude: Any = None) -> NDArray[Any]:
@@ -159,8 +160,7 @@ class Answering(ABC):
         >>> clf.top_k([["a", "c"]], k=2, exclude=["y"]).tolist()
         [['x']]
         """
-        model = self._now()
-        contexts, scorer = model._contexts(X), model._scorer()
+        model, contexts, scorer = self._question(X)
         if exclude is None:
             return model._classes(scorer)[scorer.leaders(contexts, k)]
         return model._classes(scorer)[scorer.leaders_without(contexts, k, _excluded(exclude, contexts, scorer))]
@@ -220,8 +220,7 @@ class Answering(ABC):
         >>> clf.certify([["a", "b"], ["c", "d"]])
         array([ True, False])
         """
-        model = self._now()
-        contexts, scorer = model._contexts(X), model._scorer()
+        _, contexts, scorer = self._question(X)
         if not scorer.reader.has_bounds:
             raise TypeError("The memory of this model gives no certificate; Exact() and Hashed() do, in a ledger too.")
         return scorer.certified(contexts)

@@ -241,7 +241,7 @@ def _documents(tokens: Any, starts: ArrayLike | None) -> Iterator[NDArray[Any]]:
         return
     edges = [*_checked_starts(starts, len(tokens)).tolist(), len(tokens)]
     for first, last in pairwise(edges):
-        yield tokens[first:last]
+        yield document(tokens[first:last])
 
 
 def _is_flat(tokens: Any) -> bool:
@@ -270,11 +270,11 @@ def _flat_blocks(tokens: NDArray[Any], h: int, starts: NDArray[np.int64], block_
 def _pieces(whole: NDArray[Any], h: int, filler: NDArray[Any], space: int, block_tokens: int) -> Iterator[NDArray[Any]]:
     """Cut one document so that the first piece fits into what is left of a block."""
     if len(filler):
-        whole = joined([filler, document(whole)])
+        whole = joined([filler, whole])
     first = 0
     while first + h < len(whole):
         last = min(len(whole), first + max(space, h + 1))
-        yield document(whole[first:last])
+        yield whole[first:last]
         first, space = last - h, block_tokens
 
 
