@@ -43,9 +43,10 @@ def test_packages_are_shown_in_the_order_of_imports() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    """Also for types only; `hammemo` itself is left out: it offers names of all packages, and loads none by itself."""
+    """Not even for types. The compiled `hammemo._native` is no Python file: its import looks like one of `hammemo`."""
     graph = grimp.build_graph("hammemo", cache_dir=None)
-    left = {name: set(graph.find_modules_directly_imported_by(name)) for name in graph.modules - {"hammemo"}}
+    graph.remove_import(importer="hammemo._arrays.native", imported="hammemo")
+    left = {name: set(graph.find_modules_directly_imported_by(name)) for name in graph.modules}
     while free := {name for name, imported in left.items() if not imported & left.keys()}:
         left = {name: imported for name, imported in left.items() if name not in free}
     assert not left
