@@ -352,12 +352,12 @@ def test_a_source_that_changed_is_another_job(words: Source, tmp_path: Path) -> 
 
 
 def test_a_log_linear_vote_is_fitted_to_the_sample_with_the_counts_of_everything(words: Source) -> None:
-    estimator = MemoryClassifier(KERNEL, Exact(), LogLinear(sample=2_000))
+    estimator = MemoryClassifier(KERNEL, Exact(), LogLinear(sample=20_000))
     model = fit(estimator, words, 3, classes=10, engine="threads", workers=2, shard_bytes=4_000)
     block = words.sample(3)
     assert block is not None
     examples = block.examples().only(model.memory_.labels)
-    again = LogLinear(sample=2_000)
+    again = LogLinear(sample=20_000)
     again.fit_to(model.memory_.reader(), examples, model.sites_, seed=model.memory_.seed)
     assert model.vote_.site_weights_.tolist() == again.site_weights_.tolist()
     other = fit(estimator, words, 3, classes=10, engine="threads", workers=1)

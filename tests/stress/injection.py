@@ -63,21 +63,22 @@ MORE_X, MORE_Y = np.array([[1, 2, 3], [9, 9, 9]]), np.array([0, 7])
 STREAM = np.array([1, 2, 3, 1, 2, 4, 1, 2, 3, 5, 1, 2])
 
 
-def holding(function: Any) -> tuple[int, int]:
-    """Return the line of a function that takes a lock, and where the instructions of the lines after it begin."""
-    source, first = inspect.getsourcelines(function)
-    taking = first + next(i for i, line in enumerate(source) if line.lstrip().startswith("with "))
-    lines = function.__code__.co_lines()
-    return taking, next(start for start, _, line in lines if line is not None and line > taking)
+def _with_line(code: Any) -> tuple[int, int]:
+    """Return the line of a function that takes a lock, and the offset at which its body begins."""
+    source, first = inspect.getsourcelines(code)
+    line = first + next(i for i, text in enumerate(source) if text.strip().startswith("with "))
+    return line, next(start for start, _, number in code.co_lines() if number is not None and number > line)
 
 
-HOLDERS = (_versions.Versioned._edited, OneBlasThread.__enter__, OneBlasThread.__exit__)
-HOLDING: dict[Any, tuple[int, int]] = {function.__code__: holding(function) for function in HOLDERS}
+LOCKED = {
+    function.__code__: _with_line(function.__code__)
+    for function in (_versions.Versioned._edited, OneBlasThread.__enter__, OneBlasThread.__exit__)
+}
 
 
 def leaves_the_lock(frame: Any) -> bool:
     """Return whether a frame is about to release its lock: between body and release Python delivers no signal."""
-    line, body = HOLDING.get(frame.f_code, (0, 0))
+    line, body = LOCKED.get(frame.f_code, (-1, 0))
     return bool(frame.f_lineno == line and frame.f_lasti > body)
 
 

@@ -43,11 +43,7 @@ class OneBlasThread(ContextDecorator):
         with self._lock:
             if not self._holders:
                 self._restore()  # no numbers are noted, unless an interrupt came while they were put back
-                try:
-                    self._limit()
-                except BaseException:
-                    self._restore()
-                    raise
+                self._limit()
             self._holders += 1
 
     def __exit__(
@@ -75,9 +71,13 @@ class OneBlasThread(ContextDecorator):
 
     def _limit(self) -> None:
         self._before = [(library, library.get_num_threads()) for library in _libraries()]
-        for library, threads in self._before:
-            if threads != 1:
-                _set(library, 1)
+        try:
+            for library, threads in self._before:
+                if threads != 1:
+                    _set(library, 1)
+        except BaseException:
+            self._restore()
+            raise
 
     def _restore(self) -> None:
         for library, threads in self._before:
