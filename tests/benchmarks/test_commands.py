@@ -12,7 +12,10 @@ import pytest
 
 import edits
 import hashed
+import rows as row_histories
 from hammemo._arrays.native import native
+from hammemo.tokens.contexts import Examples
+from hammemo.tokens.distinct import example_words
 from places import ROOT
 
 if TYPE_CHECKING:
@@ -88,6 +91,15 @@ def test_a_race_without_compiled_loops_says_why(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(hashed, "native", lambda: None)
     with pytest.raises(SystemExit, match="compiled loops are not installed"):
         hashed.fit(1, 10_000)
+
+
+def test_a_model_is_a_function_of_the_rows_it_holds() -> None:
+    """Random histories against `fit`; ``python benchmarks/rows.py`` runs more of them."""
+    found = row_histories.run(45, first=10_000)
+    assert [row for row in found if row["files that differ"] or row["exceptions"]] == []
+    first, second = row_histories.rows_of_equal_hash(seed=0)
+    words = example_words(Examples.of([first, second], ["x", "x"]), seed=0)
+    assert words[0] == words[1]
 
 
 def test_edits_of_every_vote() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, load
-from hammemo.cli import batches
 from hammemo.cli.app import app
+from hammemo.models import kept_rows, learning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,36 +46,29 @@ def test_a_table_is_learnt_as_fit_learns_it(tmp_path: Path) -> None:
     assert model.get_params()["kernel"] == "auto"
 
 
-def test_beyond_the_first_rows_the_rest_is_counted_and_weights_are_fitted_to_all(
+def test_a_file_in_batches_gives_the_model_that_fit_makes_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "CHOICE_ROWS", 100)
-    file, _, y = table(tmp_path)
+    file, X, y = table(tmp_path)
     header, *rows = file.read_text().splitlines()
     names = ["first", "second", "third"]
     for k, name in enumerate(names):  # each file is a batch
         (tmp_path / f"{name}.csv").write_text("\n".join([header, *rows[k::3]]) + "\n")
-    model = fitted(tmp_path / "first.csv", *(str(tmp_path / f"{name}.csv") for name in names[1:]), "--label", "label")
-    assert int(model.memory_.label_counts.sum()) == len(y)
+    files = [str(tmp_path / f"{name}.csv") for name in names[1:]]
+    model = fitted(tmp_path / "first.csv", *files, "--label", "label")
     assert (0, 2) in model.sites_.positions
-    before = [array.tobytes() for array in model.vote_.state().values()]
-    assert [array.tobytes() for array in model.refit().vote_.state().values()] == before
-
-
-def test_sites_are_chosen_by_a_random_sample_of_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "CHOICE_ROWS", 400)
-    file, _, y = table(tmp_path, 2000)
-    header, *rows = file.read_text().splitlines()
-    file.write_text("\n".join([header, *(["0,0,0,0,even"] * 500), *rows]) + "\n")  # the first rows tell nothing
-    model = fitted(file, "--label", "label")
-    assert (0, 2) in model.sites_.positions
-    assert int(model.memory_.label_counts.sum()) == len(y) + 500
-    assert model.sample_ is not None
-    assert int(model.sample_.examples().multiplicity.sum()) == len(y) + 500
-    piped = tmp_path / "piped.model"  # what cannot be read twice is chosen by its first rows, as before
+    same = MemoryClassifier().fit(pd.DataFrame(X.astype(object), columns=header.split(",")[:-1]), y.astype(object))
+    assert model.digest(parts=True) == same.digest(parts=True)
+    monkeypatch.setattr(kept_rows, "MOST_ROWS", 10)  # now the files are read twice, and from a pipe once
+    monkeypatch.setattr(learning, "CHOICE_ROWS", 5)
+    model = fitted(tmp_path / "first.csv", *files, "--label", "label")
+    assert model._kept is not None
+    assert not model._kept.holds_all
+    assert model.memory_.label_counts.tolist() == same.memory_.label_counts.tolist()
+    piped = tmp_path / "piped.model"
     result = runner.invoke(app, ["fit", "-", "--label", "label", "--out", str(piped)], input=file.read_text())
     assert result.exit_code == 0, result.output
-    assert int(load(piped).memory_.label_counts.sum()) == len(y) + 500
+    assert load(piped).memory_.label_counts.tolist() == same.memory_.label_counts.tolist()
 
 
 def test_events_compare_suffixes_and_skip_pairs(tmp_path: Path) -> None:

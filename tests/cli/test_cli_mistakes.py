@@ -70,7 +70,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     models = {
         "fruit.model": ["fruit.csv", "--label", "fruit", "--memory", "exact", "--vote", "sum"],
         "hashed.model": ["fruit.csv", "--label", "fruit", "--memory", "hashed"],
-        "seeded.model": ["fruit.csv", "--label", "fruit", "--memory", "exact", "--kernel", "suffixes:2"],
+        "seeded.model": [
+            "fruit.csv",
+            "--label",
+            "fruit",
+            "--memory",
+            "exact",
+            "--kernel",
+            "suffixes:2",
+            "--vote",
+            "sum",
+        ],
         "gaussian.model": ["fruit.csv", "--label", "fruit", "--memory", "gaussian", "--d", "16"],
         "ledger.model": ["fruit.csv", "--label", "fruit", "--ledger"],
         "bare.model": ["bare.csv", "--label", "3", "--no-header"],
@@ -231,7 +241,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("refit ledger.model --out folder", 1, ["cannot be written"]),
     # merge
     ("merge fruit.model", 2, ["--out"]),
-    ("merge fruit.model hashed.model --out m", 1, ["cannot be added", "memory"]),
+    ("merge fruit.model gaussian.model --out m", 1, ["cannot be added", "memory"]),
     ("merge fruit.model seeded.model --out m", 1, ["cannot be added", "--layout"]),
     ("merge fruit.model fruit.csv --out m", 1, ["not a model of hammemo"]),
     ("merge fruit.model compiled.model --out m", 1, ["compiled"]),

@@ -62,7 +62,7 @@ def test_after_forget_and_refit_the_weights_are_those_of_the_rest(model: Path, t
     run("forget", model, tmp_path / "gone.csv", "--out", tmp_path / "forgotten")
     assert weights(tmp_path / "forgotten") == before  # they stay until they are fitted again
     shown = run("refit", tmp_path / "forgotten").stdout
-    kept = len(load(tmp_path / "forgotten").sample_)
+    kept = len(load(tmp_path / "forgotten")._kept)
     sentence = f"The weights were fitted to {kept} kept examples and have changed."
     assert shown == f"{sentence} Written to {tmp_path}/forgotten\n"
     assert weights(tmp_path / "forgotten") == wanted != before
@@ -164,7 +164,7 @@ def test_a_few_examples_have_even_weights(tmp_path: Path) -> None:
 def test_a_model_that_keeps_no_sample_says_what_to_do(lines: list[str], tmp_path: Path) -> None:
     path, table = tmp_path / "m", tmp_path / "gone.csv"
     rows = np.array([line.split(",") for line in lines], object)
-    save(MemoryClassifier(vote=LogLinear(keep=False)).fit(rows[:, :4], rows[:, 4]), path)
+    save(MemoryClassifier(vote=LogLinear(), keep=False).fit(rows[:, :4], rows[:, 4]), path)
     table.write_text("\n".join(lines[:60]) + "\n")
     before = path.read_bytes()
     for line in (["refit", path], ["forget", path, table, "--refit", "--label", "5", "--no-header"]):

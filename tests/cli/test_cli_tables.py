@@ -32,7 +32,6 @@ from hammemo import (
     windows,
 )
 from hammemo.cli.app import app
-from hammemo.cli.batches import HeldExamples
 from hammemo.files.models import read_notes
 from hammemo.sources.tables import read_table
 from places import SHARED
@@ -263,24 +262,6 @@ def test_a_large_table_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.Mo
     table.with_suffix(".csv").write_text((tmp_path / "rows.csv").read_text() + "0,0,never\n")
     result = run("forget", tmp_path / "model", tmp_path / "rows.csv", code=1)
     assert "rows.csv, line 52" in result.stderr
-
-
-def test_a_sample_is_all_while_it_is_small_and_a_fair_draw_after() -> None:
-    sample = HeldExamples(10, seed=0)
-    sample.add(np.arange(8).reshape(4, 2), np.arange(4))
-    sample.add(np.arange(8, 12).reshape(2, 2), np.arange(4, 6))
-    assert sample.y.tolist() == [0, 1, 2, 3, 4, 5]
-    # Each of 40 examples is kept with probability 1/4: over 400 seeds the count of each is binomial(400, 1/4), standard
-    # deviation 8.7. Five of them either way: a false alarm in 40 with probability below 3e-5; the seeds are fixed.
-    kept = np.zeros(40)
-    for seed in range(400):
-        sample = HeldExamples(10, seed)
-        for first in range(0, 40, 8):
-            part = np.arange(first, first + 8)
-            sample.add(part[:, None], part)
-        assert len(sample.y) == 10
-        kept[sample.y] += 1
-    assert np.abs(kept - 100).max() < 5 * 8.7
 
 
 def test_text_and_json_sequences_from_files_and_standard_input(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hammemo import Bag, LogLinear, MemoryClassifier, Mixture, Suffixes, load, s
 from hammemo.engines import GroupReport, fit
 from hammemo.experiments.drawing import zipf_stream
 from hammemo.models.kept import EVERYTHING
-from hammemo.models.kept_sample import KeptSample
+from hammemo.models.kept_rows import KeptRows
 from hammemo.sources.documents import Source, open_source
 from hammemo.tokens.contexts import Examples
 
@@ -30,8 +30,8 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Source:
 
 
 def kept(model: MemoryClassifier) -> list[bytes]:
-    assert model.sample_ is not None
-    return [array.tobytes() for array in model.sample_.packed().values()]
+    assert model._kept is not None
+    return [array.tobytes() for array in model._kept.packed().values()]
 
 
 def weights(model: MemoryClassifier) -> list[bytes]:
@@ -40,14 +40,14 @@ def weights(model: MemoryClassifier) -> list[bytes]:
 
 def learnt(source: Source, sample: int = 200, **options: Any) -> MemoryClassifier:
     vote = LogLinear(sample=sample, steps=5)
-    return fit(MemoryClassifier(vote=vote), source, 2, classes=[f"w{i}" for i in range(5)], **options)
+    return fit(MemoryClassifier(vote=vote, keep=sample), source, 2, classes=[f"w{i}" for i in range(5)], **options)
 
 
 def test_the_sample_and_the_weights_do_not_depend_on_the_groups(words: Source, tmp_path: Path) -> None:
     whole = learnt(words, engine="threads", workers=1)
-    assert whole.sample_ is not None
-    assert 150 < len(whole.sample_) <= 200
-    assert whole.sample_.threshold < EVERYTHING
+    assert whole._kept is not None
+    assert 150 < len(whole._kept) <= 200
+    assert whole._kept.threshold < EVERYTHING
     save(whole, tmp_path / "m")
     assert kept(load(tmp_path / "m")) == kept(whole)
     cuttings: list[dict[str, Any]] = [
@@ -63,19 +63,19 @@ def test_the_sample_and_the_weights_do_not_depend_on_the_groups(words: Source, t
 
 def test_a_small_source_is_kept_whole_and_refit_gives_the_same_weights(words: Source) -> None:
     model = learnt(words, sample=50_000, engine="threads", shard_bytes=3000)
-    assert model.sample_ is not None
-    assert int(model.sample_.examples().multiplicity.sum()) == int(model.memory_.label_counts.sum())
+    assert model._kept is not None
+    assert int(model._kept.examples().multiplicity.sum()) == int(model.memory_.label_counts.sum())
     before = weights(model)
     assert weights(model.refit()) == before
     stream = MemoryClassifier(vote=model.vote).fit_stream(words.documents(), 2, classes=[f"w{i}" for i in range(5)])
     assert kept(stream) == kept(model)
     forgetful = model.snapshot()
-    sample = model.sample_.examples()
+    sample = model._kept.examples()
     row = [sample.contexts.vocabulary.tolist()[r] for r in sample.contexts.ranks[0]]
     label = sample.labels.tolist()[sample.label_ranks[0]]
     forgetful.forget([row], [label]).refit()
-    assert forgetful.sample_ is not None
-    assert int(forgetful.sample_.examples().multiplicity.sum()) == int(sample.multiplicity.sum()) - 1
+    assert forgetful._kept is not None
+    assert int(forgetful._kept.examples().multiplicity.sum()) == int(sample.multiplicity.sum()) - 1
 
 
 def test_a_mixture_keeps_whole_documents_whatever_the_groups(words: Source) -> None:
@@ -109,12 +109,12 @@ def test_a_folder_remembers_the_sample(words: Source, tmp_path: Path) -> None:
 def test_packed_samples_come_back_and_do_not_depend_on_groups() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 9, (500, 3)), rng.integers(0, 2, 500)
-    empty = KeptSample(h=3, seed=1, most=40)
+    empty = KeptRows.empty(h=3, seed=1, most=40)
     whole = empty.changed(Examples.of(X, y), 1)
     assert [a.tobytes() for a in empty.unpacked(whole.packed()).packed().values()] == [
         a.tobytes() for a in whole.packed().values()
     ]
-    full = KeptSample(h=3, seed=1, most=10_000)
+    full = KeptRows.empty(h=3, seed=1, most=10_000)
     assert empty.unpacked(full.packed()).threshold == EVERYTHING
     parts = empty
     for rows in np.array_split(rng.permutation(500), 7):

@@ -542,14 +542,14 @@ def test_a_mapped_exact_model_answers_without_the_whole_matrix(path: Path) -> No
         mapped: Any = load(path, verify=False)
         np.testing.assert_array_equal(mapped.class_scores(queries), expected)
         reader: Any = mapped.compiled if isinstance(mapped, Predictor) else mapped.memory_.reader()
-        assert "matrix" not in vars(reader._rows)
-        table = reader._rows.table
+        assert "_matrix" not in vars(reader.rows)
+        table = reader.rows._table
         for array in (table.row_lengths, table.entry_labels, table.entry_counts, table.tuples[0].levels[0]):
             assert not array.flags.owndata
             assert array.dtype.itemsize < 8
         assert reader.tensors()["entry_counts"].dtype == table.entry_counts.dtype
     mapped = load(path, verify=False)
-    mapped.compiled._rows.table.entry_labels[:] = 200
+    mapped.compiled.rows._table.entry_labels[:] = 200
     with pytest.raises(ValueError, match="Load the file with verify=True"):
         mapped.class_scores(queries)
     np.testing.assert_array_equal(load(path).class_scores(queries), expected)  # copy-on-write: the file is as it was

@@ -116,7 +116,7 @@ def test_streams_settle_by_their_labels_and_the_length_of_documents() -> None:
     shown = str(many.report())
     assert "short documents" in shown
     assert "bag of 4, together of 4, copy of 4" in shown
-    assert "examples of whole cases are kept" in shown
+    assert "examples of whole cases)" in shown
     text = MemoryClassifier().fit_stream(rng.integers(0, 400, 4000), h=4)
     assert [site.kind for site in text.sites_.free] == ["recent"]
     assert isinstance(MemoryClassifier(memory=Hashed()).fit_stream(sessions, h=4).vote_, LogLinear)
@@ -158,11 +158,11 @@ VISITS = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]]
 )
 def test_a_document_that_was_not_learnt_whole_is_refused(never: list[list[str]]) -> None:
     shop = MemoryClassifier(Suffixes(1) + Bag(3), vote=Mixture()).fit_stream(VISITS * 3, h=3, short="pad")
-    before, kept = shop.memory_.state_bytes(), shop.sample_
+    before, kept = shop.memory_.state_bytes(), shop._kept
     with pytest.raises(NotStoredError):
         shop.forget_stream(never)
     assert shop.memory_.state_bytes() == before
-    assert shop.sample_ is kept
+    assert shop._kept is kept
     assert shop.forget_stream(VISITS * 3).refit().memory_.label_counts.sum() == 0
 
 
@@ -180,9 +180,9 @@ BITS = [[True, False, True, True], [False, True, False]] * 30
 def test_truth_values_in_streams_are_the_whole_numbers_that_they_are_in_tables(kind: Any, tmp_path: Path) -> None:
     clf = MemoryClassifier(Suffixes(1), vote=Mixture()).fit_stream([kind(bits) for bits in BITS], h=1)
     numbers = MemoryClassifier(Suffixes(1), vote=Mixture()).fit_stream([list(map(int, bits)) for bits in BITS], h=1)
-    assert clf.sample_ is not None
-    assert numbers.sample_ is not None
-    assert clf.sample_.ledger.counts() == numbers.sample_.ledger.counts()
+    assert isinstance(clf._kept, KeptCases)
+    assert isinstance(numbers._kept, KeptCases)
+    assert clf._kept.ledger.counts() == numbers._kept.ledger.counts()
     assert clf.memory_.state_bytes() == numbers.memory_.state_bytes()
     save(clf, tmp_path / "model")
     loaded = load(tmp_path / "model")
@@ -196,10 +196,10 @@ def test_truth_values_in_streams_are_the_whole_numbers_that_they_are_in_tables(k
 def test_part_of_a_document_beyond_the_sample_is_forgotten_with_a_warning(memory: Any) -> None:
     documents = [[f"{k}-{place}" for place in range(4)] for k in range(60)]  # no token twice
     clf = MemoryClassifier(Suffixes(1), memory, Mixture(sample=40)).fit_stream(documents, h=2, short="pad")
-    assert isinstance(clf.sample_, KeptCases)
-    words = [clf.sample_._case(0, document)[0] for document in documents]
+    assert isinstance(clf._kept, KeptCases)
+    words = [clf._kept._case(0, document)[0] for document in documents]
     kept, beyond = (
-        [d for d, word in zip(documents, words, strict=True) if (word < clf.sample_.threshold) == low]
+        [d for d, word in zip(documents, words, strict=True) if (word < clf._kept.threshold) == low]
         for low in (True, False)
     )
     assert kept

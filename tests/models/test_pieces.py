@@ -20,17 +20,44 @@ def table(n: int, seed: int = 0) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("kernel", ["auto", AutoSites()])
-def test_the_first_batch_takes_positions_and_fits_weights_if_it_is_large(kernel: Any) -> None:
-    X, y = table(FIRST_BATCH)
-    large = MemoryClassifier(kernel).partial_fit(X, y)
-    assert isinstance(large.kernel_, PositionalHamming)
-    assert hasattr(large.vote_, "labels_")
-    small = MemoryClassifier(kernel).partial_fit(X[1:], y[1:])
-    assert not hasattr(small.vote_, "labels_")
-    before = large.vote_.state()["site_weights"].tolist()
-    assert large.partial_fit(X, y).vote_.state()["site_weights"].tolist() == before
-    given = MemoryClassifier(kernel, vote=LogLinear()).partial_fit(X, y)
-    assert not hasattr(given.vote_, "labels_")
+def test_what_is_automatic_is_chosen_from_200_examples_on_and_when_they_have_doubled(kernel: Any) -> None:
+    X, y = table(4 * FIRST_BATCH)
+    clf = MemoryClassifier(kernel).partial_fit(X[:199], y[:199])
+    assert isinstance(clf.kernel_, PositionalHamming)
+    assert not hasattr(clf.vote_, "labels_")
+    assert clf.partial_fit(X[199:200], y[199:200])._chosen_at == FIRST_BATCH
+    assert (0, 1) in clf.sites_.positions
+    late = MemoryClassifier(kernel).partial_fit(X, y, choose=False)
+    assert isinstance(late.kernel_, PositionalHamming)
+    assert late.refit().digest() == MemoryClassifier(kernel).fit(X, y).digest()
+
+
+def test_the_choice_is_made_anew_when_examples_have_doubled() -> None:
+    X, y = table(1000)
+    clf, chosen = MemoryClassifier(), []
+    for i in range(0, 1000, 100):
+        clf.partial_fit(X[i : i + 100], y[i : i + 100])
+        chosen.append(clf._chosen_at)
+    assert chosen == [0, 200, 200, 400, 400, 400, 400, 800, 800, 800]
+    assert "chosen at 800 of 1,000 rows" in str(clf.report())
+    assert clf.forget_one(X[0], y[0]).learn_one(X[0], y[0])._chosen_at == 800
+    assert clf.refit().digest() == MemoryClassifier().fit(X, y).digest()
+
+
+def test_what_is_given_or_not_kept_is_not_chosen() -> None:
+    X, y = table(400)
+    layout = MemoryClassifier().fit(*table(300, 7))
+    for clf in (
+        MemoryClassifier("positional", vote=LogLinear()).partial_fit(X, y),
+        MemoryClassifier(vote="sum").partial_fit(X, y),
+        MemoryClassifier().partial_fit(X, y, layout=layout),
+        layout.empty_like().partial_fit(X, y),
+    ):
+        assert clf._chosen_at == 0
+    assert "pinned" in str(layout.empty_like().report())
+    few = MemoryClassifier(keep=100).partial_fit(X, y)
+    assert isinstance(few.kernel_, PositionalHamming)
+    assert hasattr(few.vote_, "labels_")
 
 
 def test_weights_that_were_not_fitted_are_one_a_site() -> None:
@@ -40,14 +67,40 @@ def test_weights_that_were_not_fitted_are_one_a_site() -> None:
     assert even.class_scores(X) == pytest.approx(ones.class_scores(X))
 
 
-def test_other_sites_are_refused_with_every_way_out() -> None:
+def test_models_that_chose_differently_are_merged_by_their_rows() -> None:
+    X, y = table(400)
+    whole = MemoryClassifier().fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the weights of the two differ
+        pairs: list[tuple[Any, Any]] = [({}, {}), ({}, {"keep": False}), ({"keep": False}, {})]
+        for left, right in pairs:
+            a = MemoryClassifier(**left).fit(X[:300], y[:300])
+            b = MemoryClassifier("positional", **right).fit(X[300:], y[300:])
+            both = a + b
+            assert both.memory_.label_counts.sum() == 400
+            assert both.sites_.positions == (b if right else a).sites_.positions
+            assert (both._kept is None) == (left != right)
+        both = MemoryClassifier().fit(X[:300], y[:300]).merge(MemoryClassifier().partial_fit(X[300:], y[300:]))
+        assert both.refit().digest() == whole.digest()
+        assert whole.unmerge(MemoryClassifier().partial_fit(X[300:], y[300:])).refit().digest() == (
+            MemoryClassifier().fit(X[:300], y[:300]).digest()
+        )
+
+
+def test_other_sites_without_rows_are_refused_with_every_way_out() -> None:
     X, y = table(300)
-    chosen, positions = MemoryClassifier().fit(X, y), MemoryClassifier().partial_fit(X, y)
+    chosen = MemoryClassifier(keep=False).fit(X, y)
+    positions = MemoryClassifier("positional", keep=False).fit(X, y)
     assert chosen.sites_.positions != positions.sites_.positions
-    with pytest.raises(LayoutError) as refused:
-        chosen.merge(positions)
-    for way in ("empty_like()", "layout=", "kernel=a.kernel_", "hammemo fit"):
-        assert way in str(refused.value)
+    for name in ("merge", "unmerge"):
+        with pytest.raises(LayoutError) as refused:
+            getattr(chosen, name)(positions)
+        for way in ("empty_like()", "layout=", "kernel=a.kernel_", "hammemo fit"):
+            assert way in str(refused.value)
+    pinned = [MemoryClassifier().fit(*table(300, seed)).empty_like().partial_fit(X, y) for seed in (0, 5)]
+    if pinned[0].sites_.positions != pinned[1].sites_.positions:
+        with pytest.raises(LayoutError):
+            pinned[0].merge(pinned[1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         chosen.merge(MemoryClassifier(kernel=chosen.kernel_).fit(X, y))

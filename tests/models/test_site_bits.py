@@ -75,7 +75,7 @@ def test_what_has_no_bits_says_so() -> None:
     with pytest.raises(ValueError, match="for vote='log-linear'"):
         MemoryClassifier(vote="sum").fit(X, y).report().bits()
     with pytest.raises(ValueError, match="No sample of the examples is kept"):
-        MemoryClassifier(vote=LogLinear(keep=False)).fit(X, y).report().plot()
+        MemoryClassifier(vote=LogLinear(), keep=False).fit(X, y).report().plot()
     one = MemoryClassifier().fit([["a"]] * 3, ["x"] * 3)
     assert site_bits(one).model_bits == 0
 

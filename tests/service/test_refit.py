@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import running_servers as serving
 from hammemo import Exact, Ledgered, LogLinear, MemoryClassifier, save
 from hammemo.client import Client, ServerError
-from hammemo.models.kept_sample import KeptSample
+from hammemo.models.kept_rows import KeptRows
 from hammemo.service import weights as weights_module
 from hammemo.service import writing
 from hammemo.service.applying import Applier, first_state
@@ -123,7 +123,8 @@ def test_a_model_made_on_the_server_gets_fitted_weights(tmp_path: Path) -> None:
         done(model, Edit("1", "learn", X, y))
         assert weights(model) == {}
         done(model, Edit("2", REFIT))
-        twin = MemoryClassifier(memory=Ledgered(Exact()), random_state=5).open(3).partial_fit(X, y).refit()
+        twin = MemoryClassifier(memory=Ledgered(Exact()), random_state=5).open(3)
+        twin.partial_fit(X, y, choose=False).refit(what="weights")
         assert weights(model) == fitted(twin) != {}
 
 
@@ -137,7 +138,7 @@ def test_whoever_replays_or_follows_does_not_fit(
     done(model, Edit("1", "forget", X[:40], y[:40]))
     done(model, Edit("2", REFIT))
     wanted = weights(model)
-    monkeypatch.setattr(MemoryClassifier, "refit", lambda _: pytest.fail("it was fitted again"))
+    monkeypatch.setattr(MemoryClassifier, "refit", lambda *_, **__: pytest.fail("it was fitted again"))
     followed = hosts(follower=True).get("t", "m")
     assert fitted(followed.answering(2, wait=patience(60))[0]) == wanted
     host.close()
@@ -171,7 +172,7 @@ def test_a_vote_without_weights_has_nothing_to_do(vote: str, tmp_path: Path) -> 
 
 def test_a_model_without_a_sample_says_what_to_do(tmp_path: Path) -> None:
     X, y = examples()
-    save(MemoryClassifier(vote=LogLinear(keep=False)).fit(X, y), tmp_path / "m")
+    save(MemoryClassifier(vote=LogLinear(), keep=False).fit(X, y), tmp_path / "m")
     with Host(tmp_path / "models") as host:
         model = host.upload("t", "m", tmp_path / "m")
         before = weights(model)
@@ -217,10 +218,10 @@ def test_questions_are_answered_while_it_fits_and_edits_queue(
     X, y = examples()
     begun, go, refit = threading.Event(), threading.Event(), MemoryClassifier.refit
 
-    def slow(self: MemoryClassifier) -> MemoryClassifier:
+    def slow(self: MemoryClassifier, what: Any) -> MemoryClassifier:
         begun.set()
         assert go.wait(patience(60))
-        return refit(self)
+        return refit(self, what)
 
     with Host(tmp_path / "models", upkeep=Upkeep(at_close=False)) as host:
         model = host.upload("t", "m", uploaded)
@@ -323,10 +324,10 @@ def test_a_fit_that_fails_changes_nothing(tmp_path: Path, uploaded: Path, monkey
 def test_a_lease_is_prolonged_while_it_fits(tmp_path: Path, uploaded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     renewed, refit = threading.Event(), MemoryClassifier.refit
 
-    def slow(self: MemoryClassifier) -> MemoryClassifier:
+    def slow(self: MemoryClassifier, what: Any) -> MemoryClassifier:
         renewed.clear()
         assert renewed.wait(patience(60)), "nobody looks after the log"
-        return refit(self)
+        return refit(self, what)
 
     monkeypatch.setattr(writing, "_IDLE_SECONDS", 0.01)
     monkeypatch.setattr(SqliteLog, "renew_lease", lambda _: renewed.set())
@@ -423,8 +424,8 @@ def test_a_replay_in_other_groups_has_the_same_bytes(vote: str, edits: list[Cont
     chosen = Settings.checked({"columns": 2, "vote": vote, "seed": 3}, Limits())
     start = first_state(chosen).model
     assert start is not None
-    if start.sample_ is not None:
-        start.sample_ = KeptSample(2, start.memory_.seed, most)
+    if start._kept is not None:
+        start._kept = KeptRows.empty(2, start.memory_.seed, most)
     model: MemoryClassifier | None = start
     kept: list[Content] = []
     for edit in edits:  # as they were applied one by one
@@ -524,7 +525,7 @@ def test_a_worker_waits_for_a_refit_as_long_as_the_client(tmp_path: Path) -> Non
 
 def test_a_model_without_a_sample_is_a_409_over_http(server: serving.Running, tmp_path: Path) -> None:
     X, y = examples()
-    save(MemoryClassifier(vote=LogLinear(keep=False)).fit(X, y), tmp_path / "m")
+    save(MemoryClassifier(vote=LogLinear(), keep=False).fit(X, y), tmp_path / "m")
     with Client(server.url) as client:
         client.upload("kept-nothing", tmp_path / "m")
         with pytest.raises(ServerError, match="upload") as refused:

@@ -27,6 +27,7 @@ from hammemo.cli.reproduce import reproduce
 from hammemo.cli.serve import serve_folder
 from hammemo.cli.tokens import tokens
 from hammemo.cli.top_k import top_k_rows
+from hammemo.cli.verify import verify_model
 
 _ASK, _CHANGE = "Learn and ask", "Change and look into a model"
 _SERVE, _REPRODUCE = "Serve", "Reproduce"
@@ -47,10 +48,11 @@ for _panel, _name, _function, _summary in (
     (_ASK, "complete", complete_text, "Go on where a prompt stops, as a memorised text does."),
     (_CHANGE, "add", add_files, "Learn more examples."),
     (_CHANGE, "forget", forget_files, "Take examples back, as if they had never been learnt."),
-    (_CHANGE, "refit", refit_model, "Fit the weights again, to what the model keeps."),
+    (_CHANGE, "refit", refit_model, "Choose and fit again, by what the model keeps."),
     (_CHANGE, "merge", merge_models, "Add models, or take some away."),
     (_CHANGE, "compact", compact_folder, "Fold what was changed into the parts of a model."),
     (_CHANGE, "inspect", inspect_file, "Tell what a model file holds."),
+    (_CHANGE, "verify", verify_model, "Make a model again from its rows, and compare."),
     (_SERVE, "serve", serve_folder, "Serve models over HTTP; no acknowledged edit is lost."),
 ):
     app.command(_name, short_help=_summary, rich_help_panel=_panel)(_function)

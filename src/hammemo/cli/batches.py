@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import clone
 
 from hammemo.cli.console import progress_bar
 from hammemo.cli.documents import CountedDocuments, forget_documents, learn_documents
@@ -18,9 +17,8 @@ from hammemo.models.names import is_auto
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import merged_kinds
 from hammemo.sources.schemas import SequenceSchema, TableSchema
-from hammemo.tokens.contexts import check_column_names, joined
+from hammemo.tokens.contexts import check_column_names
 from hammemo.tokens.labels import most_frequent_labels
-from hammemo.tokens.sampling import UniformSample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,50 +27,6 @@ if TYPE_CHECKING:
 
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.schemas import Schema
-
-CHOICE_ROWS = 2**17
-"""Rows of a table by which automatic sites and votes are chosen, before all rows are counted.
-
-They are a random sample of all rows, for which the files are read once more; of standard input or a pipe the first."""
-
-
-class HeldExamples:
-    """A random sample of examples that come batch by batch; all of them, in their order, while they are few."""
-
-    def __init__(self, size: int, seed: int) -> None:
-        self._sample = UniformSample(size, seed)
-
-    @property
-    def X(self) -> NDArray[Any] | None:  # noqa: N802  (the field's own name)
-        """The contexts; None before the first batch."""
-        return self._sample.columns[0] if self._sample.columns else None
-
-    @property
-    def y(self) -> NDArray[Any]:
-        """The labels."""
-        return self._sample.columns[1] if self._sample.columns else np.empty(0, np.int64)
-
-    def add(self, X: NDArray[Any], y: NDArray[Any]) -> None:
-        """Take note of more examples."""
-        self._sample.add(self._sample.draw(len(y)), X, y)
-
-
-class FirstRows:
-    """The first rows of a table, held until there are enough to choose sites by."""
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
-        self.n_rows = 0
-
-    def add(self, X: NDArray[Any], y: NDArray[Any]) -> None:
-        """Take more rows."""
-        self._parts.append((X, y))
-        self.n_rows += len(y)
-
-    def fit(self, model: MemoryClassifier) -> None:
-        """Let the model learn them, and let go of them."""
-        model.fit(joined([X for X, _ in self._parts]), joined([y for _, y in self._parts]))
-        self._parts = []
 
 
 def _chooses(model: MemoryClassifier) -> bool:
@@ -95,21 +49,19 @@ def learn_batches(
     layout: MemoryClassifier | None = None,
     classes: list[Any] | int | None = None,
 ) -> tuple[Schema, dict[str, Any]]:
-    """Learn files in batches, then fit the vote if it has weights; return how they were read and what was learnt.
+    """Learn files in batches, then choose sites and fit the vote; return how they were read and what was learnt.
 
-    Of a table some rows are looked at first, so that sites can be chosen by them.
+    A table with more rows than a model keeps is read once more, to be counted under the sites that were chosen. What
+    cannot be read twice, such as standard input, is chosen from while all rows are kept.
     """
-    fresh, reasons = not hasattr(model, "memory_"), None
+    fresh = not hasattr(model, "memory_")
     if isinstance(schema, SequenceSchema) and not isinstance(classes, int):
         return _learn_sequences(model, schema, files, file_format, layout=layout, classes=classes)
-    first_rows = FirstRows() if fresh and layout is None and _chooses(model) else None
-    if first_rows is not None and isinstance(schema, SequenceSchema):
+    chooses = fresh and layout is None and _chooses(model)
+    if chooses and isinstance(schema, SequenceSchema):
         model.set_params(kernel=stream_kernel(schema.h))
-        first_rows = None
-    elif first_rows is not None and all(map(_can_be_read_twice, files)):
-        layout = _chosen_by_sample(model, schema, files, file_format)
-        first_rows = None if layout is not None else first_rows
-        reasons = None if layout is None else layout.choices_
+        chooses = False
+    once = chooses and not all(map(_can_be_read_twice, files))
     chosen = classes if isinstance(classes, list) else None
     seen = learnt = 0
     columns, kinds = None, ""
@@ -121,26 +73,21 @@ def learn_batches(
             seen += len(batch.y)
             if not len(y):
                 continue
-            first = not hasattr(model, "memory_")
-            if first:
+            if not hasattr(model, "memory_"):
                 check_column_names(batch.columns)
-            if first_rows is not None and first:
-                first_rows.add(X, y)
-                if first_rows.n_rows >= CHOICE_ROWS:
-                    first_rows.fit(model)
+                model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout, choose=once)
             else:
-                model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout if first else None)
+                model.partial_fit(X, y, choose=once)
             columns, kinds = batch.columns, merged_kinds(kinds, batch.kinds)
             learnt += len(y)
             tell(learnt, None)
     if not learnt:
         raise ValueError(_nothing(schema, seen, "learn"))
-    if first_rows is not None and not hasattr(model, "memory_"):
-        first_rows.fit(model)
-    elif fresh and (layout is None or reasons is not None) and model.sample_ is not None:
+    kept = model._kept
+    if chooses and not once and kept is not None and not kept.holds_all:
+        model.refit(rows=((batch.X, batch.y) for batch in schema.examples(files, file_format)))
+    elif fresh and layout is None and kept is not None:
         model.refit()
-    if reasons is not None:
-        model.choices_ = reasons
     if fresh and isinstance(schema, TableSchema):
         schema = replace(schema, columns=columns, kinds=kinds)
     elif fresh:
@@ -181,22 +128,6 @@ def _can_be_read_twice(where: str) -> bool:
     return is_address(where) or os.path.isfile(where)
 
 
-def _chosen_by_sample(
-    model: MemoryClassifier, schema: Schema, files: Sequence[str], file_format: str | None
-) -> MemoryClassifier | None:
-    """Return a model of a random sample of the rows, whose sites and vote all are to be learnt with; None if few."""
-    held, found = HeldExamples(CHOICE_ROWS, model.random_state), 0
-    with progress_bar("Reading") as tell:
-        for batch in schema.examples(files, file_format):
-            held.add(batch.X, batch.y)
-            found += len(batch.y)
-            tell(found, None)
-    if found <= CHOICE_ROWS:
-        return None
-    chooser: MemoryClassifier = clone(model)
-    return chooser.fit(held.X, held.y)
-
-
 def forget_batches(
     model: MemoryClassifier, schema: Schema, files: Sequence[str], file_format: str | None, only: Sequence[str] = ()
 ) -> int:
@@ -204,7 +135,7 @@ def forget_batches(
 
     With `only`, those of the cases with these names.
     """
-    if isinstance(schema, SequenceSchema) and (only or isinstance(model.sample_, KeptCases)):
+    if isinstance(schema, SequenceSchema) and (only or isinstance(model._kept, KeptCases)):
         documents = CountedDocuments(schema, files, file_format, only)
         return forget_documents(model, schema, documents, _chosen(model, schema))
     chosen = declared(model) if isinstance(schema, SequenceSchema) and schema.chosen else None

@@ -95,21 +95,23 @@ def _held_examples(
     schema: Schema, files: list[str], file_format: str | None, classes: Any
 ) -> tuple[NDArray[Any], NDArray[Any], int]:
     """Return at most so many examples of the files, drawn at random, and how many there are."""
-    from hammemo.cli.batches import HeldExamples, with_labels
+    from hammemo.cli.batches import with_labels
     from hammemo.tokens.labels import most_frequent_labels
+    from hammemo.tokens.sampling import UniformSample
 
-    held, found = HeldExamples(_HELD, seed=0), 0
+    held, found = UniformSample(_HELD, seed=0), 0
     with progress_bar("Reading") as tell:
         for batch in schema.examples(files, file_format):
             if isinstance(classes, int):
                 classes = most_frequent_labels(batch.y, classes)
             X, y = (batch.X, batch.y) if classes is None else with_labels(batch.X, batch.y, set(classes))
-            held.add(X, y)
+            held.add(held.draw(len(y)), X, y)
             found += len(y)
             tell(found, None)
-    if held.X is None or not found:
+    if not found:
         raise ValueError("There is nothing to plan for: the input has no example.")
-    return held.X, held.y, found
+    X, y = held.columns
+    return X, y, found
 
 
 def fit_options(planned: Plan, kernel: str = "positional") -> str:

@@ -158,7 +158,7 @@ def fit(
     model.cutting_ = Cutting(short, pad)
     labels = None if chosen is None else Vocabulary.of(label_array(chosen))
     template = model.memory_.empty_like()
-    kept = None if model.sample_ is None else model.sample_.emptied()
+    kept = None if model._kept is None else model._kept.emptied()
     task_bytes = max(shard_bytes or source.fair_bytes, source.nbytes // _MAX_GROUPS)
     groups = _grouped(source.shards(shard_bytes), group_size, task_bytes)
     manifest = _manifest(source, template, h, short, pad, labels, groups, kept)
@@ -179,13 +179,13 @@ def fit(
         memory = local.run(job, groups, kind, workers, tell)
     if labels is not None:
         memory.declare(labels)
-    model.memory_, model.sample_ = memory, tell.kept
+    model.memory_, model._kept = memory, tell.kept
     if is_auto(getattr(estimator, "memory", None)) and work is None:
         warn_if_large(memory)
     if model.vote_.sample_size():
         if is_auto(model.vote) and isinstance(model.vote_, LogLinear):  # now it is known how many labels there are
             model.vote_ = resolved_vote(model.vote, memory, len(memory.labels))
-        sample = _examples_of(block, labels) if model.sample_ is None else model.sample_.examples()
+        sample = _examples_of(block, labels) if model._kept is None else model._kept.examples()
         reader = memory.static_reader() if model.vote_.keeps_cases else memory.reader()
         if work is not None:
             reader = _rows_to_fit(reader, model.vote_, model.sites_, sample)

@@ -134,7 +134,7 @@ class ShardReader:
                 self.tokens += piece.n_tokens
                 keeper = Keeper(self.kept, job.h, job.labels)
                 yield from keeper.through(stream_blocks(piece.tokens, job.h, piece.starts, job.short, job.pad))
-                self.kept = keeper.sample
+                self.kept = keeper.kept
 
     def report(self, group: int, shards: tuple[Shard, ...], kept: Arrays | None, *, resumed: bool) -> GroupReport:
         """Return what learning the group took since this reader was made."""

@@ -25,7 +25,7 @@ from hammemo.memories.exact import InParts, head_state, restore_in_parts
 from hammemo.memories.label_counts import Frame
 from hammemo.models.kept import EVERYTHING, Kept
 from hammemo.models.kept_cases import KeptCases
-from hammemo.models.kept_sample import KeptSample
+from hammemo.models.kept_rows import KeptRows
 from hammemo.models.predictor import Predictor
 from hammemo.models.settling import Choices
 from hammemo.tokens.missing import check_missing_rule
@@ -97,22 +97,23 @@ def _classifier_parts(
         "seed": memory.seed,
         "layout": memory.layout(),
         "fingerprint": memory.fingerprint(),
+        "pinned": model._pinned,
+        "chosen_at": model._chosen_at,
         **descriptions.cutting_entry(model.cutting_),
         **descriptions.forgetting_entry(memory),
     }
-    sample, kept = model.sample_, {}
-    if sample is not None:
-        about["sample"] = {"seed": sample.seed, "most": sample.most, "threshold": sample.threshold}
-        if isinstance(sample, KeptCases):
-            about["sample"]["of"] = "cases"
-        kept = {f"sample.{name}": array for name, array in sample.state().items()}
+    kept, rows = model._kept, {}
+    if kept is not None:
+        kind = "cases" if isinstance(kept, KeptCases) else "rows"
+        about["kept"] = {"of": kind, "seed": kept.seed, "most": kept.most, "threshold": kept.lowest_threshold}
+        rows = {f"kept.{name}": array for name, array in kept.state().items()}
     declared = narrow(memory.labels.find(memory.declared))
     if parted is not None:
         about["parts"] = folders.described_parts(parted)
         state = head_state(memory, folders.table_in_head(parted, memory.labels))
     else:
         state = memory.state()
-    return {**state, "declared": declared, **_vote_arrays(model.vote_), **kept}, about
+    return {**state, "declared": declared, **_vote_arrays(model.vote_), **rows}, about
 
 
 def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -160,7 +161,7 @@ def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str)
 def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier:
     about, arrays = archive.about, dict(archive.arrays)
     entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
-    exactly(about, entries, optional=("sample", *_OPTIONAL, "parts", "notes"))
+    exactly(about, (*entries, "pinned", "chosen_at"), optional=("kept", *_OPTIONAL, "parts", "notes"))
     cls = restorer.registry.find("classifier", field(about, "class", str))
     params = field(about, "params", dict)
     exactly(params, descriptions.parameter_names(cls))
@@ -176,7 +177,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     if len(declared) and int(declared[-1]) >= len(arrays.get("label_counts", ())):
         raise ValueError("it declares a label that it does not hold")
     _restore_vote(vote, arrays, sites, verify=verify)
-    sample = _stored_sample(about, arrays, sites.h)
+    kept = _stored_kept(about, arrays, sites.h)
     seed = field(about, "seed", int)
     if "parts" not in about:
         memory.restore(arrays, sites, seed, declared, trusted=not verify)
@@ -189,7 +190,8 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         raise ValueError("its layout is not the one it declares")
     memory.forgot_unchecked = descriptions.stored_forgetting(about)
     model.kernel_, model.memory_, model.vote_, model.sites_ = kernel, memory, vote, sites
-    model.sample_, model.cutting_ = sample, descriptions.stored_cutting(about)
+    model._kept, model.cutting_ = kept, descriptions.stored_cutting(about)
+    model._pinned, model._chosen_at = field(about, "pinned", bool), field(about, "chosen_at", int)
     model.choices_ = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED)
     model.n_features_in_ = sites.h
     model.label_dtype_ = descriptions.stored_label_dtype(about, memory.labels)
@@ -198,24 +200,26 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     return model
 
 
-def _stored_sample(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int) -> Kept | None:
-    """Return the sample that a file holds, checked, and take its arrays out of `arrays`; None where it holds none."""
-    if "sample" not in about:
+def _stored_kept(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int) -> Kept | None:
+    """Return the rows or cases that a file keeps, checked, and take their arrays out of `arrays`; None if it has none.
+
+    They are checked in any case: all of them are read.
+    """
+    if "kept" not in about:
         return None
-    described = field(about, "sample", dict)
-    of_cases = "of" in described
-    exactly(described, ("seed", "most", "threshold"), optional=("of",))
-    if of_cases and described["of"] != "cases":
-        raise ValueError("its sample is of a kind that is not known")
+    described = field(about, "kept", dict)
+    exactly(described, ("of", "seed", "most", "threshold"))
+    kind = field(described, "of", str)
     seed, most, threshold = (field(described, name, int) for name in ("seed", "most", "threshold"))
+    if kind not in ("rows", "cases"):
+        raise ValueError("it keeps something that is neither rows nor cases")
     if abs(seed) >= 2**64 or not 1 <= most < 2**53 or not 0 <= threshold <= EVERYTHING:
-        raise ValueError("its sample has a seed, a size or a threshold that cannot be")
-    own = {name: arrays.pop(name) for name in list(arrays) if name.startswith("sample.")}
-    stored = StoredArrays(own)  # checked in any case: all of it is read
-    kind = KeptCases if of_cases else KeptSample
-    sample = kind(h, seed, most, threshold).restored(stored.part("sample"))
+        raise ValueError("what it keeps has a seed, a size or a threshold that cannot be")
+    stored = StoredArrays({name: arrays.pop(name) for name in list(arrays) if name.startswith("kept.")})
+    empty = KeptRows.empty(h, seed, most, threshold) if kind == "rows" else KeptCases(h, seed, most, threshold)
+    kept = empty.restored(stored.part("kept"))
     stored.finish()
-    return sample
+    return kept
 
 
 def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predictor:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
+from hammemo.memories.errors import LayoutError
+from hammemo.models.kept_rows import KeptRows
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.kept import Kept
     from hammemo.tokens.column_kinds import ColumnKinds
+    from hammemo.tokens.contexts import Examples
     from hammemo.tokens.cutting import Cutting
 
 Self = TypeVar("Self", bound="Additive")
@@ -28,8 +31,12 @@ class Additive(Versioned):
 
     memory_: Memory
     label_dtype_: np.dtype[Any]
-    sample_: Kept | None = None
-    """What `refit` fits the vote to."""
+    _kept: Kept | None = None
+    """The rows or cases that are kept: what `refit` chooses by and fits the vote to."""
+    _pinned: bool = False
+    """Whether the layout was given, so that `refit` does not choose another one."""
+    _chosen_at: int = 0
+    """How many examples were held when sites and vote were chosen; 0 where they were not."""
     cutting_: Cutting | None
     _kinds: ColumnKinds | None = None
     """Of what kind the columns are; None where that is not known, as after `load`."""
@@ -40,10 +47,12 @@ class Additive(Versioned):
         raise NotImplementedError
 
     def merge(self: Self, other: Additive) -> Self:
-        """Add all that another classifier has learnt; its memory must have the same layout, seed included.
+        """Add all that another classifier has learnt.
 
-        Counts are added, and the samples that a log-linear vote is fitted to; kernel weights and fitted vote weights
-        stay those of this model, also where the other's differ. `refit` fits the vote to what is there now.
+        Models of the same layout, seed included, add their counts and kept rows. With another layout, one of the two
+        must keep all its rows: they are counted under the layout of the other model, or of this one where both keep
+        all. `LayoutError` is raised where neither does, and where both layouts were given. Nothing is chosen or fitted
+        here; `refit` does it.
 
         Examples
         --------
@@ -58,11 +67,13 @@ class Additive(Versioned):
 
         def add(model: Additive) -> None:
             dtype = common_label_dtype(model.classes_, other.classes_)
-            memory = model.memory_.snapshot()
-            memory.merge(other.memory_)
-            model.cutting_ = model._cutting_with(other.cutting_, other.memory_)
-            model.memory_, model.label_dtype_ = memory, dtype
-            model.sample_ = model._sample_with(other, 1)
+            memory, cutting = model.memory_.snapshot(), model._cutting_with(other.cutting_, other.memory_)
+            try:
+                memory.merge(other.memory_)
+                model.memory_, model._kept = memory, model._kept_with(other, 1)
+            except LayoutError as error:
+                model._merge_rows(other, error)
+            model.cutting_, model.label_dtype_ = cutting, dtype
             if model._kinds is not None:
                 model._kinds = model._kinds.plus(other._kinds)
 
@@ -73,6 +84,7 @@ class Additive(Versioned):
     def unmerge(self: Self, other: Additive) -> Self:
         """Take back all that another classifier has learnt: the exact inverse of `merge`.
 
+        A model of another layout must keep all its rows.
         Raises `NotStoredError`, with nothing changed, where the memory can tell that the other is not part of this one.
         A label whose last example goes is no longer a class, unless ``classes`` declared it here.
 
@@ -89,9 +101,14 @@ class Additive(Versioned):
         other = other._now()
 
         def subtract(model: Additive) -> None:
-            memory = model.memory_.snapshot()
-            memory.unmerge(other.memory_)
-            model.memory_, model.sample_ = memory, model._sample_with(other, -1)
+            memory, theirs = model.memory_.snapshot(), all_rows(other)
+            try:
+                memory.unmerge(other.memory_)
+                model.memory_, model._kept = memory, model._kept_with(other, -1)
+            except LayoutError:
+                if theirs is None:
+                    raise
+                model._take_back(theirs)
 
         self._edited(subtract)
         return self
@@ -118,7 +135,7 @@ class Additive(Versioned):
         """Return a model of the same layout that has learnt nothing: a shard for `partial_fit`, then `merge` or ``+``.
 
         The layout is all that is settled before the first example, such as the seed and which tokens a hashed memory
-        reserves. Declared classes are not carried over.
+        reserves. Declared classes are not carried over. `refit` of the new model does not choose another layout.
 
         Examples
         --------
@@ -131,8 +148,35 @@ class Additive(Versioned):
         """
         fresh = self._apart()
         fresh.memory_ = fresh.memory_.empty_like()
-        fresh.sample_ = None if fresh.sample_ is None else fresh.sample_.emptied()
+        fresh._kept = None if fresh._kept is None else fresh._kept.emptied()
+        fresh._pinned, fresh._chosen_at = True, 0
         return fresh
+
+    def _take_back(self, examples: Examples) -> None:
+        """Forget examples."""
+        raise NotImplementedError
+
+    def _merge_rows(self, other: Additive, error: LayoutError) -> None:
+        """Count the rows of one model under the layout of the other, whose layout is another one."""
+        mine, theirs = all_rows(self), all_rows(other)
+        if (self._pinned and other._pinned) or self.memory_.sites.h != other.memory_.sites.h:
+            raise error
+        rows, left = (theirs, self) if theirs is not None else (mine, other)
+        if rows is None:
+            raise error
+        memory = left.memory_.snapshot()
+        memory.declare_labels((other if left is self else self).memory_.declared)
+        if len(rows):
+            memory.update(rows, 1)
+        kept = None if left._kept is None else left._kept.changed(rows, 1)
+        if left is other:
+            self._take_layout(other)
+        self._pinned |= other._pinned
+        self.memory_, self._kept = memory, kept
+
+    def _take_layout(self, other: Additive) -> None:
+        """Take the kernel, the sites and the vote of another model."""
+        raise NotImplementedError
 
     def _cutting_with(self, theirs: Cutting | None, memory: Memory | None = None) -> Cutting | None:
         """Return how streams are cut of which some more were learnt, cut so; None where the two differ."""
@@ -140,19 +184,19 @@ class Additive(Versioned):
             return theirs
         return self.cutting_ if memory is not None and not memory.label_counts.any() else None
 
-    def _sample_with(self, other: Additive, sign: int) -> Kept | None:
-        """Return the kept sample with the other's added or subtracted; None where one of them has none."""
-        if self.sample_ is None or other.sample_ is None:
+    def _kept_with(self, other: Additive, sign: int) -> Kept | None:
+        """Return the kept rows with the other's added or subtracted; None where one of them has none."""
+        if self._kept is None or other._kept is None:
             return None
-        return self.sample_.plus(other.sample_, sign) if type(self.sample_) is type(other.sample_) else None
+        return self._kept.plus(other._kept, sign) if type(self._kept) is type(other._kept) else None
 
     def _apart(self: Self) -> Self:
         """Return a model of this version with parameters and a vote of its own; what is stored is not copied."""
         check_is_fitted(self)
         version = self.snapshot()
-        memory, sample = version.__dict__.pop("memory_"), version.__dict__.pop("sample_", None)
+        memory, kept = version.__dict__.pop("memory_"), version.__dict__.pop("_kept", None)
         model = copy.deepcopy(version)
-        model.memory_, model.sample_ = memory.snapshot(), sample
+        model.memory_, model._kept = memory.snapshot(), kept
         return model
 
     def _warn_of_other_weights(self, other: Additive) -> None:
@@ -171,3 +215,9 @@ class Additive(Versioned):
         if not isinstance(other, Additive):
             raise TypeError(f"{name} takes another MemoryClassifier, not {other!r}.")
         check_is_fitted(other)
+
+
+def all_rows(model: Additive) -> Examples | None:
+    """Return the rows that a model holds, where it keeps all of them."""
+    kept = model._kept
+    return kept.examples() if isinstance(kept, KeptRows) and kept.holds_all else None

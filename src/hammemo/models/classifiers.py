@@ -9,7 +9,7 @@ nothing with what is stored ties all labels at zero, so it too gets the first on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models import settling
 from hammemo.models.axes import part_for, resolved_vote
+from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.kept_cases import KeptCases
 from hammemo.models.names import is_auto
 from hammemo.models.predictor import Predictor
@@ -63,6 +64,10 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
     missing : {"token", "empty", "refuse"}
         What a missing value of X (None, NaN, pandas' NA) becomes: a token of its own, so that missing values match each
         other; an empty position, which matches nothing; or an error. A missing label is always refused.
+    keep : {"auto", True, False} or int
+        Whether the model keeps its rows, in plain text, so that `refit` needs no data. "auto" keeps them where sites
+        are chosen or weights are fitted: up to 200,000 distinct rows and 2^26 tokens, beyond that those with the lowest
+        hashes. A number is the most distinct rows to keep; False keeps none.
 
     Attributes
     ----------
@@ -106,12 +111,14 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         vote: str | Vote = "auto",
         random_state: Any = 0,
         missing: str = "token",
+        keep: str | bool | int = "auto",
     ) -> None:
         self.kernel = kernel
         self.memory = memory
         self.vote = vote
         self.random_state = random_state
         self.missing = missing
+        self.keep = keep
 
     def set_params(self: Self, **params: Any) -> Self:
         """Set parameters, those of parts too, also where these are "auto": ``memory__buckets=512`` makes it hashed.
@@ -135,7 +142,9 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         super().set_params(**parts, **params)
         return self
 
-    def fit(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, classes: ArrayLike | None = None
+    ) -> Self:
         """Forget everything and learn the examples (X, y); then fit the vote's weights to them, if it has any.
 
         Automatic parts are chosen first, by these examples: what, and what it gained, is in `report`. An automatic vote
@@ -150,15 +159,10 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             Labels.
         sample_weight : array-like of shape (m,), optional
             How often each example occurred: non-negative whole numbers.
+        classes : array-like, optional
+            Labels to keep as candidates even while they have no example.
         """
-
-        def learn(model: MemoryClassifier) -> None:
-            rows = model._rows(X, y, sample_weight, reset=True)
-            examples = model._to_fit(model._learn(rows, None, reset=True, whole=True))
-            if model._is_enough(examples):
-                model._fit_vote_to(examples)
-
-        self._edited(learn)
+        self._edited(lambda model: model._learn(model._rows(X, y, sample_weight, reset=True), classes, whole=True))
         return self
 
     def fit_vote(
@@ -178,7 +182,8 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         --------
         >>> from hammemo import Exact, LogLinear, MemoryClassifier
         >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
-        >>> clf = MemoryClassifier(memory=Exact(), vote=LogLinear()).partial_fit(X, y)  # weights are equal still
+        >>> clf = MemoryClassifier(memory=Exact(), vote=LogLinear())
+        >>> clf = clf.partial_fit(X, y, choose=False)  # weights are equal still
         >>> even = clf.predict_proba([["a", "b"]])
         >>> bool((clf.fit_vote(X, y).predict_proba([["a", "b"]]).max() > even.max()))
         True
@@ -195,23 +200,38 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         self._edited(fit)
         return self
 
-    def refit(self: Self) -> Self:
-        """Fit the vote again, to the sample that the model keeps of its examples: without data.
+    def refit(self: Self, what: Literal["all", "weights"] = "all", rows: Any = None) -> Self:
+        """Choose sites and vote again and fit the weights, by the rows that the model keeps: without data.
 
-        After `forget` and `refit`, weights and answers are those of a model that learnt the rest only, with the same
-        sites and settings of the vote, to the byte. Which sites were chosen still depends on what was forgotten.
+        While all rows are kept, the result is the model that `fit` makes of the rows that are left, to the byte of its
+        file, after any history of learning, forgetting and merging. A layout that was given (``layout=``,
+        `empty_like`, a kernel by name) stays; so do the seed, declared classes and the type of the labels. Where some
+        rows are kept only, or documents, sites stay and weights are fitted.
+
+        Parameters
+        ----------
+        what : {"all", "weights"}
+            With "weights", sites and the settings of the vote stay as they are.
+        rows : (X, y) or iterable of such pairs, optional
+            The rows that the model holds, for one that does not keep all of them: everything is chosen and counted
+            anew by these.
 
         Examples
         --------
         >>> from hammemo import MemoryClassifier
         >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
         >>> clf = MemoryClassifier().fit(X, y)
-        >>> rest = clf.empty_like().partial_fit(X[20:], y[20:]).refit()
+        >>> rest = MemoryClassifier().fit(X[20:], y[20:])
         >>> clf.forget(X[:20], y[:20]).refit().predict_proba(X).tobytes() == rest.predict_proba(X).tobytes()
         True
         """
         check_is_fitted(self)
-        self._edited(lambda model: model._refit())
+        if what not in ("all", "weights"):
+            raise ValueError(f"what={what!r} is not known: use 'all' or 'weights'.")
+        if rows is None:
+            self._edited(lambda model: model._refit(what))
+        else:
+            self._edited(lambda model: model._refit_to(rows))
         return self
 
     def open(self: Self, h: int) -> Self:
@@ -250,12 +270,13 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         layout: MemoryClassifier | None = None,
+        choose: bool = True,
     ) -> Self:
         """Learn more examples; new tokens and new labels may come at any time.
 
-        The first call settles the layout: an automatic kernel compares positions, whatever the size of the batch, and
-        an automatic vote is fitted to the batch if that has 200 examples or more. `refit` fits it again, to all that
-        was learnt; `layout=` takes over the tuples of columns that another model's `fit` has found.
+        From 200 examples on, and again whenever their number has doubled, what is automatic is chosen by all rows, with
+        one fold held out; `refit` at the end makes the model that `fit` makes of them. This is while all rows are kept.
+        `layout=` takes over what another model's `fit` has chosen, and nothing is chosen then.
 
         Parameters
         ----------
@@ -266,6 +287,8 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         layout : MemoryClassifier, optional
             At the first call: a fitted model whose layout, and fitted vote, to use, so that the two can be merged.
             Without it a hashed memory gives rows of their own to the most frequent tokens of the first batch.
+        choose : bool
+            Say False where no call may take longer than its batch does.
 
         Examples
         --------
@@ -278,17 +301,21 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
         def learn(model: MemoryClassifier) -> None:
             rows = model._rows(X, y, sample_weight, reset=not hasattr(model, "memory_"))
-            model._learn_batch(rows, classes, layout)
+            model._learn_batch(rows, classes, layout, choose=choose)
 
         self._edited(learn)
         return self
 
-    def _learn_batch(self, rows: CheckedRows, classes: Any, layout: MemoryClassifier | None = None) -> None:
+    def _learn_batch(
+        self, rows: CheckedRows, classes: Any, layout: MemoryClassifier | None = None, *, choose: bool = True
+    ) -> None:
         is_first = not hasattr(self, "memory_")
-        examples = self._learn(rows, classes, reset=is_first, layout=layout)
+        examples = self._learn(rows, classes, layout=layout)
+        if choose and self._choose_if_doubled():
+            return
         is_fitted = is_first and layout is None and is_auto(self.vote)
         if is_fitted and examples.multiplicity.sum() >= settling.FIRST_BATCH:
-            self._fit_vote_to(self._to_fit(examples))
+            self._fit_vote_to_kept(examples)
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take examples back: the exact inverse of `partial_fit`. A label whose last example goes is no longer a class.
@@ -365,12 +392,42 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             compiled, model.label_dtype_, model.sites_, model.vote_, model._missing(), model.cutting_
         ).prepare()
 
+    @overload
+    def digest(self, parts: Literal[False] = False) -> str: ...
+
+    @overload
+    def digest(self, parts: Literal[True]) -> dict[str, str]: ...
+
+    def digest(self, parts: bool = False) -> str | dict[str, str]:
+        """Return BLAKE2b-256 of all that the model is, in hexadecimal digits: equal digests, equal models.
+
+        It covers the parameters and the seed, the layout, the counts, what was declared (classes, the type of labels,
+        names of columns), the settings of the vote, its weights, and the kept rows with their threshold.
+
+        Parameters
+        ----------
+        parts : bool
+            Whether to return the digest of each of these parts, by name.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+        >>> clf = MemoryClassifier().fit(X, y).forget(X[:40], y[:40])
+        >>> rest = MemoryClassifier().fit(X[40:], y[40:])
+        >>> clf.digest() == rest.digest(), clf.refit().digest() == rest.digest()
+        (False, True)
+        """
+        check_is_fitted(self)
+        found = part_digests(self._now())
+        return found if parts else whole_digest(found)
+
     def report(self) -> Report:
         """Return what the model is made of: what was chosen, why, and what it gained; ``print`` shows it."""
         check_is_fitted(self)
         model = self._now()
         names = getattr(model, "feature_names_in_", None)
-        positions, sample = model.sites_.positions, model.sample_
+        positions, kept = model.sites_.positions, model._kept
         return Report(
             n_examples=int(model.memory_.label_counts.sum()),
             n_labels=len(model.memory_.labels),
@@ -380,10 +437,13 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             memory=repr(model.memory_),
             nbytes=model.memory_.nbytes,
             vote=repr(model.vote_),
-            n_kept=None if sample is None else len(sample),
+            n_kept=None if kept is None else len(kept),
+            keeps_all=kept is not None and kept.holds_all,
+            chosen_at=model._chosen_at,
+            is_pinned=model._pinned,
             choices=getattr(model, "choices_", Choices()),
             free=tuple(site.name for site in model.sites_.free),
-            keeps_cases=isinstance(sample, KeptCases),
+            keeps_cases=isinstance(kept, KeptCases),
             unread=model.vote_.unread(model.sites_),
             model=model,
         )

@@ -1,20 +1,20 @@
-"""What the samples that a state keeps have in common: keys with hashes below a threshold, and how often each is stored.
+"""What the kept rows and the kept cases of a model have in common: a threshold of hashes, and a size.
 
-Whether a key is kept depends on nothing but its hash, so a sample is additive like the counts: learning, forgetting and
-merging act on it exactly, in any order. Thresholds lie on a public grid, eight to an octave: a threshold that is the
-hash of an example would tell of it, also after that was forgotten. Where the sample has more than its size, the
+Whether a key is kept depends on nothing but its hash, so what is kept is additive like the counts: learning, forgetting
+and merging act on it exactly, in any order. Thresholds lie on a public grid, eight to an octave: a threshold that is
+the hash of an example would tell of it, also after that was forgotten. Where there are more keys than fit, the
 threshold falls to the highest of the grid with no more examples below it. So after any learning and merging it is a
 function of what was learnt, in whichever groups. Forgetting never raises it. The threshold belongs to the layout:
 `empty_like()` and `layout=` hand it on.
 
-A key is an example (:mod:`hammemo.models.kept_sample`) or a whole case (:mod:`hammemo.models.kept_cases`).
+A key is an example (:mod:`hammemo.models.kept_rows`) or a whole case (:mod:`hammemo.models.kept_cases`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isqrt
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,10 +22,9 @@ import numpy as np
 
 from hammemo._arrays.checked import StoredArrays
 from hammemo._versions import Cached
-from hammemo.memories.ledgered import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -42,7 +41,7 @@ Self = TypeVar("Self", bound="Kept")
 
 @dataclass(frozen=True, eq=False)
 class Kept(Cached, ABC):
-    """A sample: a value that never changes.
+    """What a model keeps of its examples: a value that never changes.
 
     Parameters
     ----------
@@ -54,29 +53,39 @@ class Kept(Cached, ABC):
         How many examples are kept at most; more only where a single key, or the keys of one step of the grid, have
         more.
     threshold : int
-    ledger : Ledger
-        How often each key is stored.
-    n_examples : int
-        How many examples the kept keys have, each key counted once.
+        Kept are the keys with hashes below it.
     """
 
     h: int
     seed: int
     most: int
     threshold: int = EVERYTHING
-    ledger: Ledger[Any] = field(default_factory=Ledger)
-    n_examples: int = 0
 
+    @property
+    def lowest_threshold(self) -> int:
+        """The threshold of `state`, which may be lower where there is more than fits."""
+        return self.threshold
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether everything that was learnt is kept."""
+        return self.lowest_threshold == EVERYTHING
+
+    @abstractmethod
     def __len__(self) -> int:
-        return self.n_examples
+        """Return how many examples the kept keys have, each key counted once."""
 
     @abstractmethod
     def changed(self: Self, examples: Examples, sign: int) -> Self | None:
-        """Return the sample with these examples learnt or, with sign -1, forgotten; None where it cannot tell."""
+        """Return it with these examples learnt or, with sign -1, forgotten; None where it cannot tell."""
 
     @abstractmethod
     def plus(self: Self, other: Self, sign: int) -> Self | None:
-        """Return the sample of both or, with sign -1, without the other's; None where the other tells too little."""
+        """Return what both keep or, with sign -1, without the other's; None where the other tells too little."""
+
+    @abstractmethod
+    def emptied(self: Self) -> Self:
+        """Return one of the same layout with nothing in it."""
 
     @abstractmethod
     def examples(self) -> Examples:
@@ -88,66 +97,22 @@ class Kept(Cached, ABC):
 
     @abstractmethod
     def restored(self: Self, stored: StoredArrays) -> Self:
-        """Return the sample of this layout with these arrays, checked: undo `state`."""
-
-    @abstractmethod
-    def _words(self, keys: Sequence[Any]) -> NDArray[np.uint64]:
-        """Return the hashes of keys."""
-
-    @staticmethod
-    @abstractmethod
-    def _size(key: Any) -> int:
-        """Return how many examples a key has."""
-
-    def _with(self: Self, entries: Mapping[Any, int], sign: int) -> Self | None:
-        """Return the sample with keys below the threshold learnt or forgotten; None where one is not kept so often."""
-        held = {key: self.ledger.count(key) for key in entries}
-        if sign < 0 and any(held[key] < times for key, times in entries.items()):
-            return None
-        changed = sum(
-            self._size(key) for key, times in entries.items() if (held[key] == 0) != (held[key] + sign * times == 0)
-        )
-        sample = replace(self, ledger=self.ledger.plus(entries, sign), n_examples=self.n_examples + sign * changed)
-        return sample._bounded() if sign > 0 else sample
-
-    def _bounded(self: Self) -> Self:
-        """Return the sample with a threshold low enough for its size."""
-        if self.n_examples <= self.most:
-            return self
-        keys = list(self.ledger.counts())
-        sizes = np.fromiter(map(self._size, keys), np.int64, len(keys))
-        return self._below(highest_threshold(self._words(keys), sizes, self.most))
-
-    def _below(self: Self, threshold: int) -> Self:
-        """Return the sample with this threshold, if that is lower than its own."""
-        if threshold >= self.threshold:
-            return self
-        lower, counts = replace(self, threshold=threshold), self.ledger.counts()
-        low = lower._are_low(self._words(list(counts))).tolist()
-        return lower._holding({key: counts[key] for key, is_low in zip(counts, low, strict=True) if is_low})
+        """Return one of this layout with these arrays, checked: undo `state`."""
 
     def _are_low(self, words: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which hashes lie below the threshold."""
         return words < np.uint64(self.threshold) if self.threshold < EVERYTHING else np.ones(len(words), bool)
 
-    def _holding(self: Self, held: dict[Any, int]) -> Self:
-        """Return a sample of the same layout that holds these keys, so often."""
-        return replace(self, ledger=Ledger((held,)), n_examples=sum(map(self._size, held)))
-
-    def emptied(self: Self) -> Self:
-        """Return a sample of the same layout with nothing in it."""
-        return self._holding({})
-
     def packed(self) -> dict[str, NDArray[Any]]:
         """Return what is kept and the threshold as arrays, for other processes; `unpacked` undoes it."""
-        last = np.array([self.threshold - 1], np.uint64)  # the threshold itself may need 65 bits
+        last = np.array([self.lowest_threshold - 1], np.uint64)  # the threshold itself may need 65 bits
         return {**self.state(), "last": last}
 
     def unpacked(self: Self, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return a sample of this seed and size that holds what `packed` returned."""
+        """Return one of this seed and size that holds what `packed` returned."""
         held = dict(arrays)
         threshold = int(held.pop("last")[0]) + 1
-        return replace(self, threshold=threshold).restored(StoredArrays(held))
+        return replace(self.emptied(), threshold=threshold).restored(StoredArrays(held))
 
 
 def highest_threshold(words: NDArray[np.uint64], sizes: NDArray[np.int64], most: int) -> int:

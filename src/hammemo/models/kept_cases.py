@@ -12,15 +12,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hammemo._arrays.integers import narrow, object_array
 from hammemo.memories.ledgered import Ledger
-from hammemo.models.kept import Kept
-from hammemo.models.kept_sample import KeptSample
+from hammemo.models.kept import Kept, highest_threshold
+from hammemo.models.kept_rows import KeptRows
 from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, as_token, factorize
 
@@ -106,6 +106,10 @@ class KeptCases(Kept):
     """
 
     ledger: Ledger[Case] = field(default_factory=Ledger)
+    n_examples: int = 0
+
+    def __len__(self) -> int:
+        return self.n_examples
 
     def changed(self, examples: Examples, sign: int) -> KeptCases | None:
         """Return the sample with examples learnt or forgotten, each a case of its own.
@@ -142,7 +146,39 @@ class KeptCases(Kept):
 
     def with_cases(self, cases: Mapping[Case, int], sign: int) -> KeptCases | None:
         """Return the sample with cases learnt or forgotten; None where one that is forgotten was not kept."""
-        return self._with({case: times for case, times in cases.items() if case[0] < self.threshold}, sign)
+        entries = {case: times for case, times in cases.items() if case[0] < self.threshold}
+        held = {case: self.ledger.count(case) for case in entries}
+        if sign < 0 and any(held[case] < times for case, times in entries.items()):
+            return None
+        changed = sum(
+            self._size(case) for case, times in entries.items() if (held[case] == 0) != (held[case] + sign * times == 0)
+        )
+        kept = replace(self, ledger=self.ledger.plus(entries, sign), n_examples=self.n_examples + sign * changed)
+        return kept._bounded() if sign > 0 else kept
+
+    def _bounded(self) -> KeptCases:
+        """Return the sample with a threshold low enough for its size."""
+        if self.n_examples <= self.most:
+            return self
+        cases = list(self.ledger.counts())
+        sizes = np.fromiter(map(self._size, cases), np.int64, len(cases))
+        words = np.fromiter((case[0] for case in cases), np.uint64, len(cases))
+        return self._below(highest_threshold(words, sizes, self.most))
+
+    def _below(self, threshold: int) -> KeptCases:
+        """Return the sample with this threshold, if that is lower than its own."""
+        if threshold >= self.threshold:
+            return self
+        low = {case: times for case, times in self.ledger.counts().items() if case[0] < threshold}
+        return replace(self, threshold=threshold)._holding(low)
+
+    def _holding(self, held: dict[Case, int]) -> KeptCases:
+        """Return a sample of the same layout that holds these cases, so often."""
+        return replace(self, ledger=Ledger((held,)), n_examples=sum(map(self._size, held)))
+
+    def emptied(self) -> KeptCases:
+        """Return a sample of the same layout with nothing in it."""
+        return self._holding({})
 
     def _may_hold(self, examples: Mapping[Case, int]) -> bool:
         """Return whether one of these single examples, not kept as a case of its own, may be part of a longer one."""
@@ -155,9 +191,6 @@ class KeptCases(Kept):
             return None
         mine = self._below(min(self.threshold, other.threshold))
         return mine.with_cases(other._below(mine.threshold).ledger.counts(), sign)
-
-    def _words(self, keys: Sequence[Case]) -> NDArray[np.uint64]:
-        return np.fromiter((case[0] for case in keys), np.uint64, len(keys))
 
     @staticmethod
     def _size(key: Case) -> int:
@@ -219,11 +252,11 @@ class KeptCases(Kept):
 
 
 class Keeper:
-    """Looks at the blocks of a stream that pass through, for the sample that a model keeps.
+    """Looks at the blocks of a stream that pass through, for what a model keeps.
 
     Parameters
     ----------
-    sample : KeptSample, KeptCases or None
+    kept : KeptRows, KeptCases or None
         What was kept before.
     h : int
         Tokens of a context.
@@ -232,26 +265,26 @@ class Keeper:
 
     Attributes
     ----------
-    sample : KeptSample, KeptCases or None
+    kept : KeptRows, KeptCases or None
         What is kept now.
     """
 
-    def __init__(self, sample: Kept | None, h: int, labels: Vocabulary | None) -> None:
-        self.sample = sample
+    def __init__(self, kept: Kept | None, h: int, labels: Vocabulary | None) -> None:
+        self.kept = kept
         self._cutter = CaseCutter(h)
         self._labels = labels
 
     def through(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield the blocks as they are, after a look at each."""
         for block in blocks:
-            sample = self.sample
-            if isinstance(sample, KeptSample):
-                self.sample = sample.with_windows(block, self._labels)
-            elif isinstance(sample, KeptCases):
-                self.sample = sample.with_some(self._cutter.cut(block))
+            kept = self.kept
+            if isinstance(kept, KeptRows):
+                self.kept = kept.with_windows(block, self._labels)
+            elif isinstance(kept, KeptCases):
+                self.kept = kept.with_some(self._cutter.cut(block))
             yield block
-        if isinstance(self.sample, KeptCases):
-            self.sample = self.sample.with_some(self._cutter.finish())
+        if isinstance(self.kept, KeptCases):
+            self.kept = self.kept.with_some(self._cutter.finish())
 
 
 def _tokens(values: NDArray[Any]) -> list[Token]:

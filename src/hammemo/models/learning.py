@@ -7,25 +7,27 @@ for the edit publishes it. The public methods are in `classifiers`, those for st
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from hammemo.kernels import AutoSites
 from hammemo.memories.errors import LayoutError
+from hammemo.memories.exact import InParts
 from hammemo.models import settling
 from hammemo.models.additive import Additive
 from hammemo.models.answering import Answering
 from hammemo.models.axes import resolved_memory
 from hammemo.models.explanations import one_context
-from hammemo.models.kept import EVERYTHING
 from hammemo.models.kept_cases import KeptCases
-from hammemo.models.kept_sample import KEPT, KeptSample
+from hammemo.models.kept_rows import KeptRows, row_of
 from hammemo.models.names import is_auto
 from hammemo.models.settling import Axes, Choices
 from hammemo.tokens.column_kinds import ColumnKinds
-from hammemo.tokens.contexts import Examples, check_column_names
+from hammemo.tokens.contexts import Examples, check_column_names, joined_examples
 from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array
 from hammemo.tokens.missing import check_missing_rule, filled_tokens
 from hammemo.tokens.user_input import CheckedRows
@@ -40,8 +42,15 @@ if TYPE_CHECKING:
     from hammemo.kernels import SiteKernel
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
+    from hammemo.models.kept import Kept
     from hammemo.models.settling import Settled
     from hammemo.votes import Vote
+
+CHOICE_ROWS: Final = 2**17
+"""Sites are chosen by the kept rows with the lowest hashes, at most this number of rows."""
+
+CASE_EXAMPLES: Final = 50_000
+"""Cases with this number of examples are kept for a vote that does not give a number."""
 
 Self = TypeVar("Self", bound="Learning")
 Result = TypeVar("Result")
@@ -80,7 +89,7 @@ class Learning(Additive, Answering):
         check_is_model(layout)
         return settling.like(self._axes(), layout, n_labels)
 
-    def _start(self, h: int, settled: Settled, layout: Learning | None = None) -> None:
+    def _start(self, h: int, settled: Settled, layout: Learning | None = None, seed: int | None = None) -> None:
         """Take the parts that were settled, with nothing stored."""
         self.kernel_ = settled.kernel.named(getattr(self, "feature_names_in_", None))
         self.vote_, self.choices_ = settled.vote, settled.choices
@@ -91,30 +100,41 @@ class Learning(Additive, Answering):
                 f"vote={self.vote_!r} reads positions only, and the kernel has a {self.sites_.free[0].kind!r}: "
                 "use vote='mixture', or 'log-linear'."
             )
-        memory = settled.memory.open(self.sites_, _seed(self.random_state))
+        memory = settled.memory.open(self.sites_, _seed(self.random_state) if seed is None else seed)
         self.memory_ = memory if layout is None else _shard_of(layout, memory)
         self.cutting_ = None if layout is None else layout.cutting_
-        self.sample_ = None
-        if self.vote_.keeps_sample:
-            theirs = getattr(layout, "sample_", None)
-            most = int(getattr(self.vote_, "sample", KEPT))
-            kind = KeptCases if self.vote_.keeps_cases else KeptSample
-            fresh = kind(h, self.memory_.seed, most)
-            self.sample_ = theirs.emptied() if isinstance(theirs, kind) else fresh
+        self._pinned, self._chosen_at = layout is not None, 0
+        fresh, theirs = self._nothing_kept(h, self.memory_.seed, self.vote_), getattr(layout, "_kept", None)
+        self._kept = theirs.emptied() if fresh is not None and type(theirs) is type(fresh) else fresh
+
+    def _nothing_kept(self, h: int, seed: int, vote: Vote) -> Kept | None:
+        """Return what rows or cases are kept in; None where none are, because `keep` says so or nothing needs them."""
+        keep = getattr(self, "keep", "auto")
+        if not isinstance(keep, (str, bool, int, np.integer)) or (isinstance(keep, str) and keep != "auto"):
+            raise ValueError(f"keep={keep!r} is not known: use 'auto', True, False or a number of rows.")
+        if not isinstance(keep, (str, bool)) and keep < 1:
+            raise ValueError(f"keep={keep!r} is a number of rows, at least 1; keep=False keeps none.")
+        is_needed = vote.fits_weights or isinstance(self.kernel, AutoSites)
+        if keep is False or (keep == "auto" and not is_needed):
+            return None
+        most = None if isinstance(keep, (str, bool)) else int(keep)
+        if vote.keeps_cases:
+            return KeptCases(h, seed, int(getattr(vote, "sample", CASE_EXAMPLES)) if most is None else most)
+        return KeptRows.empty(h, seed, most)
 
     def _learn(
         self,
         rows: CheckedRows,
         classes: Any,
         *,
-        reset: bool,
         whole: bool = False,
         layout: Learning | None = None,
     ) -> Examples:
-        """Learn rows, and return them as examples; from nothing with `reset`.
+        """Learn rows, and return them as examples; from nothing with `whole`, or where nothing was learnt before.
 
-        With `whole` they are all that there is, so sites and vote may be chosen by them.
+        With `whole` they are all that there is, so that everything is chosen by them.
         """
+        reset = whole or not hasattr(self, "memory_")
         declared = rows.labels[:0] if classes is None else label_array(classes)
         dtype = common_label_dtype(rows.labels, declared, *([] if reset else [self._label_ends()]))
         examples = rows.examples()
@@ -124,22 +144,55 @@ class Learning(Additive, Answering):
             raise ValueError("layout= is settled at the first call; this model has learnt already.")
         if reset:
             check_column_names(getattr(self, "feature_names_in_", ()))
+        if whole:
+            self._choose(examples, _seed(self.random_state), Vocabulary.of(declared))
+            self._kinds, self.label_dtype_ = ColumnKinds.of(examples.contexts), dtype
+            return examples
+        if reset:
             h, n_labels = examples.contexts.h, len(examples.labels.union(Vocabulary.of(declared)))
-            if whole:
-                settled = settling.for_table(self._axes(), examples, _seed(self.random_state))
-            elif layout is None:
-                settled = settling.for_pieces(self._axes(), n_labels)
-            else:
-                settled = self._settled_like(layout, n_labels)
-            self._start(h, settled, layout)
+            like = None if layout is None else self._settled_like(layout, n_labels)
+            self._start(h, like or settling.for_pieces(self._axes(), n_labels), layout)
         self._note_kinds(ColumnKinds.of(examples.contexts))
         memory = self.memory_.snapshot()
         if len(declared):
             memory.declare_labels(Vocabulary.of(declared))
         memory.update(examples, 1)
         self.memory_, self.label_dtype_ = memory, dtype
-        self._change_sample(examples, 1)
+        self._change_kept(examples, 1)
         return examples
+
+    def _choose(
+        self, examples: Examples, seed: int, declared: Vocabulary, kept: Kept | None = None, *, quickly: bool = False
+    ) -> None:
+        """Choose all that is automatic by examples, learn them and fit the vote: what both `fit` and `refit` do.
+
+        Everything is a function of the multiset of examples. `kept` are these rows, where they are kept already; with
+        `quickly`, one fold is held out, however few there are.
+        """
+        h, axes = examples.contexts.h, self._axes()
+        if kept is None:
+            room = self._nothing_kept(h, seed, axes.vote_for(len(examples.labels)))
+            kept = None if room is None else room.changed(examples, 1)
+        rows = kept.lowest(CHOICE_ROWS) if isinstance(kept, KeptRows) else examples
+        self._start(h, settling.for_table(axes, rows, seed, quickly=quickly), seed=seed)
+        memory = self.memory_.snapshot()
+        if len(declared):
+            memory.declare_labels(declared)
+        memory.update(kept.examples() if isinstance(kept, KeptRows) and kept.holds_all else examples, 1)
+        self.memory_, self._kept = memory, kept
+        self._chosen_at = int(memory.label_counts.sum())
+        self._fit_vote_to_kept(examples)
+
+    def _choose_if_doubled(self) -> bool:
+        """Choose anew where twice as many examples are held as at the last choice; return whether it was done."""
+        n, kept = int(self.memory_.label_counts.sum()), self._kept
+        if self._pinned or n < max(settling.FIRST_BATCH, 2 * self._chosen_at) or not isinstance(kept, KeptRows):
+            return False
+        is_automatic = is_auto(self.vote) or is_auto(self.kernel) or isinstance(self.kernel, AutoSites)
+        if not is_automatic or not kept.holds_all or _is_in_parts(self.memory_):
+            return False
+        self._choose(kept.examples(), kept.seed, self.memory_.declared, kept, quickly=True)
+        return True
 
     def _note_kinds(self, kinds: ColumnKinds) -> None:
         """Note the kinds of the columns before they are learnt."""
@@ -154,13 +207,22 @@ class Learning(Additive, Answering):
     def _take_back(self, examples: Examples) -> None:
         memory = self.memory_.snapshot()
         memory.update(examples, -1)
-        self.memory_ = memory
-        self._change_sample(examples, -1)
+        self._take_checked(memory)
+        self._change_kept(examples, -1)
 
-    def _change_sample(self, examples: Examples, sign: int) -> None:
-        sample = self.sample_
-        if sample is not None:
-            self.sample_ = sample.changed(examples, sign)
+    def _take_layout(self, other: Any) -> None:
+        self.kernel_, self.sites_, self.vote_ = other.kernel_, other.sites_, copy.deepcopy(other.vote_)
+        self.choices_, self._chosen_at = other.choices_, other._chosen_at
+
+    def _take_checked(self, memory: Memory) -> None:
+        """Take a memory that has forgotten rows; where all rows are kept, each is looked up there."""
+        if isinstance(self._kept, KeptRows) and self._kept.holds_all:
+            memory.forgot_unchecked = self.memory_.forgot_unchecked
+        self.memory_ = memory
+
+    def _change_kept(self, examples: Examples, sign: int) -> None:
+        if self._kept is not None:
+            self._kept = self._kept.changed(examples, sign)
 
     def _change_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
         context = one_context(tokens, getattr(self, "feature_names_in_", None), "learn_one" if by > 0 else "forget_one")
@@ -175,34 +237,90 @@ class Learning(Additive, Answering):
             dtype = common_label_dtype(label_array([label]), self._label_ends())
         memory = self.memory_.snapshot()
         memory.update_one(context, label, by)
-        self.memory_, self.label_dtype_ = memory, dtype
-        if getattr(self, "sample_", None) is not None:
-            self._change_sample(Examples.of([context], [label]), by)
+        self._take_checked(memory)
+        self.label_dtype_ = dtype
+        if isinstance(self._kept, KeptRows):
+            self._kept = self._kept.changed_one(row_of(context, label), by)
+        else:
+            self._change_kept(Examples.of([context], [label]), by)
 
     def _label_ends(self) -> NDArray[Any]:
         """Return a few labels that have the type of all, and their largest and smallest number."""
         return classes_array(self.memory_.labels.ends(), self.label_dtype_)
 
-    def _refit(self) -> None:
-        sample = self.sample_
-        if sample is None:
-            why = "none was kept" if self.vote_.fits_weights else "its vote has nothing to fit"
+    def _refit(self, what: str) -> None:
+        """Choose all that is automatic by the kept rows and fit the vote to them; with "weights", fit it only."""
+        kept = self._kept
+        if kept is None:
             raise ValueError(
-                f"There is no sample of the examples to fit the vote to: {why}. A vote that fits weights keeps one "
-                "unless keep=False, a model without one was merged, or single examples were forgotten by a model of "
-                "documents. fit_vote(X, y) fits it to examples of your choice."
+                "refit() needs the rows that a model keeps, and this one keeps none: its vote has nothing to fit, "
+                "keep=False was given, a model without rows was merged, or single examples were forgotten by a model "
+                "of documents. refit(rows=(X, y)) takes the rows; fit_vote(X, y) fits weights to examples of your "
+                "choice."
             )
+        if what == "weights" or not isinstance(kept, KeptRows):
+            self._fit_vote_anew()
+        elif not kept.holds_all:
+            self._settle_again(kept)
+        elif self._pinned or not len(kept):
+            self._count_again(kept)
+            self._fit_vote_anew()
+        else:
+            self._choose(kept.examples(), kept.seed, self.memory_.declared, kept)
+
+    def _refit_to(self, rows: Any) -> None:
+        """Choose anew, and count rows that are given: (X, y), or an iterable of such pairs."""
+        kept, seed, declared = self._kept, self.memory_.seed, self.memory_.declared
+        if isinstance(rows, tuple) and len(rows) == 2:
+            rows = [rows]
+        batches = (self._examples(X, y, None) for X, y in rows)
+        if not isinstance(kept, KeptRows) or not (kept.holds_all or len(kept) >= CHOICE_ROWS):
+            self._choose(joined_examples(list(batches)), seed, declared)  # they are needed for the choice, too
+            return
+        chosen = settling.for_table(self._axes(), kept.lowest(CHOICE_ROWS), seed)
+        self._start(kept.h, chosen, seed=seed)
+        memory = self.memory_.snapshot()
+        memory.declare_labels(declared)
+        for examples in batches:
+            memory.update(examples, 1)
+            self._change_kept(examples, 1)
+        self.memory_, self._chosen_at = memory, int(memory.label_counts.sum())
+        self._fit_vote_to_kept()
+
+    def _count_again(self, kept: KeptRows) -> None:
+        """Make the counts anew from all rows, under the same layout; with no rows, as `open` does."""
+        declared = self.memory_.declared
+        if not len(kept) and not self._pinned:
+            self._start(kept.h, settling.for_pieces(self._axes(), len(declared)), seed=kept.seed)
+            self._kept = kept
+        memory = self.memory_.empty_like()
+        memory.declare_labels(declared)
+        if len(kept):
+            memory.update(kept.examples(), 1)
+        self.memory_ = memory
+
+    def _settle_again(self, kept: KeptRows) -> None:
+        """Choose by some of the rows, as `fit` of all of them did, and take the vote if the sites are the same."""
+        if len(kept) >= CHOICE_ROWS and not self._pinned:
+            settled = settling.for_table(self._axes(), kept.lowest(CHOICE_ROWS), kept.seed)
+            if settled.kernel.resolve(kept.h).positions == self.sites_.positions:
+                self.vote_, self.choices_ = settled.vote, settled.choices
+                self._chosen_at = int(self.memory_.label_counts.sum())
+                self._fit_vote_to_kept()
+                return
+        if not self._pinned:
+            self.choices_ = replace(self.choices_, kernel=f"{self.choices_.kernel}; choose again: refit(rows=…)")
+        self._fit_vote_anew()
+
+    def _fit_vote_anew(self) -> None:
         self.vote_ = clone(self.vote_)  # without what was fitted
-        examples = sample.examples() if len(sample) else None
+        self._fit_vote_to_kept()
+
+    def _fit_vote_to_kept(self, learnt: Examples | None = None) -> None:
+        """Fit the vote to what is kept, or to what was learnt where nothing is kept; to nothing if that is too few."""
+        examples = learnt if self._kept is None else self._kept.examples() if len(self._kept) else None
         if examples is not None and self._is_enough(examples):
             self._fit_vote_to(examples)
-
-    def _to_fit(self, learnt: Examples) -> Examples:
-        """Return the examples that the vote is fitted to once these were learnt: those that `refit` has."""
-        sample = self.sample_
-        if sample is None or (isinstance(sample, KeptSample) and sample.threshold == EVERYTHING):
-            return learnt
-        return sample.examples()
 
     def _take_weights(self, stored: StoredArrays) -> None:
         """Take weights that were fitted to another version of this model; ValueError if they are of another model."""
@@ -236,6 +354,10 @@ def check_is_model(layout: Any) -> None:
         raise TypeError(
             f"layout={layout!r} is not a fitted model: pass the MemoryClassifier whose layout is to be used."
         )
+
+
+def _is_in_parts(memory: Memory) -> bool:
+    return isinstance(memory, InParts) and memory.parted is not None
 
 
 def _shard_of(model: Learning, memory: Memory) -> Memory:

@@ -33,7 +33,7 @@ class Report:
     kernel: 4 positions, ...: (0, 2)...
     memory: Exact(), 0.00 MiB; auto: exact counts
     vote: LogLinear(...); auto: ...
-    sample: 16 distinct examples are kept, for refit()
+    rows: all are kept in plain text (16 distinct ones), for refit(); keep=False keeps none
     """
 
     n_examples: int
@@ -48,11 +48,17 @@ class Report:
     nbytes: int
     vote: str
     n_kept: int | None
-    """Examples that `refit` fits the vote to, distinct ones or of whole cases; None where none is kept."""
+    """Distinct rows that are kept, or examples of whole cases; None where none is kept."""
     choices: Choices
     free: tuple[str, ...] = ()
     """The sites without a position, such as ``"bag of 10"``."""
     keeps_cases: bool = False
+    keeps_all: bool = False
+    """Whether all rows that were learnt are kept."""
+    chosen_at: int = 0
+    """How many examples were held when sites and vote were chosen; 0 where they were not."""
+    is_pinned: bool = False
+    """Whether the layout was given, so that `refit` does not choose another one."""
     unread: tuple[str, ...] = ()
     """The sites that the vote leaves out, because they say little."""
     model: Any = field(default=None, repr=False, compare=False)
@@ -61,7 +67,7 @@ class Report:
     def __str__(self) -> str:
         lines = [
             f"{self.n_examples:,} examples of {self.n_labels:,} labels, contexts of {self.n_positions:,} tokens",
-            f"kernel: {self._sites()}; {self.choices.kernel}",
+            f"kernel: {self._sites()}; {self.choices.kernel}{self._when()}",
             *self._gain(),
             f"memory: {self.memory}, {self.nbytes / 2**20:.2f} MiB; {self.choices.memory}",
             f"vote: {self.vote}; {self.choices.vote}",
@@ -106,9 +112,20 @@ class Report:
 
     def _kept(self) -> list[str]:
         if self.n_kept is None:
-            return []
-        kind = "examples of whole cases" if self.keeps_cases else "distinct examples"
-        return [f"sample: {self.n_kept:,} {kind} are kept, for refit()"]
+            return ["rows: none are kept, so refit() needs them: refit(rows=…)"]
+        kind = "examples of whole cases" if self.keeps_cases else "distinct ones"
+        which = "all are" if self.keeps_all else "some are"
+        return [f"rows: {which} kept in plain text ({self.n_kept:,} {kind}), for refit(); keep=False keeps none"]
+
+    def _when(self) -> str:
+        """Return when sites were chosen, where rows came or went since."""
+        if self.is_pinned:
+            return "; pinned: the layout was given"
+        if not self.chosen_at or self.chosen_at == self.n_examples:
+            return ""
+        if self.chosen_at < self.n_examples:
+            return f"; chosen at {self.chosen_at:,} of {self.n_examples:,} rows"
+        return f"; chosen at {self.chosen_at:,} rows, of which {self.n_examples:,} are left"
 
     def _trials(self) -> list[str]:
         """Return what the best way to weigh gained over the best with shared weights."""

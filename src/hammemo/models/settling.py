@@ -94,13 +94,16 @@ class Settled:
     choices: Choices
 
 
-def for_table(axes: Axes, examples: Examples, seed: int) -> Settled:
-    """Return the parts for a table that is learnt whole: sites, and how they are weighed, may be chosen from it."""
+def for_table(axes: Axes, examples: Examples, seed: int, *, quickly: bool = False) -> Settled:
+    """Return the parts for a table that is learnt whole: sites, and how they are weighed, may be chosen from it.
+
+    With `quickly`, one fold is held out, however few examples there are.
+    """
     vote = axes.vote_for(len(examples.labels))
     kernel = resolved_kernel(axes.kernel, axes.memory, vote)
     if not isinstance(kernel, AutoSites):
         return Settled(kernel, axes.memory, vote, axes.reasons(_of_kernel(axes), vote))
-    selection = kernel.choose(examples, seed)
+    selection = kernel.choose(examples, seed, folds=1 if quickly else None)
     chosen, n_tuples = selection.kernel, len(selection.tuples)
     choices = Choices(
         kernel=f"auto: positions, because {selection.reason}"

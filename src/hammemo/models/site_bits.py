@@ -146,7 +146,7 @@ def _contributions(
     model: Learning,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
     """Return what each site adds to each score, shape (S, m, L), the base, labels and multiplicities."""
-    vote, sample, memory = model.vote_, model.sample_, model.memory_
+    vote, sample, memory = model.vote_, model._kept, model.memory_
     if not isinstance(vote, LogLinear):
         raise ValueError(f"vote={vote!r} has no probabilities: what a site is worth in bits is for vote='log-linear'.")
     if sample is None or not len(sample):

@@ -159,6 +159,7 @@ class Streaming(Learning):
             )
             self._start(h, settled, layout)
             self.n_features_in_ = h
+        self._pinned = True  # what the first block tells is not chosen again
         self._note_kinds(ColumnKinds.of(Contexts(first.tokens[:, None]), 1))
         self.cutting_ = self._cutting_with(cutting)
         self.label_dtype_ = common_label_dtype(*kinds)
@@ -166,21 +167,21 @@ class Streaming(Learning):
         memory = self.memory_.snapshot()
         if labels is not None:
             memory.declare_labels(labels)
-        keeper = Keeper(self.sample_, h, labels)
+        keeper = Keeper(self._kept, h, labels)
         stream: Iterable[Block] = keeper.through(chain([first], blocks))
         if is_auto(getattr(self, "memory", None)):
             stream = watched(stream, memory)
         size, sample = self.vote_.sample_size() if sampled else 0, None  # a layout may bring fitted weights
-        if size and self.sample_ is None:
+        if size and self._kept is None:
             sample = WindowSample(size, memory.seed, labels)
             stream = sample.through(stream)
         memory.update_from_blocks(_labelled(stream) if labels is None else stream, labels)
-        self.memory_, self.sample_ = memory, keeper.sample
+        self.memory_, self._kept = memory, keeper.kept
         self.label_dtype_ = widened_label_dtype(self.label_dtype_, memory.labels)
         if size and isinstance(self.vote_, LogLinear) and is_auto(self.vote):  # now it is known how many labels
             self.vote_ = resolved_vote(self.vote, memory, len(memory.labels))
-        if self.sample_ is not None and size:
-            return self.sample_.examples()
+        if self._kept is not None and size:
+            return self._kept.examples()
         return sample.examples() if sample else None
 
     def forget_stream(
@@ -286,30 +287,31 @@ class Streaming(Learning):
     def _forget_blocks(self, blocks: Iterator[Block], labels: Vocabulary | None) -> bool:
         """Take documents back; return whether the kept cases, if there are any, knew that each was learnt whole."""
         memory, cutter = self.memory_.snapshot(), CaseCutter(self.sites_.h)
-        sample, can_tell = self.sample_, True
+        kept, can_tell = self._kept, True
         for block in chain(blocks, [None]):
             if block is not None:
                 examples = block.examples() if labels is None else block.examples().only(labels)
                 memory.update(examples, -1)
-            if isinstance(sample, KeptCases):
-                cases = sample.counted(cutter.finish() if block is None else cutter.cut(block))
-                can_tell = can_tell and sample.can_tell(cases)
-                sample = _kept_before(sample.with_cases(cases, -1))
-            elif sample is not None and block is not None:
-                sample = sample.changed(examples, -1)
-        self.memory_, self.sample_ = memory, sample
+            if isinstance(kept, KeptCases):
+                cases = kept.counted(cutter.finish() if block is None else cutter.cut(block))
+                can_tell = can_tell and kept.can_tell(cases)
+                kept = _kept_before(kept.with_cases(cases, -1))
+            elif kept is not None and block is not None:
+                kept = kept.changed(examples, -1)
+        self._take_checked(memory)
+        self._kept = kept
         return can_tell
 
 
-def _kept_before(sample: KeptCases | None) -> KeptCases:
+def _kept_before(kept: KeptCases | None) -> KeptCases:
     """Return the sample without what was forgotten, or say that a document was not in it that would have been."""
-    if sample is None:
+    if kept is None:
         raise NotStoredError(
             "A document was not learnt so, or not so often: the model would keep it in its sample, and does not. "
             "Nothing was changed. Give each document whole, as it was learnt; forget(X, y) takes single examples back, "
             "and may end the sample that refit needs."
         )
-    return sample
+    return kept
 
 
 def _given_cutting(short: Literal["drop", "pad"] | None, pad: Any) -> Cutting | None:

@@ -137,8 +137,10 @@ class Applier:
         labels: list[Any] = [label for body in run for label in body.labels]
         if len(rows) == 1:
             (model.learn_one if learn else model.forget_one)(rows[0], labels[0])
+        elif learn:
+            model.partial_fit(rows, labels, choose=False)  # an edit takes no longer than its rows do
         else:
-            (model.partial_fit if learn else model.forget)(rows, labels)
+            model.forget(rows, labels)
         self.model, self._is_refitted = model, False
 
     def _change_documents(self, run: Sequence[LoggedDocuments]) -> None:
@@ -172,13 +174,13 @@ class Applier:
         before = model.vote_
         if self._is_refitted or not before.fits_weights:
             return b""
-        if model.sample_ is None:
+        if model._kept is None:
             raise NothingKept(
                 "The model keeps no sample of its examples, so its weights cannot be fitted again: its vote keeps none "
                 "(keep=False), or rows of a model of documents were forgotten by themselves. Fit it anew where the "
                 "examples are, and upload it under another name."
             )
-        fitted = model.snapshot().refit()
+        fitted = model.snapshot().refit(what="weights")
         weights = b"" if fitted.vote_.is_fitted_like(before) else packed(fitted.vote_)
         self.model, self._is_refitted = fitted, True
         return weights

@@ -206,6 +206,21 @@ class Examples:
         return totals.astype(np.int64)  # exact: multiplicities sum below 2^53
 
 
+def joined_examples(batches: list[Examples]) -> Examples:
+    """Return the examples of several batches, at least one, as one; their contexts have one length."""
+    if not batches:
+        raise ValueError("There is nothing to learn: no rows were given.")
+    tokens, labels = Vocabulary(), Vocabulary()
+    for batch in batches:
+        tokens, labels = tokens.union(batch.contexts.vocabulary), labels.union(batch.labels)
+    return Examples(
+        Contexts.with_ranks(tokens, np.concatenate([batch.contexts.ranks_in(tokens) for batch in batches])),
+        np.concatenate([labels.find(batch.labels)[batch.label_ranks] for batch in batches]),
+        labels,
+        np.concatenate([batch.multiplicity for batch in batches]),
+    )
+
+
 def as_label(value: Any) -> Token:
     """Return the canonical form of one label, or refuse what is no token and `NO_TOKEN`."""
     token = as_token(value)

@@ -60,10 +60,38 @@ def distinct_examples(examples: Examples, seed: int) -> tuple[NDArray[np.int64],
     >>> dict(sorted(zip(rows.tolist(), counts.tolist(), strict=True)))
     {0: 2, 1: 1}
     """
-    if not len(examples):
-        return np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64)
     words = example_words(examples, seed)
-    order = np.argsort(words, kind="stable")
-    firsts = np.flatnonzero(np.append(True, words[order][1:] != words[order][:-1]))
-    counts = np.add.reduceat(examples.multiplicity[order], firsts)
+    order, firsts = distinct_order(examples.contexts.ranks, examples.label_ranks, words)
+    counts = np.add.reduceat(examples.multiplicity[order], firsts) if len(firsts) else np.empty(0, np.int64)
     return order[firsts], words[order][firsts], counts
+
+
+def distinct_order(
+    ranks: NDArray[np.int64], label_ranks: NDArray[np.int64], words: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the order of examples by their hashes, and where in it each distinct example stands first.
+
+    Different examples with equal hashes stay apart, in the order of their tokens and labels: tokens can be made that
+    have the hash of others.
+
+    Shapes
+    ------
+    ranks : (n, h); label_ranks, words : (n,); returned : (n,), (d,)
+    """
+    order = np.argsort(words, kind="stable")
+    again, differ = _again(ranks, label_ranks, words, order)
+    if differ.any():
+        order = np.lexsort((label_ranks, *ranks.T[::-1], words))
+        again, differ = _again(ranks, label_ranks, words, order)
+    is_first = np.ones(len(words), bool)
+    is_first[again + 1] = differ
+    return order, np.flatnonzero(is_first)
+
+
+def _again(
+    ranks: NDArray[np.int64], label_ranks: NDArray[np.int64], words: NDArray[np.uint64], order: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the places whose next example has the same hash, and which of these next ones are other examples."""
+    again = np.flatnonzero(words[order][1:] == words[order][:-1])
+    here, there = order[again], order[again + 1]
+    return again, (ranks[here] != ranks[there]).any(axis=1) | (label_ranks[here] != label_ranks[there])

@@ -275,6 +275,13 @@ def mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.asarray(words ^ (words >> np.uint64(31)), np.uint64)
 
 
+def mix_one(word: int) -> int:
+    """Return `mix` of one word: for single rows, where NumPy's calls would take most of the time."""
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _MASK
+    return word ^ (word >> 31)
+
+
 def siphash(words: NDArray[np.uint64], k0: int, k1: int) -> NDArray[np.uint64]:
     """Return SipHash-2-4 of each word as an 8-byte little-endian message under the key (k0, k1).
 

@@ -78,11 +78,6 @@ class Vote(BaseEstimator, ABC):
         return None
 
     @property
-    def keeps_sample(self) -> bool:
-        """Whether a model keeps a sample of its examples, so that `refit` can fit the vote again."""
-        return False
-
-    @property
     def has_weights(self) -> bool:
         """Whether there is something to fit: the class has a `fit_to` of its own."""
         return type(self).fit_to is not Vote.fit_to

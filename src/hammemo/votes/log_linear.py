@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.vocabulary import Token
     from hammemo.votes.sparse_fitting import TouchedGains
 
 Self = TypeVar("Self", bound="LogLinear")
@@ -73,9 +74,6 @@ class LogLinear(Vote):
     uniform : float
         The share of even probabilities that is mixed into `predict_proba`, from 0 to below 1. It keeps the order of the
         labels, and no answer costs more than the logarithm of the number of labels over this share.
-    keep : bool
-        Whether the model keeps a sample of its examples, about `sample` distinct ones, so that `refit` can fit the
-        weights again without data. It holds the examples themselves.
     class_weight : "balanced", mapping from labels to weights or list of pairs, optional
         How many times more an example of each label counts where probabilities are made: the odds of a label are
         multiplied by its weight, 1 where none is given. "balanced" weighs labels by one over their share of the
@@ -113,7 +111,6 @@ class LogLinear(Vote):
         steps: int = 50,
         shared_ridge: float | None = None,
         uniform: float = 0.0,
-        keep: bool = True,
         class_weight: str | Mapping[Any, float] | Sequence[tuple[Any, float]] | None = None,
     ) -> None:
         self.smoothing = smoothing
@@ -124,16 +121,10 @@ class LogLinear(Vote):
         self.steps = steps
         self.shared_ridge = shared_ridge
         self.uniform = uniform
-        self.keep = keep
         self.class_weight = class_weight
 
     has_probabilities = True
     reads_free_sites = True
-
-    @property
-    def keeps_sample(self) -> bool:
-        """Whether a model keeps a sample: where there is something to fit, unless `keep` says no."""
-        return bool(self.keep) and self.fits_weights
 
     @property
     def fits_weights(self) -> bool:
@@ -174,18 +165,24 @@ class LogLinear(Vote):
 
     def _label_odds(self, labels: Vocabulary, prior: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the logarithm of each label's weight."""
-        given = self.class_weight
-        if given is None:
+        if self.class_weight is None:
             return np.zeros(len(labels))
-        if isinstance(given, str):
-            if given != "balanced":
-                raise ValueError(f"class_weight={given!r} is not known: use 'balanced' or a weight for each label.")
+        named = self._named_class_weights()
+        if named is None:
             return np.asarray(-np.log(len(labels) * prior))
-        pairs = list(given.items() if isinstance(given, Mapping) else given)
-        named = {as_token(label): weight for label, weight in pairs}
-        if not all(_is_number(weight) and 0 < weight < np.inf for weight in named.values()):
+        return np.asarray(np.log([named.get(label, 1.0) for label in labels]), np.float64)
+
+    def _named_class_weights(self) -> dict[Token, float] | None:
+        """Return the weight of each label that `class_weight` names, checked; None for "balanced"."""
+        given: Any = self.class_weight
+        if isinstance(given, str) and given == "balanced":
+            return None
+        pairs = list(given.items()) if isinstance(given, Mapping) else given
+        if not isinstance(pairs, (list, tuple)) or not all(isinstance(p, (list, tuple)) and len(p) == 2 for p in pairs):
+            raise ValueError(f"class_weight={given!r} is not known: use 'balanced' or a weight for each label.")
+        if not all(_is_number(weight) and 0 < weight < np.inf for _, weight in pairs):
             raise ValueError(f"class_weight={given!r}: weights are finite numbers above zero.")
-        return np.asarray(np.log([float(named.get(label, 1.0)) for label in labels]), np.float64)
+        return {as_token(label): float(weight) for label, weight in pairs}
 
     @one_blas_thread
     def fit_to(
@@ -292,6 +289,8 @@ class LogLinear(Vote):
         return tuple(float(amount) for amount in amounts)
 
     def _check_numbers(self) -> None:
+        if self.class_weight is not None:
+            self._named_class_weights()
         for name in ("ridge", "shared_ridge"):
             value = getattr(self, name)
             if (name == "ridge" or value is not None) and not (_is_number(value) and 0 < value < np.inf):

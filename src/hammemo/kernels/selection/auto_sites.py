@@ -99,7 +99,7 @@ class AutoSites(SiteKernel):
         return h
 
     @one_blas_thread
-    def choose(self, examples: Examples, seed: int = 0) -> Selection:
+    def choose(self, examples: Examples, seed: int = 0, folds: int | None = None) -> Selection:
         """Return the sites that these examples ask for.
 
         Parameters
@@ -107,6 +107,8 @@ class AutoSites(SiteKernel):
         examples : Examples
         seed : int
             Decides the folds, and which examples are looked at where there are many.
+        folds : int, optional
+            How many of the five folds are held out in turn: by default all of them for a small table, else one.
         """
         self._check()
         copies = Copies.of(examples, seed)
@@ -114,10 +116,10 @@ class AutoSites(SiteKernel):
         if reason is not None:
             return Selection(PositionalHamming(), [], reason=reason)
         with progress_bar("Choosing sites, rounds") as tell:
-            return self._chosen(copies, tell)
+            return self._chosen(_outer_folds(copies, folds), copies, tell)
 
-    def _chosen(self, copies: Copies, tell: Callable[[int, int | None], None]) -> Selection:
-        growths = [Growth(ratios, self.budget, self.order) for ratios in _outer_folds(copies)]
+    def _chosen(self, folds: list[SiteRatios], copies: Copies, tell: Callable[[int, int | None], None]) -> Selection:
+        growths = [Growth(ratios, self.budget, self.order) for ratios in folds]
         paths, losses = self._paths(growths, tell)
         taken = _shortest(losses)
         trials = tuple((growth.ratios, path[taken].sites) for growth, path in zip(growths, paths, strict=True))
@@ -174,15 +176,15 @@ class AutoSites(SiteKernel):
             raise ValueError(f"seconds={self.seconds!r} is a number above zero, or None for no limit.")
 
 
-def _outer_folds(copies: Copies) -> list[SiteRatios]:
-    """Return the copies without one fold, the fold behind them for testing: all folds, or one of many copies."""
-    folds = copies.folds(OUTER_FOLDS)
-    found = []
+def _outer_folds(copies: Copies, number: int | None) -> list[SiteRatios]:
+    """Return the copies without one fold, the fold behind them for testing: so many folds, or one of many copies."""
+    folds, found = copies.folds(OUTER_FOLDS), []
+    most = number or (1 if len(copies) > ALL_FOLDS_EXAMPLES else OUTER_FOLDS)
     for fold in range(OUTER_FOLDS):
         inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         if len(inside) and len(outside):
             found.append(SiteRatios(copies.taken(np.concatenate([inside, outside])), len(inside)))
-        if found and len(copies) > ALL_FOLDS_EXAMPLES:
+        if len(found) == most:
             break
     return found
 

@@ -75,9 +75,6 @@ class Mixture(Vote):
         About how many examples weights are fitted to: whole cases, those with the lowest hashes.
     steps : int
         The most steps of the optimisation.
-    keep : bool
-        Whether the model keeps that sample, so that `refit` can fit the weights again without data. It holds the
-        cases themselves.
     prune : float
         How much likelihood, in nats an example of that sample, may be given up by leaving out sites that say little;
         answers come sooner then. The counts of these sites are kept: `refit` decides anew.
@@ -108,20 +105,13 @@ class Mixture(Vote):
         ridge: float = 1.0,
         sample: int = 50_000,
         steps: int = 100,
-        keep: bool = True,
         prune: float = 0.0,
     ) -> None:
         self.continuation = continuation
         self.ridge = ridge
         self.sample = sample
         self.steps = steps
-        self.keep = keep
         self.prune = prune
-
-    @property
-    def keeps_sample(self) -> bool:
-        """Whether a model keeps a sample."""
-        return bool(self.keep)
 
     def components(self, sites: Sites) -> Components:
         """Return the components for these sites."""

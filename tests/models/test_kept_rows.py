@@ -1,4 +1,4 @@
-"""The sample that a model keeps: additive like the counts, and weights that forget."""
+"""The rows that a model keeps: additive like the counts, and weights that forget."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from hammemo import (
 )
 from hammemo._arrays.checked import StoredArrays
 from hammemo.models.kept import EVERYTHING, THRESHOLDS
-from hammemo.models.kept_sample import KeptSample
+from hammemo.models.kept_rows import KeptRows
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import example_words, window_words
 from hammemo.tokens.streams import stream_blocks
@@ -52,11 +52,14 @@ def examples(batch: list[Any]) -> Examples:
 
 
 def contents(sample: Any) -> dict[Any, int]:
-    return dict(sample.ledger.counts())
+    kept = sample.examples()
+    names, labels = [*kept.contexts.vocabulary.tolist(), NO_TOKEN], kept.labels.tolist()
+    rows = zip(kept.contexts.ranks.tolist(), kept.label_ranks.tolist(), kept.multiplicity.tolist(), strict=True)
+    return {(*(names[rank] for rank in ranks), labels[label]): times for ranks, label, times in rows}
 
 
-def fixed(threshold: int) -> KeptSample:
-    return KeptSample(h=2, seed=1, most=1000, threshold=threshold)
+def fixed(threshold: int) -> KeptRows:
+    return KeptRows.empty(h=2, seed=1, most=1000, threshold=threshold)
 
 
 @given(rows, rows, rows, st.sampled_from([EVERYTHING, 2**63, 2**62]))
@@ -98,14 +101,14 @@ def numbered(first: int, last: int) -> Examples:
 def test_beyond_its_size_the_threshold_is_the_highest_of_the_grid_however_examples_came(
     cuts: list[int], most: int, seed: int
 ) -> None:
-    empty = KeptSample(h=1, seed=seed, most=most)
+    empty = KeptRows.empty(h=1, seed=seed, most=most)
     whole = empty.changed(numbered(0, 400), 1)
     words = example_words(numbered(0, 400), seed).tolist()
     fitting = [threshold for threshold in THRESHOLDS if sum(word < threshold for word in words) <= most]
     expected = max(fitting) if max(fitting) > min(words) else min(t for t in THRESHOLDS if t > min(words))
     assert whole.threshold == expected
     assert len(whole) == sum(word < expected for word in words)
-    grouped: KeptSample | None = empty
+    grouped: KeptRows | None = empty
     ends = sorted({0, *cuts, 400})
     for number, (first, last) in enumerate(itertools.pairwise(ends)):
         assert grouped is not None
@@ -113,7 +116,7 @@ def test_beyond_its_size_the_threshold_is_the_highest_of_the_grid_however_exampl
         grouped = grouped.changed(part, 1) if number % 2 else grouped.plus(empty.changed(part, 1), 1)
     assert grouped is not None
     assert (grouped.threshold, contents(grouped)) == (whole.threshold, contents(whole))
-    assert len(grouped) == grouped.n_examples == len(contents(grouped))
+    assert len(grouped) == len(contents(grouped))
 
 
 def test_the_threshold_is_on_a_public_grid_of_eight_steps_an_octave() -> None:
@@ -121,47 +124,47 @@ def test_the_threshold_is_on_a_public_grid_of_eight_steps_an_octave() -> None:
     assert THRESHOLDS[-9] == 2**63
     assert all(abs(high / low - 2**0.125) < 1e-9 for low, high in itertools.pairwise(THRESHOLDS[-200:]))
     X, y = np.arange(2000)[:, None], np.arange(2000) % 3
-    clf = MemoryClassifier("positional", vote=LogLinear(sample=100)).fit(X, y)
-    assert clf.sample_ is not None
-    assert clf.sample_.threshold in THRESHOLDS
-    assert 80 < len(clf.sample_) <= 100
+    clf = MemoryClassifier("positional", vote=LogLinear(), keep=100).fit(X, y)
+    assert clf._kept is not None
+    assert clf._kept.threshold in THRESHOLDS
+    assert 80 < len(clf._kept) <= 100
     before = weights(clf)
     assert weights(clf.refit()) == before
-    kept = clf.sample_.examples()
+    kept = clf._kept.examples()
     gone = np.array(kept.contexts.vocabulary.tolist())[:50]
-    rest = clf.forget(gone[:, None], gone % 3).refit().sample_
+    rest = clf.forget(gone[:, None], gone % 3).refit()._kept
     assert rest is not None
     assert rest.threshold in THRESHOLDS
 
 
 def test_an_empty_model_hands_its_threshold_on() -> None:
     X = np.arange(2000)[:, None]
-    clf = MemoryClassifier("positional", vote=LogLinear(sample=100)).partial_fit(X, X[:, 0] % 3)
-    assert clf.sample_ is not None
-    assert clf.sample_.threshold < EVERYTHING
-    other = MemoryClassifier("positional", vote=LogLinear(sample=100))
+    clf = MemoryClassifier("positional", vote=LogLinear(), keep=100).partial_fit(X, X[:, 0] % 3)
+    assert clf._kept is not None
+    assert clf._kept.threshold < EVERYTHING
+    other = MemoryClassifier("positional", vote=LogLinear(), keep=100)
     other.partial_fit(X[:9], X[:9, 0] % 3, layout=clf.empty_like())
-    assert other.sample_ is not None
-    assert other.sample_.threshold == clf.sample_.threshold
+    assert other._kept is not None
+    assert other._kept.threshold == clf._kept.threshold
 
 
 def test_the_lower_threshold_counts_for_both_and_another_seed_needs_everything() -> None:
-    low, high = (KeptSample(1, 0, 100, threshold) for threshold in (2**61, 2**63))
+    low, high = (KeptRows.empty(1, 0, 100, threshold) for threshold in (2**61, 2**63))
     a, b = low.changed(numbered(0, 100), 1), high.changed(numbered(50, 150), 1)
     for merged in (a.plus(b, 1), b.plus(a, 1)):
         assert merged is not None
         assert merged.threshold == 2**61
         assert contents(merged) == contents(low.changed(numbered(0, 100), 1).changed(numbered(50, 150), 1))
-    other = KeptSample(1, 7, 100)
+    other = KeptRows.empty(1, 7, 100)
     merged = a.plus(other.changed(numbered(50, 150), 1), 1)
     assert merged is not None
     assert contents(merged) == contents(low.changed(numbered(0, 100), 1).changed(numbered(50, 150), 1))
-    assert a.plus(KeptSample(1, 7, 100, 2**60), 1) is None
+    assert a.plus(KeptRows.empty(1, 7, 100, 2**60), 1) is None
 
 
 def test_what_was_never_stored_is_refused() -> None:
     with pytest.raises(NotStoredError):
-        KeptSample(1, 0, 100).changed(numbered(0, 3), -1)
+        KeptRows.empty(1, 0, 100).changed(numbered(0, 3), -1)
 
 
 def test_windows_have_the_hashes_of_their_examples() -> None:
@@ -189,7 +192,7 @@ def test_after_forgetting_and_refitting_no_byte_tells_what_was_there(memory: Any
     X, y = table()
     clf = MemoryClassifier(memory=memory).fit(X, y)
     gone = np.random.default_rng(1).random(len(y)) < 0.1
-    rest = clf.empty_like().partial_fit(X[~gone], y[~gone]).refit()
+    rest = MemoryClassifier(memory=memory).fit(X[~gone], y[~gone])
     before = weights(clf)
     clf.forget(X[gone], y[gone])
     assert weights(clf) == before
@@ -226,9 +229,8 @@ def test_copies_hold_nothing_that_was_forgotten(made: Any, tmp_path: Path) -> No
     if isinstance(clf, MemoryClassifier):
         save(clf, tmp_path / "model")
         copies["file"] = (tmp_path / "model").read_bytes()
-        sample: Any = clf.sample_
-        ledger = copy.deepcopy(sample).ledger
-        assert ledger.counts() == sample.ledger.counts() == ledger._layers[0]
+        sample: Any = clf._kept
+        assert contents(copy.deepcopy(sample)) == contents(sample)
     assert [name for name, data in copies.items() if gone[0].encode() in data] == []
     again = pickle.loads(copies["pickle"])  # noqa: S301
     X = table()[0]
@@ -255,28 +257,29 @@ def test_parts_that_are_merged_are_refitted_to_the_whole() -> None:
     half = len(y) // 2
     parts = [whole.empty_like().partial_fit(X[rows], y[rows]) for rows in (slice(half), slice(half, None))]
     assert weights((parts[0] + parts[1]).refit()) == weights(whole)
-    assert weights((whole - parts[0]).refit()) == weights(parts[1].refit())
+    assert weights((whole - parts[0]).refit()) == weights(MemoryClassifier().fit(X[half:], y[half:]))
+    assert weights((parts[0] + parts[1] - parts[0]).refit()) == weights(parts[1].refit())
 
 
-def test_streams_keep_a_sample_too() -> None:
+def test_streams_keep_their_windows_too() -> None:
     stream = np.random.default_rng(0).integers(0, 4, 600)
     whole = MemoryClassifier().fit_stream(stream, h=3)
     X, y = windows([stream], 3)
-    assert whole.sample_ is not None
-    assert contents(whole.sample_) == contents(whole.sample_.emptied().changed(Examples.of(X, y), 1))
+    assert whole._kept is not None
+    assert contents(whole._kept) == contents(whole._kept.emptied().changed(Examples.of(X, y), 1))
     before = weights(whole)
     assert weights(whole.refit()) == before
     less = whole.snapshot().forget(X[:60], y[:60]).refit()
     assert weights(less) == weights(whole.empty_like().partial_fit(X[60:], y[60:]).refit())
     chosen = MemoryClassifier().fit_stream(stream, h=3, classes=[1, 2])
-    assert chosen.sample_ is not None
-    assert set(chosen.sample_.examples().labels.tolist()) == {1, 2}
+    assert chosen._kept is not None
+    assert set(chosen._kept.examples().labels.tolist()) == {1, 2}
 
 
-def test_a_window_of_time_keeps_the_sample_of_its_examples() -> None:
+def test_a_window_of_time_keeps_its_rows() -> None:
     X, y = table()
     clf = Rolling(MemoryClassifier(), last=100).partial_fit(X, y)
-    sample = clf.estimator_.sample_
+    sample = clf.estimator_._kept
     assert sample is not None
     assert sum(contents(sample).values()) == 100
     assert clf.estimator_.refit().predict(X).shape == y.shape
@@ -287,20 +290,20 @@ def test_files_hold_it(tmp_path: Path) -> None:
     clf = MemoryClassifier().fit(X, y)
     save(clf, tmp_path / "model")
     loaded = load(tmp_path / "model")
-    assert contents(loaded.sample_) == contents(clf.sample_)
+    assert contents(loaded._kept) == contents(clf._kept)
     assert weights(loaded.forget(X[:30], y[:30]).refit()) == weights(clf.forget(X[:30], y[:30]).refit())
 
 
 @pytest.mark.parametrize(
     "change", [{"threshold": 2**40}, {"threshold": 2**64 + 1}, {"most": 0}, {"seed": 2**70}, {"seed": "x"}]
 )
-def test_a_file_with_a_sample_that_cannot_be_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+def test_a_file_with_rows_that_cannot_be_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     from hammemo.files import contents as file_contents
     from hammemo.files.archive import FORMAT, sealed
 
     X, y = table()
     arrays, about = file_contents._classifier_parts(MemoryClassifier().fit(X, y))
-    about["sample"] |= change
+    about["kept"] |= change
     text = json.dumps({"checksum": "0" * 64, "format": FORMAT, "version": "0.2.0", **about}, separators=(",", ":"))
     parts = sealed({name: np.require(array, requirements="C") for name, array in arrays.items()}, text)
     (tmp_path / "model").write_bytes(b"".join(bytes(part) for part in parts))
@@ -308,22 +311,22 @@ def test_a_file_with_a_sample_that_cannot_be_is_refused(change: dict[str, Any], 
         load(tmp_path / "model")
 
 
-def test_without_a_sample_refit_says_why_and_what_to_do() -> None:
+def test_without_rows_refit_says_why_and_what_to_do() -> None:
     X, y = table(60)
     for clf in (
         MemoryClassifier(vote="sum").fit(X, y),
-        MemoryClassifier(vote=LogLinear(keep=False)).fit(X, y),
+        MemoryClassifier(vote=LogLinear(), keep=False).fit(X, y),
         MemoryClassifier(kernel="positional", vote=LogLinear(weights=[1, 1, 1, 1])).fit(X, y),
     ):
-        assert clf.sample_ is None
+        assert clf._kept is None
         with pytest.raises(ValueError, match="fit_vote"):
             clf.refit()
     kept = MemoryClassifier("positional", Exact(), LogLinear()).fit(X, y)
-    assert (kept + MemoryClassifier("positional", Exact(), LogLinear(keep=False)).fit(X, y)).sample_ is None
-    assert "distinct examples are kept" in str(kept.report())
+    assert (kept + MemoryClassifier("positional", Exact(), LogLinear(), keep=False).fit(X, y))._kept is None
+    assert "all are kept in plain text" in str(kept.report())
 
 
-def test_a_sketch_with_a_sample_can_tell_what_was_never_stored() -> None:
+def test_a_sketch_with_rows_can_tell_what_was_never_stored() -> None:
     X, y = table(60)
     clf = MemoryClassifier(memory=Hashed(1, 0), vote=LogLinear()).fit(X, y)
     version = clf.version_

@@ -1,0 +1,270 @@
+"""Is a model a function of the rows it holds? Random histories, each against `fit` of the rows that are left.
+
+    python benchmarks/rows.py [--histories 1000] [--first 0] [--json]
+
+A history is a random sequence of `fit`, `partial_fit`, `learn_one`, `forget`, `forget_one`, `merge` of models that
+chose for themselves, `unmerge`, `refit`, pickles and files, over random kinds of columns, labels, weights, missing
+values, memories, votes, kernels and seeds; some tables hold rows that were made to have equal hashes. At the end
+`refit()` is called, and the file of the model is compared with that of a model that `fit` makes of the rows that are
+left, in another order. What is declared (the type of the labels) is the same for both.
+
+Printed are how many histories there were, how many files differ and in which parts of the digest, and exceptions.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hammemo import AutoSites, Exact, Gaussian, Hashed, Ledgered, LogLinear, MemoryClassifier, Tiered, load, save
+from hammemo._progress import progress_bar
+from hammemo.experiments.measuring import Row, options, show
+from hammemo.files.contents import file_pieces
+from hammemo.tokens.hashing import hash_numbers, key_words, mix_one, unhash_numbers
+
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "seed 7": {"random_state": 7},
+    "empty positions": {"missing": "empty"},
+    "hashed": {"memory": Hashed(64, 8)},
+    "hashed, nothing reserved": {"memory": Hashed(64, 0)},
+    "ledgered": {"memory": Ledgered(Exact())},
+    "tiered": {"memory": Tiered(Hashed(64, 8))},
+    "gaussian": {"memory": Gaussian(64), "vote": "sum", "keep": True},
+    "sum": {"vote": "sum", "keep": True},
+    "mean": {"vote": "mean", "keep": True},
+    "log-linear": {"vote": LogLinear()},
+    "small sample": {"vote": LogLinear(sample=40)},
+    "positional": {"kernel": "positional"},
+    "pairs": {"kernel": "pairs"},
+    "few tuples": {"kernel": AutoSites(budget=4)},
+}
+
+_VALUES: dict[str, list[Any]] = {
+    "integers": [-2, -1, 0, 1, 2],
+    "strings": ["a", "b", "ü", "", "1"],
+    "floats": [0.5, -0.0, 1.0, 2.25, 1e300],
+    "missing": [None, "x", 3, float("nan")],
+    "truth": [False, True],
+    "large": [2**62, 2**53 + 1, 2**53, -(2**63) + 1],
+}
+
+_LABELS: dict[str, list[Any]] = {
+    "integers": [0, 1, 2, -5],
+    "strings": ["no", "yes", "perhaps", "z"],
+    "truth": [False, True],
+    "large": [2**62, 1, 2, 3],
+    "one": ["only"],
+}
+
+Held = list[tuple[list[Any], Any]]
+"""The rows that a model holds, each with its label."""
+
+
+def rows_of_equal_hash(seed: int) -> list[list[int]]:
+    """Return two rows of two integers whose hashes are equal under a seed: the second token of one is made for it."""
+
+    def hashed(value: int) -> int:
+        return int(hash_numbers(np.array([value], np.int64).view(np.uint64), seed)[0])
+
+    start = key_words(seed, "example")[0]
+    other = mix_one(start ^ hashed(1)) ^ mix_one(start ^ hashed(7)) ^ hashed(2)
+    made = unhash_numbers(np.array([other], np.uint64), seed).view(np.int64)
+    return [[1, 2], [7, int(made[0])]]
+
+
+class History:
+    """One random history of a model, and the rows that it should hold.
+
+    Parameters
+    ----------
+    number : int
+        Decides everything.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.rng = np.random.default_rng(number)
+        names = list(CONFIGURATIONS)
+        self.name = names[int(self.rng.integers(len(names)))]
+        self.params = CONFIGURATIONS[self.name]
+        self.kinds = [list(_VALUES)[k] for k in self.rng.integers(0, len(_VALUES), self.rng.integers(2, 6))]
+        self.labels = _LABELS[list(_LABELS)[int(self.rng.integers(len(_LABELS)))]]
+        self.size = int(self.rng.choice([3, 20, 60, 150, 300]))
+        self.equal_hashes = self.rng.random() < 0.1
+        if self.equal_hashes:
+            self.kinds = ["integers", "integers"]
+        self.held: Held = []
+        self.merged: list[tuple[MemoryClassifier, Held]] = []
+        self.model = MemoryClassifier(**self.params)
+
+    def run(self) -> list[str]:
+        """Live through it; return the parts of the digest that differ from those of a fresh model, "file" if any."""
+        self.learn("partial_fit" if self.rng.random() < 0.5 else "fit")
+        steps = ("fit", "partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "forget_label")
+        others = ("merge", "unmerge", "refit", "pickled", "saved")
+        for step in self.rng.choice([*steps, *others], int(self.rng.integers(1, 8))):
+            if step in ("fit", "partial_fit"):
+                self.learn(step)
+            else:
+                getattr(self, step)()
+        return self.differences()
+
+    def drawn(self) -> Held:
+        """Return random rows."""
+        n = int(self.rng.integers(1, self.size + 1))
+        rows = [[_VALUES[k][int(self.rng.integers(len(_VALUES[k])))] for k in self.kinds] for _ in range(n)]
+        if self.equal_hashes:
+            rows += rows_of_equal_hash(int(self.params.get("random_state", 0)))
+        drawn = []
+        for row in rows:
+            told = len(repr(row[0])) + 3 * len(repr(row[-1])) if self.rng.random() < 0.8 else self.rng.integers(99)
+            drawn.append((row, self.labels[int(told) % len(self.labels)]))
+        return drawn
+
+    def learn(self, how: str) -> None:
+        """Fit or learn more rows, some with weights."""
+        rows = self.drawn()
+        weights = self.rng.integers(0, 3, len(rows)) if self.rng.random() < 0.3 else np.ones(len(rows), np.int64)
+        weights[0] = max(weights[0], 1)
+        if how == "fit":
+            self.held, self.merged = [], []
+        getattr(self.model, how)(*_given(rows), sample_weight=weights)
+        self.held += [row for row, times in zip(rows, weights.tolist(), strict=True) for _ in range(times)]
+
+    def learn_one(self) -> None:
+        """Learn one row."""
+        row = self.drawn()[0]
+        self.model.learn_one(*row)
+        self.held.append(row)
+
+    def forget(self) -> None:
+        """Forget some of the rows."""
+        if self.held:
+            n = int(self.rng.integers(1, len(self.held) + 1))
+            self._forget(set(self.rng.choice(len(self.held), n, replace=False).tolist()))
+
+    def forget_label(self) -> None:
+        """Forget all rows of one label."""
+        if self.held:
+            label = self.held[int(self.rng.integers(len(self.held)))][1]
+            self._forget({i for i, row in enumerate(self.held) if row[1] == label})
+
+    def _forget(self, places: set[int]) -> None:
+        self.model.forget(*_given([self.held[i] for i in sorted(places)]))
+        self.held, self.merged = [row for i, row in enumerate(self.held) if i not in places], []
+
+    def forget_one(self) -> None:
+        """Forget one row."""
+        if self.held:
+            self.model.forget_one(*self.held.pop(int(self.rng.integers(len(self.held)))))
+            self.merged = []
+
+    def merge(self) -> None:
+        """Add a model that has chosen by rows of its own."""
+        rows = self.drawn()
+        other = MemoryClassifier(**self.params).fit(*_given(rows))
+        self.model = self.model + other if self.rng.random() < 0.5 else self.model.merge(other)
+        self.held += rows
+        self.merged.append((other, rows))
+
+    def unmerge(self) -> None:
+        """Subtract the model that was added last, unless rows were forgotten since."""
+        if self.merged:
+            other, rows = self.merged.pop()
+            self.model.unmerge(other)
+            gone = Counter(repr(row) for row in rows)
+            kept = []
+            for row in self.held:
+                if gone[repr(row)]:
+                    gone[repr(row)] -= 1
+                else:
+                    kept.append(row)
+            self.held = kept
+
+    def refit(self) -> None:
+        """Choose again, or fit the weights only."""
+        self.model.refit("weights" if self.rng.random() < 0.3 else "all")
+
+    def pickled(self) -> None:
+        """Go on with a copy."""
+        self.model = pickle.loads(pickle.dumps(self.model))  # noqa: S301  (its own)
+
+    def saved(self) -> None:
+        """Go on with what a file holds."""
+        with tempfile.TemporaryDirectory() as folder:
+            save(self.model, Path(folder) / "model")
+            self.model = load(Path(folder) / "model")
+
+    def differences(self) -> list[str]:
+        """Compare with a fresh model of the rows that are held, in another order."""
+        self.model.refit()
+        fresh = MemoryClassifier(**self.params)
+        if self.held:
+            fresh.fit(*_given([self.held[i] for i in self.rng.permutation(len(self.held))]))
+        else:
+            fresh.open(len(self.kinds))
+        fresh.label_dtype_ = self.model.label_dtype_
+        if _file(self.model) == _file(fresh):
+            return []
+        mine, theirs = self.model.digest(parts=True), fresh.digest(parts=True)
+        return ["file", *(name for name in mine if mine[name] != theirs[name])]
+
+
+def _given(rows: Held) -> tuple[Any, Any]:
+    X = np.empty((len(rows), len(rows[0][0])), object)
+    for i, (row, _) in enumerate(rows):
+        X[i] = row
+    labels = [label for _, label in rows]
+    return X, np.array(labels, object) if isinstance(labels[0], str) else np.array(labels)
+
+
+def _file(model: MemoryClassifier) -> bytes:
+    return b"".join(bytes(piece) for piece in file_pieces(model.snapshot(), None))
+
+
+def run(n_histories: int, first: int = 0) -> list[Row]:
+    """Live through histories; return one row for each configuration."""
+    found: dict[str, Any] = {
+        name: {"differ": Counter[str](), "exceptions": Counter[str](), "n": 0} for name in CONFIGURATIONS
+    }
+    with progress_bar("Histories") as tell, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of merged models with other weights, and of mixed kinds of columns
+        for done in range(n_histories):
+            history = History(first + done)
+            row = found[history.name]
+            row["n"] += 1
+            try:
+                row["differ"].update(history.run())
+            except Exception as error:
+                row["exceptions"][f"history {first + done}: {type(error).__name__}: {error}"[:200]] += 1
+            tell(done + 1, n_histories)
+    return [
+        {
+            "configuration": name,
+            "histories": row["n"],
+            "files that differ": row["differ"]["file"],
+            "exceptions": sum(row["exceptions"].values()),
+            "what": ", ".join([*row["differ"], *row["exceptions"]]),
+        }
+        for name, row in found.items()
+    ]
+
+
+def main() -> None:
+    parser = options(__doc__, as_json="the counts")
+    parser.add_argument("--histories", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first history")
+    given = parser.parse_args()
+    rows = run(given.histories, given.first)
+    totals = {name: sum(row[name] for row in rows) for name in ("histories", "files that differ", "exceptions")}
+    show({"by configuration": rows, "all": totals}, as_json=given.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""One digest of all that a model is, over named parts, each of which can be printed.
+
+Two models with equal digests have the same parameters, layout, counts, weights and kept rows; where digests differ, the
+parts say in what. The versions of the library and of what it chooses with are not part of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from hammemo.memories.secret_keys import secret_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from hammemo.models.learning import Learning
+
+PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "weights", "kept rows", "threshold")
+"""The parts of a digest, in order."""
+
+
+def part_digests(model: Learning) -> dict[str, str]:
+    """Return the digest of each part of one version of a fitted model, in hexadecimal digits."""
+    memory, kept = model.memory_._now(), model._kept
+    names = getattr(model, "feature_names_in_", None)
+    sites, cutting = model.sites_, model.cutting_
+    described = {
+        "parameters": [_described(model), memory.seed],
+        "layout": [memory.layout(), sites.weights.tolist(), model._pinned],
+        "declared": [
+            memory.declared.tolist(),
+            model.label_dtype_.str,
+            None if names is None else [str(name) for name in names],
+            None if cutting is None else [cutting.short, cutting.pad],
+        ],
+        "vote settings": _described(model.vote_),
+        "threshold": None if kept is None else [type(kept).__name__, kept.seed, kept.most, kept.lowest_threshold],
+    }
+    found = {name: _digest(json.dumps(value, sort_keys=True).encode()) for name, value in described.items()}
+    found["counts"] = memory.state_digest()
+    found["weights"] = _of_arrays(model.vote_.state())
+    found["kept rows"] = _of_arrays({} if kept is None else kept.state())
+    return {name: found[name] for name in PARTS}
+
+
+def whole_digest(parts: Mapping[str, str]) -> str:
+    """Return the digest of all parts."""
+    return _digest("\n".join(f"{name}: {digest}" for name, digest in parts.items()).encode())
+
+
+def _of_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
+    found = hashlib.blake2b(digest_size=32)
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        found.update(array.data)
+    return found.hexdigest()
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=32).hexdigest()
+
+
+def _described(value: Any) -> Any:
+    """Return a parameter as JSON: an estimator by its class and parameters, a secret by its digest."""
+    if isinstance(value, BaseEstimator):
+        secret = getattr(value, "secret", None)
+        params = {
+            name: secret_digest(given) if name == secret else _described(given)
+            for name, given in value.get_params(deep=False).items()
+        }
+        return {"class": type(value).__name__, "params": params}
+    if isinstance(value, (list, tuple, range, np.ndarray)):
+        return [_described(entry) for entry in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)

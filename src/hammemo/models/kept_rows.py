@@ -1,0 +1,328 @@
+"""The rows that a model keeps: what its layout and its weights are functions of.
+
+Kept is every distinct example (context and label) whose hash lies below a threshold, with how often it is stored
+(:mod:`hammemo.models.kept`); of a small table, all of them. Rows are held as integer codes in the order of their
+hashes; rows with equal hashes stay apart, in the order of their tokens. That base never changes. Single edits go into
+an overlay, a sum of small layers, and the two become one base again when the overlay has grown to a sixteenth of it,
+and for files, pickles and `examples`.
+
+**The rows themselves are stored**, tokens and labels in plain text: anyone with the model can read them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo._arrays.integers import narrow, object_array
+from hammemo._versions import cached_property
+from hammemo.memories.errors import never_stored
+from hammemo.memories.ledgered import Ledger
+from hammemo.models.kept import EVERYTHING, Kept, highest_threshold
+from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples, as_label
+from hammemo.tokens.distinct import distinct_order, example_words, window_words
+from hammemo.tokens.hashing import key_words, mix_one, vocabulary_hashes
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, as_token
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.tokens.streams import Block
+
+MOST_ROWS: Final = 200_000
+"""The most distinct rows that are kept where the user gives no number."""
+
+MOST_TOKENS: Final = 2**26
+"""The most tokens of these rows, labels included."""
+
+_ROW_BY_ROW: Final = 16
+"""Edits of up to this number of rows go into the overlay."""
+
+_SMALL_OVERLAY: Final = 1024
+"""An overlay of up to this number of rows stays one, however small the base is."""
+
+Row = tuple[Any, ...]
+"""The tokens of a context, `NO_TOKEN` where there is none, and then the label."""
+
+
+def _no_codes() -> NDArray[np.uint8]:
+    return np.empty(0, np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptRows(Kept):
+    """Rows with hashes below a threshold, and how often each is stored: a value that never changes.
+
+    Parameters
+    ----------
+    h, seed, most, threshold
+        As in `Kept`; an example is a row.
+    tokens, labels : Vocabulary
+        The tokens and the labels of the base, those in use only.
+    codes : ndarray of shape (n, h)
+        One more than the rank of each token; 0 for an empty position.
+    label_codes, counts : ndarray of shape (n,)
+    words : ndarray of uint64, shape (n,)
+        The hashes, ascending.
+    overlay : Ledger
+        How much more often, or less, rows are stored than in the base.
+
+    Examples
+    --------
+    >>> from hammemo.models.kept_rows import KeptRows
+    >>> from hammemo.tokens.contexts import Examples
+    >>> two = Examples.of([["a", "b"], ["c", "b"]], ["x", "y"])
+    >>> kept = KeptRows.empty(h=2, seed=0).changed(two, 1).changed(two, 1)
+    >>> len(kept), kept.examples().multiplicity.tolist(), len(kept.changed(two, -1).changed(two, -1))
+    (2, [2, 2], 0)
+    """
+
+    tokens: Vocabulary = field(default_factory=Vocabulary)
+    labels: Vocabulary = field(default_factory=Vocabulary)
+    codes: NDArray[Any] = field(default_factory=_no_codes)
+    label_codes: NDArray[Any] = field(default_factory=_no_codes)
+    counts: NDArray[Any] = field(default_factory=_no_codes)
+    words: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    overlay: Ledger[Row] = field(default_factory=Ledger)
+
+    @classmethod
+    def empty(cls, h: int, seed: int, most: int | None = None, threshold: int = EVERYTHING) -> KeptRows:
+        """Return one with no rows, and room for `most` of them; by default as many as the two budgets allow."""
+        room = max(1, min(MOST_ROWS, MOST_TOKENS // (h + 1))) if most is None else most
+        return cls(h, seed, room, threshold, codes=np.empty((0, h), np.uint8))
+
+    def __getstate__(self) -> dict[str, Any]:
+        base = self.base  # a row that was forgotten is in base and overlay still: copies do not have it
+        return {name: value for name, value in vars(base).items() if name not in ("base", "_lookup")}
+
+    def __len__(self) -> int:
+        return len(self.base.words)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the base takes, without the names of tokens and labels."""
+        return sum(array.nbytes for array in (self.codes, self.label_codes, self.counts, self.words))
+
+    @cached_property
+    def base(self) -> KeptRows:
+        """The same rows without an overlay."""
+        counts = self.overlay.counts()
+        if not counts:
+            return replace(self, overlay=Ledger()) if self.overlay.n_entries else self
+        keys = list(counts)
+        X = object_array(token for key in keys for token in key[:-1]).reshape(len(keys), self.h)
+        rows = Examples.of(X, object_array(key[-1] for key in keys))
+        times = np.fromiter(counts.values(), np.int64, len(keys))
+        made = replace(self, overlay=Ledger())._with(rows, times, example_words(rows, self.seed))
+        return made._below(made._bound(made.words)) if len(made.words) > made.most else made
+
+    @property
+    def lowest_threshold(self) -> int:
+        """The threshold of `state`: single edits are not bounded before the next base is made."""
+        may_be_too_many = self.overlay.n_entries + len(self.words) > self.most
+        return (self.base if may_be_too_many else self).threshold
+
+    def examples(self) -> Examples:
+        """Return the rows in the order of their hashes."""
+        base = self.base
+        contexts = Contexts.with_ranks(base.tokens, base.codes.astype(np.int64) - 1)
+        return Examples(contexts, base.label_codes.astype(np.int64), base.labels, base.counts.astype(np.int64))
+
+    def lowest(self, most: int) -> Examples:
+        """Return the rows with the lowest hashes, at most so many of them."""
+        examples = self.examples()
+        return examples if len(examples) <= most else examples.rows(np.arange(most)).with_used_labels()
+
+    def changed(self, examples: Examples, sign: int) -> KeptRows:
+        """Return the rows with these examples learnt or, with sign -1, forgotten; NotStoredError if one is not kept."""
+        if len(examples) <= _ROW_BY_ROW and len(examples) < len(self.words):
+            kept = self
+            for row, times in _rows(examples):
+                kept = kept.changed_one(row, sign * times)
+            return kept
+        base, words = self.base, example_words(examples, self.seed)
+        if sign > 0:
+            base = base._with_room_for(words)
+        low = np.flatnonzero(base._are_low(words))
+        rows = examples if len(low) == len(words) else examples.rows(low)
+        return base._with(rows, sign * rows.multiplicity, words[low])
+
+    def changed_one(self, row: Row, by: int) -> KeptRows:
+        """Return the rows with one row stored `by` times more or, below zero, less; its tokens are canonical."""
+        if self.threshold < EVERYTHING and self._word(row) >= self.threshold:
+            return self
+        if by < 0 and self._times(row) < -by:
+            raise never_stored()
+        kept = replace(self, overlay=self.overlay.plus({row: by}))
+        lookup = vars(self).get("_lookup")
+        if lookup is not None:
+            vars(kept)["_lookup"] = lookup  # of the base, which both share
+        return kept.base if kept.overlay.n_entries > max(_SMALL_OVERLAY, len(self.words) // 16) else kept
+
+    def plus(self, other: KeptRows, sign: int) -> KeptRows | None:
+        """Return what both keep or, with sign -1, without the other's; None where the other tells too little."""
+        if other.h != self.h or (other.seed != self.seed and not other.holds_all):
+            return None
+        mine = self._below(other.threshold) if other.seed == self.seed else self
+        return mine.changed(other.examples(), sign)
+
+    def with_windows(self, block: Block, labels: Vocabulary | None) -> KeptRows:
+        """Return the rows with the windows of a block learnt; with `labels`, those that have one of them."""
+        places, words = window_words(block, labels, self.seed)
+        base = self.base._with_room_for(words)
+        low = base._are_low(words)
+        places, words = places[low], words[low]
+        examples = Examples.of(block.contexts(places), block.tokens[places])
+        return base._with(examples, examples.multiplicity, words)
+
+    def emptied(self) -> KeptRows:
+        """Return one of the same layout with nothing in it."""
+        return KeptRows.empty(self.h, self.seed, self.most, self.threshold)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the rows as canonical arrays."""
+        base = self.base
+        return {
+            **{f"tokens.{name}": array for name, array in base.tokens.arrays().items()},
+            **{f"labels.{name}": array for name, array in base.labels.arrays().items()},
+            "codes": base.codes,
+            "label_codes": base.label_codes,
+            "counts": base.counts,
+        }
+
+    def restored(self, stored: StoredArrays) -> KeptRows:
+        """Return one of this layout with these arrays, checked: undo `state`."""
+        tokens, labels = Vocabulary.from_arrays(stored.part("tokens")), Vocabulary.from_arrays(stored.part("labels"))
+        counts = stored.whole_numbers("counts", (None,), least=1, below=MAX_EXAMPLES)
+        codes = stored.whole_numbers("codes", (len(counts), self.h), below=len(tokens) + 1)
+        label_codes = stored.whole_numbers("label_codes", (len(counts),), below=len(labels))
+        ranks, label_ranks = codes.astype(np.int64) - 1, label_codes.astype(np.int64)
+        rows = Examples(Contexts.with_ranks(tokens, ranks), label_ranks, labels, counts.astype(np.int64))
+        words = example_words(rows, self.seed)
+        kept = self._made(tokens, labels, ranks, label_ranks, counts.astype(np.int64), words)
+        same = kept.tokens == tokens and kept.labels == labels and np.array_equal(kept.codes, codes)
+        if not same or not np.array_equal(kept.label_codes, label_codes) or not self._are_low(words).all():
+            raise ValueError("the kept rows are not in canonical order, or their hashes are above the threshold")
+        return kept
+
+    def _with(self, examples: Examples, times: NDArray[np.int64], words: NDArray[np.uint64]) -> KeptRows:
+        """Return the base with these examples stored so many times more or, below zero, less."""
+        tokens, labels = self.tokens.union(examples.contexts.vocabulary), self.labels.union(examples.labels)
+        here = np.append(tokens.find(self.tokens), -1)  # rank -1 reads the last entry
+        old = here[self.codes.astype(np.int64) - 1]
+        new = examples.contexts.ranks_in(tokens)
+        old_labels = labels.find(self.labels)[self.label_codes.astype(np.int64)]
+        new_labels = labels.find(examples.labels)[examples.label_ranks]
+        return self._made(
+            tokens,
+            labels,
+            np.concatenate([old, new]),
+            np.concatenate([old_labels, new_labels]),
+            np.concatenate([self.counts.astype(np.int64), times]),
+            np.concatenate([self.words, words]),
+        )
+
+    def _made(
+        self,
+        tokens: Vocabulary,
+        labels: Vocabulary,
+        ranks: NDArray[np.int64],
+        label_ranks: NDArray[np.int64],
+        times: NDArray[np.int64],
+        words: NDArray[np.uint64],
+    ) -> KeptRows:
+        """Return the canonical form of rows that are given in any order, some of them several times."""
+        order, firsts = distinct_order(ranks, label_ranks, words)
+        sums = np.add.reduceat(times[order], firsts) if len(firsts) else times[:0]
+        if (sums < 0).any():
+            raise never_stored()
+        held = order[firsts[sums > 0]]
+        ranks, label_ranks = ranks[held], label_ranks[held]
+        used, used_labels = np.zeros(len(tokens) + 1, bool), np.zeros(len(labels), bool)
+        used[ranks], used_labels[label_ranks] = True, True
+        code = np.append(np.cumsum(used[:-1]), 0)  # rank -1 reads the last entry
+        return replace(
+            self,
+            tokens=tokens.keep(used[:-1]),
+            labels=labels.keep(used_labels),
+            codes=narrow(code[ranks]),
+            label_codes=narrow((np.cumsum(used_labels) - 1)[label_ranks]),
+            counts=narrow(sums[sums > 0]),
+            words=words[held],
+        )
+
+    def _with_room_for(self, words: NDArray[np.uint64]) -> KeptRows:
+        """Return the base with its threshold low enough for rows with these hashes too."""
+        if len(words) + len(self.words) <= self.most:
+            return self
+        return self._below(self._bound(np.unique(np.concatenate([self.words, words[self._are_low(words)]]))))
+
+    def _bound(self, distinct: NDArray[np.uint64]) -> int:
+        return highest_threshold(distinct, np.ones(len(distinct), np.int64), self.most)
+
+    def _below(self, threshold: int) -> KeptRows:
+        """Return the rows with this threshold, if that is lower than its own."""
+        if threshold >= self.threshold:
+            return self
+        lower, base = replace(self.base, threshold=threshold), self.base
+        n = int(base.words.searchsorted(np.uint64(threshold)))
+        ranks, label_ranks = base.codes[:n].astype(np.int64) - 1, base.label_codes[:n].astype(np.int64)
+        return lower._made(
+            base.tokens, base.labels, ranks, label_ranks, base.counts[:n].astype(np.int64), base.words[:n]
+        )
+
+    @cached_property
+    def _lookup(self) -> tuple[dict[Any, tuple[int, int]], dict[Any, tuple[int, int]]]:
+        """The code and the hash of each token, and of each label, of the base."""
+        tokens, labels = vocabulary_hashes(self.tokens, self.seed), vocabulary_hashes(self.labels, self.seed)
+        coded = zip(self.tokens.tolist(), enumerate(tokens.tolist(), 1), strict=True)
+        named = zip(self.labels.tolist(), enumerate(labels.tolist()), strict=True)
+        empty = (0, int(key_words(self.seed, "empty position")[0]))
+        return {**dict(coded), NO_TOKEN: empty}, dict(named)
+
+    def _times(self, row: Row) -> int:
+        """Return how often a row is stored: in the base, found by its hash and then by itself, and in the overlay."""
+        tokens, labels = self._lookup
+        if row[-1] not in labels or any(token not in tokens for token in row[:-1]):
+            return self.overlay.count(row)
+        word, codes = self._word(row), [tokens[token][0] for token in row[:-1]]
+        place, found = int(self.words.searchsorted(np.uint64(word))), 0
+        while place < len(self.words) and int(self.words[place]) == word:
+            if self.label_codes[place] == labels[row[-1]][0] and self.codes[place].tolist() == codes:
+                found = int(self.counts[place])
+            place += 1
+        return found + self.overlay.count(row)
+
+    def _word(self, row: Row) -> int:
+        """Return `example_words` of one row."""
+        tokens, labels = self._lookup
+        hashes = [_hash(tokens, token, self.seed) for token in row[:-1]] + [_hash(labels, row[-1], self.seed)]
+        word = key_words(self.seed, "example")[0]
+        for value in hashes:
+            word = mix_one(word ^ value)
+        return word
+
+
+def _hash(known: dict[Any, tuple[int, int]], token: Any, seed: int) -> int:
+    found = known.get(token)
+    return int(vocabulary_hashes(Vocabulary.of([token]), seed)[0]) if found is None else found[1]
+
+
+def row_of(context: Sequence[Any], label: Any) -> Row:
+    """Return one example as a row, its tokens in canonical form."""
+    return (*map(as_token, context), as_label(label))
+
+
+def _rows(examples: Examples) -> list[tuple[Row, int]]:
+    """Return each example as a row, and how often it occurs."""
+    tokens = [*examples.contexts.vocabulary.tolist(), NO_TOKEN]  # rank -1 reads the last entry
+    labels = examples.labels.tolist()
+    rows = zip(
+        examples.contexts.ranks.tolist(), examples.label_ranks.tolist(), examples.multiplicity.tolist(), strict=True
+    )
+    return [((*(tokens[rank] for rank in ranks), labels[label]), times) for ranks, label, times in rows]
