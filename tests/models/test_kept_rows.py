@@ -7,6 +7,7 @@ import itertools
 import json
 import pickle
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,6 +92,38 @@ def test_arrays_and_back(batch: Any, threshold: int) -> None:
     assert contents(fixed(threshold).restored(StoredArrays(sample.state()))) == contents(sample)
 
 
+@given(st.integers(0, 10**6), st.sampled_from([6, 1000]))
+@settings(max_examples=60)
+def test_any_sequence_of_edits_has_the_arrays_of_what_is_left(seed: int, most: int) -> None:
+    """Batches, large and small, and single rows; the base, the overlay, copies and files are all the same rows."""
+    rng = np.random.default_rng(seed)
+    empty = KeptRows.empty(h=2, seed=seed % 3, most=most)
+    kept, held = empty, Counter[Any]()
+    for step in rng.choice(["learn", "learn", "forget", "learn_one", "forget_one", "copy"], 12):
+        n = 1 if step.endswith("one") else int(rng.choice([1, 3, 40]))
+        drawn = [(int(a), f"t{b}", "yes" if c else "no") for a, b, c in rng.integers(0, [5, 6, 2], (n, 3))]
+        if step.startswith("forget"):
+            drawn = [row for row, times in Counter(drawn).items() for _ in range(min(times, held[row]))]
+        sign = -1 if step.startswith("forget") else 1
+        if step == "copy":
+            kept = empty.unpacked(pickle.loads(pickle.dumps(kept)).packed())  # noqa: S301
+        elif step.endswith("one") and drawn:
+            kept = kept.changed_one(drawn[0], sign)
+        elif drawn:
+            kept = kept.changed(Examples.of([list(row[:2]) for row in drawn], [row[2] for row in drawn]), sign)
+        if step != "copy":
+            held.update({row: sign * times for row, times in Counter(drawn).items()})
+        left = [row for row in held.elements() if kept.holds_all or row in contents(kept)]
+        if kept.holds_all:
+            assert contents(kept) == +held
+    with pytest.raises(NotStoredError):
+        replace(empty, most=1000).changed_one((99, "t0", "no"), -1)
+    if kept.holds_all and left:
+        fresh = empty.changed(Examples.of([list(row[:2]) for row in left], [row[2] for row in left]), 1)
+        same = zip(fresh.state().values(), kept.state().values(), strict=True)
+        assert all(one.dtype == other.dtype and one.tobytes() == other.tobytes() for one, other in same)
+
+
 def numbered(first: int, last: int) -> Examples:
     X = np.arange(first, last)[:, None]
     return Examples.of(X, X[:, 0] % 3)
@@ -115,7 +148,7 @@ def test_beyond_its_size_the_threshold_is_the_highest_of_the_grid_however_exampl
         part = numbered(first, last)
         grouped = grouped.changed(part, 1) if number % 2 else grouped.plus(empty.changed(part, 1), 1)
     assert grouped is not None
-    assert (grouped.threshold, contents(grouped)) == (whole.threshold, contents(whole))
+    assert (grouped.lowest_threshold, contents(grouped)) == (whole.threshold, contents(whole))
     assert len(grouped) == len(contents(grouped))
 
 

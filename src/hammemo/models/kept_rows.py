@@ -11,6 +11,7 @@ and for files, pickles and `examples`.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,7 @@ from hammemo.tokens.hashing import key_words, mix_one, vocabulary_hashes
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, as_token
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -41,7 +42,7 @@ MOST_TOKENS: Final = 2**26
 """The most tokens of these rows, labels included."""
 
 _ROW_BY_ROW: Final = 16
-"""Edits of up to this number of rows go into the overlay."""
+"""Edits of up to this number of rows go into the overlay; so do those of up to 1/32 of the base."""
 
 _SMALL_OVERLAY: Final = 1024
 """An overlay of up to this number of rows stays one, however small the base is."""
@@ -140,12 +141,11 @@ class KeptRows(Kept):
 
     def changed(self, examples: Examples, sign: int) -> KeptRows:
         """Return the rows with these examples learnt or, with sign -1, forgotten; NotStoredError if one is not kept."""
-        if len(examples) <= _ROW_BY_ROW and len(examples) < len(self.words):
-            kept = self
-            for row, times in _rows(examples):
-                kept = kept.changed_one(row, sign * times)
-            return kept
-        base, words = self.base, example_words(examples, self.seed)
+        words = example_words(examples, self.seed)
+        low = np.flatnonzero(self._are_low(words))
+        if len(low) <= max(_ROW_BY_ROW, len(self.words) // 32) and len(low) < len(self.words):
+            return self._overlaid(_counted(examples if len(low) == len(words) else examples.rows(low)), sign)
+        base = self.base
         if sign > 0:
             base = base._with_room_for(words)
         low = np.flatnonzero(base._are_low(words))
@@ -156,9 +156,13 @@ class KeptRows(Kept):
         """Return the rows with one row stored `by` times more or, below zero, less; its tokens are canonical."""
         if self.threshold < EVERYTHING and self._word(row) >= self.threshold:
             return self
-        if by < 0 and self._times(row) < -by:
+        return self._overlaid({row: abs(by)}, 1 if by > 0 else -1)
+
+    def _overlaid(self, rows: Mapping[Row, int], sign: int) -> KeptRows:
+        """Return the rows with some of them stored more or less often: a change of the overlay."""
+        if sign < 0 and any(self._times(row) < times for row, times in rows.items()):
             raise never_stored()
-        kept = replace(self, overlay=self.overlay.plus({row: by}))
+        kept = replace(self, overlay=self.overlay.plus(rows, sign))
         lookup = vars(self).get("_lookup")
         if lookup is not None:
             vars(kept)["_lookup"] = lookup  # of the base, which both share
@@ -318,11 +322,14 @@ def row_of(context: Sequence[Any], label: Any) -> Row:
     return (*map(as_token, context), as_label(label))
 
 
-def _rows(examples: Examples) -> list[tuple[Row, int]]:
+def _counted(examples: Examples) -> Counter[Row]:
     """Return each example as a row, and how often it occurs."""
     tokens = [*examples.contexts.vocabulary.tolist(), NO_TOKEN]  # rank -1 reads the last entry
     labels = examples.labels.tolist()
     rows = zip(
         examples.contexts.ranks.tolist(), examples.label_ranks.tolist(), examples.multiplicity.tolist(), strict=True
     )
-    return [((*(tokens[rank] for rank in ranks), labels[label]), times) for ranks, label, times in rows]
+    found: Counter[Row] = Counter()
+    for ranks, label, times in rows:
+        found[(*(tokens[rank] for rank in ranks), labels[label])] += times
+    return found
