@@ -212,3 +212,18 @@ def test_a_fit_that_fails_leaves_the_file(model: Path, tmp_path: Path, monkeypat
     monkeypatch.setattr(MemoryClassifier, "refit", fail)
     assert "not enough memory" in run("forget", model, tmp_path / "gone.csv", "--refit", code=1).stderr
     assert model.read_bytes() == before
+
+
+def test_verify_says_whether_a_model_is_what_its_rows_make(model: Path, tmp_path: Path) -> None:
+    assert "DIFFERENT" not in run("verify", model).stdout
+    run("forget", model, tmp_path / "gone.csv")
+    told = run("verify", model, "--json", code=1)
+    facts = json.loads(told.stdout)
+    assert not facts["same"]["weights"]
+    assert facts["same"]["kept rows"]
+    assert facts["digest"] == load(model).digest()
+    assert "hammemo refit" in told.stderr
+    run("refit", model)
+    run("verify", model)
+    save(MemoryClassifier(vote="sum").fit([["a"]], ["x"]), tmp_path / "plain")
+    assert "does not keep all rows" in run("verify", tmp_path / "plain", code=1).stderr

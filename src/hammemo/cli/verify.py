@@ -19,10 +19,13 @@ def verify_model(
     After hammemo forget without --refit, the layout and the weights differ: they still depend on what was forgotten.
     """
     from hammemo.cli.models import open_model
+    from hammemo.files import load
     from hammemo.models.kept_rows import KeptRows
 
     with one_line_errors():
-        learner = open_model(model, opt.read_key(key_file)).learner(model)
+        key = opt.read_key(key_file)
+        open_model(model, key).learner(model)  # refuses what is no model, or a compiled one
+        learner = load(model, key=key)  # with the names of its columns, which are part of the digest
         kept = learner._kept
         if not isinstance(kept, KeptRows) or not kept.holds_all:
             raise ValueError(

@@ -69,7 +69,7 @@ class Kept(Cached, ABC):
     @property
     def holds_all(self) -> bool:
         """Whether everything that was learnt is kept."""
-        return self.lowest_threshold == EVERYTHING
+        return self.threshold == EVERYTHING and self.lowest_threshold == EVERYTHING
 
     @abstractmethod
     def __len__(self) -> int:

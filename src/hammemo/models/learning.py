@@ -22,6 +22,7 @@ from hammemo.models.additive import Additive
 from hammemo.models.answering import Answering
 from hammemo.models.axes import resolved_memory
 from hammemo.models.explanations import one_context
+from hammemo.models.kept import EVERYTHING
 from hammemo.models.kept_cases import KeptCases
 from hammemo.models.kept_rows import KeptRows, row_of
 from hammemo.models.names import is_auto
@@ -216,7 +217,7 @@ class Learning(Additive, Answering):
 
     def _take_checked(self, memory: Memory) -> None:
         """Take a memory that has forgotten rows; where all rows are kept, each is looked up there."""
-        if isinstance(self._kept, KeptRows) and self._kept.holds_all:
+        if isinstance(self._kept, KeptRows) and self._kept.threshold == EVERYTHING:
             memory.forgot_unchecked = self.memory_.forgot_unchecked
         self.memory_ = memory
 
