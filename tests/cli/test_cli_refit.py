@@ -225,5 +225,7 @@ def test_verify_says_whether_a_model_is_what_its_rows_make(model: Path, tmp_path
     assert "hammemo refit" in told.stderr
     run("refit", model)
     run("verify", model)
+    assert "in plain text, all that it holds" in " ".join(run("inspect", model).stdout.split())
     save(MemoryClassifier(vote="sum").fit([["a"]], ["x"]), tmp_path / "plain")
     assert "does not keep all rows" in run("verify", tmp_path / "plain", code=1).stderr
+    assert json.loads(run("inspect", tmp_path / "plain", "--json").stdout)["kept_rows"] == 0

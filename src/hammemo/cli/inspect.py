@@ -40,13 +40,17 @@ def inspect_file(
 
 def _facts_table(facts: dict[str, Any]) -> Table:
     table = Table("what", "value")
-    apart = ("bytes", "checksum_ok", "columns", "notes", "wrong_parts")
+    apart = ("bytes", "checksum_ok", "columns", "notes", "wrong_parts", "keeps_all")
     rows = {name: value for name, value in facts.items() if name not in apart and value is not None}
     if facts["columns"]:
         rows["columns"] = ", ".join(map(str, facts["columns"]))
     rows |= {f"note {name}": text for name, text in facts["notes"].items()}
     rows["checksum"] = f"{facts['checksum']} ({'ok' if facts['checksum_ok'] else 'WRONG'})"
     rows["needs_key"] = "yes: --key-file, or load(path, key=...)" if facts["needs_key"] else "no"
+    if "kept_rows" in facts:
+        which = "in plain text, all that it holds" if facts["keeps_all"] else "in plain text, some of those it holds"
+        shown = f"{facts['kept_rows']:,} {which}; keep=False stores none" if facts["kept_rows"] else "none"
+        rows["kept_rows"] = shown
     unchecked = facts["forgot_unchecked"]
     rows["forgot_unchecked"] = "yes: certificates hold only if all of it was learnt" if unchecked else "no"
     for name, value in rows.items():

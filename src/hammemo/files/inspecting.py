@@ -14,9 +14,12 @@ from hammemo.files.archive import Archive, refusing, stated_checksum
 from hammemo.files.descriptions import field
 from hammemo.files.part_files import PartFacts
 from hammemo.files.registry import PARTS
+from hammemo.models.kept import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
 
 def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -69,11 +72,20 @@ def _inspected(path: str | os.PathLike[str]) -> dict[str, Any]:
             "needs_key": descriptions.stored_digest(about) is not None,
             descriptions.FORGOT_UNCHECKED: descriptions.stored_forgetting(about),
             "fingerprint": about.get("fingerprint"),
+            **_inspected_rows(about, archive.arrays),
             "bytes": {"file": len(archive.data), **groups},
             **_inspected_parts(os.path.dirname(head), about),
             "checksum": archive.checksum,
             "checksum_ok": archive.checksum == archive.digest(),
         }
+
+
+def _inspected_rows(about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return how many rows, or cases, a model keeps in plain text, and whether these are all."""
+    if about.get("kind") != "classifier":
+        return {}
+    kept = field({"kept": {}, **about}, "kept", dict)
+    return {"kept_rows": len(arrays.get("kept.counts", ())), "keeps_all": kept.get("threshold") == EVERYTHING}
 
 
 def _inspected_parts(folder: str, about: Mapping[str, Any]) -> dict[str, Any]:
