@@ -143,11 +143,13 @@ class ClicksOursOfAllRows(ClicksOurs):
         """Learn the rows."""
         from hammemo import MemoryClassifier
         from hammemo.kernels.selection import copies, growth
+        from hammemo.models import learning
 
+        learning.CHOICE_ROWS = len(y)  # type: ignore[misc]
         copies.Copies.of.__func__.__defaults__ = (len(y),)  # type: ignore[attr-defined]
         growth._NUMBERS = 2 * len(y)  # type: ignore[misc]
         growth._FEATURE_NUMBERS, growth._FIT_WORK = 2**40, 2**60  # type: ignore[misc]
-        self.model = MemoryClassifier().set_params(vote__sample=len(y)).fit(X, y)
+        self.model = MemoryClassifier(keep=len(y)).set_params(vote__sample=len(y)).fit(X, y)
         return self
 
 
