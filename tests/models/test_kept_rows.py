@@ -366,3 +366,57 @@ def test_a_sketch_with_rows_can_tell_what_was_never_stored() -> None:
     with pytest.raises(NotStoredError):
         clf.forget([["never", "never", "never", "never"]], [0])
     assert clf.version_ == version
+
+
+@pytest.mark.parametrize("params", [{"keep": False}, {"keep": 20}, {"vote": "sum"}, {"vote": "mixture"}])
+def test_refit_keeps_what_the_parameters_now_say(params: dict[str, Any]) -> None:
+    X, y = table()
+    clf = MemoryClassifier().fit(X, y).set_params(**params).forget(X[:30], y[:30]).refit()
+    assert clf.digest(parts=True) == MemoryClassifier(**params).fit(X[30:], y[30:]).digest(parts=True)
+
+
+@pytest.mark.parametrize("what", ["all", "weights"])
+def test_after_keep_false_refit_drops_the_rows_of_a_given_layout_too(what: Any) -> None:
+    X, y = table()
+    clf = MemoryClassifier().fit(X, y).empty_like().partial_fit(X, y).set_params(keep=False)
+    assert clf.refit(what)._kept is None
+
+
+@pytest.mark.parametrize("keep", ["auto", False])
+def test_rows_that_are_given_decide_alone(keep: Any) -> None:
+    X, y = table()
+    labels = np.where(np.arange(len(y)) % 9, y.astype(str), "a long label")
+    clf = MemoryClassifier(keep=keep).fit(X[:50], y[:50].astype(str))
+    batches = ((X[rows], labels[rows]) for rows in (slice(200), slice(200, None)))
+    assert clf.refit(rows=batches).digest(parts=True) == MemoryClassifier(keep=keep).fit(X, labels).digest(parts=True)
+
+
+@pytest.mark.parametrize("keep", ["auto", False])
+@pytest.mark.parametrize(
+    ("rows", "error", "message"),
+    [
+        ([], ValueError, "no rows were given"),
+        (3, TypeError, "rows= takes"),
+        ("ab", TypeError, "rows= takes"),
+        ([np.zeros((5, 4), int), np.zeros(5, int)], TypeError, "rows= takes"),
+        ((table(60)[0], ["text"] * 60), ValueError, "cannot mix"),
+    ],
+)
+def test_rows_that_cannot_be_change_nothing(keep: Any, rows: Any, error: Any, message: str) -> None:
+    clf = MemoryClassifier(keep=keep).fit(*table(60))
+    before = clf.digest()
+    with pytest.raises(error, match=message):
+        clf.refit(rows=rows)
+    assert clf.digest() == before
+
+
+def test_weights_are_not_fitted_to_rows_that_are_given() -> None:
+    clf = MemoryClassifier().fit(*table(60))
+    with pytest.raises(ValueError, match="fit_vote"):
+        clf.refit("weights", rows=table(60))
+
+
+def test_digests_do_not_depend_on_the_address_of_a_generator(tmp_path: Path) -> None:
+    clf, same = (MemoryClassifier(random_state=np.random.RandomState(1)).fit(*table(60)) for _ in range(2))
+    save(clf, tmp_path / "model")
+    assert clf.digest() == same.digest() == copy.deepcopy(clf).digest() == load(tmp_path / "model").digest()

@@ -228,6 +228,8 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if what not in ("all", "weights"):
             raise ValueError(f"what={what!r} is not known: use 'all' or 'weights'.")
+        if rows is not None and what == "weights":
+            raise ValueError("refit(rows=…) chooses and counts anew: leave out what='weights', or use fit_vote(X, y).")
         if rows is None:
             self._edited(lambda model: model._refit(what))
         else:

@@ -31,8 +31,11 @@ def part_digests(model: Learning) -> dict[str, str]:
     memory, kept = model.memory_._now(), model._kept
     names = getattr(model, "feature_names_in_", None)
     sites, cutting = model.sites_, model.cutting_
+    parameters = _described(model)
+    if not isinstance(model.random_state, (int, np.integer, type(None))):
+        parameters["params"]["random_state"] = memory.seed  # as in files: a generator is described by its address
     described = {
-        "parameters": [_described(model), memory.seed],
+        "parameters": [parameters, memory.seed],
         "layout": [memory.layout(), sites.weights.tolist(), model._pinned],
         "declared": [
             memory.declared.tolist(),

@@ -7,6 +7,7 @@ for the edit publishes it. The public methods are in `classifiers`, those for st
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -35,7 +36,7 @@ from hammemo.tokens.user_input import CheckedRows
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -171,8 +172,8 @@ class Learning(Additive, Answering):
         `quickly`, one fold is held out, however few there are.
         """
         h, axes = examples.contexts.h, self._axes()
-        if kept is None:
-            room = self._nothing_kept(h, seed, axes.vote_for(len(examples.labels)))
+        room = self._nothing_kept(h, seed, axes.vote_for(len(examples.labels)))
+        if room is None or type(room) is not type(kept) or room.most != kept.most:  # or `keep` was set since
             kept = None if room is None else room.changed(examples, 1)
         rows = kept.lowest(CHOICE_ROWS) if isinstance(kept, KeptRows) else examples
         self._start(h, settling.for_table(axes, rows, seed, quickly=quickly), seed=seed)
@@ -268,14 +269,14 @@ class Learning(Additive, Answering):
             self._fit_vote_anew()
         else:
             self._choose(kept.examples(), kept.seed, self.memory_.declared, kept)
+        if getattr(self, "keep", "auto") is False:  # set after they were learnt
+            self._kept = None
 
     def _refit_to(self, rows: Any) -> None:
         """Choose anew, and count rows that are given: (X, y), or an iterable of such pairs."""
         kept, seed, declared = self._kept, self.memory_.seed, self.memory_.declared
-        if isinstance(rows, tuple) and len(rows) == 2:
-            rows = [rows]
-        batches = (self._examples(X, y, None) for X, y in rows)
-        if not isinstance(kept, KeptRows) or not (kept.holds_all or len(kept) >= CHOICE_ROWS):
+        batches = self._batches(rows)
+        if not isinstance(kept, KeptRows) or len(kept) < CHOICE_ROWS:
             self._choose(joined_examples(list(batches)), seed, declared)  # they are needed for the choice, too
             return
         chosen = settling.for_table(self._axes(), kept.lowest(CHOICE_ROWS), seed)
@@ -285,8 +286,23 @@ class Learning(Additive, Answering):
         for examples in batches:
             memory.update(examples, 1)
             self._change_kept(examples, 1)
+        if not memory.label_counts.any():
+            raise ValueError("There is nothing to learn: no rows were given.")
         self.memory_, self._chosen_at = memory, int(memory.label_counts.sum())
         self._fit_vote_to_kept()
+
+    def _batches(self, rows: Any) -> Iterator[Examples]:
+        """Yield (X, y), or each pair of an iterable, as examples; the type of the labels becomes one for them too."""
+        wanted = "rows= takes (X, y), or an iterable of such pairs"
+        if not isinstance(rows, Iterable):
+            raise TypeError(f"{wanted}, not {rows!r}.")
+        for pair in [rows] if isinstance(rows, tuple) and len(rows) == 2 else rows:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise TypeError(f"{wanted}; one of these is a {type(pair).__name__}, not a pair.")
+            X, y = pair
+            checked = self._rows(X, y, None)
+            self.label_dtype_ = common_label_dtype(checked.labels, np.empty(0, self.label_dtype_), self._label_ends())
+            yield checked.examples()
 
     def _count_again(self, kept: KeptRows) -> None:
         """Make the counts anew from all rows, under the same layout; with no rows, as `open` does."""
