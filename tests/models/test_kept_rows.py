@@ -254,7 +254,13 @@ def a_window(gone: list[str]) -> Rolling:
     return clf
 
 
-@pytest.mark.parametrize("made", [a_table, a_stream, a_window])
+def a_difference(gone: list[str]) -> MemoryClassifier:
+    X, y = table()
+    clf = MemoryClassifier().fit([*X.tolist(), gone], [*y, 0])
+    return clf.unmerge(clf.empty_like().partial_fit([gone], [0]))
+
+
+@pytest.mark.parametrize("made", [a_table, a_stream, a_window, a_difference])
 def test_copies_hold_nothing_that_was_forgotten(made: Any, tmp_path: Path) -> None:
     gone = ["Alice-1970", "b", "c", "d"]
     clf = made(gone)

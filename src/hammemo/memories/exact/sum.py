@@ -176,7 +176,9 @@ class SignedSum(Cached):
         return cls(Files(PartSet(sites, parts), label_counts, tuple(empties)), (), (), label_counts.labels)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
+        # What was taken away is in two terms still: copies do not have it. Caches are made again.
+        held = replace(self, added=(self.total,), removed=()) if self.removed and not self.in_folder else self
+        return {item.name: getattr(held, item.name) for item in fields(held)}
 
     @property
     def sites(self) -> Sites:
