@@ -281,6 +281,43 @@ class PartTable:
         self, tokens: NDArray[np.int64], labels: NDArray[np.int64], out: NDArray[np.int64]
     ) -> NDArray[np.int64]: ...
 
+class Forest:
+    def __init__(
+        self,
+        column: NDArray[np.int32],
+        step: NDArray[np.uint8],
+        right: NDArray[np.int32],
+        starts: NDArray[np.int64],
+        names: NDArray[np.uint8],
+    ) -> None: ...
+    def leaves(self, codes: NDArray[np.uint8], leaves: NDArray[np.int32]) -> None: ...
+
+def grow_tree(
+    codes: NDArray[np.uint8],
+    names: NDArray[np.uint8],
+    labels: NDArray[np.int32],
+    weights: NDArray[np.int32],
+    bag: NDArray[np.int32],
+    n_labels: int,
+    min_weight: int,
+    max_columns: int,
+    random_split: bool,
+    seed: int,
+) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.int32], NDArray[np.int64]]: ...
+def tree_features(
+    leaves: NDArray[np.int32],
+    is_out: NDArray[np.uint8],
+    cells: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    labels: NDArray[np.int32],
+    kinds: NDArray[np.int32],
+    n_kinds: int,
+    label_logs: NDArray[np.float64],
+    label_starts: NDArray[np.int64],
+    total_logs: NDArray[np.float64],
+    out: NDArray[np.float32],
+) -> None: ...
+
 class SiteScan:
     def __init__(
         self,

@@ -23,6 +23,7 @@
 #include "scratch.hpp"
 #include "selection/site_scan_module.hpp"
 #include "table.hpp"
+#include "trees/trees_module.hpp"
 
 namespace nb = nanobind;
 using namespace hammemo;
@@ -406,4 +407,5 @@ NB_MODULE(_native, m) {
     bind_live_table(m);
     bind_part_table(m);
     bind_site_scan(m);
+    bind_trees(m);
 }

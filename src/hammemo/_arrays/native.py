@@ -25,6 +25,7 @@ class CompiledLoops(Protocol):
 
     DamagedError: type[compiled.DamagedError]
     Finder: type[compiled.Finder]
+    Forest: type[compiled.Forest]
     Layout: type[compiled.Layout]
     LiveMixture: type[compiled.LiveMixture]
     LiveRule: type[compiled.LiveRule]
@@ -48,6 +49,39 @@ class CompiledLoops(Protocol):
         packed: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64], n_labels: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """See `hammemo.memories.exact.parts.packed`."""
+        ...
+
+    @staticmethod
+    def grow_tree(
+        codes: NDArray[np.uint8],
+        names: NDArray[np.uint8],
+        labels: NDArray[np.int32],
+        weights: NDArray[np.int32],
+        bag: NDArray[np.int32],
+        n_labels: int,
+        min_weight: int,
+        max_columns: int,
+        random_split: bool,
+        seed: int,
+    ) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.int32], NDArray[np.int64]]:
+        """See `hammemo.kernels.cells.plain_trees`."""
+        ...
+
+    @staticmethod
+    def tree_features(
+        leaves: NDArray[np.int32],
+        is_out: NDArray[np.uint8],
+        cells: NDArray[np.int32],
+        counts: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        kinds: NDArray[np.int32],
+        n_kinds: int,
+        label_logs: NDArray[np.float64],
+        label_starts: NDArray[np.int64],
+        total_logs: NDArray[np.float64],
+        out: NDArray[np.float32],
+    ) -> None:
+        """See `hammemo.votes.tree_weights`."""
         ...
 
     @staticmethod

@@ -41,7 +41,7 @@ class OpenModel:
     @property
     def h(self) -> int:
         """Tokens per context."""
-        return int(self.model.sites.h if isinstance(self.model, Predictor) else self.model.n_features_in_)
+        return int(self.model.n_columns if isinstance(self.model, Predictor) else self.model.n_features_in_)
 
     def learner(self, path: Path) -> MemoryClassifier:
         """Return the classifier, or refuse a compiled predictor, which learns and forgets nothing."""

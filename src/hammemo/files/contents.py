@@ -45,7 +45,7 @@ _AS_LOADED: Final = "as loaded: a file does not say why"
 _START: Final = ("checksum", "format", "version", "kind", "class", "n_features_in", "sites", "label_dtype")
 """What the descriptions of classifiers and of predictors both have."""
 
-_OPTIONAL: Final = ("cutting", descriptions.FORGOT_UNCHECKED)
+_OPTIONAL: Final = ("cells", "cutting", descriptions.FORGOT_UNCHECKED)
 """What both have where there is something to say."""
 
 
@@ -92,7 +92,7 @@ def _classifier_parts(
         "class": type(model).__name__,
         "params": params,
         "fitted": {name: descriptions.part_description(name, getattr(model, f"{name}_"), memory) for name in PARTS},
-        **descriptions.common_entries(model.sites_, model.label_dtype_),
+        **descriptions.common_entries(model.sites_, model.label_dtype_, model._cells),
         "feature_names_in": None if names is None else [str(name) for name in names],
         "seed": memory.seed,
         "layout": memory.layout(),
@@ -113,7 +113,7 @@ def _classifier_parts(
         state = head_state(memory, folders.table_in_head(parted, memory.labels))
     else:
         state = memory.state()
-    return {**state, "declared": declared, **_vote_arrays(model.vote_), **rows}, about
+    return {**state, "declared": declared, **_vote_arrays(model.vote_), **_cell_arrays(model), **rows}, about
 
 
 def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -131,13 +131,18 @@ def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[st
         "class": name,
         "description": description,
         "vote": descriptions.part_description("vote", model.vote),
-        **descriptions.common_entries(model.sites, model.label_dtype_),
+        **descriptions.common_entries(model.sites, model.label_dtype_, model._cells),
         "missing": model._missing(),
         **descriptions.cutting_entry(model.cutting_),
         **descriptions.forgetting_entry(compiled),
     }
     frame = Frame(model.sites, compiled.labels, compiled.label_counts)
-    return {**frame.arrays(), **arrays, **_vote_arrays(model.vote)}, about
+    return {**frame.arrays(), **arrays, **_vote_arrays(model.vote), **_cell_arrays(model)}, about
+
+
+def _cell_arrays(model: MemoryClassifier | Predictor) -> dict[str, NDArray[Any]]:
+    cells = model._cells
+    return {} if cells is None else {f"cells.{name}": array for name, array in cells.arrays().items()}
 
 
 def _vote_arrays(vote: Vote) -> dict[str, NDArray[Any]]:
@@ -171,13 +176,15 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     fitted = field(about, "fitted", dict)
     exactly(fitted, PARTS)
     kernel, memory, vote = (restorer.part(kind, fitted[kind]) for kind in PARTS)
-    sites = descriptions.stored_sites(about)
+    cells = descriptions.stored_cells(about, arrays)
+    sites = descriptions.stored_sites(about, cells)
     descriptions.check_kernel(kernel, sites)
     declared = StoredArrays({"declared": arrays.pop("declared", np.empty(0))}).ascending("declared")
     if len(declared) and int(declared[-1]) >= len(arrays.get("label_counts", ())):
         raise ValueError("it declares a label that it does not hold")
     _restore_vote(vote, arrays, sites, verify=verify)
-    kept = _stored_kept(about, arrays, sites.h)
+    n_columns = sites.h if cells is None else len(cells.kinds)
+    kept = _stored_kept(about, arrays, n_columns)
     seed = field(about, "seed", int)
     if "parts" not in about:
         memory.restore(arrays, sites, seed, declared, trusted=not verify)
@@ -193,10 +200,11 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     model._kept, model.cutting_ = kept, descriptions.stored_cutting(about)
     model._pinned, model._chosen_at = field(about, "pinned", bool), field(about, "chosen_at", int)
     model.choices_ = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED)
-    model.n_features_in_ = sites.h
+    model._cells, model._columns = cells, None if cells is None else cells.kinds
+    model.n_features_in_ = n_columns
     model.label_dtype_ = descriptions.stored_label_dtype(about, memory.labels)
     if field(about, "feature_names_in", list, type(None)) is not None:
-        model.feature_names_in_ = descriptions.stored_feature_names(about, sites.h)
+        model.feature_names_in_ = descriptions.stored_feature_names(about, n_columns)
     return model
 
 
@@ -228,8 +236,9 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
     missing = field(about, "missing", str)
     check_missing_rule(missing)
     cls: Any = restorer.registry.find("compiled", field(about, "class", str))
-    vote, sites = restorer.part("vote", about["vote"]), descriptions.stored_sites(about)
     arrays = dict(archive.arrays)
+    cells = descriptions.stored_cells(about, arrays)
+    vote, sites = restorer.part("vote", about["vote"]), descriptions.stored_sites(about, cells)
     _restore_vote(vote, arrays, sites, verify=verify)
     stored = StoredArrays(arrays, trusted=not verify)
     frame = Frame.from_arrays(sites, stored)
@@ -237,7 +246,7 @@ def _predictor(archive: Archive, restorer: Restorer, *, verify: bool) -> Predict
     stored.finish()
     compiled.forgot_unchecked = descriptions.stored_forgetting(about)
     dtype = descriptions.stored_label_dtype(about, frame.labels)
-    return Predictor(compiled, dtype, sites, vote, missing, descriptions.stored_cutting(about))
+    return Predictor(compiled, dtype, sites, vote, missing, descriptions.stored_cutting(about), cells)
 
 
 def _restore_vote(vote: Vote, arrays: dict[str, NDArray[Any]], sites: Sites, *, verify: bool) -> None:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._arrays.checked import StoredArrays
 from hammemo.files.archive import FileError, whole_lengths
 from hammemo.files.registry import PARTS, Registry, is_built_in, kind_of_part, name_in_file
 from hammemo.kernels import Joined, SiteKernel
+from hammemo.kernels.cells import Cells
 from hammemo.kernels.sites import FREE_KINDS, FreeSite
 from hammemo.memories.secret_keys import secret_digest
 from hammemo.tokens.contexts import check_column_names
@@ -46,10 +48,11 @@ FORGOT_UNCHECKED: Final = "forgot_unchecked"
 # Writing
 
 
-def common_entries(sites: Sites, label_dtype: np.dtype[Any]) -> dict[str, Any]:
+def common_entries(sites: Sites, label_dtype: np.dtype[Any], cells: Cells | None) -> dict[str, Any]:
     """Return what the descriptions of classifiers and of predictors both say of a model."""
     return {
-        "n_features_in": sites.h,
+        "n_features_in": sites.h if cells is None else len(cells.kinds),
+        **({} if cells is None else {"cells": cells.described()}),
         "sites": {
             "positions": [list(site) for site in sites.positions],
             "weights": sites.weights.tolist(),
@@ -251,9 +254,24 @@ def _plain_value(value: Any) -> Any:
     return value
 
 
-def stored_sites(about: Mapping[str, Any]) -> Sites:
+def stored_cells(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Cells | None:
+    """Return the cells of a model of a table with numbers, checked, and take their arrays out of `arrays`."""
+    if "cells" not in about:
+        return None
+    described = field(about, "cells", dict)
+    exactly(described, ("kinds", "missing_is_cell", "last_word", "trees"))
+    stored = StoredArrays({name: arrays.pop(name) for name in list(arrays) if name.startswith("cells.")})
+    cells = Cells.restored(described, stored.part("cells"))
+    stored.finish()
+    if len(cells.kinds) != field(about, "n_features_in", int):
+        raise ValueError("its cells are of another number of columns")
+    return cells
+
+
+def stored_sites(about: Mapping[str, Any], cells: Cells | None = None) -> Sites:
     """Return the sites in a description, checked."""
     h, described = field(about, "n_features_in", int), field(about, "sites", dict)
+    h = h if cells is None else cells.h
     exactly(described, ("positions", "weights"), optional=("free",))
     positions, weights = field(described, "positions", list), field(described, "weights", list)
     if not 1 <= h < 2**31 or any(type(weight) is not float for weight in weights):

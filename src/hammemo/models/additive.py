@@ -6,17 +6,19 @@ import copy
 import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from hammemo._arrays.integers import row_pieces
 from hammemo._versions import Versioned
 from hammemo.memories.errors import LayoutError
 from hammemo.models.kept_rows import KeptRows
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
+    from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
     from hammemo.models.kept import Kept
     from hammemo.tokens.column_kinds import ColumnKinds
@@ -38,6 +40,11 @@ class Additive(Versioned):
     _chosen_at: int = 0
     """How many examples were held when sites and vote were chosen; 0 where they were not."""
     cutting_: Cutting | None
+    n_features_in_: int
+    _columns: str | None = None
+    """The kinds of the columns of a table with numbers or dates; None where all are names."""
+    _cells: Cells | None = None
+    """How rows with numbers become contexts; None for names."""
     _kinds: ColumnKinds | None = None
     """Of what kind the columns are; None where that is not known, as after `load`."""
 
@@ -64,11 +71,13 @@ class Additive(Versioned):
         """
         self._check_operand(other, "merge")
         other = other._now()
+        self._check_kinds(other)
 
         def add(model: Additive) -> None:
             dtype = common_label_dtype(model.classes_, other.classes_)
             memory, cutting = model.memory_.snapshot(), model._cutting_with(other.cutting_, other.memory_)
             try:
+                model._check_cells(other)
                 memory.merge(other.memory_)
                 model.memory_, model._kept = memory, model._kept_with(other, 1)
             except LayoutError as error:
@@ -99,10 +108,12 @@ class Additive(Versioned):
         """
         self._check_operand(other, "unmerge")
         other = other._now()
+        self._check_kinds(other)
 
         def subtract(model: Additive) -> None:
             memory, theirs = model.memory_.snapshot(), all_rows(other)
             try:
+                model._check_cells(other)
                 memory.unmerge(other.memory_)
                 model.memory_, model._kept = memory, model._kept_with(other, -1)
             except LayoutError:
@@ -159,7 +170,7 @@ class Additive(Versioned):
     def _merge_rows(self, other: Additive, error: LayoutError) -> None:
         """Count the rows of one model under the layout of the other, whose layout is another one."""
         mine, theirs = all_rows(self), all_rows(other)
-        if (self._pinned and other._pinned) or self.memory_.sites.h != other.memory_.sites.h:
+        if (self._pinned and other._pinned) or self.n_features_in_ != other.n_features_in_:
             raise error
         rows, left = (theirs, self) if theirs is not None else (mine, other)
         if rows is None:
@@ -167,12 +178,33 @@ class Additive(Versioned):
         memory = left.memory_.snapshot()
         memory.declare_labels((other if left is self else self).memory_.declared)
         if len(rows):
-            memory.update(rows, 1)
+            left._count(memory, rows, 1)
         kept = None if left._kept is None else left._kept.changed(rows, 1)
         if left is other:
             self._take_layout(other)
         self._pinned |= other._pinned
         self.memory_, self._kept = memory, kept
+
+    def _check_kinds(self, other: Additive) -> None:
+        """Refuse a model whose columns are of other kinds."""
+        if self._columns != other._columns:
+            raise LayoutError(
+                f"The columns are of the kinds {self._columns or 'names'} here and {other._columns or 'names'} there: "
+                "give both tables the same types, or both models the same numeric=[…]."
+            )
+
+    def _check_cells(self, other: Additive) -> None:
+        if self._cells is not other._cells and self._cells != other._cells:
+            raise LayoutError("The two models cut numbers differently: give the second one layout= of the first.")
+
+    def _count(self, memory: Memory, examples: Examples, sign: int) -> None:
+        """Add examples to a memory, or subtract them, as contexts of cells where they have numbers."""
+        if self._cells is None:
+            memory.update(examples, sign)
+            return
+        for part in row_pieces(len(examples), self._cells.h):
+            rows = np.arange(len(examples))[part]
+            memory.update(self._cells.counted(examples.rows(rows).with_used_labels()), sign)
 
     def _take_layout(self, other: Additive) -> None:
         """Take the kernel, the sites and the vote of another model."""

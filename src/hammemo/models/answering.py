@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from hammemo.models.explanations import one_context
+from hammemo.models.explanations import by_columns, one_context
 from hammemo.models.names import VOTES
 from hammemo.models.scorer import check_probabilities
 from hammemo.tokens.labels import classes_array, label_array
-from hammemo.tokens.user_input import contexts_of_length
+from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo.kernels.cells import Cells
     from hammemo.models.explanations import Explanation
     from hammemo.models.scorer import Scorer
     from hammemo.tokens.contexts import Contexts
@@ -53,6 +54,8 @@ class Answering(ABC):
     label_dtype_: np.dtype[Any]
     cutting_: Cutting | None = None
     """How streams were cut into windows, if any were learnt, all alike."""
+    _cells: Cells | None = None
+    """How rows with numbers become contexts; None for names."""
 
     def _now(self: Self) -> Self:
         """Return this version of the model: every answer is taken from one."""
@@ -74,6 +77,12 @@ class Answering(ABC):
     def _cut(self, X: Any, h: int) -> Any:
         """Return contexts of h tokens where the model knows how to make them of shorter and longer ones."""
         return X if self.cutting_ is None else self.cutting_.contexts(X, h)
+
+    def _cell_contexts(self, X: Any, h: int) -> Contexts:
+        """Return the contexts of h tokens, or of cells, of rows that have no names of columns."""
+        if self._cells is None:
+            return contexts_of_length(X, h, self._missing())
+        return self._cells.of(contexts_with_numbers(X, self._cells.kinds, self._missing()))
 
     def _missing(self) -> str:
         """Return what takes the place of missing values; a model without such a parameter refuses them."""
@@ -194,8 +203,11 @@ class Answering(ABC):
         scorer = model._scorer()
         names = getattr(model, "feature_names_in_", None)
         tokens = model._cut([one_context(x, names)], scorer.sites.h)
-        context = contexts_of_length(tokens, scorer.sites.h, model._missing())
+        context = model._cell_contexts(tokens, scorer.sites.h)
         explanation = scorer.explanation(context, model._classes(scorer), k)
+        if model._cells is not None:
+            row = contexts_with_numbers(tokens, model._cells.kinds, model._missing())
+            explanation = by_columns(explanation, model._cells, row)
         return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
 
     def certify(self, X: Any) -> NDArray[np.bool_]:

@@ -112,6 +112,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         random_state: Any = 0,
         missing: str = "token",
         keep: str | bool | int = "auto",
+        numeric: str | Sequence[Any] = "auto",
     ) -> None:
         self.kernel = kernel
         self.memory = memory
@@ -119,6 +120,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.missing = missing
         self.keep = keep
+        self.numeric = numeric
 
     def set_params(self: Self, **params: Any) -> Self:
         """Set parameters, those of parts too, also where these are "auto": ``memory__buckets=512`` makes it hashed.
@@ -391,7 +393,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         compiled = memory.compile(form, tokens, effective_n_jobs(n_jobs))
         compiled.forgot_unchecked = memory.forgot_unchecked
         return Predictor(
-            compiled, model.label_dtype_, model.sites_, model.vote_, model._missing(), model.cutting_
+            compiled, model.label_dtype_, model.sites_, model.vote_, model._missing(), model.cutting_, model._cells
         ).prepare()
 
     @overload
@@ -433,7 +435,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         return Report(
             n_examples=int(model.memory_.label_counts.sum()),
             n_labels=len(model.memory_.labels),
-            n_positions=model.sites_.h,
+            n_positions=model.n_features_in_,
             tuples=site_names(positions, None if names is None else names.tolist()),
             n_single=sum(len(site) == 1 for site in positions),
             memory=repr(model.memory_),
@@ -469,10 +471,10 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
     def _contexts(self, X: Any) -> Contexts:
         check_is_fitted(self)
-        contexts = asked_contexts(self, self._cut(X, self.sites_.h))
+        contexts = asked_contexts(self, self._cut(X, self.n_features_in_))
         if self._kinds is not None:
             self._kinds.warn_of_others(contexts, vars(self).get("feature_names_in_"))
-        return contexts
+        return contexts if self._cells is None else self._cells.of(contexts)
 
     def _vote(self) -> str | Vote:
         if hasattr(self, "vote_"):

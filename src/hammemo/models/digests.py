@@ -36,12 +36,18 @@ def part_digests(model: Learning) -> dict[str, str]:
         parameters["params"]["random_state"] = memory.seed  # as in files: a generator is described by its address
     described = {
         "parameters": [parameters, memory.seed],
-        "layout": [memory.layout(), sites.weights.tolist(), model._pinned],
+        "layout": [
+            memory.layout(),
+            sites.weights.tolist(),
+            model._pinned,
+            None if model._cells is None else model._cells.digest(),
+        ],
         "declared": [
             memory.declared.tolist(),
             model.label_dtype_.str,
             None if names is None else [str(name) for name in names],
             None if cutting is None else [cutting.short, cutting.pad],
+            model._columns,
         ],
         "vote settings": _described(model.vote_),
         "threshold": None if kept is None else [type(kept).__name__, kept.seed, kept.most, kept.lowest_threshold],

@@ -16,18 +16,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from hammemo.models.explanation_plot import draw
+from hammemo.tokens.columns import NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
     from rich.console import Group
 
+    from hammemo.kernels.cells import Cells
+    from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Token
 
 Precision: TypeAlias = Literal["exact", "bounds", "standard errors", "unknown"]
@@ -311,6 +314,35 @@ class Explanation:
         bounds = None if self.precision == "exact" else self.score_bounds
         rows.append(["score", *show(self.scores, bounds, self.score_errors)])
         return ["", *map(repr, self.labels)], rows
+
+
+def by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> Explanation:
+    """Return the explanation of a row with numbers by the columns of its table.
+
+    What trees say is divided among the columns of the cuts on the way to each cell (`Cells.column_shares`), so the sum
+    stays; bounds are divided alike.
+    """
+    h = len(cells.kinds)
+    shares = cells.column_shares(row)[[site[0] for site in explanation.sites]]  # every site has one position
+
+    def summed(of_sites: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+        return None if of_sites is None else np.asarray(shares.T @ of_sites)
+
+    ranks, tokens = row.ranks[0].tolist(), row.vocabulary.tolist()
+    held = [None if rank < 0 else cells.shown(j, tokens[rank]) for j, rank in enumerate(ranks)]
+    contributions = summed(explanation.contributions)
+    assert contributions is not None
+    return replace(
+        explanation,
+        tokens=tuple(held),
+        seen=tuple(seen if cells.kinds[j] == NAMES else None for j, seen in enumerate(explanation.seen[:h])),
+        sites=tuple((j,) for j in range(h)),
+        kinds=("",) * h,
+        contributions=contributions,
+        low=summed(explanation.low),
+        high=summed(explanation.high),
+        errors=None,
+    )
 
 
 def one_context(tokens: Any, names: NDArray[Any] | None = None, call: str = "explain") -> list[Any]:

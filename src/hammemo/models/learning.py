@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from hammemo._arrays.integers import object_array
 from hammemo.kernels import AutoSites
 from hammemo.memories.errors import LayoutError
 from hammemo.memories.exact import InParts
@@ -29,11 +30,14 @@ from hammemo.models.kept_rows import KeptRows, row_of
 from hammemo.models.names import is_auto
 from hammemo.models.settling import Axes, Choices
 from hammemo.tokens.column_kinds import ColumnKinds
+from hammemo.tokens.columns import tokens_of
 from hammemo.tokens.contexts import Examples, check_column_names, joined_examples
 from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array
 from hammemo.tokens.missing import check_missing_rule, filled_tokens
 from hammemo.tokens.user_input import CheckedRows
-from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.tokens.vocabulary import Vocabulary, as_token
+from hammemo.votes import LogLinear
+from hammemo.votes.tree_weights import fit_tree_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -85,7 +89,10 @@ class Learning(Additive, Answering):
         return resolved_memory(self.memory)
 
     def _axes(self) -> Axes:
-        return Axes(self.kernel, self._make_memory(), self.vote, is_auto(getattr(self, "memory", None)))
+        is_automatic = is_auto(getattr(self, "memory", None))
+        return Axes(
+            self.kernel, self._make_memory(), self.vote, is_automatic, self._columns, self._missing() != "empty"
+        )
 
     def _settled_like(self, layout: Learning, n_labels: int) -> Settled:
         check_is_model(layout)
@@ -95,7 +102,8 @@ class Learning(Additive, Answering):
         """Take the parts that were settled, with nothing stored."""
         self.kernel_ = settled.kernel.named(getattr(self, "feature_names_in_", None))
         self.vote_, self.choices_ = settled.vote, settled.choices
-        self.sites_ = self.kernel_.resolve(h)
+        self._cells = settled.cells
+        self.sites_ = self.kernel_.resolve(h if settled.cells is None else settled.cells.h)
         self.sites_.check_size()
         if self.sites_.free and not self.vote_.reads_free_sites:
             raise ValueError(
@@ -153,12 +161,12 @@ class Learning(Additive, Answering):
         if reset:
             h, n_labels = examples.contexts.h, len(examples.labels.union(Vocabulary.of(declared)))
             like = None if layout is None else self._settled_like(layout, n_labels)
-            self._start(h, like or settling.for_pieces(self._axes(), n_labels), layout)
+            self._start(h, like or settling.for_pieces(self._axes(), n_labels, examples), layout)
         self._note_kinds(ColumnKinds.of(examples.contexts))
         memory = self.memory_.snapshot()
         if len(declared):
             memory.declare_labels(Vocabulary.of(declared))
-        memory.update(examples, 1)
+        self._count(memory, examples, 1)
         self.memory_, self.label_dtype_ = memory, dtype
         self._change_kept(examples, 1)
         return examples
@@ -180,7 +188,7 @@ class Learning(Additive, Answering):
         memory = self.memory_.snapshot()
         if len(declared):
             memory.declare_labels(declared)
-        memory.update(kept.examples() if isinstance(kept, KeptRows) and kept.holds_all else examples, 1)
+        self._count(memory, kept.examples() if isinstance(kept, KeptRows) and kept.holds_all else examples, 1)
         self.memory_, self._kept = memory, kept
         self._chosen_at = int(memory.label_counts.sum())
         self._fit_vote_to_kept(examples)
@@ -208,13 +216,13 @@ class Learning(Additive, Answering):
 
     def _take_back(self, examples: Examples) -> None:
         memory = self.memory_.snapshot()
-        memory.update(examples, -1)
+        self._count(memory, examples, -1)
         self._take_checked(memory)
         self._change_kept(examples, -1)
 
     def _take_layout(self, other: Any) -> None:
         self.kernel_, self.sites_, self.vote_ = other.kernel_, other.sites_, copy.deepcopy(other.vote_)
-        self.choices_, self._chosen_at = other.choices_, other._chosen_at
+        self.choices_, self._chosen_at, self._cells = other.choices_, other._chosen_at, other._cells
 
     def _take_checked(self, memory: Memory) -> None:
         """Take a memory that has forgotten rows; where all rows are kept, each is looked up there."""
@@ -229,7 +237,8 @@ class Learning(Additive, Answering):
     def _change_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
         context = one_context(tokens, getattr(self, "feature_names_in_", None), "learn_one" if by > 0 else "forget_one")
         (context,) = self._cut([context], self.n_features_in_)
-        context = filled_tokens(context, self._missing())
+        if self._columns is None:
+            context = filled_tokens(context, self._missing())
         if len(context) != self.n_features_in_:
             raise ValueError(
                 f"The model was fitted on contexts of {self.n_features_in_} tokens; this has {len(context)}."
@@ -237,14 +246,27 @@ class Learning(Additive, Answering):
         dtype = self.label_dtype_
         if by > 0 and not holds_label(dtype, label):
             dtype = common_label_dtype(label_array([label]), self._label_ends())
+        asked = context
+        if self._columns is not None:
+            context = self._one_row(context)
+            asked = context if self._cells is None else self._cells.of_one(context)
         memory = self.memory_.snapshot()
-        memory.update_one(context, label, by)
+        memory.update_one(asked, label, by)
         self._take_checked(memory)
         self.label_dtype_ = dtype
         if isinstance(self._kept, KeptRows):
             self._kept = self._kept.changed_one(row_of(context, label), by)
         else:
             self._change_kept(Examples.of([context], [label]), by)
+
+    def _one_row(self, context: Sequence[Any]) -> list[Any]:
+        """Return the tokens of one row with numbers."""
+        assert self._columns is not None
+        names = getattr(self, "feature_names_in_", None)
+        columns = [object_array([value]) for value in context]
+        listed = None if names is None else names.tolist()
+        row: list[Any] = tokens_of(columns, self._columns, self._missing(), listed, learning=True)[0].tolist()
+        return [as_token(token) for token in row]
 
     def _label_ends(self) -> NDArray[Any]:
         """Return a few labels that have the type of all, and their largest and smallest number."""
@@ -284,7 +306,7 @@ class Learning(Additive, Answering):
         memory = self.memory_.snapshot()
         memory.declare_labels(declared)
         for examples in batches:
-            memory.update(examples, 1)
+            self._count(memory, examples, 1)
             self._change_kept(examples, 1)
         if not memory.label_counts.any():
             raise ValueError("There is nothing to learn: no rows were given.")
@@ -308,19 +330,20 @@ class Learning(Additive, Answering):
         """Make the counts anew from all rows, under the same layout; with no rows, as `open` does."""
         declared = self.memory_.declared
         if not len(kept) and not self._pinned:
-            self._start(kept.h, settling.for_pieces(self._axes(), len(declared)), seed=kept.seed)
+            nothing = kept.examples()
+            self._start(kept.h, settling.for_pieces(self._axes(), len(declared), nothing), seed=kept.seed)
             self._kept = kept
         memory = self.memory_.empty_like()
         memory.declare_labels(declared)
         if len(kept):
-            memory.update(kept.examples(), 1)
+            self._count(memory, kept.examples(), 1)
         self.memory_ = memory
 
     def _settle_again(self, kept: KeptRows) -> None:
         """Choose by some of the rows, as `fit` of all of them did, and take the vote if the sites are the same."""
         if len(kept) >= CHOICE_ROWS and not self._pinned:
             settled = settling.for_table(self._axes(), kept.lowest(CHOICE_ROWS), kept.seed)
-            if settled.kernel.resolve(kept.h).positions == self.sites_.positions:
+            if _is_same_layout(settled, self):
                 self.vote_, self.choices_ = settled.vote, settled.choices
                 self._chosen_at = int(self.memory_.label_counts.sum())
                 self._fit_vote_to_kept()
@@ -356,13 +379,40 @@ class Learning(Additive, Answering):
     def _rows(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = False) -> CheckedRows:
         """Return what a user hands over to be learnt or forgotten, checked."""
         check_missing_rule(self._missing())
-        return CheckedRows.from_user(self, X if reset else self._cut(X, self.sites_.h), y, sample_weight, reset=reset)
+        return CheckedRows.from_user(
+            self, X if reset else self._cut(X, self.n_features_in_), y, sample_weight, reset=reset
+        )
+
+    def _fit_trees_to(self, examples: Examples, *, leave_one_out: bool) -> None:
+        """Fit the weights of trees: to rows that did not grow them."""
+        if not leave_one_out:
+            raise ValueError("With trees, weights are fitted to stored rows: leave out leave_one_out=False.")
+        assert self._cells is not None
+        assert isinstance(self.vote_, LogLinear)
+        kept, memory = self._kept, self.memory_
+        is_all = isinstance(kept, KeptRows) and kept.holds_all and len(examples) == len(kept)
+        if self.vote_.fits_weights:
+            fit_tree_weights(
+                self.vote_, self._cells, self.sites_, examples, memory.seed, memory.reader(), rows_are_all=is_all
+            )
 
     def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
         if self.vote_.has_weights:  # else no reader is made
             memory, self.vote_ = self.memory_, copy.copy(self.vote_)
+            if self._cells is not None and self._cells.forest is not None and isinstance(self.vote_, LogLinear):
+                self._fit_trees_to(examples, leave_one_out=leave_one_out)
+                return
+            examples = examples if self._cells is None else self._cells.counted(examples)
             reader = memory.static_reader() if self.vote_.keeps_cases else memory.reader()
             self.vote_.fit_to(reader, examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
+
+
+def _is_same_layout(settled: Settled, model: Learning) -> bool:
+    mine, theirs = model._cells, settled.cells
+    if (mine is None) != (theirs is None) or (mine is not None and theirs is not None and mine != theirs):
+        return False
+    h = model.n_features_in_ if theirs is None else theirs.h
+    return settled.kernel.resolve(h).positions == model.sites_.positions
 
 
 def check_is_model(layout: Any) -> None:

@@ -10,7 +10,6 @@ from hammemo.models.answering import Answering
 from hammemo.models.scorer import Scorer
 from hammemo.portable.building import graph_of
 from hammemo.tokens.labels import classes_array
-from hammemo.tokens.user_input import contexts_of_length
 
 if TYPE_CHECKING:
     import os
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories.reader import Compiled
     from hammemo.portable.graph import Graph
@@ -49,15 +49,17 @@ class Predictor(Answering):
         vote: Vote,
         missing: str = "token",
         cutting: Cutting | None = None,
+        cells: Cells | None = None,
     ) -> None:
         self.label_dtype_ = label_dtype
         self.cutting_ = cutting
         self.missing = missing
+        self._cells = cells
         self.compiled = compiled
         self._asked = Scorer(compiled, sites, vote)
 
     def __repr__(self) -> str:
-        labels, h = len(self._asked.labels), self._asked.sites.h
+        labels, h = len(self._asked.labels), self.n_columns
         return f"<Predictor of {labels} labels from {h} tokens, {self.nbytes / 2**20:.2f} MiB>"
 
     @property
@@ -72,6 +74,8 @@ class Predictor(Answering):
 
     def __call__(self, tokens: Sequence[Any]) -> Any:
         """Return the label of one context, a sequence of h tokens."""
+        if self._cells is not None:
+            return self.predict([list(tokens)]).tolist()[0]
         try:
             column = self._single(tokens)
         except ValueError:  # perhaps a missing value: the long way knows what takes its place
@@ -82,7 +86,12 @@ class Predictor(Answering):
         return self._asked
 
     def _contexts(self, X: Any) -> Contexts:
-        return contexts_of_length(self._cut(X, self.sites.h), self.sites.h, self._missing())
+        return self._cell_contexts(self._cut(X, self.sites.h), self.sites.h)
+
+    @property
+    def n_columns(self) -> int:
+        """How many tokens, or columns, a row has that is asked."""
+        return self.sites.h if self._cells is None else len(self._cells.kinds)
 
     def _vote(self) -> Vote:
         return self.vote
@@ -148,6 +157,11 @@ class Predictor(Answering):
         Path(path).write_bytes(onnx_model(self._graph(tokens)).SerializeToString())
 
     def _graph(self, tokens: Iterable[Any] | None) -> Graph:
+        if self._cells is not None:
+            raise NotImplementedError(
+                "A model of a table with numbers cannot be exported: its cuts and trees have no graph. Serve it with "
+                "hammemo, or fit with numeric='none' on columns that you have cut yourself."
+            )
         return graph_of(self.compiled, self.sites, self.vote, self.classes_, tokens)
 
     def tensors(self) -> dict[str, NDArray[Any]]:

@@ -11,10 +11,12 @@ import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.kernels import AutoSites, PositionalHamming
+from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
+from hammemo.kernels.cells import chosen_cells
 from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO_CHOOSE
 from hammemo.models.axes import (
     SHORT_DOCUMENT,
@@ -25,11 +27,12 @@ from hammemo.models.axes import (
     stream_kernel,
 )
 from hammemo.models.names import is_auto
-from hammemo.votes import Mixture
+from hammemo.votes import LogLinear, Mixture
 from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, WeightTrial, chosen_log_linear
+from hammemo.votes.tree_weights import chosen_tree_vote
 
 if TYPE_CHECKING:
-    from hammemo.kernels import SiteKernel
+    from hammemo.kernels.cells import Cells
     from hammemo.memories import Memory
     from hammemo.models.axes import StreamFacts
     from hammemo.tokens.contexts import Examples
@@ -70,6 +73,9 @@ class Axes:
     memory: Memory
     vote: Any
     memory_is_auto: bool
+    columns: str | None = None
+    """The kinds of the columns, where some are numbers or dates."""
+    missing_is_cell: bool = True
 
     def vote_for(self, n_labels: int) -> Vote:
         """Return the vote that these parameters mean."""
@@ -92,6 +98,8 @@ class Settled:
     memory: Memory
     vote: Vote
     choices: Choices
+    cells: Cells | None = None
+    """How rows with numbers become contexts; None for a table of names."""
 
 
 def for_table(axes: Axes, examples: Examples, seed: int, *, quickly: bool = False) -> Settled:
@@ -101,8 +109,15 @@ def for_table(axes: Axes, examples: Examples, seed: int, *, quickly: bool = Fals
     """
     vote = axes.vote_for(len(examples.labels))
     kernel = resolved_kernel(axes.kernel, axes.memory, vote)
+    cells = None
+    if axes.columns is not None:
+        grows = isinstance(kernel, AutoSites) and isinstance(vote, LogLinear) and _is_enough(examples)
+        cells = chosen_cells(axes.columns, examples, seed, missing_is_cell=axes.missing_is_cell, trees=grows)
+        if cells.forest is not None:
+            return _for_trees(axes, cells, examples, vote, seed)
+        examples = cells.counted(examples)
     if not isinstance(kernel, AutoSites):
-        return Settled(kernel, axes.memory, vote, axes.reasons(_of_kernel(axes), vote))
+        return Settled(kernel, axes.memory, vote, axes.reasons(_of_kernel(axes), vote), cells)
     selection = kernel.choose(examples, seed, folds=1 if quickly else None)
     chosen, n_tuples = selection.kernel, len(selection.tuples)
     choices = Choices(
@@ -117,17 +132,38 @@ def for_table(axes: Axes, examples: Examples, seed: int, *, quickly: bool = Fals
         n_sites = examples.contexts.h + n_tuples
         vote, trials = chosen_log_linear(selection, len(examples.labels), n_sites)
         choices = replace(choices, trials=tuple(trials), vote=f"auto: {_why(vote)}, the best of {len(trials)} tried")
-    return Settled(chosen, axes.memory, vote, axes.reasons(choices, vote))
+    return Settled(chosen, axes.memory, vote, axes.reasons(choices, vote), cells)
 
 
-def for_pieces(axes: Axes, n_labels: int) -> Settled:
-    """Return the parts for what is learnt in pieces: nothing can be chosen from examples that are still to come."""
+def _for_trees(axes: Axes, cells: Cells, examples: Examples, vote: Vote, seed: int) -> Settled:
+    """Return the parts for a table whose rows have grown trees."""
+    assert cells.forest is not None
+    choices = Choices(kernel=f"auto: names, and {cells.forest.n_trees} trees of cuts, for a table with numbers")
+    if is_auto(axes.vote):
+        vote, trials = chosen_tree_vote(cells, examples, seed)
+        choices = replace(choices, trials=tuple(trials), vote=f"auto: {_why(vote)}, the best of {len(trials)} tried")
+    return Settled(SiteKernel(cells.sites()), axes.memory, vote, axes.reasons(choices, vote), cells)
+
+
+def _is_enough(examples: Examples) -> bool:
+    """Return whether there is something that trees can be grown by."""
+    return int(examples.multiplicity.sum()) >= MIN_FITTED_EXAMPLES and len(np.unique(examples.label_ranks)) > 1
+
+
+def for_pieces(axes: Axes, n_labels: int, first: Examples | None = None) -> Settled:
+    """Return the parts for what is learnt in pieces: nothing can be chosen from examples that are still to come.
+
+    The ranges of numbers come from the first piece.
+    """
     vote = axes.vote_for(n_labels)
+    cells = None
+    if axes.columns is not None and first is not None:
+        cells = chosen_cells(axes.columns, first, 0, missing_is_cell=axes.missing_is_cell, trees=False)
     kernel, choices = resolved_kernel(axes.kernel, axes.memory, vote), _of_kernel(axes)
     if isinstance(kernel, AutoSites):
         kernel = PositionalHamming()
         choices = Choices(kernel="auto: positions, because it was learnt in pieces")
-    return Settled(kernel, axes.memory, vote, axes.reasons(choices, vote))
+    return Settled(kernel, axes.memory, vote, axes.reasons(choices, vote), cells)
 
 
 def for_stream(axes: Axes, h: int, facts: StreamFacts) -> Settled:
@@ -161,7 +197,7 @@ def like(axes: Axes, layout: Any, n_labels: int) -> Settled:
     if is_auto(axes.kernel) or isinstance(kernel, AutoSites):
         kernel = clone(layout.kernel_)
     given = "as in layout="
-    return Settled(kernel, memory, vote, Choices(given, given, given))
+    return Settled(kernel, memory, vote, Choices(given, given, given), layout._cells)
 
 
 def _of_kernel(axes: Axes) -> Choices:

@@ -151,7 +151,7 @@ def _contributions(
         raise ValueError(f"vote={vote!r} has no probabilities: what a site is worth in bits is for vote='log-linear'.")
     if sample is None or not len(sample):
         raise ValueError("No sample of the examples is kept: fit with LogLinear(keep=True), which is the default.")
-    reader, smoothing = with_free_rows(memory.reader(), model.sites_), vote._smoothing()
+    reader, smoothing = with_free_rows(memory.reader(), model.sites_), vote.amounts()
     examples = sample.examples()
     columns = reader.labels.find(examples.labels)[examples.label_ranks]
     rows, _, counts = distinct_examples(examples, memory.seed)

@@ -14,7 +14,16 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
-from hammemo.tokens.contexts import Contexts, Examples, check_shapes, check_table, token_array, whole_multiplicity
+from hammemo.tokens.columns import NAMES, column_kinds, table_columns, tokens_of, warn_of_ids
+from hammemo.tokens.contexts import (
+    Contexts,
+    Examples,
+    check_shapes,
+    check_table,
+    refuse_masked,
+    token_array,
+    whole_multiplicity,
+)
 from hammemo.tokens.labels import label_array
 from hammemo.tokens.missing import filled
 
@@ -49,7 +58,8 @@ class CheckedRows:
         >>> rows.tokens.tolist(), len(rows.examples())
         ([['a', 1], ['b', '<missing>']], 1)
         """
-        tokens, labels = np.array(_table(estimator, X, reset=reset, y=y)), np.array(label_array(y))
+        table = _table(estimator, X, reset=reset, y=y, learning=True)
+        tokens, labels = np.array(table), np.array(label_array(y))
         check_shapes(tokens, labels)
         return cls(tokens, labels, whole_multiplicity(sample_weight, len(tokens)))
 
@@ -74,8 +84,20 @@ def contexts_of_length(X: Any, h: int, missing: str) -> Contexts:
     return contexts
 
 
-def _table(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation") -> NDArray[Any]:
+def contexts_with_numbers(X: Any, kinds: str, missing: str) -> Contexts:
+    """Return the contexts of a question, where only the kinds of the columns are known."""
+    columns = table_columns(X)
+    if columns is None or len(columns) != len(kinds):
+        n = 0 if columns is None else len(columns)
+        raise ValueError(f"The model was fitted on tables of {len(kinds)} columns; X has {n}.")
+    return Contexts(tokens_of(columns, kinds, missing, None, learning=False))
+
+
+def _table(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation", learning: bool = False) -> NDArray[Any]:
     """Return X as an array of tokens after scikit-learn's checks of shape, feature names and feature count."""
+    columns = _columns_with_numbers(estimator, X, reset=reset)
+    if columns is not None:
+        return _mixed_table(estimator, X, columns, reset=reset, y=y, learning=learning)
     values = X
     if not sparse.issparse(X):
         values = token_array(X)
@@ -89,6 +111,38 @@ def _table(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation") -> 
     )
     validate_data(estimator, X if hasattr(X, "columns") else array, y, reset=reset, skip_check_array=True)
     return filled(array, getattr(estimator, "missing", "refuse"))
+
+
+def _columns_with_numbers(estimator: Any, X: Any, *, reset: bool) -> list[NDArray[Any]] | None:
+    """Return the columns of a table some of which are numbers or dates; None where all are names.
+
+    With `reset` the kinds of the columns are declared here, as the estimator's parameter `numeric` says.
+    """
+    if not hasattr(estimator, "numeric") or (not reset and estimator._columns is None):
+        return None
+    refuse_masked(X, "X")
+    columns = table_columns(X)
+    if reset:
+        estimator._columns = None
+        if columns:
+            names = getattr(X, "columns", None)
+            listed = None if names is None else list(names)
+            kinds = column_kinds(columns, estimator.numeric, listed, has_types=names is not None)
+            warn_of_ids(columns, kinds, listed, has_types=names is not None)
+            estimator._columns = None if set(kinds) <= {NAMES} else kinds
+    return columns if estimator._columns is not None else None
+
+
+def _mixed_table(
+    estimator: Any, X: Any, columns: list[NDArray[Any]], *, reset: bool, y: Any, learning: bool
+) -> NDArray[Any]:
+    """Return the tokens of a table with numbers, after the same checks."""
+    shape = np.empty((len(columns[0]) if columns else 0, len(columns)))
+    check_array(shape, ensure_all_finite=False, estimator=estimator, input_name="X")
+    validate_data(estimator, X if hasattr(X, "columns") else shape, y, reset=reset, skip_check_array=True)
+    names = getattr(estimator, "feature_names_in_", None)
+    listed = None if names is None else names.tolist()
+    return tokens_of(columns, estimator._columns, getattr(estimator, "missing", "refuse"), listed, learning=learning)
 
 
 def _is_plain(estimator: Any, X: Any) -> bool:

@@ -142,7 +142,7 @@ class LogLinear(Vote):
         if self._has_label_weights or self.class_weight is not None:
             return reader.with_rule(self.rule(reader, sites))
         shared = self._shared(sites.n)
-        return reader.with_shared_weights(self._smoothing(), shared, partial(self.rule, reader, sites))
+        return reader.with_shared_weights(self.amounts(), shared, partial(self.rule, reader, sites))
 
     @property
     def _has_label_weights(self) -> bool:
@@ -150,7 +150,7 @@ class LogLinear(Vote):
 
     def rule(self, reader: Reader, sites: Sites) -> RowRule:
         """Return the function of a row that the weights and the reader's labels make."""
-        n_sites, smoothing = sites.n, self._smoothing()
+        n_sites, smoothing = sites.n, self.amounts()
         prior = shares(reader.label_counts)
         base = np.log(prior) + self._label_odds(reader.labels, prior)
         shared = self._shared(n_sites)[:, :, None]
@@ -189,7 +189,7 @@ class LogLinear(Vote):
         self, reader: Reader, examples: Examples, sites: Sites, *, seed: int = 0, leave_one_out: bool = True
     ) -> None:
         """Fit the weights to examples that the reader holds or, without leaving one out, to others."""
-        reader, smoothing = with_free_rows(reader, sites), self._smoothing()
+        reader, smoothing = with_free_rows(reader, sites), self.amounts()
         self._check_numbers()
         self._shared(sites.n)  # refuses weights that do not fit
         columns = reader.labels.find(examples.labels)[examples.label_ranks]
@@ -208,10 +208,14 @@ class LogLinear(Vote):
             fitted = self._fitted_sparse(touched, multiplicity[: len(touched)], prior)
         else:
             ratios = features(reader, contexts, labels, prior, smoothing, leave_one_out=leave_one_out)
-            fitted = self._fitted(ratios, labels, multiplicity, prior)
-        self.site_weights_ = fitted.shared.reshape(sites.n, len(smoothing))
+            fitted = self.fitted(ratios, labels, multiplicity, prior)
+        self.take_fitted(fitted, reader.labels, sites.n)
+
+    def take_fitted(self, fitted: FittedWeights, labels: Vocabulary, n_sites: int) -> None:
+        """Take weights that were fitted for these labels."""
+        self.site_weights_ = fitted.shared.reshape(n_sites, -1)
         self.label_weights_, self.offsets_ = fitted.differences, fitted.offsets
-        self.labels_ = reader.labels
+        self.labels_ = labels
 
     def _fitted_sparse(
         self, touched: TouchedGains, multiplicity: NDArray[np.int64], prior: NDArray[np.float64]
@@ -225,7 +229,7 @@ class LogLinear(Vote):
         nothing = np.zeros((n_features, len(prior)))
         return FittedWeights(shared, nothing, np.zeros(len(prior)))
 
-    def _fitted(
+    def fitted(
         self,
         ratios: NDArray[np.float32],
         labels: NDArray[np.int64],
@@ -256,7 +260,7 @@ class LogLinear(Vote):
 
     def restore(self, stored: StoredArrays, sites: Sites) -> None:
         """Take the fitted weights from a file, checked: undo `state`."""
-        n_features = sites.n, len(self._smoothing())
+        n_features = sites.n, len(self.amounts())
         self._check_numbers()
         self._shared(sites.n)
         if "site_weights" not in stored:
@@ -280,7 +284,8 @@ class LogLinear(Vote):
         most = min(int(self.sample), most)
         return rows[known][:most], counts[known][:most]
 
-    def _smoothing(self) -> tuple[float, ...]:
+    def amounts(self) -> tuple[float, ...]:
+        """Return the amounts of smoothing, checked."""
         amounts = self.smoothing if isinstance(self.smoothing, (Sequence, np.ndarray)) else (self.smoothing,)
         if not len(amounts) or not all(_is_number(amount) and 0 < amount < 2.0**53 for amount in amounts):
             raise ValueError(
@@ -307,14 +312,14 @@ class LogLinear(Vote):
         if self.weights is None and hasattr(self, "labels_"):
             return self.site_weights_
         if self.weights is None:
-            n_amounts = len(self._smoothing())
+            n_amounts = len(self.amounts())
             return np.full((n_sites, n_amounts), 1.0 / n_amounts)
         values = np.asarray(self.weights, np.float64)
         if values.shape != (n_sites,) or not np.isfinite(values).all():
             raise ValueError(
                 f"The kernel has {n_sites} sites, so it needs {n_sites} finite weights; weights={self.weights!r}."
             )
-        n_amounts = len(self._smoothing())
+        n_amounts = len(self.amounts())
         return np.repeat(values[:, None] / n_amounts, n_amounts, axis=1)
 
 

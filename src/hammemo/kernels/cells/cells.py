@@ -1,0 +1,266 @@
+"""From a row to its cells: one token for each column, and one for each tree and level.
+
+A row is a context of h tokens; numbers are tokens, too, and a date is the number of its microseconds. What a kernel
+compares are *cells*: a name is its own cell, a number lies in a range, and a tree puts the whole row into one cell on
+each level (:mod:`hammemo.kernels.cells.forest`). So a table with numbers becomes a table of names, and everything that
+works for names works for it: counts, sketches, forgetting, merging. Cells are part of the layout. They are chosen from
+rows (:mod:`hammemo.kernels.cells.choosing`) and never change while counts are added.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._arrays.integers import object_array
+from hammemo._versions import cached_property
+from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, token_values
+from hammemo.kernels.cells.forest import Forest, checked_forest, in_bag
+from hammemo.kernels.sites import MAX_POSITIONS
+from hammemo.tokens.columns import KINDS, MOMENTS, NAMES
+from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.tokens.contexts import Examples
+
+MISSING_RANGE = -1
+"""The range of a missing number, where missing values match each other."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of a table.
+
+    Parameters
+    ----------
+    kinds : str
+        One letter for each column: names (s), numbers (n), moments (d).
+    missing_is_cell : bool
+        Whether missing numbers match each other; else they match nothing.
+    ranges : tuple of ndarray of float64
+        The cuts between the ranges of each column; none for names.
+    codes, forest
+        How trees see rows, and the trees; None where there are none.
+    last_word : int
+        The hash of the last row of the growing sample: rows with higher hashes grew no tree.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.kernels.cells import Cells
+    >>> from hammemo.tokens.contexts import Contexts
+    >>> cells = Cells("sn", True, (np.empty(0), np.array([30.0, 50.0])))
+    >>> rows = Contexts.of([["a", 12.5], ["b", 50]])
+    >>> asked = cells.of(rows)
+    >>> asked.vocabulary.tolist(), asked.ranks.tolist()
+    ([0, 2, 'a', 'b'], [[2, 0], [3, 1]])
+    """
+
+    kinds: str
+    missing_is_cell: bool
+    ranges: tuple[NDArray[np.float64], ...]
+    codes: ColumnCodes | None = None
+    forest: Forest | None = None
+    last_word: int = 0
+
+    @property
+    def h(self) -> int:
+        """How many positions a context of cells has."""
+        return len(self.kinds) + (0 if self.forest is None else self.forest.n_sites)
+
+    @property
+    def names(self) -> list[int]:
+        """Which columns hold names."""
+        return [j for j, kind in enumerate(self.kinds) if kind == NAMES]
+
+    def of(self, contexts: Contexts) -> Contexts:
+        """Return the contexts of cells of rows."""
+        h = len(self.kinds)
+        names = np.array([kind == NAMES for kind in self.kinds])
+        used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 marks the last entry
+        used[contexts.ranks[:, names]] = True
+        kept = contexts.vocabulary.keep(used[:-1])
+        cells = np.full((len(contexts), self.h), NO_TOKEN, np.int64)
+        values = token_values(contexts.vocabulary)
+        for j in np.flatnonzero(~names).tolist():
+            column = values[contexts.ranks[:, j]]
+            places = np.searchsorted(self.ranges[j], column, side="right")
+            nothing = MISSING_RANGE if self.missing_is_cell else NO_TOKEN
+            cells[:, j] = np.where(np.isnan(column), nothing, places)
+        if self.forest is not None:
+            cells[:, h:] = self.forest.tokens(self.leaves(contexts))
+        made = Contexts(cells)
+        if not names.any():
+            return made
+        vocabulary = kept.union(made.vocabulary)
+        ranks = made.ranks_in(vocabulary)
+        found = np.append(vocabulary.find(contexts.vocabulary), -1)
+        ranks[:, :h][:, names] = found[contexts.ranks[:, names]]
+        return Contexts.with_ranks(vocabulary, ranks)
+
+    def counted(self, examples: Examples) -> Examples:
+        """Return examples with cells in place of their rows."""
+        return replace(examples, contexts=self.of(examples.contexts))
+
+    def of_one(self, row: Sequence[Any]) -> list[Any]:
+        """Return the tokens of the cells of one row."""
+        asked = self.of(Contexts(object_array(row).reshape(1, -1)))
+        tokens = asked.vocabulary.tolist()
+        return [NO_TOKEN if rank < 0 else tokens[rank] for rank in asked.ranks[0].tolist()]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cells) and self.digest() == other.digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+    def __deepcopy__(self, memo: object) -> Cells:
+        return self  # it never changes
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
+
+    def leaves(self, contexts: Contexts) -> NDArray[np.int32]:
+        """Return the leaf of each row in each tree."""
+        assert self.codes is not None
+        assert self.forest is not None
+        return self.forest.leaves(self.codes.of(contexts))
+
+    def out_of_bag(self, words: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return whether rows with these hashes did not grow a tree: shape (m, trees)."""
+        assert self.forest is not None
+        beyond = words > np.uint64(self.last_word)
+        return np.stack([beyond | ~in_bag(words, tree) for tree in range(self.forest.n_trees)], axis=1)
+
+    def sites(self) -> list[int]:
+        """Return the positions that an automatic kernel compares: names, and trees where there are any."""
+        if self.forest is None:
+            return list(range(len(self.kinds)))
+        return [*self.names, *range(len(self.kinds), self.h)]
+
+    def shown(self, j: int, token: Any) -> Any:
+        """Return what a column holds: a name, a number, a moment as text, or the range where ranges are compared."""
+        if self.kinds[j] == MOMENTS:
+            return str(np.datetime64(int(token), "us").astype("datetime64[s]"))
+        if self.kinds[j] == NAMES or self.forest is not None:
+            return token
+        cuts = self.ranges[j]
+        place = int(np.searchsorted(cuts, float(token), side="right"))
+        low, high = (f"{cuts[k]:.4g}" if 0 <= k < len(cuts) else None for k in (place - 1, place))
+        if low is None or high is None:
+            return f"below {high}" if high is not None else f"from {low}" if low is not None else "any"
+        return f"{low} to {high}"
+
+    def column_shares(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the share of each column of the table in what each position of the cells of one row says.
+
+        A cell of a tree belongs to the columns of the cuts on the way to it, each cut alike. A root has no cuts: what
+        it says belongs to all columns.
+
+        Shapes
+        ------
+        contexts : one row; returned : (positions, h)
+        """
+        h = len(self.kinds)
+        found = np.zeros((self.h, h))
+        found[:h] = np.eye(h)
+        if self.forest is None or self.codes is None:
+            return found
+        forest, owners = self.forest, self.codes.owners()
+        nodes = forest.cell_nodes[:, self.leaves(contexts)[0]].T.ravel()  # tree by tree, then level by level
+        for shares, start in zip(found[h:], nodes.tolist(), strict=True):
+            node = start
+            while (parent := int(forest.parents[node])) != node:
+                columns = owners[int(forest.column[parent])]
+                shares[list(columns)] += 1.0 / len(columns)
+                node = parent
+            total = shares.sum()
+            shares[:] = shares / total if total else 1.0 / h
+        return found
+
+    def digest(self) -> str:
+        """Return BLAKE2b-256 of all that the cells are."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        found = hashlib.blake2b(json.dumps(self.described(), sort_keys=True).encode(), digest_size=32)
+        for name, array in sorted(self.arrays().items()):
+            found.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+            found.update(np.ascontiguousarray(array).data)
+        return found.hexdigest()
+
+    def described(self) -> dict[str, Any]:
+        """Return what is no array, ready for JSON."""
+        return {
+            "kinds": self.kinds,
+            "missing_is_cell": self.missing_is_cell,
+            "last_word": self.last_word,
+            "trees": self.forest is not None,
+        }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays, by name."""
+        found: dict[str, NDArray[Any]] = {
+            "ranges": np.concatenate([np.empty(0), *self.ranges]),
+            "range_lengths": np.array([len(cuts) for cuts in self.ranges], np.uint8),
+        }
+        if self.codes is not None and self.forest is not None:
+            found.update({f"codes.{name}": array for name, array in code_arrays(self.codes).items()})
+            for name in ("column", "step", "right", "level", "starts"):
+                found[f"trees.{name}"] = getattr(self.forest, name)
+        return found
+
+    @classmethod
+    def restored(cls, described: dict[str, Any], stored: StoredArrays) -> Cells:
+        """Return the cells of a file, checked: undo `described` and `arrays`."""
+        kinds, last = described["kinds"], described["last_word"]
+        if not isinstance(kinds, str) or not 0 < len(kinds) <= MAX_POSITIONS or not set(kinds) <= set(KINDS):
+            raise ValueError("the kinds of its columns are none")
+        if not all(isinstance(described[name], bool) for name in ("missing_is_cell", "trees")):
+            raise ValueError("what it says of its cells is neither true nor false")
+        if not isinstance(last, int) or isinstance(last, bool) or not 0 <= last < 2**64:
+            raise ValueError("the hash of its last growing row is none")
+        lengths = stored.take("range_lengths", "uint8", (len(kinds),)).tolist()
+        ranges = split_cuts(stored.take("ranges", "float64", (None,)), lengths)
+        made = cls(kinds, described["missing_is_cell"], ranges, last_word=last)
+        if not described["trees"]:
+            return made
+        codes = _restored_codes(kinds, stored.part("codes"))
+        return replace(made, codes=codes, forest=_restored_forest(codes, stored.part("trees")))
+
+
+def _restored_codes(kinds: str, stored: StoredArrays) -> ColumnCodes:
+    n_ordered = sum(6 if kind == MOMENTS else 1 for kind in kinds if kind != NAMES)
+    cut_lengths = stored.take("cut_lengths", "uint8", (n_ordered,)).tolist()
+    cuts = split_cuts(stored.take("cuts", "float64", (None,)), cut_lengths)
+    pairs = stored.whole_numbers("pairs", (None, 2), below=max(n_ordered, 1)).astype(np.int64)
+    pair_lengths = stored.take("pair_cut_lengths", "uint8", (len(pairs),)).tolist()
+    pair_cuts = split_cuts(stored.take("pair_cuts", "int16", (None,)).astype(np.int64), pair_lengths)
+    names = tuple(Vocabulary.from_arrays(stored.part(f"names.{j}")) for j in range(kinds.count(NAMES)))
+    if any(len(known) > 254 for known in names):
+        raise ValueError("a column has more frequent names than a byte has room for")
+    return ColumnCodes(kinds, cuts, names, pairs, pair_cuts)
+
+
+def _restored_forest(codes: ColumnCodes, stored: StoredArrays) -> Forest:
+    column = stored.take("column", "int32", (None,))
+    n = len(column)
+    return checked_forest(
+        column,
+        stored.take("step", "uint8", (n,)),
+        stored.take("right", "int32", (n,)),
+        stored.take("level", "uint8", (n,)),
+        stored.take("starts", "int64", (None,)),
+        codes.is_name,
+    )

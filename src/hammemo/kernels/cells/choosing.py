@@ -1,0 +1,79 @@
+"""Which cuts and trees a table asks for: a function of the multiset of its rows and the seed.
+
+Cuts come from all rows that are looked at, trees from the distinct ones with the lowest hashes. Differences of columns
+are drawn at random, where there are more pairs than room.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from hammemo._progress import progress_bar
+from hammemo.kernels.cells.cells import Cells
+from hammemo.kernels.cells.codes import ColumnCodes, quantile_cuts, token_values
+from hammemo.kernels.cells.forest import grown_forest
+from hammemo.tokens.columns import MOMENTS, NAMES
+from hammemo.tokens.distinct import distinct_examples
+from hammemo.tokens.hashing import key_words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.tokens.contexts import Contexts, Examples
+
+GROWING_ROWS: Final = 20_000
+"""The most distinct rows that grow trees."""
+
+MAX_TREE_LABELS: Final = 256
+"""Labels up to which trees are grown."""
+
+_MAX_PAIRS: Final = 64
+_RANGES: Final = 16
+
+
+def chosen_cells(kinds: str, examples: Examples, seed: int, *, missing_is_cell: bool, trees: bool) -> Cells:
+    """Return the cells of a table with columns of these kinds, by its rows; with trees, or with ranges only."""
+    rows, words, counts = distinct_examples(examples, seed)
+    contexts, labels = examples.contexts[rows], examples.label_ranks[rows]
+    ranges = _ranges(kinds, contexts, counts)
+    plain = Cells(kinds, missing_is_cell, ranges)
+    if not trees or not len(rows) or len(examples.labels) > MAX_TREE_LABELS:
+        return plain
+    codes = ColumnCodes.chosen(kinds, contexts, counts, _pairs(kinds, seed))
+    m = min(len(rows), GROWING_ROWS)
+    bytes_of_rows = codes.of(contexts[:m])
+    n_plain = codes.n_ordered + len(codes.names)
+    with progress_bar("Growing trees"):
+        forest = grown_forest(bytes_of_rows, codes.is_name, labels[:m], counts[:m], words[:m], n_plain, seed)
+    return Cells(kinds, missing_is_cell, ranges, codes, forest, int(words[m - 1]))
+
+
+def _ranges(kinds: str, contexts: Contexts, counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], ...]:
+    """Return the cuts between the ranges of each column, none for names."""
+    values = token_values(contexts.vocabulary)
+    return tuple(
+        np.empty(0) if kind == NAMES else quantile_cuts(values[ranks], counts, _RANGES - 1)
+        for kind, ranks in zip(kinds, contexts.ranks.T, strict=True)
+    )
+
+
+def _pairs(kinds: str, seed: int) -> NDArray[np.int64]:
+    """Return pairs of ordered columns, at most `_MAX_PAIRS`, drawn by the seed; parts of dates are in none."""
+    ordered, place = [], 0
+    for kind in kinds:
+        if kind not in (NAMES, MOMENTS):
+            ordered.append(place)
+        place += {NAMES: 0, MOMENTS: 6}.get(kind, 1)
+    n = len(ordered)
+    if n * (n - 1) // 2 <= _MAX_PAIRS:
+        firsts, seconds = np.triu_indices(n, 1)
+    else:
+        rng = np.random.default_rng(key_words(seed, "differences of columns"))
+        drawn: set[tuple[int, int]] = set()
+        while len(drawn) < _MAX_PAIRS:
+            first, second = sorted(rng.choice(n, 2, replace=False).tolist())
+            drawn.add((first, second))
+        firsts, seconds = np.array(sorted(drawn)).T
+    return np.stack([np.array(ordered, np.int64)[firsts], np.array(ordered, np.int64)[seconds]], axis=1)

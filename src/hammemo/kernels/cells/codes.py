@@ -1,0 +1,222 @@
+"""Columns as bytes: what trees of thresholds look at.
+
+A number becomes the number of its step, 1 to 255, between at most 254 cuts; 0 stands for a missing value. So only the
+order of the values matters, not their distances. A date has six such columns: the moment itself, year, month, day,
+weekday and hour. A name becomes its rank among the frequent names of the column, plus one; 0 stands for all others.
+The difference of the steps of two numbers is one more number: boundaries that run across two columns take one cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo._arrays.integers import narrow
+from hammemo.tokens.columns import MOMENTS, NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.vocabulary import Vocabulary
+
+MAX_CUTS: Final = 253
+_DATE_PARTS: Final = ("", " year", " month", " day", " weekday", " hour")
+_MAX_NAMES: Final = 254
+
+
+def token_values(vocabulary: Vocabulary) -> NDArray[np.float64]:
+    """Return tokens as numbers, NaN for strings and, at the end, where rank -1 reads it, for no token."""
+    strings = np.full(len(vocabulary.strings) + 1, np.nan)
+    return np.concatenate([vocabulary.ints.astype(np.float64), vocabulary.floats, strings])
+
+
+def ordered_parts(kind: str, values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Return the ordered columns that a column of numbers has: itself, or the parts of a date.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.kernels.cells.codes import ordered_parts
+    >>> noon = np.datetime64("2026-11-16T12:00", "us").astype(np.int64)
+    >>> [part.tolist() for part in ordered_parts("d", np.array([float(noon)]))][1:]
+    [[2026.0], [11.0], [16.0], [0.0], [12.0]]
+    """
+    if kind != MOMENTS:
+        return [values]
+    lacking = np.isnan(values)
+    moments = np.where(lacking, 0, values).astype(np.int64).astype("datetime64[us]")
+    days, months = moments.astype("datetime64[D]"), moments.astype("datetime64[M]")
+    parts = [
+        moments.astype("datetime64[Y]").astype(np.int64) + 1970,
+        months.astype(np.int64) % 12 + 1,
+        (days - months.astype("datetime64[D]")).astype(np.int64) + 1,
+        (days.astype(np.int64) + 3) % 7,  # 1970 began on a Thursday; Monday is 0
+        (moments - days).astype("timedelta64[h]").astype(np.int64),
+    ]
+    return [values, *(np.where(lacking, np.nan, part.astype(np.float64)) for part in parts)]
+
+
+def part_names(kind: str) -> tuple[str, ...]:
+    """Return what follows the name of a column in the names of its ordered columns."""
+    return _DATE_PARTS if kind == MOMENTS else ("",)
+
+
+def quantile_cuts(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) -> NDArray[np.float64]:
+    """Return at most `most` cuts between values that occur so often: all where they are few, else at quantiles.
+
+    A value lies behind a cut if it is not below it. Every cut lies between two values that occur.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.kernels.cells.codes import quantile_cuts
+    >>> quantile_cuts(np.array([3.0, 1.0, 1.0, 8.0]), np.array([1, 1, 5, 1]), 9)
+    array([2. , 5.5])
+    >>> quantile_cuts(np.arange(100.0), np.ones(100, int), 3)
+    array([24.5, 49.5, 74.5])
+    """
+    present = ~np.isnan(values)
+    distinct, ranks = np.unique(values[present], return_inverse=True)
+    if len(distinct) < 2:
+        return np.empty(0)
+    below, above = distinct[:-1], distinct[1:]
+    middles = below / 2 + above / 2
+    middles = np.where((middles > below) & (middles <= above), middles, above)  # two neighbours have no middle
+    if len(middles) <= most:
+        return np.asarray(middles)
+    weights = np.bincount(ranks, weights=counts[present], minlength=len(distinct)).astype(np.int64)
+    upto = np.cumsum(weights)
+    targets = np.arange(1, most + 1) * int(upto[-1]) // (most + 1)
+    places = np.searchsorted(upto, targets)
+    return np.asarray(middles[np.unique(np.minimum(places, len(middles) - 1))])
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnCodes:
+    """How rows become bytes.
+
+    Parameters
+    ----------
+    kinds : str
+        One letter for each column of the table.
+    cuts : sequence of ndarray of float64
+        For each ordered column, a date having six, the cuts, ascending.
+    names : sequence of Vocabulary
+        For each column of names, its frequent names.
+    pairs : ndarray of int64, shape (D, 2)
+        The ordered columns whose differences are columns too.
+    pair_cuts : sequence of ndarray of int64
+        Their cuts, ascending.
+    """
+
+    kinds: str
+    cuts: tuple[NDArray[np.float64], ...]
+    names: tuple[Vocabulary, ...]
+    pairs: NDArray[np.int64]
+    pair_cuts: tuple[NDArray[np.int64], ...]
+
+    @classmethod
+    def chosen(cls, kinds: str, contexts: Contexts, counts: NDArray[np.int64], pairs: NDArray[np.int64]) -> ColumnCodes:
+        """Return codes for rows that occur so often; `pairs` are of ordered columns."""
+        cuts, names = [], []
+        values = token_values(contexts.vocabulary)
+        least = max(5, int(counts.sum()) // 1000)
+        for kind, ranks in zip(kinds, contexts.ranks.T, strict=True):
+            if kind == NAMES:
+                names.append(_frequent(contexts.vocabulary, ranks, counts, least))
+            else:
+                cuts += [quantile_cuts(part, counts, MAX_CUTS) for part in ordered_parts(kind, values[ranks])]
+        plain = cls(kinds, tuple(cuts), tuple(names), pairs[:0], ())
+        steps = plain._steps(contexts)
+        found = []
+        for first, second in pairs.tolist():
+            difference, present = _difference(steps[first], steps[second])
+            found.append(np.ceil(quantile_cuts(difference[present].astype(float), counts[present], MAX_CUTS)))
+        return cls(kinds, plain.cuts, plain.names, pairs, tuple(cut.astype(np.int64) for cut in found))
+
+    @property
+    def n_ordered(self) -> int:
+        """How many ordered columns there are, differences not counted."""
+        return len(self.cuts)
+
+    @property
+    def is_name(self) -> NDArray[np.uint8]:
+        """Whether each column of bytes holds names: ordered ones come first, then names, then differences."""
+        return np.repeat([0, 1, 0], [self.n_ordered, len(self.names), len(self.pairs)]).astype(np.uint8)
+
+    def of(self, contexts: Contexts) -> NDArray[np.uint8]:
+        """Return the bytes of rows: shape (columns, m)."""
+        steps = self._steps(contexts)
+        found = [*steps]
+        ranks_of_names = [ranks for kind, ranks in zip(self.kinds, contexts.ranks.T, strict=True) if kind == NAMES]
+        for known, ranks in zip(self.names, ranks_of_names, strict=True):
+            codes = np.append(known.find(contexts.vocabulary) + 1, 0).astype(np.uint8)  # rank -1 reads the last entry
+            found.append(codes[ranks])
+        for (first, second), cuts in zip(self.pairs.tolist(), self.pair_cuts, strict=True):
+            difference, present = _difference(steps[first], steps[second])
+            step = 1 + np.searchsorted(cuts, difference, side="right")
+            found.append(np.where(present, step, 0).astype(np.uint8))
+        return np.array(found, np.uint8).reshape(len(self.is_name), len(contexts))
+
+    def owners(self) -> list[tuple[int, ...]]:
+        """Return, for each column of bytes, which columns of the table it is made of."""
+        ordered = [j for j, kind in enumerate(self.kinds) if kind != NAMES for _ in part_names(kind)]
+        names = [j for j, kind in enumerate(self.kinds) if kind == NAMES]
+        of_pairs = [tuple(sorted({ordered[a], ordered[b]})) for a, b in self.pairs.tolist()]
+        return [*((j,) for j in ordered), *((j,) for j in names), *of_pairs]
+
+    def _steps(self, contexts: Contexts) -> list[NDArray[np.uint8]]:
+        """Return the steps of all ordered columns."""
+        values, found = token_values(contexts.vocabulary), []
+        cuts = iter(self.cuts)
+        for kind, ranks in zip(self.kinds, contexts.ranks.T, strict=True):
+            if kind != NAMES:
+                for part in ordered_parts(kind, values[ranks]):
+                    steps = 1 + np.searchsorted(next(cuts), part, side="right")
+                    found.append(np.where(np.isnan(part), 0, steps).astype(np.uint8))
+        return found
+
+
+def _difference(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the differences of steps, and where both are present."""
+    return first.astype(np.int64) - second.astype(np.int64), (first > 0) & (second > 0)
+
+
+def _frequent(vocabulary: Vocabulary, ranks: NDArray[np.int64], counts: NDArray[np.int64], least: int) -> Vocabulary:
+    """Return the names that occur `least` times or more in a column; the most frequent ones where they are many."""
+    held = ranks >= 0
+    totals = np.bincount(ranks[held], weights=counts[held], minlength=len(vocabulary)).astype(np.int64)
+    frequent = totals >= least
+    if frequent.sum() > _MAX_NAMES:
+        order = np.lexsort((np.arange(len(totals)), -totals))  # ties by the order of the vocabulary
+        frequent[order[_MAX_NAMES:]] = False
+    return vocabulary.keep(frequent)
+
+
+def code_arrays(codes: ColumnCodes) -> dict[str, NDArray[Any]]:
+    """Return the arrays of codes, for files."""
+    arrays: dict[str, NDArray[Any]] = {
+        "cuts": np.concatenate([np.empty(0), *codes.cuts]),
+        "cut_lengths": np.array([len(cut) for cut in codes.cuts], np.uint8),
+        "pairs": narrow(codes.pairs),
+        "pair_cuts": np.concatenate([np.empty(0, np.int16), *codes.pair_cuts]).astype(np.int16),
+        "pair_cut_lengths": np.array([len(cut) for cut in codes.pair_cuts], np.uint8),
+    }
+    for number, known in enumerate(codes.names):
+        arrays.update({f"names.{number}.{name}": array for name, array in known.arrays().items()})
+    return arrays
+
+
+def split_cuts(flat: NDArray[Any], lengths: Sequence[int]) -> tuple[NDArray[Any], ...]:
+    """Return cuts by column, or refuse such as are not finite and ascending, or too many."""
+    if sum(lengths) != len(flat) or any(length > MAX_CUTS for length in lengths) or not np.isfinite(flat).all():
+        raise ValueError("the cuts of a column are not as many as declared, or not finite")
+    found = tuple(np.split(flat, np.cumsum(lengths)[:-1])) if len(lengths) else ()
+    if any((np.diff(cuts) <= 0).any() for cuts in found):
+        raise ValueError("the cuts of a column are not ascending")
+    return found

@@ -1,0 +1,248 @@
+"""Trees of thresholds whose nodes are cells: grown once, on some of the rows; counts come later, from all of them.
+
+Three kinds of trees see the rows differently: the best of one random cut in each column, one random cut in one random
+column, and the best cut in a random third of all columns and their differences. A row grows a tree if a hash of the row
+and the tree says so (63 % of the rows do), so that the other rows can tell how far the tree is to be trusted; rows
+outside the growing sample grow no tree. A leaf lies in larger cells: for each level, the smallest node around it that
+held at least so many growing rows. Two rows match at the site (tree, level) if they lie in the same one.
+
+Compiled code (``src/native/trees``) grows the trees and finds the leaves; the plain twins are in
+:mod:`hammemo.kernels.cells.plain_trees`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from hammemo._arrays.native import native
+from hammemo._versions import cached_property
+from hammemo.kernels.cells import plain_trees
+from hammemo.tokens.hashing import key_words, mix
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LEVELS: Final = (2, 16, 128)
+"""Growing rows that the cell of each level held at least."""
+
+TREES_OF_A_KIND: Final = 24
+
+KINDS: Final = ("random cuts", "random cuts of one column", "best cuts")
+
+_BAG_SHARE: Final = 0.632
+_NODE_WORK: Final = 2**22
+"""Rows times columns that one node of a tree looks at, at most."""
+LEAF: Final = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Trees, one after the other; children are counted from the first node of their tree.
+
+    Parameters
+    ----------
+    column : ndarray of int32
+        Which column of bytes a node looks at; `LEAF` for a leaf.
+    step : ndarray of uint8
+        A row goes left if its byte is at most the step, or equals it in a column of names.
+    right : ndarray of int32
+        The right child; the left one is the next node.
+    level : ndarray of uint8
+        How many of `LEVELS` the growing rows of the node reach.
+    starts : ndarray of int64, shape (trees + 1,)
+        The first node of each tree, and the end.
+    is_name : ndarray of uint8
+        Whether each column of bytes holds names.
+    """
+
+    column: NDArray[np.int32]
+    step: NDArray[np.uint8]
+    right: NDArray[np.int32]
+    level: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    is_name: NDArray[np.uint8]
+
+    @property
+    def n_trees(self) -> int:
+        """How many trees there are."""
+        return len(self.starts) - 1
+
+    @property
+    def n_sites(self) -> int:
+        """How many sites they are: one for each tree and level."""
+        return self.n_trees * len(LEVELS)
+
+    @property
+    def kinds(self) -> NDArray[np.int64]:
+        """The kind of each tree, as a place in `KINDS`."""
+        return np.arange(self.n_trees) % len(KINDS)
+
+    @cached_property
+    def parents(self) -> NDArray[np.int64]:
+        """The parent of each node, counted from the first node of all; a root is its own."""
+        starts = np.repeat(self.starts[:-1], np.diff(self.starts))
+        found = np.arange(len(self.column))
+        inner = np.flatnonzero(self.column != LEAF)
+        found[inner + 1] = inner
+        found[starts[inner] + self.right[inner]] = inner
+        return found
+
+    @cached_property
+    def cell_nodes(self) -> NDArray[np.int64]:
+        """For each level and node, the node that is its cell: itself, or the first ancestor that is large enough.
+
+        Shapes
+        ------
+        (levels, nodes)
+        """
+        found = np.tile(np.arange(len(self.column)), (len(LEVELS), 1))
+        for number, nodes in enumerate(found):
+            while (small := (self.level[nodes] <= number) & (self.parents[nodes] != nodes)).any():
+                nodes[small] = self.parents[nodes[small]]
+        return found
+
+    @cached_property
+    def cell_numbers(self) -> NDArray[np.int32]:
+        """For each level and node, the number of its cell among those of its tree and level: the token of the cell.
+
+        Shapes
+        ------
+        (levels, nodes)
+        """
+        numbers = np.empty(self.cell_nodes.shape, np.int32)
+        tree_of = np.repeat(np.arange(self.n_trees), np.diff(self.starts))
+        for row, nodes in zip(numbers, self.cell_nodes, strict=True):
+            distinct, ranks = np.unique(nodes, return_inverse=True)
+            firsts = np.searchsorted(distinct, self.starts[:-1])
+            row[:] = ranks - firsts[tree_of]
+        return numbers
+
+    def leaves(self, codes: NDArray[np.uint8]) -> NDArray[np.int32]:
+        """Return the leaf of each row in each tree, counted from the first node of all.
+
+        Shapes
+        ------
+        codes : (columns, m); returned : (m, trees)
+        """
+        rows = np.ascontiguousarray(codes.T)
+        if self._compiled is None:
+            return plain_trees.leaves(self.column, self.step, self.right, self.starts, self.is_name, rows)
+        found = np.empty((len(rows), self.n_trees), np.int32)
+        self._compiled.leaves(rows, found)
+        return found
+
+    def tokens(self, leaves: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the number of the cell of each row at each site, tree by tree and then level by level.
+
+        Shapes
+        ------
+        leaves : (m, trees); returned : (m, trees * levels)
+        """
+        return np.ascontiguousarray(self.cell_numbers[:, leaves].transpose(1, 2, 0)).reshape(len(leaves), -1)
+
+    @cached_property
+    def _compiled(self) -> plain_trees.LeafFinder | None:
+        loops = native()
+        return None if loops is None else loops.Forest(self.column, self.step, self.right, self.starts, self.is_name)
+
+    def __getstate__(self) -> dict[str, object]:
+        names = ("column", "step", "right", "level", "starts", "is_name")
+        return {name: getattr(self, name) for name in names}  # caches are made again
+
+
+def grown_forest(
+    codes: NDArray[np.uint8],
+    is_name: NDArray[np.uint8],
+    labels: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    words: NDArray[np.uint64],
+    n_plain: int,
+    seed: int,
+) -> Forest:
+    """Return trees that distinct rows grow: with their counts as weights, in the order given.
+
+    Parameters
+    ----------
+    n_plain : int
+        Columns of bytes that are no differences; they come first.
+    words : ndarray of uint64
+        The hash of each row: decides which trees it grows.
+
+    Shapes
+    ------
+    codes : (columns, m); labels, counts, words : (m,)
+    """
+    grow = plain_trees.grow_tree if (loops := native()) is None else loops.grow_tree
+    n_labels = int(labels.max()) + 1
+    weights = np.minimum(counts, max(1, 2**30 // len(counts))).astype(np.int32)
+    ranks = labels.astype(np.int32)
+    trees = []
+    for tree in range(TREES_OF_A_KIND * len(KINDS)):
+        kind = KINDS[tree % len(KINDS)]
+        is_best = kind == "best cuts"
+        width = len(codes) if is_best else n_plain
+        bag = np.flatnonzero(in_bag(words, tree)).astype(np.int32)
+        if not len(bag):
+            bag = np.zeros(1, np.int32)
+        tried = {"random cuts": width, "random cuts of one column": 1, "best cuts": -(-width // 3)}[kind]
+        most = max(1, min(tried, max(16, _NODE_WORK // len(bag))))
+        tree_seed = key_words(seed, f"tree {tree}")[0]
+        trees.append(
+            grow(
+                codes[:width],
+                is_name[:width],
+                ranks,
+                weights,
+                bag,
+                n_labels,
+                LEVELS[0],
+                most,
+                not is_best,
+                tree_seed,
+            )
+        )
+    column, step, right, weight = (np.concatenate(arrays) for arrays in zip(*trees, strict=True))
+    level = np.searchsorted(LEVELS, weight, side="right").astype(np.uint8)
+    starts = np.concatenate([[0], np.cumsum([len(tree[0]) for tree in trees])]).astype(np.int64)
+    return Forest(column, step, right, level, starts, is_name)
+
+
+def in_bag(words: NDArray[np.uint64], tree: int) -> NDArray[np.bool_]:
+    """Return whether rows with these hashes grow a tree, if they are in the growing sample."""
+    drawn = mix(words + np.uint64(((tree + 1) * 0x9E3779B97F4A7C15) % 2**64)) >> np.uint64(40)
+    return np.asarray(drawn < np.uint64(int(_BAG_SHARE * 2**24)))
+
+
+def checked_forest(
+    column: NDArray[np.int32],
+    step: NDArray[np.uint8],
+    right: NDArray[np.int32],
+    level: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    is_name: NDArray[np.uint8],
+) -> Forest:
+    """Return trees from a file, or refuse arrays that are none: every node but a root has one parent, in its tree."""
+    n = len(column)
+    if not (len(step) == len(right) == len(level) == n < 2**31) or len(starts) < 2:
+        raise ValueError("the arrays of its trees have different lengths")
+    if starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 1).any():
+        raise ValueError("its trees do not cover all nodes")
+    if (len(starts) - 1) != TREES_OF_A_KIND * len(KINDS) or (level > len(LEVELS)).any():
+        raise ValueError("its trees are of another number, or have other levels")
+    inner = np.flatnonzero(column != LEAF)
+    first = np.repeat(starts[:-1], np.diff(starts))
+    ends = np.repeat(starts[1:], np.diff(starts))
+    if (column < LEAF).any() or (column >= len(is_name)).any() or (right < 0).any():
+        raise ValueError("a node of its trees looks at a column that is not there")
+    children = np.concatenate([inner + 1, first[inner] + right[inner].astype(np.int64)])
+    is_root = np.zeros(n + 1, bool)
+    is_root[starts] = True
+    within = (children < np.tile(ends[inner], 2)) & (children > np.tile(inner, 2))
+    if not within.all() or len(np.unique(children)) != len(children) or len(children) != n - (len(starts) - 1):
+        raise ValueError("the nodes of its trees are no trees")
+    if is_root[children].any():
+        raise ValueError("the nodes of its trees are no trees")
+    return Forest(column, step, right, level, starts, is_name)

@@ -1,0 +1,168 @@
+"""The plain twins of the compiled trees (``src/native/trees``): what they do, said in Python, to the bit."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from hammemo.tokens.hashing import mix_one
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_LEAF = -1
+
+TreeArrays = tuple["NDArray[np.int32]", "NDArray[np.uint8]", "NDArray[np.int32]", "NDArray[np.int64]"]
+Split = tuple[int, int]
+
+
+class LeafFinder(Protocol):
+    """The compiled trees."""
+
+    def leaves(self, codes: NDArray[np.uint8], leaves: NDArray[np.int32]) -> None:
+        """Write the leaf of each row in each tree."""
+        ...
+
+
+class _Draws:
+    """Random words of one node."""
+
+    def __init__(self, seed: int, node: int) -> None:
+        self._state = mix_one((seed + _GOLDEN * (node + 1)) % 2**64)
+
+    def below(self, size: int) -> int:
+        self._state = (self._state + _GOLDEN) % 2**64
+        return mix_one(self._state) % size
+
+
+def grow_tree(
+    codes: NDArray[np.uint8],
+    names: NDArray[np.uint8],
+    labels: NDArray[np.int32],
+    weights: NDArray[np.int32],
+    bag: NDArray[np.int32],
+    n_labels: int,
+    min_weight: int,
+    max_columns: int,
+    random_split: bool,
+    seed: int,
+) -> TreeArrays:
+    """Return the column, the step, the right child and the weight of each node of a tree, depth first.
+
+    Shapes
+    ------
+    codes : (columns, m); labels, weights : (m,)
+    """
+    column: list[int] = []
+    step: list[int] = []
+    right: list[int] = []
+    weight: list[int] = []
+    open_nodes: list[tuple[NDArray[np.int32], int]] = [(bag, -1)]  # rows, and the node whose right child it is
+    while open_nodes:
+        rows, parent = open_nodes.pop()
+        node = len(column)
+        if parent >= 0:
+            right[parent] = node
+        by_label = np.bincount(labels[rows], weights=weights[rows], minlength=n_labels).astype(np.int64)
+        total = int(by_label.sum())
+        split = None
+        if total >= 2 * min_weight and int((by_label**2).sum()) != total**2:
+            draws = _Draws(seed, node)
+            split = _best_split(
+                codes, names, labels, weights, rows, by_label, min_weight, max_columns, random_split, draws
+            )
+        column.append(_LEAF if split is None else split[0])
+        step.append(0 if split is None else split[1])
+        right.append(0)
+        weight.append(total)
+        if split is not None:
+            goes_left = _left(codes[split[0], rows], bool(names[split[0]]), split[1])
+            open_nodes += [(rows[~goes_left], node), (rows[goes_left], -1)]
+    return np.array(column, np.int32), np.array(step, np.uint8), np.array(right, np.int32), np.array(weight, np.int64)
+
+
+def _left(codes: NDArray[np.uint8], is_name: bool, step: int) -> NDArray[np.bool_]:
+    return codes == step if is_name else codes <= step
+
+
+def _best_split(
+    codes: NDArray[np.uint8],
+    names: NDArray[np.uint8],
+    labels: NDArray[np.int32],
+    weights: NDArray[np.int32],
+    rows: NDArray[np.int32],
+    by_label: NDArray[np.int64],
+    min_weight: int,
+    max_columns: int,
+    random_split: bool,
+    draws: _Draws,
+) -> Split | None:
+    best, best_score, tried = None, -1.0, 0
+    order = list(range(len(codes)))
+    for place in range(len(order)):
+        if tried == max_columns:
+            break
+        other = place + draws.below(len(order) - place)
+        order[place], order[other] = order[other], order[place]
+        column = order[place]
+        held = codes[column, rows]
+        low, high = int(held.min()), int(held.max())
+        if low == high:
+            continue
+        tried += 1
+        is_name = bool(names[column])
+        for step in _steps(held, is_name, low, high, draws if random_split else None):
+            goes_left = _left(held, is_name, step)
+            left = np.bincount(
+                labels[rows][goes_left], weights=weights[rows][goes_left], minlength=len(by_label)
+            ).astype(np.int64)
+            score = _score(left, by_label - left, min_weight)
+            if score > best_score:
+                best, best_score = (column, step), score
+    return best
+
+
+def _steps(held: NDArray[np.uint8], is_name: bool, low: int, high: int, draws: _Draws | None) -> list[int]:
+    """Return the steps that are tried: one at random, or all."""
+    if draws is not None:
+        return [int(held[draws.below(len(held))])] if is_name else [low + draws.below(high - low)]
+    present: list[int] = np.unique(held).tolist()
+    if is_name:
+        return present
+    return [code + (following - code - 1) // 2 for code, following in pairwise(present)]
+
+
+def _score(left: NDArray[np.int64], right: NDArray[np.int64], min_weight: int) -> float:
+    of_left, of_right = int(left.sum()), int(right.sum())
+    if of_left < min_weight or of_right < min_weight:
+        return -1.0
+    return int((left**2).sum()) / of_left + int((right**2).sum()) / of_right
+
+
+def leaves(
+    column: NDArray[np.int32],
+    step: NDArray[np.uint8],
+    right: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    names: NDArray[np.uint8],
+    rows: NDArray[np.uint8],
+) -> NDArray[np.int32]:
+    """Return the leaf of each row in each tree, counted from the first node of all.
+
+    Shapes
+    ------
+    rows : (m, columns); returned : (m, trees)
+    """
+    found = np.tile(starts[:-1], (len(rows), 1))
+    places = np.arange(len(rows))
+    for tree, start in enumerate(starts[:-1].tolist()):
+        nodes = found[:, tree]
+        while (inside := column[nodes] != _LEAF).any():
+            at = nodes[inside]
+            codes = rows[places[inside], column[at]]
+            goes_left = np.where(names[column[at]] > 0, codes == step[at], codes <= step[at])
+            nodes[inside] = np.where(goes_left, at + 1, start + right[at])
+    return found.astype(np.int32)

@@ -1,0 +1,282 @@
+"""What each column of a table holds, and its values as tokens: names, numbers, or moments (dates and times).
+
+- Strings, categories and booleans are names; so are whole numbers in an array without column names, unless asked.
+- Floats, and whole numbers in a data frame, are numbers. In lists and object arrays a column with any string holds
+  names, one with any fraction holds numbers.
+- Dates and times are moments, durations are numbers (of seconds).
+
+A number is a token like any other: what makes it a number is that the layout cuts it into cells
+(:mod:`hammemo.kernels.cells`). A moment is the token of its microseconds since 1970 (UTC). A missing number is no token
+here; an infinite one is the largest number that there is.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from scipy import sparse
+
+from hammemo._arrays.integers import object_array
+from hammemo.tokens.missing import filled, is_missing
+from hammemo.tokens.vocabulary import NO_TOKEN
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NAMES, NUMBERS, MOMENTS = "s", "n", "d"
+KINDS: Final = (NAMES, NUMBERS, MOMENTS)
+"""The kinds of columns, as letters."""
+
+KIND_WORDS: Final = {NAMES: "names", NUMBERS: "numbers", MOMENTS: "dates"}
+
+_LARGEST: Final = float(np.finfo(np.float64).max)
+_MANY_ROWS: Final = 50
+_DISTINCT_SHARE: Final = 0.9
+
+
+def table_columns(X: Any) -> list[NDArray[Any]] | None:
+    """Return the columns of a table as arrays, each with a type of its own; None for what is no table.
+
+    Values of object columns are as they were.
+    """
+    if sparse.issparse(X):
+        return None
+    if hasattr(X, "columns") and hasattr(X, "shape") and len(X.shape) == 2:
+        return [_frame_column(X, j) for j in range(X.shape[1])]
+    array = X if isinstance(X, np.ndarray) else _object_table(X)
+    if array is None or array.ndim != 2:
+        return None
+    return list(array.T)
+
+
+def _object_table(X: Any) -> NDArray[Any] | None:
+    if not isinstance(X, (list, tuple)) or not len(X):
+        return None if isinstance(X, (list, tuple)) or not hasattr(X, "__array__") else np.asarray(X)
+    if not all(isinstance(row, (list, tuple, np.ndarray)) and len(row) == len(X[0]) for row in X):
+        return None
+    made = np.empty((len(X), len(X[0])), object)
+    for i, row in enumerate(X):
+        made[i] = object_array(row.tolist() if isinstance(row, np.ndarray) else row)
+    return made
+
+
+def _frame_column(frame: Any, j: int) -> NDArray[Any]:
+    if hasattr(frame, "iloc"):
+        column = frame.iloc[:, j]
+        kind = getattr(column.dtype, "kind", "O")
+        if type(column.dtype).__name__ == "CategoricalDtype":
+            return object_array(column.astype(object).tolist())
+        if type(column.dtype).__name__ == "DatetimeTZDtype":
+            return np.asarray(column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), "datetime64[us]")
+        if kind in "iuf" and not isinstance(column.dtype, np.dtype):  # Int64, Float64 and those of Arrow
+            return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+        return np.asarray(column)
+    column = frame.to_series(j) if hasattr(frame, "to_series") else frame.column(j)
+    return _other_column(column)
+
+
+def _other_column(column: Any) -> NDArray[Any]:
+    """Return a column of polars or of Arrow."""
+    name = str(getattr(column, "dtype", getattr(column, "type", ""))).lower()
+    values = column.to_list() if hasattr(column, "to_list") else column.to_pylist()
+    if name.startswith(("int", "uint", "float", "double", "halffloat", "decimal")):
+        return np.array([np.nan if value is None else float(value) for value in values], np.float64)
+    return object_array(values)
+
+
+def column_kinds(columns: list[NDArray[Any]], numeric: Any, names: Sequence[Any] | None, *, has_types: bool) -> str:
+    """Return the kind of each column, as letters.
+
+    Parameters
+    ----------
+    numeric : "auto", "none", or list of columns
+        Columns that are numbers, by name or by place.
+    names : sequence, optional
+        The names of the columns.
+    has_types : bool
+        Whether columns have types, as in a frame: whole numbers are numbers there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.columns import column_kinds
+    >>> column_kinds([np.array([1, 2]), np.array([0.5, 2.0]), np.array(["a", None])], "auto", None, has_types=True)
+    'nns'
+    """
+    if isinstance(numeric, str) and numeric == "auto":
+        return "".join(_kind(column, has_types=has_types) for column in columns)
+    if isinstance(numeric, str) and numeric == "none":
+        return NAMES * len(columns)
+    if isinstance(numeric, str) or not isinstance(numeric, (Sequence, np.ndarray)):
+        raise ValueError(f"numeric={numeric!r} is not known: use 'auto', 'none' or a list of columns.")
+    places = [_place(column, names, len(columns)) for column in numeric]
+    kinds = [_kind(column, has_types=False) for column in columns]
+    return "".join((kind if kind == MOMENTS else NUMBERS) if j in places else NAMES for j, kind in enumerate(kinds))
+
+
+def _place(column: Any, names: Sequence[Any] | None, n: int) -> int:
+    known = [] if names is None else [str(name) for name in names]
+    if isinstance(column, str) and column in known:
+        return known.index(column)
+    if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < n:
+        return int(column)
+    raise ValueError(f"numeric= names the column {column!r}, which the table does not have.")
+
+
+def _kind(column: NDArray[Any], *, has_types: bool) -> str:
+    if column.dtype.kind == "M":
+        return MOMENTS
+    if column.dtype.kind in "fm" or (column.dtype.kind in "iu" and has_types):
+        return NUMBERS
+    if column.dtype.kind != "O":
+        return NAMES
+    kinds = {_value_kind(value) for value in set(map(type, column.tolist()))} - {None}
+    if kinds == {"moment"}:
+        return MOMENTS
+    if kinds and kinds <= {"whole", "fraction"} and (has_types or "fraction" in kinds):
+        return NUMBERS if "fraction" not in kinds or has_types or _has_fraction(column) else NAMES
+    return NAMES
+
+
+def _value_kind(kind: type) -> str | None:
+    if kind.__name__ in ("NoneType", "NAType", "NaTType"):
+        return None
+    if issubclass(kind, (bool, np.bool_, str)):
+        return "name"
+    if issubclass(kind, (int, np.integer)):
+        return "whole"
+    if issubclass(kind, (float, np.floating, Decimal, Fraction, timedelta, np.timedelta64)):
+        return "fraction"
+    if issubclass(kind, (date, np.datetime64)):
+        return "moment"
+    return "name"
+
+
+def _has_fraction(column: NDArray[Any]) -> bool:
+    """Return whether a column of a list holds any fraction: whole floats alone may be names, and NaN is missing."""
+    return any(
+        not float(value).is_integer() for value in column.tolist() if _is_number(value) and not is_missing(value)
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating, Decimal, Fraction)) and not isinstance(value, bool)
+
+
+def warn_of_ids(columns: list[NDArray[Any]], kinds: str, names: Sequence[Any] | None, *, has_types: bool) -> None:
+    """Warn of whole numbers that nearly all differ: as names they match nothing, as numbers they may be ids."""
+    for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
+        if column.dtype.kind not in "iu" or len(column) < _MANY_ROWS:
+            continue
+        if len(np.unique(column)) < _DISTINCT_SHARE * len(column):
+            continue
+        where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
+        if kind == NAMES:
+            advice = "its values are taken for names, so almost nothing that was learnt of it matches later: numeric="
+            advice += "[…] makes it a number, and so does a data frame."
+        elif has_types and len(np.unique(column)) == len(column):
+            advice = "if these are ids, leave the column out."
+        else:
+            continue
+        warnings.warn(f"{where} holds whole numbers that nearly all differ; {advice}", UserWarning, stacklevel=2)
+        return
+
+
+def tokens_of(
+    columns: list[NDArray[Any]], kinds: str, missing: str, names: Sequence[Any] | None, *, learning: bool
+) -> NDArray[Any]:
+    """Return the tokens of a table, one row each: floats where all columns are numbers, else objects.
+
+    A value that is no number in a column of numbers is refused in what is learnt, and missing in a question.
+    """
+    found = []
+    for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
+        where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
+        if kind == NAMES:
+            if column.dtype.kind in "mM":
+                raise ValueError(f"{where} was learnt as names and now holds dates: convert it with astype(str).")
+            found.append(filled(column.astype(object), missing))
+            continue
+        values = _moments(column, where) if kind == MOMENTS else _numbers(column, where)
+        lacking = np.isnan(values)
+        if missing == "refuse" and lacking.any():
+            raise ValueError(f"{where} has missing values, and missing='refuse' was given: use missing='token'.")
+        if learning and column.dtype.kind == "O":
+            _refuse_others(column, lacking, kind, where)
+        found.append(np.where(lacking, float(NO_TOKEN), np.clip(values, -_LARGEST, _LARGEST) + 0.0))
+    if all(kind != NAMES for kind in kinds):
+        return np.column_stack(found)
+    table = np.empty((len(columns[0]), len(columns)), object)
+    for j, values in enumerate(found):
+        table[:, j] = values
+    return table
+
+
+def _refuse_others(column: NDArray[Any], lacking: NDArray[np.bool_], kind: str, where: str) -> None:
+    for value in column[lacking].tolist():
+        if not is_missing(value):
+            raise ValueError(
+                f"{where} holds {KIND_WORDS[kind]}, and {value!r} is none. Convert it, or fit a model anew with "
+                "numeric='none' or a list of the columns that are numbers."
+            )
+
+
+def _numbers(column: NDArray[Any], where: str) -> NDArray[np.float64]:
+    """Return a column as floats, NaN for what is missing or no number."""
+    if column.dtype.kind in "iufb":
+        if column.dtype.itemsize > 8:
+            raise TypeError(f"{where} is of {column.dtype}: convert it to float64.")
+        return column.astype(np.float64)
+    if column.dtype.kind == "m":
+        lacking = np.isnat(column)
+        return np.where(lacking, np.nan, column.astype("timedelta64[us]").astype(np.int64) / 1e6)
+    return np.fromiter(map(_number, column.tolist()), np.float64, len(column))
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, np.timedelta64):
+        return float("nan") if np.isnat(value) else float(value / np.timedelta64(1, "s"))
+    if _is_number(value) or isinstance(value, (bool, np.bool_)):
+        try:
+            return float(value)
+        except OverflowError:
+            return _LARGEST if value > 0 else -_LARGEST
+    return float("nan")
+
+
+def _moments(column: NDArray[Any], where: str) -> NDArray[np.float64]:
+    """Return the microseconds since 1970 of a column of dates, NaN for what is missing or no date."""
+    if column.dtype.kind == "M":
+        moments = column.astype("datetime64[us]")
+        return np.where(np.isnat(moments), np.nan, moments.astype(np.int64))
+    return np.fromiter((_moment(value, where) for value in column.tolist()), np.float64, len(column))
+
+
+def _moment(value: Any, where: str) -> float:
+    if is_missing(value):
+        return float("nan")
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return float("nan")
+    if isinstance(value, np.datetime64):
+        return float("nan") if np.isnat(value) else float(value.astype("datetime64[us]").astype(np.int64))
+    if hasattr(value, "to_pydatetime"):
+        value = value.to_pydatetime(warn=False)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if not isinstance(value, datetime):
+        return float("nan")
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    del where
+    return float((value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1))

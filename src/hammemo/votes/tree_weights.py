@@ -1,0 +1,374 @@
+r"""The weights of a log-linear vote whose sites are the cells of trees: one for each kind of tree, level and amount.
+
+A tree has chosen its cuts by labels, so rows that grew it believe it too much. Their weights would, too. So each row
+is judged by the trees that it did not grow, and by the counts without itself. All trees of a kind say the same kind of
+thing, so they share their weights: with :math:`x_{i,t,m,j,c}` the log-ratio of label c in the cell of row i, tree t and
+level m, the feature is its mean over the trees of a kind that row i did not grow, and the weight that is fitted to it
+is divided among all trees of the kind. Columns of names have weights of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from scipy import sparse
+
+from hammemo._arrays.blas import one_blas_thread
+from hammemo._arrays.integers import row_pieces
+from hammemo._arrays.native import native
+from hammemo.kernels.cells.forest import KINDS, LEVELS
+from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.distinct import distinct_examples
+from hammemo.tokens.vocabulary import Vocabulary
+from hammemo.votes.base import softmax
+from hammemo.votes.choosing import WeightTrial
+from hammemo.votes.fitting import SHARED_STEPS, FittedWeights, fit_weights
+from hammemo.votes.log_linear import LogLinear, shares
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from hammemo.kernels.cells import Cells
+    from hammemo.kernels.cells.forest import Forest
+    from hammemo.kernels.sites import Sites
+    from hammemo.memories.reader import Reader
+    from hammemo.tokens.contexts import Examples
+
+SMOOTHING: Final = (0.3, 3.0, 30.0)
+
+_RIDGE: Final = 5.0
+"""Of the weights that all labels share."""
+_OPTIONS: Final = ((False, _RIDGE), (True, 5.0), (True, 25.0), (True, 100.0))
+"""Whether labels have weights of their own, and the ridge."""
+_UNIFORM_SHARES: Final = (0.0005, 0.002, 0.008)
+_STEPS: Final = 25
+_FOLDS: Final = 5
+_TRIAL_NUMBERS: Final = 2**19
+"""Rows times labels times features of one trial, from which on fewer folds are tried."""
+_MAX_ROWS: Final = 50_000
+_NUMBERS: Final = 2**25
+
+
+@dataclass(frozen=True, eq=False)
+class TreeRows:
+    """Rows that weights are fitted to, and what the cells that they lie in hold.
+
+    Shapes
+    ------
+    leaves, is_out : (m, trees); labels, multiplicity : (m,); name_codes : (m, names)
+    """
+
+    leaves: NDArray[np.int32]
+    is_out: NDArray[np.bool_]
+    name_codes: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    multiplicity: NDArray[np.int64]
+    tree_counts: NDArray[np.int64]
+    """Counts of the cells of all trees and levels: (cells, L)."""
+    name_counts: list[NDArray[np.int64]]
+    """Counts of the cells of each column of names: (cells, L)."""
+    label_counts: NDArray[np.int64]
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> TreeRows:
+        return replace(
+            self,
+            leaves=self.leaves[rows],
+            is_out=self.is_out[rows],
+            name_codes=self.name_codes[rows],
+            labels=self.labels[rows],
+            multiplicity=self.multiplicity[rows],
+        )
+
+
+def rows_of(cells: Cells, examples: Examples, seed: int, reader: Reader | None = None) -> TreeRows:
+    """Return distinct examples, the lowest hashes first, with counts of all of them, or of all that a reader holds.
+
+    Labels are those of the reader, or of the examples.
+    """
+    assert cells.forest is not None
+    rows, words, counts = distinct_examples(examples, seed)
+    labels = examples.label_ranks[rows]
+    label_counts = np.bincount(labels, weights=counts, minlength=len(examples.labels)).astype(np.int64)
+    if reader is not None:
+        labels, label_counts = reader.labels.find(examples.labels)[labels], reader.label_counts
+        known = labels >= 0
+        rows, words, counts, labels = rows[known], words[known], counts[known], labels[known]
+    contexts = examples.contexts[rows]
+    names = cells.names
+    columns = [np.unique(contexts.ranks[:, j], return_inverse=True) for j in names]
+    codes = np.stack([ranks for _, ranks in columns], axis=1) if names else np.empty((len(rows), 0), np.int64)
+    leaves, n_labels = cells.leaves(contexts), len(label_counts)
+    if reader is None:
+        tree_counts = _tree_counts(cells, leaves, labels, counts, n_labels)
+        name_counts = [_cell_counts(code, labels, counts, code.max(initial=0) + 1, n_labels) for code in codes.T]
+    else:
+        tree_counts, name_counts = _read_counts(cells, contexts, reader, names)
+    return TreeRows(leaves, cells.out_of_bag(words), codes, labels, counts, tree_counts, name_counts, label_counts)
+
+
+def _tree_counts(
+    cells: Cells, leaves: NDArray[np.int32], labels: NDArray[np.int64], counts: NDArray[np.int64], n_labels: int
+) -> NDArray[np.int64]:
+    assert cells.forest is not None
+    sizes, found = _cell_sizes(cells.forest), []
+    for numbers, of_level in zip(cells.forest.cell_numbers, sizes, strict=True):
+        for nodes, size in zip(leaves.T, of_level.tolist(), strict=True):
+            found.append(_cell_counts(numbers[nodes], labels, counts, size, n_labels))
+    return np.concatenate(found)
+
+
+def _cell_counts(
+    codes: NDArray[Any], labels: NDArray[np.int64], counts: NDArray[np.int64], size: int, n_labels: int
+) -> NDArray[np.int64]:
+    """Return how often each label occurs in each cell: (size, L)."""
+    sums = np.bincount(codes * np.int64(n_labels) + labels, weights=counts, minlength=size * n_labels)
+    return sums.astype(np.int64).reshape(size, n_labels)
+
+
+def _read_counts(
+    cells: Cells, contexts: Contexts, reader: Reader, names: list[int]
+) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+    """Return the counts of all cells that a reader holds: row r of what is asked has the r-th cell of every site."""
+    assert cells.forest is not None
+    sizes = _cell_sizes(cells.forest)
+    asked = cells.of(contexts)
+    tokens = [np.unique(asked.ranks[:, j]) for j in names]
+    of_names = [len(found) for found in tokens]
+    h, n_levels = len(cells.kinds), len(LEVELS)
+    vocabulary = asked.vocabulary.union(Vocabulary(np.arange(int(sizes.max()))))
+    ranks = np.full((max([int(sizes.max()), *of_names]), cells.h), -1, np.int64)
+    moved = np.append(vocabulary.find(asked.vocabulary), -1)
+    for j, found in zip(names, tokens, strict=True):
+        ranks[: len(found), j] = moved[found]
+    numbers = vocabulary.find(Vocabulary(np.arange(int(sizes.max()))))
+    for level, of_level in enumerate(sizes):
+        for tree, size in enumerate(of_level.tolist()):
+            ranks[:size, h + tree * n_levels + level] = numbers[:size]
+    place = {site[0]: k for k, site in enumerate(reader.sites.positions) if len(site) == 1}
+    held = [
+        reader.site_counts(Contexts.with_ranks(vocabulary, ranks[part]))
+        for part in row_pieces(len(ranks), reader.sites.n * len(reader.labels))
+    ]
+    counts = np.concatenate(held).astype(np.int64)  # (cells, S, L)
+    of_trees = [
+        counts[:size, place[h + tree * n_levels + level]]
+        for level, of_level in enumerate(sizes)
+        for tree, size in enumerate(of_level.tolist())
+    ]
+    return np.concatenate(of_trees), [counts[:size, place[j]] for j, size in zip(names, of_names, strict=True)]
+
+
+def _cell_sizes(forest: Forest) -> NDArray[np.int64]:
+    """Return how many cells each tree has on each level: (levels, trees)."""
+    return np.maximum.reduceat(forest.cell_numbers, forest.starts[:-1], axis=1).astype(np.int64) + 1
+
+
+def tree_features(cells: Cells, rows: TreeRows, smoothing: tuple[float, ...] = SMOOTHING) -> NDArray[np.float32]:
+    """Return the features of rows: those of trees by kind, level and amount, then those of names by column and amount.
+
+    Shapes
+    ------
+    returned : (L, m, F)
+    """
+    assert cells.forest is not None
+    n_labels, n_amounts = len(rows.label_counts), len(smoothing)
+    of_trees = len(KINDS) * len(LEVELS) * n_amounts
+    out = np.zeros((n_labels, len(rows.labels), of_trees + n_amounts * len(rows.name_counts)), np.float32)
+    prior = shares(rows.label_counts)
+    _write_tree_features(cells.forest, rows, prior, smoothing, out)
+    places = np.arange(len(rows.labels))
+    for k, (codes, held) in enumerate(zip(rows.name_codes.T, rows.name_counts, strict=True)):
+        counts = held[codes]
+        counts[places, rows.labels] = np.maximum(counts[places, rows.labels] - 1, 0)
+        totals = counts.sum(axis=1)
+        for j, amount in enumerate(smoothing):
+            ratios = np.log1p(counts / prior / amount) - np.log1p(totals / amount)[:, None]
+            out[:, :, of_trees + n_amounts * k + j] = ratios.T
+    return out
+
+
+def _write_tree_features(
+    forest: Forest,
+    rows: TreeRows,
+    prior: NDArray[np.float64],
+    smoothing: tuple[float, ...],
+    out: NDArray[np.float32],
+) -> None:
+    """Write the features of trees into the first places: compiled, or by NumPy, its twin."""
+    label_logs, starts, total_logs = _logarithms(rows.tree_counts, prior, smoothing)
+    of_cells = cell_rows(forest)
+    loops = native()
+    arguments = (
+        rows.leaves,
+        rows.is_out.astype(np.uint8),
+        of_cells,
+        rows.tree_counts,
+        rows.labels.astype(np.int32),
+        forest.kinds.astype(np.int32),
+        len(KINDS),
+        label_logs,
+        starts,
+        total_logs,
+        out,
+    )
+    (plain_tree_features if loops is None else loops.tree_features)(*arguments)
+
+
+def _logarithms(
+    counts: NDArray[np.int64], prior: NDArray[np.float64], smoothing: tuple[float, ...]
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    """Return log(1 + n / (a p)) by label and count n, where each label's begin, and log(1 + n / a) by total."""
+    amounts, most = np.array(smoothing), counts.max(axis=0, initial=0)
+    tables = [np.log1p(np.arange(top + 1)[:, None] / (amounts * p)) for top, p in zip(most, prior, strict=True)]
+    starts = np.concatenate([[0], np.cumsum(most[:-1] + 1)]).astype(np.int64)
+    totals = np.arange(int(counts.sum(axis=1).max(initial=0)) + 1)[:, None]
+    return np.concatenate(tables), starts, np.log1p(totals / amounts)
+
+
+def plain_tree_features(
+    leaves: NDArray[np.int32],
+    is_out: NDArray[np.uint8],
+    cells: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    labels: NDArray[np.int32],
+    kinds: NDArray[np.int32],
+    n_kinds: int,
+    label_logs: NDArray[np.float64],
+    label_starts: NDArray[np.int64],
+    total_logs: NDArray[np.float64],
+    out: NDArray[np.float32],
+) -> None:
+    """Do what the compiled `tree_features` does (``src/native/trees/tree_features.hpp``), to the bit."""
+    n_labels, m, n_levels, n_amounts = counts.shape[1], len(leaves), len(cells), label_logs.shape[1]
+    sums, seen = np.zeros((m, n_kinds, n_levels, n_amounts, n_labels)), np.zeros((m, n_kinds), np.int64)
+    for tree, kind in enumerate(kinds.tolist()):
+        rows = np.flatnonzero(is_out[:, tree])
+        places, own = np.arange(len(rows)), labels[rows]
+        seen[rows, kind] += 1
+        for level in range(n_levels):
+            held = counts[cells[level, leaves[rows, tree]]]
+            held[places, own] -= held[places, own] > 0
+            logs = label_logs[label_starts + held] - total_logs[held.sum(axis=1)][:, None]
+            sums[rows, kind, level] += logs.transpose(0, 2, 1)
+    means = sums / np.maximum(seen, 1)[:, :, None, None, None]
+    out[:, :, : n_kinds * n_levels * n_amounts] = means.reshape(m, -1, n_labels).transpose(2, 0, 1)
+
+
+def cell_rows(forest: Forest) -> NDArray[np.int32]:
+    """Return, for each level and node, the row of its cell in a table of all cells, level by level, tree by tree."""
+    sizes = _cell_sizes(forest)
+    firsts = np.cumsum(sizes.ravel()) - sizes.ravel()
+    offsets = np.repeat(firsts.reshape(sizes.shape), np.diff(forest.starts), axis=1)
+    return np.ascontiguousarray(forest.cell_numbers + offsets, np.int32)
+
+
+@one_blas_thread
+def chosen_tree_vote(cells: Cells, examples: Examples, seed: int) -> tuple[LogLinear, list[WeightTrial]]:
+    """Return the vote for the trees that examples grew, and all that was tried on folds of them, the best first."""
+    rows = _usable(rows_of(cells, examples, seed), _NUMBERS, len(SMOOTHING))
+    n_labels = len(rows.label_counts)
+    ratios, prior = tree_features(cells, rows), shares(rows.label_counts)
+    losses: dict[tuple[bool, float, float], list[NDArray[np.float64]]] = {}
+    fold = np.arange(len(rows.labels)) % _FOLDS  # rows lie in the order of their hashes, so this is random
+    n_tried = int(np.clip(_FOLDS * _TRIAL_NUMBERS // max(ratios.size, 1), 1, _FOLDS))
+    for held_out in range(n_tried):
+        inside, outside = np.flatnonzero(fold != held_out), np.flatnonzero(fold == held_out)
+        if not len(outside) or len(np.unique(rows.labels[inside])) < 2:
+            continue
+        for option, weights in _tried(ratios, rows, inside, prior):
+            observed = softmax(_linear(ratios[:, outside], weights, prior))[
+                np.arange(len(outside)), rows.labels[outside]
+            ]
+            for share in _UNIFORM_SHARES:
+                mixed = -np.log((1 - share) * observed + share / n_labels)
+                losses.setdefault((*option, share), []).append(mixed * rows.multiplicity[outside])
+    trials = [WeightTrial(*option, float(np.concatenate(parts).mean())) for option, parts in losses.items()]
+    trials.sort(key=lambda trial: trial.loss)
+    best = trials[0] if trials else WeightTrial(False, _RIDGE, _UNIFORM_SHARES[1], 0.0)
+    vote = LogLinear(
+        SMOOTHING,
+        per_label=best.per_label,
+        ridge=best.ridge,
+        sample=_MAX_ROWS,
+        steps=_STEPS,
+        shared_ridge=_RIDGE,
+        uniform=best.uniform,
+    )
+    return vote, trials
+
+
+def _usable(rows: TreeRows, numbers: int, n_amounts: int) -> TreeRows:
+    """Return the rows that some tree of each kind was not grown by; the first ones where features would be too many."""
+    out = np.stack([rows.is_out[:, kind :: len(KINDS)].any(axis=1) for kind in range(len(KINDS))]).all(axis=0)
+    n_features = n_amounts * (len(KINDS) * len(LEVELS) + len(rows.name_counts))
+    most = max(500, numbers // (n_features * len(rows.label_counts)))
+    return rows[np.flatnonzero(out)[:most]]
+
+
+def _tried(
+    ratios: NDArray[np.float32], rows: TreeRows, inside: NDArray[np.int64], prior: NDArray[np.float64]
+) -> Iterator[tuple[tuple[bool, float], FittedWeights]]:
+    """Yield each option and its weights: shared ones first, then those of each label from there."""
+    fit = partial(
+        fit_weights, np.ascontiguousarray(ratios[:, inside]), rows.labels[inside], rows.multiplicity[inside], prior
+    )
+    n_features = ratios.shape[2]
+    shared = fit(start=np.full(n_features, 1.0 / n_features), ridge=_RIDGE, per_label=False, steps=SHARED_STEPS)
+    for per_label, ridge in _OPTIONS:
+        weights = fit(start=shared.shared, ridge=ridge, per_label=True, steps=_STEPS) if per_label else shared
+        yield (per_label, ridge), weights
+
+
+def _linear(ratios: NDArray[np.float32], weights: FittedWeights, prior: NDArray[np.float64]) -> NDArray[np.float64]:
+    by_label = (weights.shared + weights.differences.T).astype(np.float32)
+    linear = np.matmul(ratios, by_label[:, :, None])[:, :, 0].T.astype(np.float64)
+    return np.asarray(linear + np.log(prior) + weights.offsets)
+
+
+@one_blas_thread
+def fit_tree_weights(
+    vote: LogLinear, cells: Cells, sites: Sites, examples: Examples, seed: int, reader: Reader, *, rows_are_all: bool
+) -> None:
+    """Fit the weights of a vote to examples, rows as they were given, that a reader holds.
+
+    With `rows_are_all` the reader holds nothing else, so that counts need not be read.
+    """
+    assert cells.forest is not None
+    rows = rows_of(cells, examples, seed, None if rows_are_all else reader)
+    smoothing = vote.amounts()
+    rows = _usable(rows, _NUMBERS, len(smoothing))
+    if len(reader.labels) < 2 or not len(rows.labels):
+        return
+    rows = rows[np.arange(min(len(rows.labels), int(vote.sample)))]
+    fitted = vote.fitted(
+        tree_features(cells, rows, smoothing), rows.labels, rows.multiplicity, shares(rows.label_counts)
+    )
+    spread = _spread(cells, sites, len(smoothing))
+    of_sites = FittedWeights(spread @ fitted.shared, spread @ fitted.differences, fitted.offsets)
+    vote.take_fitted(of_sites, reader.labels, sites.n)
+
+
+def _spread(cells: Cells, sites: Sites, n_amounts: int) -> sparse.csr_array:
+    """Return the matrix that gives every site and amount its share of the weight that it has in common with others."""
+    assert cells.forest is not None
+    h, n_levels = len(cells.kinds), len(LEVELS)
+    names = cells.names
+    kinds = cells.forest.kinds
+    of_kind = np.bincount(kinds, minlength=len(KINDS))
+    of_trees = len(KINDS) * n_levels * n_amounts
+    columns, values = [], []
+    for (position,) in sites.positions:
+        if position < h:
+            first, value = of_trees + n_amounts * names.index(position), 1.0
+        else:
+            tree, level = divmod(position - h, n_levels)
+            first, value = (int(kinds[tree]) * n_levels + level) * n_amounts, 1.0 / int(of_kind[kinds[tree]])
+        columns += [first + j for j in range(n_amounts)]
+        values += [value] * n_amounts
+    shape = (len(columns), of_trees + n_amounts * len(names))
+    return sparse.csr_array((values, (np.arange(len(columns)), columns)), shape=shape)

@@ -1,0 +1,43 @@
+#include "tree_features.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace hammemo {
+
+void TreeFeatures::write(float* out) const {
+    const size_t per_kind = n_levels * n_amounts, n_features = n_kinds * per_kind;
+    std::vector<double> sums(n_features * n_labels);
+    std::vector<int64_t> seen(n_kinds);
+    for (size_t i = 0; i < n_rows; ++i) {
+        std::fill(sums.begin(), sums.end(), 0.0);
+        std::fill(seen.begin(), seen.end(), 0);
+        const auto own = static_cast<size_t>(labels[i]);
+        for (size_t tree = 0; tree < n_trees; ++tree) {
+            if (!is_out[i * n_trees + tree]) continue;
+            const auto kind = static_cast<size_t>(kinds[tree]);
+            ++seen[kind];
+            for (size_t level = 0; level < n_levels; ++level) {
+                const auto node = static_cast<size_t>(leaves[i * n_trees + tree]);
+                const int64_t* held = counts + static_cast<size_t>(cells[level * n_nodes + node]) * n_labels;
+                int64_t total = 0;
+                for (size_t c = 0; c < n_labels; ++c) total += held[c];
+                total -= held[own] > 0;
+                const double* of_total = total_logs + static_cast<size_t>(total) * n_amounts;
+                double* sum = sums.data() + (kind * per_kind + level * n_amounts) * n_labels;
+                for (size_t c = 0; c < n_labels; ++c) {
+                    const int64_t count = held[c] - (c == own && held[c] > 0);
+                    const double* of_label = label_logs + static_cast<size_t>(label_starts[c] + count) * n_amounts;
+                    for (size_t j = 0; j < n_amounts; ++j) sum[j * n_labels + c] += of_label[j] - of_total[j];
+                }
+            }
+        }
+        for (size_t f = 0; f < n_features; ++f) {
+            const int64_t number = std::max<int64_t>(seen[f / per_kind], 1);
+            for (size_t c = 0; c < n_labels; ++c)
+                out[(c * n_rows + i) * width + f] = static_cast<float>(sums[f * n_labels + c] / static_cast<double>(number));
+        }
+    }
+}
+
+}  // namespace hammemo

@@ -1,0 +1,30 @@
+// Features of rows for the weights of trees: log-ratios of the cells that rows lie in, averaged over the trees of a kind.
+//
+// A row reads, in every tree that it did not grow, its cell on each level. With n_c the count of label c there, one less for the
+// row's own label, and n their sum, the feature of (kind, level, amount a) is the mean over these trees of
+//     log(1 + n_c / (a p_c)) - log(1 + n / a),
+// in double precision, tree by tree. Logarithms come from tables by label and count.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hammemo {
+
+struct TreeFeatures {
+    const int32_t* leaves;         // (rows, trees): a node
+    const uint8_t* is_out;         // (rows, trees): whether the row did not grow the tree
+    const int32_t* cells;          // (levels, nodes): a row of counts
+    const int64_t* counts;         // (cells, labels)
+    const int32_t* labels;         // (rows,)
+    const int32_t* kinds;          // (trees,)
+    const double* label_logs;      // (entries, amounts)
+    const int64_t* label_starts;   // (labels,): the entry of count 0
+    const double* total_logs;      // (entries, amounts)
+    size_t n_rows, n_trees, n_levels, n_nodes, n_labels, n_kinds, n_amounts, width;
+
+    // out: (labels, rows, width); the first kinds * levels * amounts features of each are written, zeros where a kind has no tree.
+    void write(float* out) const;
+};
+
+}  // namespace hammemo

@@ -1,0 +1,258 @@
+#include "trees.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace hammemo {
+namespace {
+
+constexpr uint64_t GOLDEN = 0x9E3779B97F4A7C15u;
+
+// The finalizer of splitmix64.
+uint64_t mixed(uint64_t word) {
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9u;
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EBu;
+    return word ^ (word >> 31);
+}
+
+// Words of one node, each a function of the seed, the node and how many came before.
+class Draws {
+   public:
+    Draws(uint64_t seed, size_t node) : state_(mixed(seed + GOLDEN * (node + 1))) {}
+    // A number below `size`; what the division favours is below size / 2^64.
+    size_t below(size_t size) {
+        state_ += GOLDEN;
+        return static_cast<size_t>(mixed(state_) % size);
+    }
+
+   private:
+    uint64_t state_;
+};
+
+struct Split {
+    int32_t column = LEAF;
+    uint8_t step = 0;
+    double score = -1;
+};
+
+// The weights of labels on the two sides of a split that moves from right to left.
+struct Sides {
+    std::vector<int64_t> left, right;
+    int64_t left_weight = 0, right_weight = 0, left_squares = 0, right_squares = 0;
+
+    void start(const std::vector<int64_t>& all, int64_t weight, int64_t squares) {
+        left.assign(all.size(), 0);
+        right = all;
+        left_weight = 0, right_weight = weight, left_squares = 0, right_squares = squares;
+    }
+    void move(size_t label, int64_t weight) {
+        left_squares += weight * (2 * left[label] + weight);
+        right_squares += weight * (weight - 2 * right[label]);
+        left[label] += weight, right[label] -= weight;
+        left_weight += weight, right_weight -= weight;
+    }
+    void move_back(size_t label, int64_t weight) {
+        right_squares += weight * (2 * right[label] + weight);
+        left_squares += weight * (weight - 2 * left[label]);
+        left[label] -= weight, right[label] += weight;
+        left_weight -= weight, right_weight += weight;
+    }
+    bool is_allowed(int64_t least) const { return left_weight >= least && right_weight >= least; }
+    double score() const {
+        return static_cast<double>(left_squares) / static_cast<double>(left_weight) +
+               static_cast<double>(right_squares) / static_cast<double>(right_weight);
+    }
+};
+
+class Grower {
+   public:
+    Grower(const GrowingRows& rows, std::vector<int32_t> bag, const GrowingRules& rules)
+        : rows_(rows), rules_(rules), bag_(std::move(bag)), totals_(rows.n_labels), order_(rows.n_columns) {
+        labels_.reserve(bag_.size()), weights_.reserve(bag_.size()), codes_.resize(bag_.size());
+        for (int32_t row : bag_) labels_.push_back(rows.labels[row]), weights_.push_back(rows.weights[row]);
+    }
+
+    Tree grown() {
+        struct Range {
+            size_t first, last;
+            size_t parent;  // whose right child it is; 0 for others
+        };
+        std::vector<Range> open = {{0, bag_.size(), 0}};
+        while (!open.empty()) {
+            const Range range = open.back();
+            open.pop_back();
+            const size_t node = tree_.size();
+            if (range.parent) tree_.right[range.parent - 1] = static_cast<int32_t>(node);
+            const Split split = best_split(range.first, range.last, node);
+            tree_.column.push_back(split.column), tree_.step.push_back(split.step), tree_.right.push_back(0);
+            tree_.weight.push_back(weight_);
+            if (split.column == LEAF) continue;
+            const size_t middle = parted(range.first, range.last, split);
+            open.push_back({middle, range.last, node + 1});
+            open.push_back({range.first, middle, 0});
+        }
+        return std::move(tree_);
+    }
+
+   private:
+    const uint8_t* codes_of(size_t column) const { return rows_.codes + column * rows_.n_rows; }
+
+    Split best_split(size_t first, size_t last, size_t node) {
+        std::fill(totals_.begin(), totals_.end(), 0);
+        for (size_t i = first; i < last; ++i) totals_[static_cast<size_t>(labels_[i])] += weights_[i];
+        weight_ = squares_ = 0;
+        for (int64_t total : totals_) weight_ += total, squares_ += total * total;
+        Split best;
+        if (weight_ < 2 * rules_.min_weight || squares_ == weight_ * weight_) return best;  // too light, or one label only
+        Draws draws(rules_.seed, node);
+        for (size_t j = 0; j < order_.size(); ++j) order_[j] = j;
+        size_t tried = 0;
+        for (size_t j = 0; j < order_.size() && tried < rules_.max_columns; ++j) {
+            std::swap(order_[j], order_[j + draws.below(order_.size() - j)]);
+            const size_t column = order_[j];
+            const uint8_t* codes = codes_of(column);
+            uint8_t low = 255, high = 0;
+            for (size_t i = first; i < last; ++i) {
+                const uint8_t code = codes[bag_[i]];
+                codes_[i] = code;
+                low = std::min(low, code), high = std::max(high, code);
+            }
+            if (low == high) continue;
+            ++tried;
+            if (rules_.random_split) {
+                const bool is_name = rows_.names[column] != 0;
+                const size_t drawn = draws.below(is_name ? last - first : static_cast<size_t>(high - low));
+                const auto step = is_name ? codes_[first + drawn] : static_cast<uint8_t>(low + drawn);
+                try_one(first, last, column, step, best);
+            } else {
+                try_all(first, last, column, low, high, best);
+            }
+        }
+        return best;
+    }
+
+    void try_one(size_t first, size_t last, size_t column, uint8_t step, Split& best) {
+        sides_.start(totals_, weight_, squares_);
+        const bool is_name = rows_.names[column] != 0;
+        for (size_t i = first; i < last; ++i)
+            if (is_name ? codes_[i] == step : codes_[i] <= step) sides_.move(static_cast<size_t>(labels_[i]), weights_[i]);
+        take_better(column, step, best);
+    }
+
+    // Tries a split behind every code, or around every name. Groups of equal codes come from a table, or from sorting where a
+    // table would be mostly empty.
+    void try_all(size_t first, size_t last, size_t column, uint8_t low, uint8_t high, Split& best) {
+        const size_t width = rows_.n_labels, bins = static_cast<size_t>(high - low) + 1, n = last - first;
+        groups_.clear();
+        if (bins * width > 8 * n) {
+            sorted_.clear();
+            for (size_t i = first; i < last; ++i) sorted_.push_back(static_cast<uint64_t>(codes_[i]) << 32 | (i - first));
+            std::sort(sorted_.begin(), sorted_.end());
+            for (uint64_t entry : sorted_) {
+                const size_t i = first + static_cast<size_t>(entry & 0xFFFFFFFFu);
+                groups_.push_back({static_cast<uint8_t>(entry >> 32), labels_[i], weights_[i]});
+            }
+        } else {
+            by_code_.assign(bins * width, 0);
+            for (size_t i = first; i < last; ++i)
+                by_code_[static_cast<size_t>(codes_[i] - low) * width + static_cast<size_t>(labels_[i])] += weights_[i];
+            for (size_t bin = 0; bin < bins; ++bin)
+                for (size_t label = 0; label < width; ++label)
+                    if (const int64_t weight = by_code_[bin * width + label])
+                        groups_.push_back({static_cast<uint8_t>(low + bin), static_cast<int32_t>(label), weight});
+        }
+        sides_.start(totals_, weight_, squares_);
+        const bool is_name = rows_.names[column] != 0;
+        for (size_t begin = 0, end = 0; begin < groups_.size(); begin = end) {
+            const uint8_t code = groups_[begin].code;
+            for (; end < groups_.size() && groups_[end].code == code; ++end)
+                sides_.move(static_cast<size_t>(groups_[end].label), groups_[end].weight);
+            if (is_name) {
+                take_better(column, code, best);
+                for (size_t i = begin; i < end; ++i) sides_.move_back(static_cast<size_t>(groups_[i].label), groups_[i].weight);
+            } else if (end < groups_.size()) {  // in the middle of the gap to the next code
+                take_better(column, static_cast<uint8_t>(code + (groups_[end].code - code - 1) / 2), best);
+            }
+        }
+    }
+
+    void take_better(size_t column, uint8_t step, Split& best) const {
+        if (!sides_.is_allowed(rules_.min_weight)) return;
+        const double score = sides_.score();
+        if (score > best.score) best = {static_cast<int32_t>(column), step, score};
+    }
+
+    // Puts the rows that go left first; returns where the others begin. The order of rows on each side stays.
+    size_t parted(size_t first, size_t last, const Split& split) {
+        const uint8_t* codes = codes_of(static_cast<size_t>(split.column));
+        const bool is_name = rows_.names[static_cast<size_t>(split.column)] != 0;
+        size_t middle = first;
+        aside_.clear();
+        for (size_t i = first; i < last; ++i) {
+            const uint8_t code = codes[bag_[i]];
+            if (is_name ? code == split.step : code <= split.step) {
+                bag_[middle] = bag_[i], labels_[middle] = labels_[i], weights_[middle] = weights_[i];
+                ++middle;
+            } else {
+                aside_.push_back({bag_[i], labels_[i], weights_[i]});
+            }
+        }
+        size_t place = middle;
+        for (const Row& row : aside_) bag_[place] = row.row, labels_[place] = row.label, weights_[place] = row.weight, ++place;
+        return middle;
+    }
+
+    struct Row {
+        int32_t row, label, weight;
+    };
+
+    struct Group {
+        uint8_t code;
+        int32_t label;
+        int64_t weight;
+    };
+
+    const GrowingRows& rows_;
+    const GrowingRules& rules_;
+    std::vector<int32_t> bag_, labels_, weights_;
+    std::vector<uint8_t> codes_;
+    std::vector<uint64_t> sorted_;
+    std::vector<Group> groups_;
+    std::vector<int64_t> totals_, by_code_;
+    std::vector<size_t> order_;
+    std::vector<Row> aside_;
+    Sides sides_;
+    int64_t weight_ = 0, squares_ = 0;
+    Tree tree_;
+};
+
+}  // namespace
+
+Tree grow_tree(const GrowingRows& rows, std::vector<int32_t> bag, const GrowingRules& rules) {
+    return Grower(rows, std::move(bag), rules).grown();
+}
+
+void find_leaves(const Forest& forest, const uint8_t* codes, size_t n_rows, int32_t* leaves) {
+    constexpr size_t BLOCK = 256;  // rows whose codes stay in the cache while all trees look at them
+    for (size_t begin = 0; begin < n_rows; begin += BLOCK) {
+        const size_t end = std::min(n_rows, begin + BLOCK);
+        for (size_t tree = 0; tree < forest.n_trees; ++tree) {
+            const int64_t start = forest.starts[tree];
+            const int32_t* column = forest.column + start;
+            const uint8_t* step = forest.step + start;
+            const int32_t* right = forest.right + start;
+            for (size_t i = begin; i < end; ++i) {
+                const uint8_t* row = codes + i * forest.n_columns;
+                int32_t node = 0;
+                while (column[node] != LEAF) {
+                    const auto j = static_cast<size_t>(column[node]);
+                    const bool goes_left = forest.names[j] ? row[j] == step[node] : row[j] <= step[node];
+                    node = goes_left ? node + 1 : right[node];
+                }
+                leaves[i * forest.n_trees + tree] = static_cast<int32_t>(start + node);
+            }
+        }
+    }
+}
+
+}  // namespace hammemo

@@ -1,0 +1,63 @@
+// Trees of thresholds: partitions of rows whose columns hold one byte each, grown so that labels differ between cells.
+//
+// A column is ordered (the steps of a number) or holds names. A node sends a row to its left child where the row's code is at
+// most the node's step, or, in a column of names, where it equals the step. Nodes are numbered depth first, left before right,
+// so the left child of node i is node i + 1.
+//
+// A node tries columns in a random order until `max_columns` of them have more than one code in it. In each it takes the split
+// with the highest sum over both sides of (sum of squared label weights) / weight, or one random split. The first column with
+// the highest sum wins. Random words are a function of (seed, node, number of the draw), and sums are whole numbers up to one
+// division a side, so a tree is the same on every processor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace hammemo {
+
+constexpr int32_t LEAF = -1;
+
+// Rows that trees are grown on; all arrays belong to the caller, who has checked labels and the lengths.
+struct GrowingRows {
+    const uint8_t* codes;  // (columns, rows)
+    const uint8_t* names;  // (columns,): whether a column holds names
+    const int32_t* labels;
+    const int32_t* weights;
+    size_t n_rows, n_columns, n_labels;
+};
+
+struct GrowingRules {
+    int64_t min_weight;  // of a leaf
+    size_t max_columns;
+    bool random_split;
+    uint64_t seed;
+};
+
+struct Tree {
+    std::vector<int32_t> column;  // LEAF for a leaf
+    std::vector<uint8_t> step;
+    std::vector<int32_t> right;   // the right child; 0 for a leaf
+    std::vector<int64_t> weight;  // of the rows that grew it
+
+    size_t size() const { return column.size(); }
+};
+
+// bag: the rows that the tree is grown on, at least one.
+Tree grow_tree(const GrowingRows& rows, std::vector<int32_t> bag, const GrowingRules& rules);
+
+// The nodes of many trees, one tree after the other; children are counted from the first node of their tree. The caller has
+// checked that columns are below n_columns and that the children of a node come behind it in its tree.
+struct Forest {
+    const int32_t* column;
+    const uint8_t* step;
+    const int32_t* right;
+    const int64_t* starts;  // (trees + 1,)
+    const uint8_t* names;
+    size_t n_trees, n_columns;
+};
+
+// Writes the leaf of each row in each tree, (rows, trees), counted from the first node of all trees. codes: (rows, columns).
+void find_leaves(const Forest& forest, const uint8_t* codes, size_t n_rows, int32_t* leaves);
+
+}  // namespace hammemo

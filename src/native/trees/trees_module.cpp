@@ -1,0 +1,160 @@
+// What Python sees of trees: arrays are checked here.
+#include "trees_module.hpp"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/tuple.h>
+
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "../bound_arrays.hpp"
+#include "../released.hpp"
+#include "tree_features.hpp"
+#include "trees.hpp"
+
+namespace nb = nanobind;
+using namespace hammemo;
+
+namespace {
+
+template <class T>
+using Result = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+
+template <class T>
+Result<T> handed_over(std::vector<T> values) {
+    auto* held = new std::vector<T>(std::move(values));
+    nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return Result<T>(held->data(), {held->size()}, owner);
+}
+
+using GrownArrays = std::tuple<Result<int32_t>, Result<uint8_t>, Result<int32_t>, Result<int64_t>>;
+
+// codes: (columns, rows). The arrays are those of the tree: column, step, right child, weight.
+GrownArrays grown_tree(const Matrix<uint8_t>& codes, const Vector<uint8_t>& names, const Vector<int32_t>& labels,
+                       const Vector<int32_t>& weights, const Vector<int32_t>& bag, size_t n_labels, int64_t min_weight,
+                       size_t max_columns, bool random_split, uint64_t seed) {
+    require(codes.shape(0) == names.shape(0) && codes.shape(1) == labels.shape(0), "one code for each column and row");
+    require(weights.shape(0) == labels.shape(0), "one weight for each row");
+    require(codes.shape(0) > 0 && codes.shape(0) < (size_t{1} << 31) && codes.shape(1) < (size_t{1} << 31), "too many rows, or no column");
+    require(bag.shape(0) > 0 && n_labels > 0 && min_weight > 0 && max_columns > 0, "numbers must be above zero");
+    require_aligned(labels), require_aligned(weights);
+    std::vector<int32_t> own_bag = copied<int32_t>(bag), own_labels = copied<int32_t>(labels), own_weights = copied<int32_t>(weights);
+    int64_t total = 0;
+    for (int32_t row : own_bag) {
+        require(row >= 0 && static_cast<size_t>(row) < own_labels.size(), "a row is outside the table");
+        require(own_weights[static_cast<size_t>(row)] > 0, "weights are above zero");
+        total += own_weights[static_cast<size_t>(row)];
+        require(total < (int64_t{1} << 31), "the weights are too large together");
+    }
+    for (int32_t label : own_labels) require(label >= 0 && static_cast<size_t>(label) < n_labels, "a label is outside the table");
+    const GrowingRows rows{codes.data(), names.data(), own_labels.data(), own_weights.data(), codes.shape(1), codes.shape(0), n_labels};
+    const GrowingRules rules{min_weight, max_columns, random_split, seed};
+    Tree tree;
+    {
+        const Released released;
+        tree = grow_tree(rows, std::move(own_bag), rules);
+    }
+    return {handed_over(std::move(tree.column)), handed_over(std::move(tree.step)), handed_over(std::move(tree.right)),
+            handed_over(std::move(tree.weight))};
+}
+
+// Trees that were checked once, with copies of their arrays.
+class CheckedForest {
+   public:
+    CheckedForest(const Vector<int32_t>& column, const Vector<uint8_t>& step, const Vector<int32_t>& right,
+                  const Vector<int64_t>& starts, const Vector<uint8_t>& names)
+        : column_(copied<int32_t>(column)), step_(copied<uint8_t>(step)), right_(copied<int32_t>(right)),
+          starts_(copied<int64_t>(starts)), names_(copied<uint8_t>(names)) {
+        require(step_.size() == column_.size() && right_.size() == column_.size(), "one step and child for each node");
+        require(!starts_.empty() && starts_.front() == 0 && starts_.back() == static_cast<int64_t>(column_.size()),
+                "trees must cover all nodes");
+        require(column_.size() < (size_t{1} << 31), "there are too many nodes");
+        for (size_t tree = 0; tree + 1 < starts_.size(); ++tree) {
+            const int64_t first = starts_[tree], last = starts_[tree + 1];
+            require(first >= 0 && first < last && last <= static_cast<int64_t>(column_.size()), "a tree has one node at least");
+            for (int64_t i = first; i < last; ++i) {
+                const int32_t of = column_[static_cast<size_t>(i)];
+                if (of == LEAF) continue;
+                const int64_t child = right_[static_cast<size_t>(i)];
+                require(of >= 0 && static_cast<size_t>(of) < names_.size(), "a column is outside the table");
+                require(child > i - first && child < last - first && i + 1 < last, "children come behind their parent");
+            }
+        }
+    }
+
+    // codes: (rows, columns). Writes leaves: (rows, trees).
+    void leaves(const Matrix<uint8_t>& codes, nb::ndarray<int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> out) const {
+        require(codes.shape(1) == names_.size(), "one code for each column");
+        require(out.shape(0) == codes.shape(0) && out.shape(1) == starts_.size() - 1, "one leaf for each row and tree");
+        require_aligned(out);
+        const Forest forest{column_.data(), step_.data(), right_.data(), starts_.data(), names_.data(), starts_.size() - 1, names_.size()};
+        const Released released;
+        find_leaves(forest, codes.data(), codes.shape(0), out.data());
+    }
+
+   private:
+    std::vector<int32_t> column_;
+    std::vector<uint8_t> step_;
+    std::vector<int32_t> right_;
+    std::vector<int64_t> starts_;
+    std::vector<uint8_t> names_;
+};
+
+CheckedForest make_forest(const Vector<int32_t>& column, const Vector<uint8_t>& step, const Vector<int32_t>& right,
+                                           const Vector<int64_t>& starts, const Vector<uint8_t>& names) {
+    return {column, step, right, starts, names};
+}
+
+// Writes the features of rows into the first places of out: (labels, rows, width).
+void write_features(const Matrix<int32_t>& leaves, const Matrix<uint8_t>& is_out, const Matrix<int32_t>& cells,
+                    const Matrix<int64_t>& counts, const Vector<int32_t>& labels, const Vector<int32_t>& kinds, size_t n_kinds,
+                    const Matrix<double>& label_logs, const Vector<int64_t>& label_starts, const Matrix<double>& total_logs,
+                    nb::ndarray<float, nb::ndim<3>, nb::c_contig, nb::device::cpu> out) {
+    require_aligned(leaves), require_aligned(cells), require_aligned(counts), require_aligned(label_logs);
+    require_aligned(total_logs), require_aligned(out);
+    const size_t n = leaves.shape(0), n_trees = leaves.shape(1), n_labels = counts.shape(1), n_amounts = label_logs.shape(1);
+    const std::vector<int32_t> own_labels = copied<int32_t>(labels), own_kinds = copied<int32_t>(kinds);
+    const std::vector<int64_t> own_starts = copied<int64_t>(label_starts);
+    require(is_out.shape(0) == n && is_out.shape(1) == n_trees && own_labels.size() == n, "one label and one bag for each row");
+    require(own_kinds.size() == n_trees && own_starts.size() == n_labels && n_labels > 0, "one kind a tree and one table a label");
+    require(total_logs.shape(1) == n_amounts && n_amounts > 0 && n_kinds > 0, "one logarithm for each amount");
+    require(out.shape(0) == n_labels && out.shape(1) == n && out.shape(2) >= n_kinds * cells.shape(0) * n_amounts, "the features need room");
+    for (int32_t kind : own_kinds) require(kind >= 0 && static_cast<size_t>(kind) < n_kinds, "a tree is of no kind");
+    for (int32_t label : own_labels) require(label >= 0 && static_cast<size_t>(label) < n_labels, "a label is outside the counts");
+    for (size_t i = 0; i < leaves.size(); ++i)
+        require(leaves.data()[i] >= 0 && static_cast<size_t>(leaves.data()[i]) < cells.shape(1), "a leaf is outside the trees");
+    for (size_t i = 0; i < cells.size(); ++i)
+        require(cells.data()[i] >= 0 && static_cast<size_t>(cells.data()[i]) < counts.shape(0), "a cell has no counts");
+    const auto entries = static_cast<int64_t>(label_logs.shape(0)), totals = static_cast<int64_t>(total_logs.shape(0));
+    for (size_t cell = 0; cell < counts.shape(0); ++cell) {
+        int64_t total = 0;
+        for (size_t c = 0; c < n_labels; ++c) {
+            const int64_t count = counts.data()[cell * n_labels + c], start = own_starts[c];
+            require(count >= 0 && start >= 0 && start < entries && count < entries - start, "a count is outside its table");
+            total += count;
+            require(total < totals, "a count is outside its table");
+        }
+    }
+    const TreeFeatures features{leaves.data(), is_out.data(), cells.data(), counts.data(), own_labels.data(), own_kinds.data(),
+                                label_logs.data(), own_starts.data(), total_logs.data(), n, n_trees, cells.shape(0), cells.shape(1),
+                                n_labels, n_kinds, n_amounts, out.shape(2)};
+    const Released released;
+    features.write(out.data());
+}
+
+}  // namespace
+
+void bind_trees(nb::module_& m) {
+    m.def("grow_tree", &grown_tree, nb::arg("codes").noconvert(), nb::arg("names").noconvert(), nb::arg("labels").noconvert(),
+          nb::arg("weights").noconvert(), nb::arg("bag").noconvert(), nb::arg("n_labels"), nb::arg("min_weight"),
+          nb::arg("max_columns"), nb::arg("random_split"), nb::arg("seed"));
+    m.def("tree_features", &write_features, nb::arg("leaves").noconvert(), nb::arg("is_out").noconvert(), nb::arg("cells").noconvert(),
+          nb::arg("counts").noconvert(), nb::arg("labels").noconvert(), nb::arg("kinds").noconvert(), nb::arg("n_kinds"),
+          nb::arg("label_logs").noconvert(), nb::arg("label_starts").noconvert(), nb::arg("total_logs").noconvert(),
+          nb::arg("out").noconvert());
+    nb::class_<CheckedForest>(m, "Forest")
+        .def(nb::new_(&make_forest), nb::arg("column").noconvert(), nb::arg("step").noconvert(), nb::arg("right").noconvert(),
+             nb::arg("starts").noconvert(), nb::arg("names").noconvert())
+        .def("leaves", &CheckedForest::leaves, nb::arg("codes").noconvert(), nb::arg("leaves").noconvert());
+}

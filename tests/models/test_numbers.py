@@ -1,0 +1,285 @@
+"""Tables with numbers, dates and missing values: learnt as they come, forgotten to the byte."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, load, save
+from hammemo.kernels.cells import plain_trees
+from hammemo.kernels.cells.codes import quantile_cuts
+from hammemo.memories.errors import LayoutError, NotStoredError
+from hammemo.tokens.columns import column_kinds, table_columns, tokens_of
+from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo.votes import tree_weights
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+native = pytest.importorskip("hammemo._native")
+
+
+def frame(n: int = 240, seed: int = 0) -> tuple[pd.DataFrame, Any]:
+    """Return a table of two numbers, whole numbers, names and dates, some missing, and labels that depend on them."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {
+            "length": rng.normal(size=n),
+            "width": np.where(rng.random(n) < 0.1, np.nan, rng.exponential(size=n)),
+            "rooms": rng.integers(1, 9, n),
+            "town": rng.choice(["Ulm", "Bonn", "Trier"], n),
+            "seen": pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 9000, n), unit="h"),
+        }
+    )
+    y = (X["length"] + (X["town"] == "Bonn") - 0.1 * X["rooms"] + rng.normal(scale=0.3, size=n) > 0).to_numpy()
+    return X, np.where(y, "yes", "no")
+
+
+def same(one: MemoryClassifier, other: MemoryClassifier, folder: Path) -> bool:
+    """Return whether the files of two models are equal."""
+    save(one, folder / "one")
+    save(other, folder / "other")
+    return (folder / "one").read_bytes() == (folder / "other").read_bytes()
+
+
+def test_forget_and_refit_is_fit_of_the_rest_to_the_byte(tmp_path: Path) -> None:
+    X, y = frame()
+    clf = MemoryClassifier().fit(X, y)
+    assert clf._cells is not None
+    assert clf._cells.forest is not None
+    clf.forget(X.iloc[:40], y[:40]).refit()
+    rest = MemoryClassifier().fit(X.iloc[40:], y[40:])
+    assert clf.digest(parts=True) == rest.digest(parts=True)
+    assert same(clf, rest, tmp_path)
+
+
+@pytest.mark.parametrize("batches", [2, 7])
+def test_batches_and_refit_are_fit_to_the_byte(batches: int, tmp_path: Path) -> None:
+    X, y = frame(260)
+    clf = MemoryClassifier()
+    for rows in np.array_split(np.arange(len(y)), batches):
+        clf.partial_fit(X.iloc[rows], y[rows])
+    order = np.random.default_rng(1).permutation(len(y))
+    assert same(clf.refit(), MemoryClassifier().fit(X.iloc[order], y[order]), tmp_path)
+
+
+def test_models_of_different_cells_are_merged_by_their_rows(tmp_path: Path) -> None:
+    X, y = frame()
+    one, other = MemoryClassifier().fit(X[:150], y[:150]), MemoryClassifier().fit(X[150:], y[150:])
+    assert one._cells != other._cells
+    with pytest.warns(UserWarning, match="different fitted weights"):
+        together = one + other
+    assert same(together.refit(), MemoryClassifier().fit(X, y), tmp_path)
+    both = MemoryClassifier().fit(X, y)
+    assert same(both.unmerge(other).refit(), one, tmp_path)
+
+
+def test_models_without_rows_and_other_cells_are_not_merged() -> None:
+    X, y = frame()
+    one, other = (MemoryClassifier(keep=False).fit(X[rows], y[rows]) for rows in (slice(150), slice(150, None)))
+    with pytest.raises(LayoutError):
+        one.merge(other)
+    with pytest.raises(LayoutError, match="kinds"):
+        one.merge(MemoryClassifier(numeric="none").fit(X.astype(str), y))
+
+
+def test_shards_of_one_layout_add_up(tmp_path: Path) -> None:
+    X, y = frame()
+    whole = MemoryClassifier().fit(X, y)
+    shards = [whole.empty_like().partial_fit(X[k::3], y[k::3]) for k in range(3)]
+    assert (shards[0] + shards[1] + shards[2]).memory_.state_bytes() == whole.memory_.state_bytes()
+    other = MemoryClassifier().partial_fit(X[:10], y[:10], layout=whole)
+    assert other._cells is whole._cells
+
+
+def test_single_edits_are_those_of_batches() -> None:
+    X, y = frame()
+    clf = MemoryClassifier().fit(X, y)
+    row = X.iloc[0].tolist()
+    before = clf.digest()
+    clf.learn_one(row, "no")
+    assert clf.memory_.state_bytes() == MemoryClassifier().fit(X, y).partial_fit(X[:1], ["no"]).memory_.state_bytes()
+    assert clf.forget_one(row, "no").digest() == before
+    with pytest.raises(NotStoredError):
+        clf.forget_one([99.0, 1.0, 3, "Ulm", datetime(2026, 1, 1, tzinfo=UTC)], "no")
+    assert clf.digest() == before
+
+
+def test_files_pickles_and_copies_answer_alike(tmp_path: Path) -> None:
+    X, y = frame()
+    clf = MemoryClassifier().fit(X, y)
+    expected = clf.predict_proba(X).tobytes()
+    save(clf, tmp_path / "model")
+    for again in (load(tmp_path / "model"), pickle.loads(pickle.dumps(clf)), copy.deepcopy(clf)):
+        assert again.predict_proba(X).tobytes() == expected
+        assert again.digest() == clf.digest()
+    compiled = clf.compile()
+    assert np.array_equal(compiled.predict(X), clf.predict(X))
+    assert compiled(X.iloc[3].tolist()) == clf.predict(X.iloc[3:4])[0]
+    save(compiled, tmp_path / "compiled")
+    assert np.array_equal(load(tmp_path / "compiled").predict(X), clf.predict(X))
+    with pytest.raises(NotImplementedError, match="numbers"):
+        compiled.to_onnx(tmp_path / "graph")
+
+
+def test_explanations_are_by_column_and_sum_to_the_score() -> None:
+    X, y = frame()
+    clf = MemoryClassifier().fit(X, y)
+    told = clf.explain(X.iloc[5].tolist())
+    assert told.names == tuple(X.columns)
+    assert len(told.contributions) == X.shape[1]
+    assert np.allclose(told.base + told.contributions.sum(axis=0), told.scores)
+    assert "length" in str(told)
+    ranges = MemoryClassifier(memory=Hashed(64)).fit(X, y).explain(X.iloc[5].tolist())
+    assert " to " in str(ranges) or "below" in str(ranges)
+
+
+@pytest.mark.parametrize("memory", [Hashed(256), Ledgered(Hashed(256)), Ledgered(Exact()), Exact()])
+@pytest.mark.parametrize("vote", ["sum", "mean", "auto"])
+def test_every_memory_learns_numbers_and_takes_them_back(memory: Any, vote: str) -> None:
+    X, y = frame(120)
+    clf = MemoryClassifier(memory=memory, vote=vote).fit(X, y)
+    before = clf.memory_.state_bytes()
+    clf.partial_fit(X[:20], y[:20]).forget(X[:20], y[:20])
+    assert clf.memory_.state_bytes() == before
+    assert (clf.predict(X) == y).mean() > 0.6
+
+
+def test_numbers_beat_names_where_they_are_numbers() -> None:
+    X, y = frame(900)
+    numbers = X[["length", "width", "rooms"]]
+    as_numbers = MemoryClassifier().fit(numbers[:600], y[:600]).score(numbers[600:], y[600:])
+    as_names = MemoryClassifier(numeric="none").fit(numbers[:600].astype(str), y[:600])
+    assert as_numbers > as_names.score(numbers[600:].astype(str), y[600:]) + 0.1
+
+
+def test_what_a_column_is() -> None:
+    X = pd.DataFrame(
+        {
+            "f": [0.5, None],
+            "i": [1, 2],
+            "n": pd.array([1, None], "Int64"),
+            "b": [True, False],
+            "s": ["a", None],
+            "c": pd.Categorical(["x", "y"]),
+            "d": pd.to_datetime(["2026-01-01", None]),
+            "t": pd.to_timedelta([1, 2], unit="s"),
+            "z": pd.to_datetime(["2026-01-01", "2026-01-02"]).tz_localize("Europe/Berlin"),
+            "o": [Decimal("1.5"), Decimal(2)],
+        }
+    )
+    columns = table_columns(X)
+    assert columns is not None
+    assert column_kinds(columns, "auto", list(X.columns), has_types=True) == "nnnsssdndn"
+    assert column_kinds(columns, "none", list(X.columns), has_types=True) == "s" * 10
+    assert column_kinds(columns, ["f", 1], list(X.columns), has_types=True) == "nn" + "s" * 8
+    with pytest.raises(ValueError, match="'q'"):
+        column_kinds(columns, ["q"], list(X.columns), has_types=True)
+    whole = table_columns([[1, "a", 0.5, 2.0], [2, "b", 3, 3.0]])
+    assert whole is not None
+    assert column_kinds(whole, "auto", None, has_types=False) == "ssns"
+
+
+def test_special_numbers_are_tokens() -> None:
+    column = np.array([np.inf, -np.inf, -0.0, 5e-324, 2.0**63, np.nan])
+    found = tokens_of([column], "n", "token", None, learning=True)[:, 0]
+    largest = np.finfo(float).max
+    assert found.tolist() == [largest, -largest, 0.0, 5e-324, 2.0**63, float(NO_TOKEN)]
+    assert not np.signbit(found[2])
+    clf = MemoryClassifier().fit(np.tile(column, 20)[:, None], ["a", "b", "a", "a", "a", "b"] * 20)
+    assert clf.predict(column[:, None]).tolist() == ["a", "b", "a", "a", "a", "b"]
+
+
+def test_another_kind_is_refused_where_it_is_learnt_and_warned_of_where_it_is_asked() -> None:
+    X, y = frame(60)
+    clf = MemoryClassifier().fit(X, y)
+    wrong = X.astype({"length": object})
+    wrong.loc[0, "length"] = "long"
+    with pytest.raises(ValueError, match="'length' holds numbers, and 'long' is none"):
+        clf.partial_fit(wrong, y)
+    with pytest.raises(ValueError, match="'length'"):
+        MemoryClassifier(missing="refuse").fit(X.assign(length=np.nan), y)
+    with pytest.raises(ValueError, match="feature names"):
+        clf.predict(X[["length"]])
+    with pytest.raises(ValueError, match="expecting 2 features"):
+        MemoryClassifier().fit(X[["length", "width"]].to_numpy(), y).predict(np.zeros((3, 5)))
+
+
+def test_ids_are_warned_of() -> None:
+    X = pd.DataFrame({"id": np.arange(80), "a": np.arange(80) % 7})
+    with pytest.warns(UserWarning, match="'id' holds whole numbers that nearly all differ"):
+        MemoryClassifier().fit(X, np.arange(80) % 2)
+    with pytest.warns(UserWarning, match="numeric="):
+        MemoryClassifier().fit(X.to_numpy(), np.arange(80) % 2)
+
+
+@pytest.mark.parametrize("n", [1, 2, 30])
+def test_few_rows(n: int) -> None:
+    X, y = frame(n)
+    clf = MemoryClassifier().fit(X, y)
+    assert clf.predict(X).shape == (n,)
+    clf.forget(X, y)
+    assert clf.classes_.tolist() == []
+    clf.partial_fit(X, y).refit()
+    assert clf.digest() == MemoryClassifier().fit(X, y).digest()
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=False), min_size=1, max_size=60), st.integers(1, 20))
+def test_cuts_lie_between_values(values: list[float], most: int) -> None:
+    array = np.array(values)
+    cuts = quantile_cuts(array, np.ones(len(array), np.int64), most)
+    present = np.unique(array[~np.isnan(array)])
+    assert len(cuts) <= most
+    assert (np.diff(cuts) > 0).all()
+    steps = np.searchsorted(cuts, present, side="right")
+    assert len(np.unique(steps)) == len(cuts) + (len(present) > 0)
+    if len(present) <= most + 1:
+        assert len(np.unique(steps)) == len(present)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1))
+def test_compiled_trees_are_those_of_the_plain_twin(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n_columns, n, n_labels = rng.integers(1, 7), rng.integers(1, 60), int(rng.integers(1, 5))
+    codes = rng.integers(0, rng.integers(1, 256), (n_columns, n)).astype(np.uint8)
+    names = rng.integers(0, 2, n_columns).astype(np.uint8)
+    labels, weights = rng.integers(0, n_labels, n).astype(np.int32), rng.integers(1, 4, n).astype(np.int32)
+    bag = np.flatnonzero(np.append(True, rng.random(n - 1) < 0.7)).astype(np.int32)
+    least, most = int(rng.integers(1, 4)), int(rng.integers(1, n_columns + 1))
+    arguments = (codes, names, labels, weights, bag, n_labels, least, most, bool(rng.integers(2)), seed)
+    found = native.grow_tree(*arguments)
+    for mine, plain in zip(found, plain_trees.grow_tree(*arguments), strict=True):
+        assert np.array_equal(mine, plain)
+    column, step, right, _ = found
+    starts = np.array([0, len(column)])
+    rows = rng.integers(0, 256, (20, n_columns)).astype(np.uint8)
+    leaves = np.empty((20, 1), np.int32)
+    native.Forest(column, step, right, starts, names).leaves(rows, leaves)
+    assert np.array_equal(leaves, plain_trees.leaves(column, step, right, starts, names, rows))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1000))
+def test_compiled_features_are_those_of_the_plain_twin(seed: int) -> None:
+    X, y = frame(80, seed)
+    clf = MemoryClassifier().fit(X, y)
+    assert clf._cells is not None
+    assert clf._kept is not None
+    rows = tree_weights.rows_of(clf._cells, clf._kept.examples(), 0)
+    read = tree_weights.rows_of(clf._cells, clf._kept.examples(), 0, clf.memory_.reader())
+    assert np.array_equal(rows.tree_counts, read.tree_counts)
+    assert all(np.array_equal(one, other) for one, other in zip(rows.name_counts, read.name_counts, strict=True))
+    compiled = tree_weights.tree_features(clf._cells, rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree_weights, "native", lambda: None)
+        assert np.array_equal(tree_weights.tree_features(clf._cells, rows), compiled)
