@@ -48,7 +48,7 @@ def test_columns_of_frames_and_arrays_of_numbers() -> None:
         pd.DataFrame({"a": pd.array([1, 2, 1], "Int64"), "b": pd.array([None, 3, 3], "Int64")}),
         pl.DataFrame({"a": [1, 2, 1], "b": [None, 3, 3]}),
     ]
-    states = {MemoryClassifier().fit(frame, y).memory_.state_bytes() for frame in frames}
+    states = {MemoryClassifier(numeric="none").fit(frame, y).memory_.state_bytes() for frame in frames}
     assert states == {MemoryClassifier().fit([[1, MISSING], [2, 3], [1, 3]], y).memory_.state_bytes()}
     strings: list[Any] = [
         pd.DataFrame({"a": ["u", None, "v"]}, dtype="string"),
@@ -73,7 +73,7 @@ def test_refused_where_one_says_so_and_by_the_paper_s_model() -> None:
 
 def test_infinity_is_no_missing_value() -> None:
     with pytest.raises(ValueError, match="inf is not a token"):
-        MemoryClassifier().fit([[float("inf")], [1.0]], [0, 1])
+        MemoryClassifier(numeric="none").fit([[float("inf")], [1.0]], [0, 1])
 
 
 def test_a_window_forgets_missing_values_too() -> None:

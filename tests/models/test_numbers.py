@@ -119,7 +119,7 @@ def test_files_pickles_and_copies_answer_alike(tmp_path: Path) -> None:
     clf = MemoryClassifier().fit(X, y)
     expected = clf.predict_proba(X).tobytes()
     save(clf, tmp_path / "model")
-    for again in (load(tmp_path / "model"), pickle.loads(pickle.dumps(clf)), copy.deepcopy(clf)):
+    for again in (load(tmp_path / "model"), pickle.loads(pickle.dumps(clf)), copy.deepcopy(clf)):  # noqa: S301
         assert again.predict_proba(X).tobytes() == expected
         assert again.digest() == clf.digest()
     compiled = clf.compile()

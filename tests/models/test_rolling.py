@@ -48,7 +48,7 @@ def kept(rows: list[Any], last: int | None, seconds: float | None, now: float) -
 def test_the_state_is_that_of_a_fresh_fit_on_what_remains(memory: Memory, stream: Any, last: Any, seconds: Any) -> None:
     if last is None and seconds is None:
         last = 3
-    model = Rolling(MemoryClassifier(memory=memory, vote="sum"), last=last, seconds=seconds)
+    model = Rolling(MemoryClassifier(memory=memory, vote="sum", numeric="none"), last=last, seconds=seconds)
     now, held = 0.0, list[Any]()
     for part in stream:
         times = now + np.cumsum([wait for *_, wait in part])

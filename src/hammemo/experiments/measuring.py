@@ -112,7 +112,7 @@ def averages(rows: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Row:
 # Tables
 
 
-class _Cells(Formatter):
+class _CellFormatter(Formatter):
     """What `cells` formats with."""
 
     def get_value(self, key: Any, args: Any, kwargs: Any) -> Any:
@@ -145,7 +145,7 @@ def cells(template: str, row: Mapping[str, Any]) -> str:
     >>> cells("{top1±:.2f} | {rate:~} | {equal:yes/NO} | {loss:.3f} | {loss:.3f|fit again}", row)
     '2.00 ± 1.41 | 12,000 | yes | none | fit again'
     """
-    return _Cells().vformat(template, (), row)
+    return _CellFormatter().vformat(template, (), row)
 
 
 def cell(value: Any) -> str:

@@ -50,7 +50,7 @@ def test_scan_prototypes_and_counts_give_identical_scores(kernel: SiteKernel, st
     X, Q = as_array([context for context, _, _ in stored]), as_array([context for context, _, _ in asked])
     y = np.array([label for _, label, _ in stored])
     counts = np.array([count for _, _, count in stored])
-    clf = MemoryClassifier(kernel, Exact(), vote="sum").fit(X, y, sample_weight=counts)
+    clf = MemoryClassifier(kernel, Exact(), vote="sum", numeric="none").fit(X, y, sample_weight=counts)
 
     encoder = SiteOneHot(kernel, normalize=False).fit(X)
     weights = np.repeat(clf.sites_.weights, [len(tuples) for tuples in encoder.tuples_])

@@ -1,0 +1,317 @@
+"""Tables with numbers: ours by default beside other learners, each with its defaults and one thread.
+
+    python -m benchmarks.mixed --data FOLDER [--sets pima heart] [--learners ours LightGBM] [--seed 0] [--json FILE]
+    python -m benchmarks.mixed --show FILE
+    python -m benchmarks.mixed --data FOLDER --by-time [--learners ours LightGBM]
+
+A run that was stopped goes on where it was: what ``--json`` holds already, for the same seed, is not measured again.
+
+FOLDER holds CSV files with a header, the label in the column ``label``. Names are strings, an empty cell is missing.
+Files below 10,000 rows are judged by three stratified folds, the others by one stratified split with a quarter for
+testing. Printed are accuracy, log-loss, ROC AUC (two labels), the processor seconds of a fit, predictions a second, the
+size of the model and, for ours, whether forgetting a tenth and refitting gives the model that `fit` makes of the rest,
+to the byte. ``--by-time`` takes the ``*-full.csv.gz`` files, in the order of time: the last quarter is for testing.
+
+A learner that is not installed is left out: ``pip install --group benchmarks``.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded: one thread for every learner
+
+import numpy as np
+import pandas as pd
+from benchmarks.tables import Wrapped, by_set
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.preprocessing import OneHotEncoder
+
+from hammemo import MemoryClassifier
+from hammemo.experiments.measuring import JsonLines, Row, cells, heading, options, rate, seconds, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+ONE_SPLIT_ROWS = 10_000
+"""Rows from which on there is one split instead of three folds."""
+MAX_CATEGORIES = 250
+"""The most values of a column of names that scikit-learn's boosting takes; the most frequent ones stay."""
+
+
+def names_of(X: pd.DataFrame) -> list[str]:
+    """Return the columns of names."""
+    return [str(name) for name in X if X[name].dtype == object]
+
+
+class Categories(Wrapped):
+    """Names as pandas' categories, those of the training rows; dates as numbers."""
+
+    def fit(self, X: Any, y: Any) -> Wrapped:
+        """Learn the values, then the examples."""
+        most = MAX_CATEGORIES if isinstance(self.learner, HistGradientBoostingClassifier) else None
+        self.values = {name: sorted(X[name].value_counts().index[:most]) for name in names_of(X)}
+        return super().fit(X, y)
+
+    def given(self, X: Any) -> Any:
+        """Return the frame."""
+        X = X.copy()
+        for name, values in self.values.items():
+            X[name] = pd.Categorical(X[name], categories=values)
+        return as_numbers(X)
+
+
+class EarlyStopping(Categories):
+    """LightGBM that stops when a fifth of the training rows gets worse."""
+
+    def fit(self, X: Any, y: Any) -> Wrapped:
+        """Learn four fifths of the rows."""
+        from lightgbm import early_stopping
+
+        self.values = {name: sorted(set(X[name])) for name in names_of(X)}
+        inside, outside = train_test_split(np.arange(len(y)), test_size=0.2, random_state=0, stratify=y)
+        held_out = [(self.given(X.iloc[outside]), y[outside])]
+        self.learner.set_params(n_estimators=1000)
+        stop = [early_stopping(50, verbose=False)]
+        self.learner.fit(self.given(X.iloc[inside]), y[inside], eval_set=held_out, callbacks=stop)
+        self.classes_ = self.learner.classes_
+        return self
+
+
+class Named(Wrapped):
+    """Rows as they are, and which columns are names, for CatBoost."""
+
+    def given(self, X: Any) -> Any:
+        """Return the frame, dates as numbers."""
+        return as_numbers(X)
+
+    def told(self, X: Any) -> dict[str, Any]:
+        """Return which columns are categories."""
+        return {"cat_features": names_of(X)}
+
+
+class OneHot(Wrapped):
+    """Frequent names as columns of 0 and 1, missing numbers as the median."""
+
+    def fit(self, X: Any, y: Any) -> Wrapped:
+        """Learn the columns, then the examples."""
+        names = names_of(X)
+        numbers = [name for name in X if name not in names]
+        self.columns = make_column_transformer(
+            (OneHotEncoder(handle_unknown="ignore", min_frequency=5), names),
+            (SimpleImputer(strategy="median"), numbers),
+            sparse_threshold=0,
+        ).fit(as_numbers(X))
+        return super().fit(X, y)
+
+    def given(self, X: Any) -> Any:
+        """Return the array."""
+        return self.columns.transform(as_numbers(X))
+
+
+def as_numbers(X: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with dates as numbers of seconds, for learners that take no dates."""
+    dates = X.select_dtypes("datetime").columns
+    return X.assign(**{name: X[name].astype("int64") / 1e9 for name in dates})
+
+
+def _lightgbm() -> Any:
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(n_jobs=1, verbose=-1)
+
+
+def _catboost() -> Any:
+    from catboost import CatBoostClassifier
+
+    return Named(CatBoostClassifier(thread_count=1, verbose=False, allow_writing_files=False))
+
+
+def _explainable() -> Any:
+    from interpret.glassbox import ExplainableBoostingClassifier
+
+    return Categories(ExplainableBoostingClassifier(n_jobs=1))
+
+
+def _forest() -> RandomForestClassifier:
+    return RandomForestClassifier(n_jobs=1, random_state=0)
+
+
+LEARNERS: dict[str, Callable[[], Any]] = {
+    "ours": MemoryClassifier,
+    "LightGBM": lambda: Categories(_lightgbm()),
+    "LightGBM, early stopping": lambda: EarlyStopping(_lightgbm()),
+    "CatBoost": _catboost,
+    "histogram boosting": lambda: Categories(
+        HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=0)
+    ),
+    "EBM": _explainable,
+    "random forest": lambda: OneHot(_forest()),
+    "random forest, calibrated": lambda: OneHot(CalibratedClassifierCV(_forest(), cv=5, ensemble=False)),
+}
+NAMES = "set | learner | accuracy | log-loss | AUC | fit | predictions/s | MiB | forgets exactly"
+CELLS = (
+    "{set} | {learner} | {accuracy:.3f} | {log_loss:.3f} | {auc:.3f|} | {fit_seconds:.2f} s | "
+    "{predictions_per_second:,.0f} | {mebibytes:.2f} | {forgets_exactly:yes/NO|}"
+)
+
+
+def read_table(path: Path) -> tuple[pd.DataFrame, NDArray[Any]]:
+    """Return the columns and the labels of a file; columns of dates as dates."""
+    frame = pd.read_csv(path)
+    y = frame.pop("label").astype(str).to_numpy()
+    for name in names_of(frame):
+        try:
+            frame[name] = pd.to_datetime(frame[name], format="ISO8601")
+        except (ValueError, TypeError):
+            frame[name] = frame[name].where(frame[name].notna(), "?").astype(str).astype(object)
+    return frame, y
+
+
+def splits(y: Any, seed: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield rows for training and rows for testing."""
+    if len(y) >= ONE_SPLIT_ROWS:
+        yield train_test_split(np.arange(len(y)), test_size=0.25, random_state=seed, stratify=y)
+    else:
+        yield from StratifiedKFold(3, shuffle=True, random_state=seed).split(np.zeros(len(y)), y)
+
+
+def by_time(y: Any, _: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield the first three quarters of the rows for training, the last for testing."""
+    cut = 3 * len(y) // 4
+    yield np.arange(cut), np.arange(cut, len(y))
+
+
+def measured(name: str, learner: str, path: Path, seed: int, split: Any) -> Row:
+    """Return the means over folds of one learner."""
+    X, y = read_table(path)
+    rows: list[list[float]] = []
+    exactly = None
+    for train, test in split(y, seed):
+        model = LEARNERS[learner]()
+        took = seconds(model.fit, X.iloc[train], y[train])
+        answers = np.asarray(model.predict_proba(X.iloc[test]), np.float64)
+        asked = rate(lambda: model.predict_proba(X.iloc[test]), len(test))  # noqa: B023
+        rows.append([*_judged(model, answers, y[test]), took, asked, len(pickle.dumps(model)) / 2**20])
+        if learner == "ours" and exactly is None:
+            exactly = _forgets_exactly(model, X.iloc[train], y[train])
+    accuracy, loss, auc, took, asked, size = np.mean(rows, axis=0).tolist()
+    return {
+        "set": name,
+        "learner": learner,
+        "rows": len(y),
+        "labels": len(set(y)),
+        "accuracy": accuracy,
+        "log_loss": loss,
+        "auc": None if np.isnan(auc) else auc,
+        "fit_seconds": took,
+        "predictions_per_second": asked,
+        "mebibytes": size,
+        "forgets_exactly": exactly,
+        "seed": seed,
+    }
+
+
+def _judged(model: Any, answers: Any, y: Any) -> tuple[float, float, float]:
+    """Return accuracy, log-loss and, for two labels, ROC AUC."""
+    labels = np.asarray(model.classes_).astype(str)
+    auc = float(roc_auc_score(y == labels[1], answers[:, 1])) if len(labels) == 2 else np.nan
+    found = labels[answers.argmax(axis=1)]
+    return float(accuracy_score(y, found)), float(log_loss(y, answers, labels=labels)), auc
+
+
+def _forgets_exactly(model: MemoryClassifier, X: Any, y: Any) -> bool:
+    """Return whether a tenth forgotten leaves the model of the rest, to the byte."""
+    gone = np.random.default_rng(0).random(len(y)) < 0.1
+    less = model.snapshot().forget(X[gone], y[gone]).refit()
+    return less.digest() == MemoryClassifier().fit(X[~gone], y[~gone]).digest()
+
+
+def summary(sets: dict[str, dict[str, Row]]) -> list[str]:
+    """Return accuracy / log-loss of every learner, a row a set; means and summed times over sets that all have."""
+    learners = [name for name in LEARNERS if any(name in row for row in sets.values())]
+    shared = [row for row in sets.values() if all(name in row for name in learners)]
+    rows: list[Row] = [
+        {"set": name, **{one: _both([row[one]] if one in row else []) for one in learners}}
+        for name, row in sets.items()
+    ]
+    rows.append({"set": f"mean of {len(shared)}", **{one: _both([row[one] for row in shared]) for one in learners}})
+    took = {one: f"{sum(row[one]['fit_seconds'] for row in shared):.1f}" for one in learners}
+    rows.append({"set": "fits, processor s", **took})
+    return table(rows)
+
+
+def _both(found: list[Row]) -> str:
+    if not found:
+        return ""
+    return " / ".join(f"{np.mean([one[name] for one in found]):.3f}" for name in ("accuracy", "log_loss"))
+
+
+def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
+    """Return how ours stands beside the others: differences of means, and the worst set of each."""
+    lines = []
+    for learner in LEARNERS:
+        both = {name: (row["ours"], row[learner]) for name, row in sets.items() if "ours" in row and learner in row}
+        if learner == "ours" or not both:
+            continue
+        ahead = {name: ours["accuracy"] - theirs["accuracy"] for name, (ours, theirs) in both.items()}
+        losses = [ours["log_loss"] - theirs["log_loss"] for ours, theirs in both.values()]
+        times = [sum(pair[k]["fit_seconds"] for pair in both.values()) for k in (0, 1)]
+        worst = min(ahead, key=lambda name: ahead[name])
+        lines.append(
+            f"ours beside {learner}, {len(both)} sets: accuracy {np.mean(list(ahead.values())):+.4f}, log-loss "
+            f"{np.mean(losses):+.4f}; least on {worst}: {ahead[worst]:+.4f}; fits take {times[0] / times[1]:.1f} times "
+            "its processor time"
+        )
+    ours = [row["ours"] for row in sets.values() if "ours" in row]
+    exact = sum(bool(found["forgets_exactly"]) for found in ours)
+    return [*lines, f"a tenth forgotten, then refit, equal to the byte: {exact} of {len(ours)} sets"]
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--sets", nargs="*")
+    parser.add_argument("--learners", nargs="*", default=list(LEARNERS))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--by-time", action="store_true", help="the full files, the last quarter for testing")
+    parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
+    parser.add_argument("--show", type=Path, nargs="*", help="print what such files hold, and measure nothing")
+    given = parser.parse_args()
+    if given.data is None and not given.show:
+        parser.error("--data names the folder with the tables")
+    pattern = "*-full.csv.gz" if given.by_time else "*.csv"
+    paths = [] if given.show else sorted(given.data.glob(pattern), key=lambda path: path.stat().st_size)
+    kept = JsonLines(*(given.show or [given.json]))
+    print(heading(NAMES))
+    for path in paths:
+        name = path.name.split(".")[0]
+        if given.sets and name not in given.sets:
+            continue
+        for learner in given.learners:
+            if kept.find(set=name, learner=learner, seed=given.seed):
+                continue
+            try:
+                row = kept.add(measured(name, learner, path, given.seed, by_time if given.by_time else splits))
+            except (ImportError, ValueError) as error:  # what some learners cannot take is said
+                print(f"| {name} | {learner} | left out: {str(error)[:100]} |", flush=True)
+                continue
+            print(f"| {cells(CELLS, row)} |", flush=True)
+    sets = by_set([row for row in kept.rows if given.show or row["seed"] == given.seed])
+    if given.show:
+        print("\n".join(f"| {cells(CELLS, row)} |" for rows in sets.values() for row in rows.values()))
+    print("\naccuracy / log-loss:\n\n" + "\n".join([*summary(sets), "", *comparisons(sets)]))
+
+
+if __name__ == "__main__":
+    main()
