@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded: one thr
 
 import numpy as np
 import pandas as pd
-from benchmarks.tables import Wrapped, by_set
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -37,6 +37,9 @@ from sklearn.preprocessing import OneHotEncoder
 
 from hammemo import MemoryClassifier
 from hammemo.experiments.measuring import JsonLines, Row, cells, heading, options, rate, seconds, table
+
+sys.path.insert(0, str(Path(__file__).parent))
+from tables import Wrapped, by_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -283,3 +283,11 @@ def test_compiled_features_are_those_of_the_plain_twin(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree_weights, "native", lambda: None)
         assert np.array_equal(tree_weights.tree_features(clf._cells, rows), compiled)
+
+
+def test_what_columns_are_worth_adds_up() -> None:
+    X, y = frame(150)
+    found = MemoryClassifier().fit(X, y).report().bits()
+    assert set(found.names) == set(X.columns)
+    assert np.isclose(found.bits.sum(), found.prior_bits - found.model_bits)
+    assert found.names[0] == "length"

@@ -68,6 +68,9 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         Whether the model keeps its rows, in plain text, so that `refit` needs no data. "auto" keeps them where sites
         are chosen or weights are fitted: up to 200,000 distinct rows and 2^26 tokens, beyond that those with the lowest
         hashes. A number is the most distinct rows to keep; False keeps none.
+    numeric : "auto", "none" or list of columns
+        Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers of data
+        frames for numbers; "none" makes every column names.
 
     Attributes
     ----------
@@ -155,8 +158,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or data frame of shape (m, h)
-            Contexts: integers, strings or anything else that :mod:`hammemo.tokens.vocabulary` takes as a token.
-            Numbers are names, equal or not: cut measurements into ranges first, as ``KBinsDiscretizer`` does.
+            Rows: names, numbers and dates (:mod:`hammemo.tokens.columns`). Missing values are values of their own.
         y : array-like of shape (m,)
             Labels.
         sample_weight : array-like of shape (m,), optional

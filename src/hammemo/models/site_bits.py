@@ -26,6 +26,7 @@ from hammemo.votes import LogLinear
 from hammemo.votes.base import softmax
 from hammemo.votes.fitting import features
 from hammemo.votes.log_linear import shares
+from hammemo.votes.tree_weights import log_ratios, rows_of, site_counts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from hammemo.models.learning import Learning
 
 _MAX_EXAMPLES: Final = 4000
+_MAX_TREE_EXAMPLES: Final = 300
+"""The same where trees are walked row by row."""
 _MAX_NUMBERS: Final = 2**24
 _NODES: Final = 64
 _COLOUR: Final = "#0072B2"
@@ -93,13 +96,15 @@ def site_bits(model: Learning) -> SiteBits:
     >>> found.names[0], round(found.prior_bits, 1), round(found.model_bits, 1)
     ('(0, 2)', 1.0, 0.0)
     """
-    contributions, base, truths, multiplicity = _contributions(model)
+    has_trees = model._cells is not None and model._cells.forest is not None
+    contributions, base, truths, multiplicity = (_of_columns if has_trees else _contributions)(model)
     together, weights = contributions.sum(axis=0), multiplicity / multiplicity.sum()
     gained = _shares(contributions, _mean_probabilities(base, together), truths) @ weights
     order = np.argsort(-gained, kind="stable")
     names = getattr(model, "feature_names_in_", None)
     listed = None if names is None else names.tolist()
-    shown = [kind or shown_site(site, listed) for kind, site in model.sites_.described()]
+    sites = [("", (j,)) for j in range(model.n_features_in_)] if has_trees else model.sites_.described()
+    shown = [kind or shown_site(site, listed) for kind, site in sites]
     return SiteBits(
         names=tuple(shown[k] for k in order.tolist()),
         bits=gained[order],
@@ -152,7 +157,7 @@ def _contributions(
     if sample is None or not len(sample):
         raise ValueError("No sample of the examples is kept: fit with LogLinear(keep=True), which is the default.")
     reader, smoothing = with_free_rows(memory.reader(), model.sites_), vote.amounts()
-    examples = sample.examples()
+    examples = sample.examples() if model._cells is None else model._cells.counted(sample.examples())
     columns = reader.labels.find(examples.labels)[examples.label_ranks]
     rows, _, counts = distinct_examples(examples, memory.seed)
     width = len(reader.labels) * model.sites_.n * len(smoothing)
@@ -165,6 +170,34 @@ def _contributions(
     by_site = ratios.reshape(*ratios.shape[:2], -1, len(smoothing))
     contributions = np.einsum("cmkj,kjc->kmc", by_site, weights, optimize=True)
     return contributions.astype(np.float64), rule.base, columns[rows], counts
+
+
+def _of_columns(
+    model: Learning,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return what each column of a table with numbers adds to each score: names, and its share in what trees say.
+
+    A row is judged by trees that it did not grow, which stand for all trees of their kind.
+    """
+    vote, cells, kept, memory = model.vote_, model._cells, model._kept, model.memory_
+    if not isinstance(vote, LogLinear) or kept is None or not len(kept):
+        raise ValueError("What a column is worth in bits needs a log-linear vote and kept rows: the default has both.")
+    assert cells is not None
+    assert cells.forest is not None
+    reader, examples = memory.reader(), kept.examples()
+    rows = rows_of(cells, examples, memory.seed, reader)
+    rows = rows[np.arange(min(len(rows.labels), _MAX_TREE_EXAMPLES))]
+    chosen = distinct_examples(examples, memory.seed)[0][: len(rows.labels)]
+    rule = vote.rule(reader, model.sites_)
+    weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))
+    found = np.zeros((len(cells.kinds), len(rows.labels), len(reader.labels)))
+    shares_of = [cells.column_shares(examples.contexts[chosen[i : i + 1]]) for i in range(len(rows.labels))]
+    of_rows = np.stack(shares_of) if shares_of else np.zeros((0, cells.h, len(cells.kinds)))
+    for k, ((position,), counts, scale) in enumerate(site_counts_of(cells, rows, model.sites_)):
+        ratios = log_ratios(counts, rows.labels, shares(reader.label_counts), vote.amounts())
+        added = np.einsum("mcj,jc->mc", ratios, weights[k]) * scale[:, None]
+        found += of_rows[:, position].T[:, :, None] * added
+    return found, rule.base, rows.labels, rows.multiplicity
 
 
 def _new_axes(n_sites: int) -> Any:

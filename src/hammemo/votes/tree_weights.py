@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.cells.forest import Forest
-    from hammemo.kernels.sites import Sites
+    from hammemo.kernels.sites import Site, Sites
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
 
@@ -181,15 +181,48 @@ def tree_features(cells: Cells, rows: TreeRows, smoothing: tuple[float, ...] = S
     out = np.zeros((n_labels, len(rows.labels), of_trees + n_amounts * len(rows.name_counts)), np.float32)
     prior = shares(rows.label_counts)
     _write_tree_features(cells.forest, rows, prior, smoothing, out)
-    places = np.arange(len(rows.labels))
     for k, (codes, held) in enumerate(zip(rows.name_codes.T, rows.name_counts, strict=True)):
-        counts = held[codes]
-        counts[places, rows.labels] = np.maximum(counts[places, rows.labels] - 1, 0)
-        totals = counts.sum(axis=1)
-        for j, amount in enumerate(smoothing):
-            ratios = np.log1p(counts / prior / amount) - np.log1p(totals / amount)[:, None]
-            out[:, :, of_trees + n_amounts * k + j] = ratios.T
+        first = of_trees + n_amounts * k
+        ratios = log_ratios(held[codes], rows.labels, prior, smoothing)
+        out[:, :, first : first + n_amounts] = ratios.transpose(1, 0, 2)
     return out
+
+
+def site_counts_of(
+    cells: Cells, rows: TreeRows, sites: Sites
+) -> Iterator[tuple[Site, NDArray[np.int64], NDArray[np.float64]]]:
+    """Yield each site, the counts that rows read there, and how much each row is to be scaled.
+
+    Trees that a row did not grow stand for all trees of their kind; the others are scaled to nothing.
+    """
+    assert cells.forest is not None
+    of_cells, kinds, h = cell_rows(cells.forest), cells.forest.kinds, len(cells.kinds)
+    seen = np.stack([rows.is_out[:, kinds == kind].sum(axis=1) for kind in range(len(KINDS))], axis=1)
+    sizes = np.bincount(kinds, minlength=len(KINDS))
+    for site in sites.positions:
+        if site[0] < h:
+            place = cells.names.index(site[0])
+            yield site, rows.name_counts[place][rows.name_codes[:, place]], np.ones(len(rows.labels))
+            continue
+        tree, level = divmod(site[0] - h, len(LEVELS))
+        scale = sizes[kinds[tree]] / np.maximum(seen[:, kinds[tree]], 1) * rows.is_out[:, tree]
+        yield site, rows.tree_counts[of_cells[level, rows.leaves[:, tree]]], scale
+
+
+def log_ratios(
+    counts: NDArray[np.int64], labels: NDArray[np.int64], prior: NDArray[np.float64], smoothing: tuple[float, ...]
+) -> NDArray[np.float64]:
+    """Return the log-ratios of rows of counts, each without one count of its own label.
+
+    Shapes
+    ------
+    counts : (m, L); labels : (m,); returned : (m, L, J)
+    """
+    counts, places = counts.copy(), np.arange(len(labels))
+    counts[places, labels] = np.maximum(counts[places, labels] - 1, 0)
+    amounts = np.array(smoothing)
+    totals = np.log1p(counts.sum(axis=1)[:, None, None] / amounts)
+    return np.asarray(np.log1p((counts / prior)[:, :, None] / amounts) - totals)
 
 
 def _write_tree_features(
