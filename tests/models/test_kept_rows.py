@@ -53,7 +53,7 @@ def examples(batch: list[Any]) -> Examples:
 
 
 def contents(sample: Any) -> dict[Any, int]:
-    kept = sample.examples()
+    kept = next(sample.batches())
     names, labels = [*kept.contexts.vocabulary.tolist(), NO_TOKEN], kept.labels.tolist()
     rows = zip(kept.contexts.ranks.tolist(), kept.label_ranks.tolist(), kept.multiplicity.tolist(), strict=True)
     return {(*(names[rank] for rank in ranks), labels[label]): times for ranks, label, times in rows}
@@ -163,7 +163,7 @@ def test_the_threshold_is_on_a_public_grid_of_eight_steps_an_octave() -> None:
     assert 80 < len(clf._kept) <= 100
     before = weights(clf)
     assert weights(clf.refit()) == before
-    kept = clf._kept.examples()
+    kept = next(clf._kept.batches())
     gone = np.array(kept.contexts.vocabulary.tolist())[:50]
     rest = clf.forget(gone[:, None], gone % 3).refit()._kept
     assert rest is not None
@@ -298,21 +298,6 @@ def test_parts_that_are_merged_are_refitted_to_the_whole() -> None:
     assert weights((parts[0] + parts[1]).refit()) == weights(whole)
     assert weights((whole - parts[0]).refit()) == weights(MemoryClassifier().fit(X[half:], y[half:]))
     assert weights((parts[0] + parts[1] - parts[0]).refit()) == weights(parts[1].refit())
-
-
-def test_streams_keep_their_windows_too() -> None:
-    stream = np.random.default_rng(0).integers(0, 4, 600)
-    whole = MemoryClassifier().fit_stream(stream, h=3)
-    X, y = windows([stream], 3)
-    assert whole._kept is not None
-    assert contents(whole._kept) == contents(whole._kept.emptied().changed(Examples.of(X, y), 1))
-    before = weights(whole)
-    assert weights(whole.refit()) == before
-    less = whole.snapshot().forget(X[:60], y[:60]).refit()
-    assert weights(less) == weights(whole.empty_like().partial_fit(X[60:], y[60:]).refit())
-    chosen = MemoryClassifier().fit_stream(stream, h=3, classes=[1, 2])
-    assert chosen._kept is not None
-    assert set(chosen._kept.examples().labels.tolist()) == {1, 2}
 
 
 def test_a_window_of_time_keeps_its_rows() -> None:

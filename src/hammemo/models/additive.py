@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
 from hammemo.memories.errors import LayoutError
-from hammemo.models.kept_rows import KeptRows
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.models.kept import Kept
     from hammemo.tokens.column_kinds import ColumnKinds
-    from hammemo.tokens.contexts import Examples
     from hammemo.tokens.cutting import Cutting
 
 Self = TypeVar("Self", bound="Additive")
@@ -32,7 +30,7 @@ class Additive(Versioned):
     memory_: Memory
     label_dtype_: np.dtype[Any]
     _kept: Kept | None = None
-    """The rows or cases that are kept: what `refit` chooses by and fits the vote to."""
+    """The rows or documents that are kept: what `refit` chooses by and fits the vote to."""
     _pinned: bool = False
     """Whether the layout was given, so that `refit` does not choose another one."""
     _chosen_at: int = 0
@@ -101,14 +99,14 @@ class Additive(Versioned):
         other = other._now()
 
         def subtract(model: Additive) -> None:
-            memory, theirs = model.memory_.snapshot(), all_rows(other)
+            memory, theirs = model.memory_.snapshot(), all_kept(other)
             try:
                 memory.unmerge(other.memory_)
                 model.memory_, model._kept = memory, model._kept_with(other, -1)
             except LayoutError:
                 if theirs is None:
                     raise
-                model._take_back(theirs)
+                model._take_back_kept(theirs)
 
         self._edited(subtract)
         return self
@@ -152,13 +150,13 @@ class Additive(Versioned):
         fresh._pinned, fresh._chosen_at = True, 0
         return fresh
 
-    def _take_back(self, examples: Examples) -> None:
-        """Forget examples."""
+    def _take_back_kept(self, rows: Kept) -> None:
+        """Forget the rows or documents that another model keeps."""
         raise NotImplementedError
 
     def _merge_rows(self, other: Additive, error: LayoutError) -> None:
         """Count the rows of one model under the layout of the other, whose layout is another one."""
-        mine, theirs = all_rows(self), all_rows(other)
+        mine, theirs = all_kept(self), all_kept(other)
         if (self._pinned and other._pinned) or self.memory_.sites.h != other.memory_.sites.h:
             raise error
         rows, left = (theirs, self) if theirs is not None else (mine, other)
@@ -166,9 +164,8 @@ class Additive(Versioned):
             raise error
         memory = left.memory_.snapshot()
         memory.declare_labels((other if left is self else self).memory_.declared)
-        if len(rows):
-            memory.update(rows, 1)
-        kept = None if left._kept is None else left._kept.changed(rows, 1)
+        rows.count_in(memory)
+        kept = None if left._kept is None else left._kept.plus(rows, 1)
         if left is other:
             self._take_layout(other)
         self._pinned |= other._pinned
@@ -188,7 +185,7 @@ class Additive(Versioned):
         """Return the kept rows with the other's added or subtracted; None where one of them has none."""
         if self._kept is None or other._kept is None:
             return None
-        return self._kept.plus(other._kept, sign) if type(self._kept) is type(other._kept) else None
+        return self._kept.plus(other._kept, sign)
 
     def _apart(self: Self) -> Self:
         """Return a model of this version with parameters and a vote of its own; what is stored is not copied."""
@@ -217,7 +214,7 @@ class Additive(Versioned):
         check_is_fitted(other)
 
 
-def all_rows(model: Additive) -> Examples | None:
-    """Return the rows that a model holds, where it keeps all of them."""
+def all_kept(model: Additive) -> Kept | None:
+    """Return the rows or documents that a model keeps, where it keeps all that it holds."""
     kept = model._kept
-    return kept.examples() if isinstance(kept, KeptRows) and kept.holds_all else None
+    return kept if kept is not None and kept.holds_all else None

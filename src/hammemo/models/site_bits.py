@@ -150,9 +150,9 @@ def _contributions(
     if not isinstance(vote, LogLinear):
         raise ValueError(f"vote={vote!r} has no probabilities: what a site is worth in bits is for vote='log-linear'.")
     if sample is None or not len(sample):
-        raise ValueError("No sample of the examples is kept: fit with LogLinear(keep=True), which is the default.")
+        raise ValueError("No sample of the examples is kept: fit with keep=True.")
     reader, smoothing = with_free_rows(memory.reader(), model.sites_), vote._smoothing()
-    examples = sample.examples()
+    examples = sample.fitting_sample(vote)
     columns = reader.labels.find(examples.labels)[examples.label_ranks]
     rows, _, counts = distinct_examples(examples, memory.seed)
     width = len(reader.labels) * model.sites_.n * len(smoothing)
