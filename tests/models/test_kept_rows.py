@@ -411,3 +411,25 @@ def test_digests_do_not_depend_on_the_address_of_a_generator(tmp_path: Path) -> 
     clf, same = (MemoryClassifier(random_state=np.random.RandomState(1)).fit(*table(60)) for _ in range(2))
     save(clf, tmp_path / "model")
     assert clf.digest() == same.digest() == copy.deepcopy(clf).digest() == load(tmp_path / "model").digest()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_beyond_the_budget_a_refit_chooses_as_a_fresh_fit_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hammemo.models.kept_rows.MOST_ROWS", 600)
+    monkeypatch.setattr("hammemo.models.learning.CHOICE_ROWS", 400)
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 4, (1500, 6))
+    y, gone = (X[:, 0] ^ X[:, 1]) & 1, rng.random(1500) < 0.2
+    clf = MemoryClassifier(vote=LogLinear(sample=300)).fit(X, y).forget(X[gone], y[gone]).refit()
+    fresh = MemoryClassifier(vote=LogLinear(sample=300)).fit(X[~gone], y[~gone])
+    assert clf._kept is not None
+    assert not clf._kept.holds_all
+    assert len(clf._kept) >= 400
+    mine, theirs = clf.digest(parts=True), fresh.digest(parts=True)
+    if clf.sites_.positions == fresh.sites_.positions:  # kept rows and threshold may differ
+        assert {part for part in mine if mine[part] != theirs[part]} <= {"kept rows", "threshold"}
+    else:  # the choice came out different, and counts cannot be made anew without the rows
+        assert "choose again: refit(rows=…)" in str(clf.report())
+        assert clf.refit(rows=(X[~gone], y[~gone])).digest(parts=True)["layout"] == theirs["layout"]
+    few = clf.forget(X[~gone][:700], y[~gone][:700]).refit()
+    assert "choose again: refit(rows=…)" in str(few.report())
