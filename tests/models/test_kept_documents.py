@@ -207,6 +207,7 @@ def test_a_model_of_documents_is_a_function_of_the_documents() -> None:
     nothing = MemoryClassifier().open(3)
     nothing.label_dtype_ = clf.label_dtype_  # declared
     assert file_of(clf.forget_stream(few).refit()) == file_of(nothing)
+    assert file_of((nothing + other).refit()) == file_of(other)
 
 
 def test_windows_of_documents_are_not_forgotten_one_by_one() -> None:

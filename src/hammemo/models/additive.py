@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sklearn.utils.validation import check_is_fitted
@@ -165,7 +166,7 @@ class Additive(Versioned):
         memory = left.memory_.snapshot()
         memory.declare_labels((other if left is self else self).memory_.declared)
         rows.count_in(memory)
-        kept = None if left._kept is None else left._kept.plus(rows, 1)
+        kept = None if left._kept is None else _sum(left._kept, rows, 1)
         if left is other:
             self._take_layout(other)
         self._pinned |= other._pinned
@@ -185,7 +186,7 @@ class Additive(Versioned):
         """Return the kept rows with the other's added or subtracted; None where one of them has none."""
         if self._kept is None or other._kept is None:
             return None
-        return self._kept.plus(other._kept, sign)
+        return _sum(self._kept, other._kept, sign)
 
     def _apart(self: Self) -> Self:
         """Return a model of this version with parameters and a vote of its own; what is stored is not copied."""
@@ -212,6 +213,13 @@ class Additive(Versioned):
         if not isinstance(other, Additive):
             raise TypeError(f"{name} takes another MemoryClassifier, not {other!r}.")
         check_is_fitted(other)
+
+
+def _sum(mine: Kept, theirs: Kept, sign: int) -> Kept | None:
+    """Return what both keep; where nothing was learnt here, documents stay documents and rows stay rows."""
+    if type(mine) is not type(theirs) and mine.holds_all and not len(mine):
+        mine = replace(theirs.emptied(), seed=mine.seed, threshold=mine.threshold)
+    return mine.plus(theirs, sign)
 
 
 def all_kept(model: Additive) -> Kept | None:
