@@ -8,6 +8,9 @@ values, memories, votes, kernels and seeds; some tables hold rows that were made
 `refit()` is called, and the file of the model is compared with that of a model that `fit` makes of the rows that are
 left, in another order. What is declared (the type of the labels) is the same for both.
 
+Every third history is one of documents: `fit_stream`, `partial_fit_stream`, `forget_stream`, and `fit_stream` of the
+documents that are left.
+
 Printed are how many histories there were, how many files differ and in which parts of the digest, and exceptions.
 """
 
@@ -22,7 +25,20 @@ from typing import Any
 
 import numpy as np
 
-from hammemo import AutoSites, Exact, Gaussian, Hashed, Ledgered, LogLinear, MemoryClassifier, Tiered, load, save
+from hammemo import (
+    AutoSites,
+    Exact,
+    Gaussian,
+    Hashed,
+    Ledgered,
+    LogLinear,
+    MemoryClassifier,
+    Mixture,
+    Suffixes,
+    Tiered,
+    load,
+    save,
+)
 from hammemo._progress import progress_bar
 from hammemo.experiments.measuring import Row, options, show
 from hammemo.files.contents import file_pieces
@@ -44,6 +60,19 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "positional": {"kernel": "positional"},
     "pairs": {"kernel": "pairs"},
     "few tuples": {"kernel": AutoSites(budget=4)},
+}
+
+DOCUMENTS: dict[str, dict[str, Any]] = {
+    "documents": {},
+    "documents, seed 7": {"random_state": 7},
+    "documents, hashed": {"memory": Hashed(64, 8)},
+    "documents, ledgered": {"memory": Ledgered(Exact())},
+    "documents, tiered": {"memory": Tiered(Hashed(64, 8))},
+    "documents, gaussian": {"memory": Gaussian(64), "vote": "sum", "keep": True},
+    "documents, sum": {"vote": "sum", "keep": True},
+    "documents, mixture": {"vote": Mixture(sample=200)},
+    "documents, suffixes": {"kernel": Suffixes(1), "vote": Mixture()},
+    "documents, small sample": {"vote": LogLinear(sample=40)},
 }
 
 _VALUES: dict[str, list[Any]] = {
@@ -88,27 +117,35 @@ class History:
         Decides everything.
     """
 
+    configurations = CONFIGURATIONS
+    steps: tuple[str, ...] = (
+        *("fit", "partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "forget_label"),
+        *("merge", "unmerge", "refit", "pickled", "saved"),
+    )
+
     def __init__(self, number: int) -> None:
         self.rng = np.random.default_rng(number)
-        names = list(CONFIGURATIONS)
+        names = list(self.configurations)
         self.name = names[int(self.rng.integers(len(names)))]
-        self.params = CONFIGURATIONS[self.name]
+        self.params = self.configurations[self.name]
+        self.draw_kinds()
+        self.held: Held = []
+        self.merged: list[tuple[MemoryClassifier, Held]] = []
+        self.model = MemoryClassifier(**self.params)
+
+    def draw_kinds(self) -> None:
+        """Draw of what kinds the columns are, and how many rows there are."""
         self.kinds = [list(_VALUES)[k] for k in self.rng.integers(0, len(_VALUES), self.rng.integers(2, 6))]
         self.labels = _LABELS[list(_LABELS)[int(self.rng.integers(len(_LABELS)))]]
         self.size = int(self.rng.choice([3, 20, 60, 150, 300]))
         self.equal_hashes = self.rng.random() < 0.1
         if self.equal_hashes:
             self.kinds = ["integers", "integers"]
-        self.held: Held = []
-        self.merged: list[tuple[MemoryClassifier, Held]] = []
-        self.model = MemoryClassifier(**self.params)
 
     def run(self) -> list[str]:
         """Live through it; return the parts of the digest that differ from those of a fresh model, "file" if any."""
         self.learn("partial_fit" if self.rng.random() < 0.5 else "fit")
-        steps = ("fit", "partial_fit", "partial_fit", "learn_one", "forget", "forget_one", "forget_label")
-        others = ("merge", "unmerge", "refit", "pickled", "saved")
-        for step in self.rng.choice([*steps, *others], int(self.rng.integers(1, 8))):
+        for step in self.rng.choice(self.steps, int(self.rng.integers(1, 8))):
             if step in ("fit", "partial_fit"):
                 self.learn(step)
             else:
@@ -156,8 +193,12 @@ class History:
             self._forget({i for i, row in enumerate(self.held) if row[1] == label})
 
     def _forget(self, places: set[int]) -> None:
-        self.model.forget(*_given([self.held[i] for i in sorted(places)]))
+        self.take_back([self.held[i] for i in sorted(places)])
         self.held, self.merged = [row for i, row in enumerate(self.held) if i not in places], []
+
+    def take_back(self, rows: Held) -> None:
+        """Let the model forget rows."""
+        self.model.forget(*_given(rows))
 
     def forget_one(self) -> None:
         """Forget one row."""
@@ -168,10 +209,14 @@ class History:
     def merge(self) -> None:
         """Add a model that has chosen by rows of its own."""
         rows = self.drawn()
-        other = MemoryClassifier(**self.params).fit(*_given(rows))
+        other = self.fitted(rows)
         self.model = self.model + other if self.rng.random() < 0.5 else self.model.merge(other)
         self.held += rows
         self.merged.append((other, rows))
+
+    def fitted(self, rows: Held) -> MemoryClassifier:
+        """Return a new model of these rows."""
+        return MemoryClassifier(**self.params).fit(*_given(rows))
 
     def unmerge(self) -> None:
         """Subtract the model that was added last, unless rows were forgotten since."""
@@ -204,16 +249,73 @@ class History:
     def differences(self) -> list[str]:
         """Compare with a fresh model of the rows that are held, in another order."""
         self.model.refit()
-        fresh = MemoryClassifier(**self.params)
-        if self.held:
-            fresh.fit(*_given([self.held[i] for i in self.rng.permutation(len(self.held))]))
-        else:
-            fresh.open(len(self.kinds))
+        again = [self.held[i] for i in self.rng.permutation(len(self.held))]
+        fresh = self.fitted(again) if again else MemoryClassifier(**self.params).open(self.model.n_features_in_)
         fresh.label_dtype_ = self.model.label_dtype_
         if _file(self.model) == _file(fresh):
             return []
         mine, theirs = self.model.digest(parts=True), fresh.digest(parts=True)
         return ["file", *(name for name in mine if mine[name] != theirs[name])]
+
+
+class DocumentHistory(History):
+    """One random history of a model of documents."""
+
+    configurations = DOCUMENTS
+    steps = (
+        *("fit", "partial_fit", "partial_fit", "learn_one", "forget", "forget_one"),
+        *("merge", "unmerge", "refit", "pickled", "saved"),
+    )
+
+    def draw_kinds(self) -> None:
+        """Draw what the tokens are, and how documents are cut into windows."""
+        self.h, self.size = int(self.rng.integers(1, 4)), int(self.rng.choice([3, 20, 80]))
+        self.n_tokens = int(self.rng.choice([2, 8, 40, 400]))  # more than 256: a mixture
+        self.as_token = (int, str)[int(self.rng.integers(2))]
+        pad = None if self.rng.random() < 0.7 else self.as_token(10**6)
+        self.how: dict[str, Any] = {"short": "drop"} if self.rng.random() < 0.5 else {"short": "pad", "pad": pad}
+        if self.rng.random() < 0.2:
+            self.how["classes"] = [self.as_token(token) for token in range(max(2, self.n_tokens // 2))]
+
+    def drawn(self) -> Held:
+        """Return random documents, each with at least one window."""
+        least = self.h + 1 if self.how["short"] == "drop" else 1
+        lengths = self.rng.integers(
+            least, least + int(self.rng.choice([4, 12, 150])), self.rng.integers(1, self.size + 1)
+        )
+        walks = [self.rng.integers(0, self.n_tokens) + np.cumsum(self.rng.integers(0, 3, n)) for n in lengths]
+        return [([self.as_token(token) for token in (walk % self.n_tokens).tolist()], None) for walk in walks]
+
+    def learn(self, how: str) -> None:
+        """Fit or learn more documents."""
+        documents = self.drawn()
+        if how == "fit":
+            self.held, self.merged = [], []
+        getattr(self.model, f"{how}_stream")([document for document, _ in documents], self.h, **self.how)
+        self.held += documents
+
+    def learn_one(self) -> None:
+        """Learn one row, and forget it."""
+        row, label = [self.as_token(1)] * self.h, self.as_token(0)
+        self.model.learn_one(row, label).forget_one(row, label)
+
+    def take_back(self, rows: Held) -> None:
+        """Let the model forget documents."""
+        self.model.forget_stream([document for document, _ in rows], **self.how)
+
+    def forget_one(self) -> None:
+        """Forget one document."""
+        if self.held:
+            self._forget({int(self.rng.integers(len(self.held)))})
+
+    def fitted(self, rows: Held) -> MemoryClassifier:
+        """Return a new model of these documents."""
+        documents = [document for document, _ in rows]
+        return MemoryClassifier(**self.params).fit_stream(documents, self.h, **self.how)
+
+    def differences(self) -> list[str]:
+        """Compare with a fresh model of the documents that are held; declared labels stay, so nothing has no twin."""
+        return super().differences() if self.held or "classes" not in self.how else []
 
 
 def _given(rows: Held) -> tuple[Any, Any]:
@@ -231,12 +333,12 @@ def _file(model: MemoryClassifier) -> bytes:
 def run(n_histories: int, first: int = 0) -> list[Row]:
     """Live through histories; return one row for each configuration."""
     found: dict[str, Any] = {
-        name: {"differ": Counter[str](), "exceptions": Counter[str](), "n": 0} for name in CONFIGURATIONS
+        name: {"differ": Counter[str](), "exceptions": Counter[str](), "n": 0} for name in (*CONFIGURATIONS, *DOCUMENTS)
     }
     with progress_bar("Histories") as tell, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of merged models with other weights, and of mixed kinds of columns
         for done in range(n_histories):
-            history = History(first + done)
+            history = (History, History, DocumentHistory)[(first + done) % 3](first + done)
             row = found[history.name]
             row["n"] += 1
             try:

@@ -102,6 +102,13 @@ def test_inspect_tells_what_a_file_holds(tmp_path: Path) -> None:
         assert part in result.stdout
     facts = json.loads(runner.invoke(app, ["inspect", str(file), "--json"]).stdout)
     assert (facts["format"], facts["kind"], facts["labels"], facts["checksum_ok"]) == (1, "classifier", 1, True)
+    assert "digest" not in facts
+    facts = json.loads(runner.invoke(app, ["inspect", str(file), "--digest", "--json"]).stdout)
+    assert facts["digest"] == hammemo.load(file).digest()
+    hammemo.save(hammemo.load(file).compile(), file)
+    result = runner.invoke(app, ["inspect", str(file), "--digest"])
+    assert result.exit_code != 0
+    assert "which has no digest" in result.stderr
 
 
 def test_inspect_refuses_in_one_line(tmp_path: Path) -> None:

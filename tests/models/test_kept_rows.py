@@ -53,7 +53,7 @@ def examples(batch: list[Any]) -> Examples:
 
 
 def contents(sample: Any) -> dict[Any, int]:
-    kept = sample.examples()
+    kept = next(sample.batches())
     names, labels = [*kept.contexts.vocabulary.tolist(), NO_TOKEN], kept.labels.tolist()
     rows = zip(kept.contexts.ranks.tolist(), kept.label_ranks.tolist(), kept.multiplicity.tolist(), strict=True)
     return {(*(names[rank] for rank in ranks), labels[label]): times for ranks, label, times in rows}
@@ -163,7 +163,7 @@ def test_the_threshold_is_on_a_public_grid_of_eight_steps_an_octave() -> None:
     assert 80 < len(clf._kept) <= 100
     before = weights(clf)
     assert weights(clf.refit()) == before
-    kept = clf._kept.examples()
+    kept = next(clf._kept.batches())
     gone = np.array(kept.contexts.vocabulary.tolist())[:50]
     rest = clf.forget(gone[:, None], gone % 3).refit()._kept
     assert rest is not None
@@ -300,21 +300,6 @@ def test_parts_that_are_merged_are_refitted_to_the_whole() -> None:
     assert weights((parts[0] + parts[1] - parts[0]).refit()) == weights(parts[1].refit())
 
 
-def test_streams_keep_their_windows_too() -> None:
-    stream = np.random.default_rng(0).integers(0, 4, 600)
-    whole = MemoryClassifier().fit_stream(stream, h=3)
-    X, y = windows([stream], 3)
-    assert whole._kept is not None
-    assert contents(whole._kept) == contents(whole._kept.emptied().changed(Examples.of(X, y), 1))
-    before = weights(whole)
-    assert weights(whole.refit()) == before
-    less = whole.snapshot().forget(X[:60], y[:60]).refit()
-    assert weights(less) == weights(whole.empty_like().partial_fit(X[60:], y[60:]).refit())
-    chosen = MemoryClassifier().fit_stream(stream, h=3, classes=[1, 2])
-    assert chosen._kept is not None
-    assert set(chosen._kept.examples().labels.tolist()) == {1, 2}
-
-
 def test_a_window_of_time_keeps_its_rows() -> None:
     X, y = table()
     clf = Rolling(MemoryClassifier(), last=100).partial_fit(X, y)
@@ -426,3 +411,25 @@ def test_digests_do_not_depend_on_the_address_of_a_generator(tmp_path: Path) -> 
     clf, same = (MemoryClassifier(random_state=np.random.RandomState(1)).fit(*table(60)) for _ in range(2))
     save(clf, tmp_path / "model")
     assert clf.digest() == same.digest() == copy.deepcopy(clf).digest() == load(tmp_path / "model").digest()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_beyond_the_budget_a_refit_chooses_as_a_fresh_fit_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hammemo.models.kept_rows.MOST_ROWS", 600)
+    monkeypatch.setattr("hammemo.models.learning.CHOICE_ROWS", 400)
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 4, (1500, 6))
+    y, gone = (X[:, 0] ^ X[:, 1]) & 1, rng.random(1500) < 0.2
+    clf = MemoryClassifier(vote=LogLinear(sample=300)).fit(X, y).forget(X[gone], y[gone]).refit()
+    fresh = MemoryClassifier(vote=LogLinear(sample=300)).fit(X[~gone], y[~gone])
+    assert clf._kept is not None
+    assert not clf._kept.holds_all
+    assert len(clf._kept) >= 400
+    mine, theirs = clf.digest(parts=True), fresh.digest(parts=True)
+    if clf.sites_.positions == fresh.sites_.positions:  # kept rows and threshold may differ
+        assert {part for part in mine if mine[part] != theirs[part]} <= {"kept rows", "threshold"}
+    else:  # the choice came out different, and counts cannot be made anew without the rows
+        assert "choose again: refit(rows=…)" in str(clf.report())
+        assert clf.refit(rows=(X[~gone], y[~gone])).digest(parts=True)["layout"] == theirs["layout"]
+    few = clf.forget(X[~gone][:700], y[~gone][:700]).refit()
+    assert "choose again: refit(rows=…)" in str(few.report())

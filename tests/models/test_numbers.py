@@ -18,6 +18,7 @@ from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, load, save
 from hammemo.kernels.cells import plain_trees
 from hammemo.kernels.cells.codes import quantile_cuts
 from hammemo.memories.errors import LayoutError, NotStoredError
+from hammemo.models.kept_rows import KeptRows
 from hammemo.tokens.columns import column_kinds, table_columns, tokens_of
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes import tree_weights
@@ -259,7 +260,7 @@ def test_compiled_trees_are_those_of_the_plain_twin(seed: int) -> None:
     arguments = (codes, names, labels, weights, bag, n_labels, least, most, bool(rng.integers(2)), seed)
     found = native.grow_tree(*arguments)
     for mine, plain in zip(found, plain_trees.grow_tree(*arguments), strict=True):
-        assert np.array_equal(mine, plain)
+        assert np.array_equal(np.asarray(mine), np.asarray(plain))
     column, step, right, _ = found
     starts = np.array([0, len(column)])
     rows = rng.integers(0, 256, (20, n_columns)).astype(np.uint8)
@@ -274,7 +275,7 @@ def test_compiled_features_are_those_of_the_plain_twin(seed: int) -> None:
     X, y = frame(80, seed)
     clf = MemoryClassifier().fit(X, y)
     assert clf._cells is not None
-    assert clf._kept is not None
+    assert isinstance(clf._kept, KeptRows)
     rows = tree_weights.rows_of(clf._cells, clf._kept.examples(), 0)
     read = tree_weights.rows_of(clf._cells, clf._kept.examples(), 0, clf.memory_.reader())
     assert np.array_equal(rows.tree_counts, read.tree_counts)

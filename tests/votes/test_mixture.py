@@ -214,7 +214,7 @@ def test_a_case_is_left_out_as_if_it_had_never_been_learnt(
 ) -> None:
     documents = [list(document) for document in dict.fromkeys(map(tuple, documents))]
     clf = model_of(kernel, documents, seed, continuation=continuation)
-    sample = clf._kept.examples()
+    sample = clf._kept.fitting_sample(clf.vote_)
     tables = static_tables(clf.memory_.static_reader(), clf.vote_.components(clf.sites_))
     terms = LabelTerms(tables, clf.vote_.discounts_, sample, leave_out=True).all()
     found = probabilities(terms, clf.vote_.weights_, len(sample))
@@ -254,7 +254,7 @@ def test_what_was_forgotten_leaves_no_trace(memory: Any, documents: list[list[in
     assert clf.memory_.state_bytes() == fresh.memory_.state_bytes()
     queries = np.random.default_rng(seed).integers(0, 8, (20, H))
     assert clf.predict_proba(queries).tobytes() == fresh.predict_proba(queries).tobytes()
-    assert clf._kept.state()["ranks"].tobytes() == fresh._kept.state()["ranks"].tobytes()
+    assert clf._kept.state()["codes"].tobytes() == fresh._kept.state()["codes"].tobytes()
     before = pickle.dumps(clf.memory_.state_bytes())
     with pytest.raises(NotStoredError):
         clf.forget_stream([[71, 72, 73]], short="pad")
@@ -324,15 +324,6 @@ def test_single_examples_are_cases_of_their_own() -> None:
     assert clf.predict_proba(X).tobytes() == rest.predict_proba(X).tobytes()
     clf.learn_one([1, 2, 3, 4], 9).forget_one([1, 2, 3, 4], 9)
     assert clf.memory_.state_bytes() == rest.memory_.state_bytes()
-
-
-def test_a_sample_that_may_hold_what_was_forgotten_is_dropped() -> None:
-    documents = [[1, 2, 3, 4], [2, 3, 4, 5]] * 30
-    clf = MemoryClassifier(Suffixes(2), vote=Mixture()).fit_stream(documents, h=2, short="pad")
-    clf.forget([[2, 3]], [4])  # a window of a document that is kept whole
-    assert clf._kept is None
-    with pytest.raises(ValueError, match="this one keeps none"):
-        clf.refit()
 
 
 def test_refusals_say_what_to_do() -> None:

@@ -12,7 +12,7 @@ from hammemo.cli.console import progress_bar
 from hammemo.cli.documents import CountedDocuments, forget_documents, learn_documents
 from hammemo.memories import NotStoredError
 from hammemo.models.axes import chooses_sites, resolved_vote, stream_kernel
-from hammemo.models.kept_cases import KeptCases
+from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.names import is_auto
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import merged_kinds
@@ -135,7 +135,7 @@ def forget_batches(
 
     With `only`, those of the cases with these names.
     """
-    if isinstance(schema, SequenceSchema) and (only or isinstance(model._kept, KeptCases)):
+    if isinstance(schema, SequenceSchema) and (only or isinstance(model._kept, KeptDocuments)):
         documents = CountedDocuments(schema, files, file_format, only)
         return forget_documents(model, schema, documents, _chosen(model, schema))
     chosen = declared(model) if isinstance(schema, SequenceSchema) and schema.chosen else None

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
 from hammemo.cli import options as opt
-from hammemo.cli.console import console, print_error, print_json
+from hammemo.cli.console import console, one_line_errors, print_error, print_json
 
 
 def inspect_file(
     file: opt.Model,
+    digest: Annotated[bool, typer.Option("--digest", help="Load the model and show its digest, too.")] = False,
+    key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Tell what a model file holds, without loading it; exit with 1 if its checksum is wrong."""
@@ -26,6 +29,8 @@ def inspect_file(
         reason = f"{file}: {error.strerror}." if isinstance(error, OSError) else error
         print_error(f"{reason} {opt.NAME_A_MODEL}")
         raise typer.Exit(1) from error
+    if digest:
+        facts["digest"] = _digest(file, key_file)
     if as_json:
         print_json(facts)
     else:
@@ -36,6 +41,18 @@ def inspect_file(
     if facts.get("wrong_parts"):
         print_error(f"Parts of {file} are damaged or missing: {', '.join(facts['wrong_parts'])}. Use another copy.")
         raise typer.Exit(1)
+
+
+def _digest(file: Path, key_file: Path | None) -> str:
+    """Return the digest of the model in a file; a compiled one has none."""
+    from hammemo.files import load
+    from hammemo.models.predictor import Predictor
+
+    with one_line_errors():
+        model = load(file, key=opt.read_key(key_file))
+        if isinstance(model, Predictor):
+            raise ValueError(f"{file} is a compiled model, which has no digest: leave out --digest.")
+        return str(model.digest())
 
 
 def _facts_table(facts: dict[str, Any]) -> Table:

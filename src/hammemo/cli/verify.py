@@ -20,14 +20,13 @@ def verify_model(
     """
     from hammemo.cli.models import open_model
     from hammemo.files import load
-    from hammemo.models.kept_rows import KeptRows
 
     with one_line_errors():
         key = opt.read_key(key_file)
         open_model(model, key).learner(model)  # refuses what is no model, or a compiled one
         learner = load(model, key=key)  # with the names of its columns, which are part of the digest
         kept = learner._kept
-        if not isinstance(kept, KeptRows) or not kept.holds_all:
+        if kept is None or not kept.holds_all:
             raise ValueError(
                 f"{model} does not keep all rows that it has learnt, so it cannot be made again from them. "
                 "In Python, refit(rows=(X, y)) makes it again from the rows, and digest() compares."

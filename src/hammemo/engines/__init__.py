@@ -185,7 +185,7 @@ def fit(
     if model.vote_.sample_size():
         if is_auto(model.vote) and isinstance(model.vote_, LogLinear):  # now it is known how many labels there are
             model.vote_ = resolved_vote(model.vote, memory, len(memory.labels))
-        sample = _examples_of(block, labels) if model._kept is None else model._kept.examples()
+        sample = _examples_of(block, labels) if model._kept is None else model._kept.fitting_sample(model.vote_)
         reader = memory.static_reader() if model.vote_.keeps_cases else memory.reader()
         if work is not None:
             reader = _rows_to_fit(reader, model.vote_, model.sites_, sample)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.engines.states import Arrays, pack, unpack
-from hammemo.models.kept_cases import Keeper
+from hammemo.models.documents import Way
+from hammemo.models.kept_documents import Keeper
+from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.streams import stream_blocks
 
 if TYPE_CHECKING:
@@ -123,6 +125,7 @@ class ShardReader:
     def blocks(self, shards: tuple[Shard, ...]) -> Iterator[Block]:
         """Yield the blocks."""
         job = self.job
+        way = Way.of(Cutting(job.short, job.pad), job.labels)  # type: ignore[arg-type]
         for shard in shards:
             pieces = job.source.pieces(shard)
             while True:
@@ -132,7 +135,7 @@ class ShardReader:
                 if piece is None:
                     break
                 self.tokens += piece.n_tokens
-                keeper = Keeper(self.kept, job.h, job.labels)
+                keeper = Keeper(self.kept, way)
                 yield from keeper.through(stream_blocks(piece.tokens, job.h, piece.starts, job.short, job.pad))
                 self.kept = keeper.kept
 

@@ -24,7 +24,7 @@ from hammemo.files.registry import BUILT_IN, PARTS, is_built_in, name_in_file
 from hammemo.memories.exact import InParts, head_state, restore_in_parts
 from hammemo.memories.label_counts import Frame
 from hammemo.models.kept import EVERYTHING, Kept
-from hammemo.models.kept_cases import KeptCases
+from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.kept_rows import KeptRows
 from hammemo.models.predictor import Predictor
 from hammemo.models.settling import Choices
@@ -104,7 +104,7 @@ def _classifier_parts(
     }
     kept, rows = model._kept, {}
     if kept is not None:
-        kind = "cases" if isinstance(kept, KeptCases) else "rows"
+        kind = "documents" if isinstance(kept, KeptDocuments) else "rows"
         about["kept"] = {"of": kind, "seed": kept.seed, "most": kept.most, "threshold": kept.lowest_threshold}
         rows = {f"kept.{name}": array for name, array in kept.state().items()}
     declared = narrow(memory.labels.find(memory.declared))
@@ -209,7 +209,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
 
 
 def _stored_kept(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int) -> Kept | None:
-    """Return the rows or cases that a file keeps, checked, and take their arrays out of `arrays`; None if it has none.
+    """Return the rows or documents that a file keeps, checked, and take their arrays out of `arrays`.
 
     They are checked in any case: all of them are read.
     """
@@ -219,13 +219,12 @@ def _stored_kept(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: i
     exactly(described, ("of", "seed", "most", "threshold"))
     kind = field(described, "of", str)
     seed, most, threshold = (field(described, name, int) for name in ("seed", "most", "threshold"))
-    if kind not in ("rows", "cases"):
-        raise ValueError("it keeps something that is neither rows nor cases")
+    if kind not in ("rows", "documents"):
+        raise ValueError("it keeps something that is neither rows nor documents")
     if abs(seed) >= 2**64 or not 1 <= most < 2**53 or not 0 <= threshold <= EVERYTHING:
         raise ValueError("what it keeps has a seed, a size or a threshold that cannot be")
     stored = StoredArrays({name: arrays.pop(name) for name in list(arrays) if name.startswith("kept.")})
-    empty = KeptRows.empty(h, seed, most, threshold) if kind == "rows" else KeptCases(h, seed, most, threshold)
-    kept = empty.restored(stored.part("kept"))
+    kept = (KeptRows if kind == "rows" else KeptDocuments).empty(h, seed, most, threshold).restored(stored.part("kept"))
     stored.finish()
     return kept
 

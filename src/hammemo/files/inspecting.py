@@ -81,11 +81,12 @@ def _inspected(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _inspected_rows(about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """Return how many rows, or cases, a model keeps in plain text, and whether these are all."""
+    """Return how many rows, or documents, a model keeps in plain text, and whether these are all."""
     if about.get("kind") != "classifier":
         return {}
     kept = field({"kept": {}, **about}, "kept", dict)
-    return {"kept_rows": len(arrays.get("kept.counts", ())), "keeps_all": kept.get("threshold") == EVERYTHING}
+    keeps_all = kept.get("threshold") == EVERYTHING and not len(arrays.get("kept.long_words", ()))
+    return {"kept_rows": len(arrays.get("kept.counts", ())), "keeps_all": keeps_all}
 
 
 def _inspected_parts(folder: str, about: Mapping[str, Any]) -> dict[str, Any]:

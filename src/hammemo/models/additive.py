@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -12,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._arrays.integers import row_pieces
 from hammemo._versions import Versioned
 from hammemo.memories.errors import LayoutError
-from hammemo.models.kept_rows import KeptRows
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Additive(Versioned):
     memory_: Memory
     label_dtype_: np.dtype[Any]
     _kept: Kept | None = None
-    """The rows or cases that are kept: what `refit` chooses by and fits the vote to."""
+    """The rows or documents that are kept: what `refit` chooses by and fits the vote to."""
     _pinned: bool = False
     """Whether the layout was given, so that `refit` does not choose another one."""
     _chosen_at: int = 0
@@ -111,7 +111,7 @@ class Additive(Versioned):
         self._check_kinds(other)
 
         def subtract(model: Additive) -> None:
-            memory, theirs = model.memory_.snapshot(), all_rows(other)
+            memory, theirs = model.memory_.snapshot(), all_kept(other)
             try:
                 model._check_cells(other)
                 memory.unmerge(other.memory_)
@@ -119,7 +119,7 @@ class Additive(Versioned):
             except LayoutError:
                 if theirs is None:
                     raise
-                model._take_back(theirs)
+                model._take_back_kept(theirs)
 
         self._edited(subtract)
         return self
@@ -163,13 +163,13 @@ class Additive(Versioned):
         fresh._pinned, fresh._chosen_at = True, 0
         return fresh
 
-    def _take_back(self, examples: Examples) -> None:
-        """Forget examples."""
+    def _take_back_kept(self, rows: Kept) -> None:
+        """Forget the rows or documents that another model keeps."""
         raise NotImplementedError
 
     def _merge_rows(self, other: Additive, error: LayoutError) -> None:
         """Count the rows of one model under the layout of the other, whose layout is another one."""
-        mine, theirs = all_rows(self), all_rows(other)
+        mine, theirs = all_kept(self), all_kept(other)
         if (self._pinned and other._pinned) or self.n_features_in_ != other.n_features_in_:
             raise error
         rows, left = (theirs, self) if theirs is not None else (mine, other)
@@ -177,9 +177,8 @@ class Additive(Versioned):
             raise error
         memory = left.memory_.snapshot()
         memory.declare_labels((other if left is self else self).memory_.declared)
-        if len(rows):
-            left._count(memory, rows, 1)
-        kept = None if left._kept is None else left._kept.changed(rows, 1)
+        left._count_kept(memory, rows, 1)
+        kept = None if left._kept is None else _sum(left._kept, rows, 1)
         if left is other:
             self._take_layout(other)
         self._pinned |= other._pinned
@@ -206,6 +205,12 @@ class Additive(Versioned):
             rows = np.arange(len(examples))[part]
             memory.update(self._cells.counted(examples.rows(rows).with_used_labels()), sign)
 
+    def _count_kept(self, memory: Memory, kept: Kept, sign: int) -> None:
+        """Add what is kept to a memory, or subtract it."""
+        for examples in kept.batches():
+            if len(examples):
+                self._count(memory, examples, sign)
+
     def _take_layout(self, other: Additive) -> None:
         """Take the kernel, the sites and the vote of another model."""
         raise NotImplementedError
@@ -220,7 +225,7 @@ class Additive(Versioned):
         """Return the kept rows with the other's added or subtracted; None where one of them has none."""
         if self._kept is None or other._kept is None:
             return None
-        return self._kept.plus(other._kept, sign) if type(self._kept) is type(other._kept) else None
+        return _sum(self._kept, other._kept, sign)
 
     def _apart(self: Self) -> Self:
         """Return a model of this version with parameters and a vote of its own; what is stored is not copied."""
@@ -249,7 +254,14 @@ class Additive(Versioned):
         check_is_fitted(other)
 
 
-def all_rows(model: Additive) -> Examples | None:
-    """Return the rows that a model holds, where it keeps all of them."""
+def _sum(mine: Kept, theirs: Kept, sign: int) -> Kept | None:
+    """Return what both keep; where nothing was learnt here, documents stay documents and rows stay rows."""
+    if type(mine) is not type(theirs) and mine.holds_all and not len(mine):
+        mine = replace(theirs.emptied(), seed=mine.seed, threshold=mine.threshold)
+    return mine.plus(theirs, sign)
+
+
+def all_kept(model: Additive) -> Kept | None:
+    """Return the rows or documents that a model keeps, where it keeps all that it holds."""
     kept = model._kept
-    return kept.examples() if isinstance(kept, KeptRows) and kept.holds_all else None
+    return kept if kept is not None and kept.holds_all else None

@@ -109,6 +109,14 @@ def chooses_sites(memory: Memory, vote: Vote) -> bool:
     return fitted and isinstance(_innermost(memory), Exact)
 
 
+def counts_in_any_order(memory: Memory) -> bool:
+    """Return whether a memory that learns from nothing holds the same in whichever order examples come.
+
+    Where the first ones settle a layout, and where floats are added, it may not.
+    """
+    return isinstance(_innermost(memory), Exact)
+
+
 def part_for(name: str, parameter: str) -> Any:
     """Return the object that takes the place of an "auto" or None part, so that one of its parameters can be set."""
     if name == "memory":

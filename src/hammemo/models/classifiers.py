@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo.models import settling
 from hammemo.models.axes import part_for, resolved_vote
 from hammemo.models.digests import part_digests, whole_digest
-from hammemo.models.kept_cases import KeptCases
+from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.names import is_auto
 from hammemo.models.predictor import Predictor
 from hammemo.models.report import Report, site_names
@@ -67,7 +67,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
     keep : {"auto", True, False} or int
         Whether the model keeps its rows, in plain text, so that `refit` needs no data. "auto" keeps them where sites
         are chosen or weights are fitted: up to 200,000 distinct rows and 2^26 tokens, beyond that those with the lowest
-        hashes. A number is the most distinct rows to keep; False keeps none.
+        hashes. A number is the most distinct rows to keep, or tokens of documents; False keeps none.
     numeric : "auto", "none" or list of columns
         Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers of data
         frames for numbers; "none" makes every column names.
@@ -209,8 +209,9 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
         While all rows are kept, the result is the model that `fit` makes of the rows that are left, to the byte of its
         file, after any history of learning, forgetting and merging. A layout that was given (``layout=``,
-        `empty_like`, a kernel by name) stays; so do the seed, declared classes and the type of the labels. Where some
-        rows are kept only, or documents, sites stay and weights are fitted.
+        `empty_like`, a kernel by name) stays; so do the seed, declared classes and the type of the labels. Models of
+        documents become those that `fit_stream` makes. Where only some documents are kept, sites stay and weights are
+        fitted; for rows, `docs/forgetting.md` says when.
 
         Parameters
         ----------
@@ -449,7 +450,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             is_pinned=model._pinned,
             choices=getattr(model, "choices_", Choices()),
             free=tuple(site.name for site in model.sites_.free),
-            keeps_cases=isinstance(kept, KeptCases),
+            keeps_documents=isinstance(kept, KeptDocuments),
             unread=model.vote_.unread(model.sites_),
             model=model,
         )

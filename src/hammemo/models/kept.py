@@ -1,4 +1,4 @@
-"""What the kept rows and the kept cases of a model have in common: a threshold of hashes, and a size.
+"""What the kept rows and the kept documents of a model have in common: a threshold of hashes, and a size.
 
 Whether a key is kept depends on nothing but its hash, so what is kept is additive like the counts: learning, forgetting
 and merging act on it exactly, in any order. Thresholds lie on a public grid, eight to an octave: a threshold that is
@@ -7,7 +7,7 @@ threshold falls to the highest of the grid with no more examples below it. So af
 function of what was learnt, in whichever groups. Forgetting never raises it. The threshold belongs to the layout:
 `empty_like()` and `layout=` hand it on.
 
-A key is an example (:mod:`hammemo.models.kept_rows`) or a whole case (:mod:`hammemo.models.kept_cases`).
+A key is an example (:mod:`hammemo.models.kept_rows`) or a document (:mod:`hammemo.models.kept_documents`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from hammemo._arrays.checked import StoredArrays
 from hammemo._versions import Cached
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from hammemo.tokens.contexts import Examples
+    from hammemo.votes import Vote
 
 EVERYTHING: Final = 2**64
 """The threshold below which every hash lies."""
@@ -50,8 +51,8 @@ class Kept(Cached, ABC):
     seed : int
         What the hash depends on.
     most : int
-        How many examples are kept at most; more only where a single key, or the keys of one step of the grid, have
-        more.
+        How many rows, or tokens of documents, are kept at most; more only where a single key, or the keys of one step
+        of the grid, have more.
     threshold : int
         Kept are the keys with hashes below it.
     """
@@ -73,14 +74,14 @@ class Kept(Cached, ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """Return how many examples the kept keys have, each key counted once."""
+        """Return how many distinct keys are kept."""
 
     @abstractmethod
-    def changed(self: Self, examples: Examples, sign: int) -> Self | None:
-        """Return it with these examples learnt or, with sign -1, forgotten; None where it cannot tell."""
+    def changed(self: Self, examples: Examples, sign: int) -> Self:
+        """Return it with examples learnt or, with sign -1, forgotten; NotStoredError where one is not kept."""
 
     @abstractmethod
-    def plus(self: Self, other: Self, sign: int) -> Self | None:
+    def plus(self: Self, other: Kept, sign: int) -> Self | None:
         """Return what both keep or, with sign -1, without the other's; None where the other tells too little."""
 
     @abstractmethod
@@ -88,8 +89,12 @@ class Kept(Cached, ABC):
         """Return one of the same layout with nothing in it."""
 
     @abstractmethod
-    def examples(self) -> Examples:
-        """Return what is kept, in an order that depends on nothing but what it is."""
+    def batches(self) -> Iterator[Examples]:
+        """Yield the examples of all that is kept, in an order that depends on nothing but what it is."""
+
+    @abstractmethod
+    def fitting_sample(self, vote: Vote) -> Examples:
+        """Return the examples that a vote is fitted to."""
 
     @abstractmethod
     def state(self) -> dict[str, NDArray[Any]]:
@@ -116,14 +121,14 @@ class Kept(Cached, ABC):
 
 
 def highest_threshold(words: NDArray[np.uint64], sizes: NDArray[np.int64], most: int) -> int:
-    """Return the highest threshold with so many examples below it at most, but with one key at least.
+    """Return the highest threshold with keys of so much together below it at most, but with one key at least.
 
     Parameters
     ----------
     words : ndarray of uint64, shape (n,)
         The hashes of the keys.
     sizes : ndarray of int64, shape (n,)
-        How many examples each has.
+        How much each counts.
     most : int
 
     Examples

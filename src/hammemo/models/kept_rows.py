@@ -28,12 +28,13 @@ from hammemo.tokens.hashing import key_words, mix_one, vocabulary_hashes
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, as_token
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.tokens.streams import Block
+    from hammemo.votes import Vote
 
 MOST_ROWS: Final = 200_000
 """The most distinct rows that are kept where the user gives no number."""
@@ -134,6 +135,14 @@ class KeptRows(Kept):
         contexts = Contexts.with_ranks(base.tokens, base.codes.astype(np.int64) - 1)
         return Examples(contexts, base.label_codes.astype(np.int64), base.labels, base.counts.astype(np.int64))
 
+    def batches(self) -> Iterator[Examples]:
+        """Yield the rows in the order of their hashes."""
+        yield self.examples()
+
+    def fitting_sample(self, vote: Vote) -> Examples:  # noqa: ARG002
+        """Return all rows: a vote takes those with the lowest hashes."""
+        return self.examples()
+
     def lowest(self, most: int) -> Examples:
         """Return the rows with the lowest hashes, at most so many of them."""
         examples = self.examples()
@@ -168,12 +177,18 @@ class KeptRows(Kept):
             vars(kept)["_lookup"] = lookup  # of the base, which both share
         return kept.base if kept.overlay.n_entries > max(_SMALL_OVERLAY, len(self.words) // 16) else kept
 
-    def plus(self, other: KeptRows, sign: int) -> KeptRows | None:
-        """Return what both keep or, with sign -1, without the other's; None where the other tells too little."""
-        if other.h != self.h or (other.seed != self.seed and not other.holds_all):
+    def plus(self, other: Kept, sign: int) -> KeptRows | None:
+        """Return what both keep or, with sign -1, without the other's; None where the other tells too little.
+
+        The windows of documents become rows.
+        """
+        is_alike = isinstance(other, KeptRows) and other.seed == self.seed
+        if other.h != self.h or not (is_alike or other.holds_all):
             return None
-        mine = self._below(other.threshold) if other.seed == self.seed else self
-        return mine.changed(other.examples(), sign)
+        kept = self._below(other.threshold) if is_alike else self
+        for examples in other.batches():
+            kept = kept.changed(examples, sign)
+        return kept
 
     def with_windows(self, block: Block, labels: Vocabulary | None) -> KeptRows:
         """Return the rows with the windows of a block learnt; with `labels`, those that have one of them."""

@@ -22,10 +22,10 @@ from hammemo.memories.exact import InParts
 from hammemo.models import settling
 from hammemo.models.additive import Additive
 from hammemo.models.answering import Answering
-from hammemo.models.axes import resolved_memory
+from hammemo.models.axes import StreamFacts, counts_in_any_order, resolved_memory
 from hammemo.models.explanations import one_context
 from hammemo.models.kept import EVERYTHING
-from hammemo.models.kept_cases import KeptCases
+from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.kept_rows import KeptRows, row_of
 from hammemo.models.names import is_auto
 from hammemo.models.settling import Axes, Choices
@@ -54,9 +54,6 @@ if TYPE_CHECKING:
 
 CHOICE_ROWS: Final = 2**17
 """Sites are chosen by the kept rows with the lowest hashes, at most this number of rows."""
-
-CASE_EXAMPLES: Final = 50_000
-"""Cases with this number of examples are kept for a vote that does not give a number."""
 
 Self = TypeVar("Self", bound="Learning")
 Result = TypeVar("Result")
@@ -98,7 +95,15 @@ class Learning(Additive, Answering):
         check_is_model(layout)
         return settling.like(self._axes(), layout, n_labels)
 
-    def _start(self, h: int, settled: Settled, layout: Learning | None = None, seed: int | None = None) -> None:
+    def _start(
+        self,
+        h: int,
+        settled: Settled,
+        layout: Learning | None = None,
+        seed: int | None = None,
+        *,
+        documents: bool = False,
+    ) -> None:
         """Take the parts that were settled, with nothing stored."""
         self.kernel_ = settled.kernel.named(getattr(self, "feature_names_in_", None))
         self.vote_, self.choices_ = settled.vote, settled.choices
@@ -114,11 +119,12 @@ class Learning(Additive, Answering):
         self.memory_ = memory if layout is None else _shard_of(layout, memory)
         self.cutting_ = None if layout is None else layout.cutting_
         self._pinned, self._chosen_at = layout is not None, 0
-        fresh, theirs = self._nothing_kept(h, self.memory_.seed, self.vote_), getattr(layout, "_kept", None)
+        fresh = self._nothing_kept(h, self.memory_.seed, self.vote_, documents=documents)
+        theirs = getattr(layout, "_kept", None)
         self._kept = theirs.emptied() if fresh is not None and type(theirs) is type(fresh) else fresh
 
-    def _nothing_kept(self, h: int, seed: int, vote: Vote) -> Kept | None:
-        """Return what rows or cases are kept in; None where none are, because `keep` says so or nothing needs them."""
+    def _nothing_kept(self, h: int, seed: int, vote: Vote, *, documents: bool = False) -> Kept | None:
+        """Return what rows or documents are kept in; None where none are: `keep` says so, or nothing needs them."""
         keep = getattr(self, "keep", "auto")
         if not isinstance(keep, (str, bool, int, np.integer)) or (isinstance(keep, str) and keep != "auto"):
             raise ValueError(f"keep={keep!r} is not known: use 'auto', True, False or a number of rows.")
@@ -128,9 +134,7 @@ class Learning(Additive, Answering):
         if keep is False or (keep == "auto" and not is_needed):
             return None
         most = None if isinstance(keep, (str, bool)) else int(keep)
-        if vote.keeps_cases:
-            return KeptCases(h, seed, int(getattr(vote, "sample", CASE_EXAMPLES)) if most is None else most)
-        return KeptRows.empty(h, seed, most)
+        return (KeptDocuments if documents else KeptRows).empty(h, seed, most)
 
     def _learn(
         self,
@@ -193,6 +197,31 @@ class Learning(Additive, Answering):
         self._chosen_at = int(memory.label_counts.sum())
         self._fit_vote_to_kept(examples)
 
+    def _choose_documents(self, kept: KeptDocuments, *, is_counted: bool = False) -> None:
+        """Choose all that is automatic by documents, all of which are kept, count them and fit the vote.
+
+        It is what both `fit_stream` and `refit` do. With `is_counted` the memory has learnt them in the order in which
+        they came: it is taken as it is where neither its layout nor the order would change it.
+        """
+        counted, weights, axes = self.memory_, self.sites_.weights, self._axes()
+        settled = settling.for_stream(axes, kept.h, StreamFacts(len(counted.labels), kept.mean_length))
+        self._start(kept.h, settled, seed=kept.seed, documents=True)
+        is_alike = self.memory_.layout() == counted.layout() and np.array_equal(self.sites_.weights, weights)
+        if is_counted and is_alike and counts_in_any_order(axes.memory):
+            self.memory_ = counted
+        else:
+            memory = self.memory_.snapshot()
+            memory.declare_labels(counted.declared)
+            self._count_kept(memory, kept, 1)
+            self.memory_ = memory
+        if self._kept is not None and self._kept.most != kept.most:  # `keep` was set since
+            self._kept = self._kept.plus(kept, 1)
+        elif self._kept is not None:
+            self._kept = kept
+        self.cutting_ = kept.cutting
+        self._chosen_at = int(self.memory_.label_counts.sum())
+        self._fit_vote_to_kept()
+
     def _choose_if_doubled(self) -> bool:
         """Choose anew where twice as many examples are held as at the last choice; return whether it was done."""
         n, kept = int(self.memory_.label_counts.sum()), self._kept
@@ -220,13 +249,19 @@ class Learning(Additive, Answering):
         self._take_checked(memory)
         self._change_kept(examples, -1)
 
+    def _take_back_kept(self, rows: Kept) -> None:
+        memory = self.memory_.snapshot()
+        self._count_kept(memory, rows, -1)
+        self._take_checked(memory)
+        self._kept = None if self._kept is None else self._kept.plus(rows, -1)
+
     def _take_layout(self, other: Any) -> None:
         self.kernel_, self.sites_, self.vote_ = other.kernel_, other.sites_, copy.deepcopy(other.vote_)
         self.choices_, self._chosen_at, self._cells = other.choices_, other._chosen_at, other._cells
 
     def _take_checked(self, memory: Memory) -> None:
         """Take a memory that has forgotten rows; where all rows are kept, each is looked up there."""
-        if isinstance(self._kept, KeptRows) and self._kept.threshold == EVERYTHING:
+        if self._kept is not None and self._kept.threshold == EVERYTHING:
             memory.forgot_unchecked = self.memory_.forgot_unchecked
         self.memory_ = memory
 
@@ -278,18 +313,19 @@ class Learning(Additive, Answering):
         if kept is None:
             raise ValueError(
                 "refit() needs the rows that a model keeps, and this one keeps none: its vote has nothing to fit, "
-                "keep=False was given, a model without rows was merged, or single examples were forgotten by a model "
-                "of documents. refit(rows=(X, y)) takes the rows; fit_vote(X, y) fits weights to examples of your "
-                "choice."
+                "keep=False was given, or a model without rows was merged. refit(rows=(X, y)) takes the rows; "
+                "fit_vote(X, y) fits weights to examples of your choice."
             )
-        if what == "weights" or not isinstance(kept, KeptRows):
+        if what == "weights":
             self._fit_vote_anew()
         elif not kept.holds_all:
             self._settle_again(kept)
         elif self._pinned or not len(kept):
             self._count_again(kept)
             self._fit_vote_anew()
-        else:
+        elif isinstance(kept, KeptDocuments):
+            self._choose_documents(kept)
+        elif isinstance(kept, KeptRows):
             self._choose(kept.examples(), kept.seed, self.memory_.declared, kept)
         if getattr(self, "keep", "auto") is False:  # set after they were learnt
             self._kept = None
@@ -326,22 +362,23 @@ class Learning(Additive, Answering):
             self.label_dtype_ = common_label_dtype(checked.labels, np.empty(0, self.label_dtype_), self._label_ends())
             yield checked.examples()
 
-    def _count_again(self, kept: KeptRows) -> None:
+    def _count_again(self, kept: Kept) -> None:
         """Make the counts anew from all rows, under the same layout; with no rows, as `open` does."""
         declared = self.memory_.declared
         if not len(kept) and not self._pinned:
-            nothing = kept.examples()
+            nothing = kept.examples() if isinstance(kept, KeptRows) else None
             self._start(kept.h, settling.for_pieces(self._axes(), len(declared), nothing), seed=kept.seed)
-            self._kept = kept
+            self._kept = kept if isinstance(kept, KeptRows) else self._kept
+        elif isinstance(kept, KeptDocuments) and len(kept):
+            self.cutting_ = kept.cutting
         memory = self.memory_.empty_like()
         memory.declare_labels(declared)
-        if len(kept):
-            self._count(memory, kept.examples(), 1)
+        self._count_kept(memory, kept, 1)
         self.memory_ = memory
 
-    def _settle_again(self, kept: KeptRows) -> None:
+    def _settle_again(self, kept: Kept) -> None:
         """Choose by some of the rows, as `fit` of all of them did, and take the vote if the sites are the same."""
-        if len(kept) >= CHOICE_ROWS and not self._pinned:
+        if isinstance(kept, KeptRows) and len(kept) >= CHOICE_ROWS and not self._pinned:
             settled = settling.for_table(self._axes(), kept.lowest(CHOICE_ROWS), kept.seed)
             if _is_same_layout(settled, self):
                 self.vote_, self.choices_ = settled.vote, settled.choices
@@ -349,7 +386,8 @@ class Learning(Additive, Answering):
                 self._fit_vote_to_kept()
                 return
         if not self._pinned:
-            self.choices_ = replace(self.choices_, kernel=f"{self.choices_.kernel}; choose again: refit(rows=…)")
+            how = "refit(rows=…)" if isinstance(kept, KeptRows) else "fit_stream(…)"
+            self.choices_ = replace(self.choices_, kernel=f"{self.choices_.kernel}; choose again: {how}")
         self._fit_vote_anew()
 
     def _fit_vote_anew(self) -> None:
@@ -358,7 +396,8 @@ class Learning(Additive, Answering):
 
     def _fit_vote_to_kept(self, learnt: Examples | None = None) -> None:
         """Fit the vote to what is kept, or to what was learnt where nothing is kept; to nothing if that is too few."""
-        examples = learnt if self._kept is None else self._kept.examples() if len(self._kept) else None
+        kept = self._kept
+        examples = learnt if kept is None else kept.fitting_sample(self.vote_) if len(kept) else None
         if examples is not None and self._is_enough(examples):
             self._fit_vote_to(examples)
 

@@ -48,11 +48,11 @@ class Report:
     nbytes: int
     vote: str
     n_kept: int | None
-    """Distinct rows that are kept, or examples of whole cases; None where none is kept."""
+    """Distinct rows or documents that are kept; None where none is kept."""
     choices: Choices
     free: tuple[str, ...] = ()
     """The sites without a position, such as ``"bag of 10"``."""
-    keeps_cases: bool = False
+    keeps_documents: bool = False
     keeps_all: bool = False
     """Whether all rows that were learnt are kept."""
     chosen_at: int = 0
@@ -113,9 +113,8 @@ class Report:
     def _kept(self) -> list[str]:
         if self.n_kept is None:
             return ["rows: none are kept, so refit() needs them: refit(rows=…)"]
-        kind = "examples of whole cases" if self.keeps_cases else "distinct ones"
-        which = "all are" if self.keeps_all else "some are"
-        return [f"rows: {which} kept in plain text ({self.n_kept:,} {kind}), for refit(); keep=False keeps none"]
+        what = f"{'documents' if self.keeps_documents else 'rows'}: {'all' if self.keeps_all else 'some'} are kept"
+        return [f"{what} in plain text ({self.n_kept:,} distinct ones), for refit(); keep=False keeps none"]
 
     def _when(self) -> str:
         """Return when sites were chosen, where rows came or went since."""

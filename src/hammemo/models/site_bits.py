@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo.memories.exact import with_free_rows
+from hammemo.models.kept_rows import KeptRows
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes import LogLinear
 from hammemo.votes.base import softmax
@@ -155,9 +156,10 @@ def _contributions(
     if not isinstance(vote, LogLinear):
         raise ValueError(f"vote={vote!r} has no probabilities: what a site is worth in bits is for vote='log-linear'.")
     if sample is None or not len(sample):
-        raise ValueError("No sample of the examples is kept: fit with LogLinear(keep=True), which is the default.")
+        raise ValueError("No sample of the examples is kept: fit with keep=True.")
     reader, smoothing = with_free_rows(memory.reader(), model.sites_), vote.amounts()
-    examples = sample.examples() if model._cells is None else model._cells.counted(sample.examples())
+    examples = sample.fitting_sample(vote)
+    examples = examples if model._cells is None else model._cells.counted(examples)
     columns = reader.labels.find(examples.labels)[examples.label_ranks]
     rows, _, counts = distinct_examples(examples, memory.seed)
     width = len(reader.labels) * model.sites_.n * len(smoothing)
@@ -180,7 +182,7 @@ def _of_columns(
     A row is judged by trees that it did not grow, which stand for all trees of their kind.
     """
     vote, cells, kept, memory = model.vote_, model._cells, model._kept, model.memory_
-    if not isinstance(vote, LogLinear) or kept is None or not len(kept):
+    if not isinstance(vote, LogLinear) or not isinstance(kept, KeptRows) or not len(kept):
         raise ValueError("What a column is worth in bits needs a log-linear vote and kept rows: the default has both.")
     assert cells is not None
     assert cells.forest is not None

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo.memories.errors import NotStoredError
 from hammemo.models import settling
 from hammemo.models.axes import StreamFacts, resolved_vote
+from hammemo.models.documents import Way
 from hammemo.models.growing import watched
-from hammemo.models.kept_cases import CaseCutter, Keeper, KeptCases
+from hammemo.models.kept_documents import Keeper, KeptDocuments
+from hammemo.models.kept_rows import KeptRows
 from hammemo.models.learning import Learning, check_is_model
 from hammemo.models.names import is_auto
 from hammemo.models.scorer import check_probabilities
@@ -59,8 +60,9 @@ class Streaming(Learning):
         """Forget everything and learn to predict every token of a stream from the h tokens before it.
 
         The same examples as ``fit(*windows(docs, h))``, but the windows are never held all at once: the extra memory
-        does not depend on the length of the stream. A hashed memory takes its layout from the first block of tokens. A
-        log-linear vote fits its weights to a uniform sample of the windows (``LogLinear(sample=…)`` many).
+        does not depend on the length of the stream. The documents are kept as ``keep`` says, up to 2^26 tokens; while
+        all are kept, the order in which they come does not matter. A vote fits its weights to a sample of the windows
+        of kept documents (``LogLinear(sample=…)`` many).
 
         Parameters
         ----------
@@ -98,8 +100,13 @@ class Streaming(Learning):
         def learn(model: Streaming) -> None:
             model.__dict__.pop("memory_", None)
             sample = model._learn_blocks(blocks, h, cutting, classes, layout, sampled=True)
-            if sample is not None and model._is_enough(sample):
-                model._fit_vote_to(sample)
+            kept = model._kept
+            if layout is None and isinstance(kept, KeptDocuments) and kept.holds_all:
+                model._choose_documents(kept, is_counted=True)
+            elif model.vote_.sample_size():  # a layout may bring fitted weights
+                if isinstance(model.vote_, LogLinear) and is_auto(model.vote):  # now it is known how many labels
+                    model.vote_ = resolved_vote(model.vote, model.memory_, len(model.memory_.labels))
+                model._fit_vote_to_kept(sample)
 
         self._edited(learn)
         return self
@@ -142,7 +149,7 @@ class Streaming(Learning):
         *,
         sampled: bool = False,
     ) -> Examples | None:
-        """Learn the windows of blocks; return a sample of them if one is asked for and the vote has weights to fit."""
+        """Learn the windows of blocks; return a sample of them where one is asked for and none is kept."""
         first = next(blocks, None)
         if first is None or not len(first.targets()):
             raise ValueError(f"There is nothing to learn: no document at the start has more than h={h} tokens.")
@@ -157,9 +164,8 @@ class Streaming(Learning):
             settled = (
                 self._settled_like(layout, facts.n_labels) if layout else settling.for_stream(self._axes(), h, facts)
             )
-            self._start(h, settled, layout)
+            self._start(h, settled, layout, documents=True)
             self.n_features_in_ = h
-        self._pinned = True  # what the first block tells is not chosen again
         self._note_kinds(ColumnKinds.of(Contexts(first.tokens[:, None]), 1))
         self.cutting_ = self._cutting_with(cutting)
         self.label_dtype_ = common_label_dtype(*kinds)
@@ -167,21 +173,19 @@ class Streaming(Learning):
         memory = self.memory_.snapshot()
         if labels is not None:
             memory.declare_labels(labels)
-        keeper = Keeper(self._kept, h, labels)
+        if isinstance(self._kept, KeptRows) and not len(self._kept) and self._kept.holds_all:
+            self._kept = self._nothing_kept(h, memory.seed, self.vote_, documents=True)
+        keeper = Keeper(self._kept, Way.of(cutting, labels))
         stream: Iterable[Block] = keeper.through(chain([first], blocks))
         if is_auto(getattr(self, "memory", None)):
             stream = watched(stream, memory)
-        size, sample = self.vote_.sample_size() if sampled else 0, None  # a layout may bring fitted weights
-        if size and self._kept is None:
+        size, sample = self.vote_.sample_size() if sampled and self._kept is None else 0, None
+        if size:
             sample = WindowSample(size, memory.seed, labels)
             stream = sample.through(stream)
         memory.update_from_blocks(_labelled(stream) if labels is None else stream, labels)
         self.memory_, self._kept = memory, keeper.kept
         self.label_dtype_ = widened_label_dtype(self.label_dtype_, memory.labels)
-        if size and isinstance(self.vote_, LogLinear) and is_auto(self.vote):  # now it is known how many labels
-            self.vote_ = resolved_vote(self.vote, memory, len(memory.labels))
-        if self._kept is not None and size:
-            return self._kept.examples()
         return sample.examples() if sample else None
 
     def forget_stream(
@@ -196,7 +200,7 @@ class Streaming(Learning):
         """Take the windows of whole documents back: the exact inverse of `partial_fit_stream`.
 
         All of them are taken back, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
-        an example was never stored, or the kept sample of documents that one was not learnt as a whole.
+        an example was never stored, or the kept documents that one was not learnt as a whole.
 
         Parameters
         ----------
@@ -223,7 +227,8 @@ class Streaming(Learning):
         def forget(model: Streaming) -> bool:
             h, cutting = model.sites_.h, _given_cutting(short, pad) or model._known_cutting()
             whole = long_enough(tokens, h, starts) if short is None and cutting.short == "drop" else tokens
-            return model._forget_blocks(stream_blocks(whole, h, starts, cutting.short, cutting.pad), labels)
+            blocks = stream_blocks(whole, h, starts, cutting.short, cutting.pad)
+            return model._forget_blocks(blocks, cutting, labels)
 
         if not self._edited(forget):
             warnings.warn(
@@ -284,34 +289,15 @@ class Streaming(Learning):
             )
         return self.cutting_
 
-    def _forget_blocks(self, blocks: Iterator[Block], labels: Vocabulary | None) -> bool:
-        """Take documents back; return whether the kept cases, if there are any, knew that each was learnt whole."""
-        memory, cutter = self.memory_.snapshot(), CaseCutter(self.sites_.h)
-        kept, can_tell = self._kept, True
-        for block in chain(blocks, [None]):
-            if block is not None:
-                examples = block.examples() if labels is None else block.examples().only(labels)
-                memory.update(examples, -1)
-            if isinstance(kept, KeptCases):
-                cases = kept.counted(cutter.finish() if block is None else cutter.cut(block))
-                can_tell = can_tell and kept.can_tell(cases)
-                kept = _kept_before(kept.with_cases(cases, -1))
-            elif kept is not None and block is not None:
-                kept = kept.changed(examples, -1)
+    def _forget_blocks(self, blocks: Iterator[Block], cutting: Cutting, labels: Vocabulary | None) -> bool:
+        """Take documents back; return whether the kept documents, if there are any, knew that each was learnt whole."""
+        memory, keeper = self.memory_.snapshot(), Keeper(self._kept, Way.of(cutting, labels), -1)
+        for block in keeper.through(blocks):
+            examples = block.examples() if labels is None else block.examples().only(labels)
+            memory.update(examples, -1)
         self._take_checked(memory)
-        self._kept = kept
-        return can_tell
-
-
-def _kept_before(kept: KeptCases | None) -> KeptCases:
-    """Return the sample without what was forgotten, or say that a document was not in it that would have been."""
-    if kept is None:
-        raise NotStoredError(
-            "A document was not learnt so, or not so often: the model would keep it in its sample, and does not. "
-            "Nothing was changed. Give each document whole, as it was learnt; forget(X, y) takes single examples back, "
-            "and may end the sample that refit needs."
-        )
-    return kept
+        self._kept = keeper.kept
+        return keeper.could_tell
 
 
 def _given_cutting(short: Literal["drop", "pad"] | None, pad: Any) -> Cutting | None:

@@ -176,8 +176,7 @@ class Applier:
             return b""
         if model._kept is None:
             raise NothingKept(
-                "The model keeps no sample of its examples, so its weights cannot be fitted again: its vote keeps none "
-                "(keep=False), or rows of a model of documents were forgotten by themselves. Fit it anew where the "
+                "The model keeps no rows (keep=False), so its weights cannot be fitted again. Fit it anew where the "
                 "examples are, and upload it under another name."
             )
         fitted = model.snapshot().refit(what="weights")

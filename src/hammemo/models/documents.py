@@ -1,0 +1,406 @@
+"""Documents as arrays: integer codes of all tokens, one document after the other, each with a hash of 64 bits.
+
+The hash of a document is made of the sum of a hash of each token at its place, so it is computed for many documents at
+once, and for a long one piece by piece. It protects nothing: tokens can be made that give the hash of others, so
+documents with equal hashes are compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from hammemo._arrays.integers import narrow, object_array
+from hammemo._versions import Cached, cached_property
+from hammemo.memories.errors import NotStoredError
+from hammemo.models.kept import EVERYTHING
+from hammemo.models.kept_rows import MOST_TOKENS
+from hammemo.tokens.contexts import joined
+from hammemo.tokens.hashing import key_words, mix, vocabulary_hashes
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.tokens.cutting import Cutting
+    from hammemo.tokens.streams import Block
+    from hammemo.tokens.vocabulary import Token
+
+PIECE: Final = 1024
+"""Targets of a document that are left out together, where a vote leaves out more than one example."""
+
+TOKENS_AT_ONCE: Final = 2**22
+"""Tokens that are worked on at a time, about."""
+
+
+class Way(NamedTuple):
+    """How a document was cut into windows: as `fit_stream` was told, or as a row, its last token being the label."""
+
+    short: str
+    pad: Token | None = None
+    classes: tuple[Token, ...] | None = None
+    """The labels of the windows that were learnt; None for all."""
+
+    @classmethod
+    def of(cls, cutting: Cutting, labels: Vocabulary | None) -> Way:
+        """Return the way of a cutting, with only these labels learnt."""
+        return cls(cutting.short, cutting.pad, None if labels is None else tuple(labels.tolist()))
+
+    def n_context(self, h: int) -> int:
+        """Return how many tokens at the beginning are context only."""
+        return 0 if self.short == "pad" else h
+
+
+ROW: Final = Way("row")
+
+Key = tuple[Any, ...]
+"""The way of a document, and then all its tokens."""
+
+
+@dataclass(frozen=True, eq=False)
+class Documents(Cached):
+    """Some documents, one after the other, each with its hash.
+
+    Parameters
+    ----------
+    tokens : Vocabulary
+    codes : ndarray of shape (number of all tokens,)
+        One more than the rank of each token; 0 for an empty place.
+    lengths : ndarray of int64, shape (n,)
+        Each at least one.
+    ways : tuple of Way
+        In the order of their JSON.
+    way_codes, counts : ndarray of int64, shape (n,)
+    words : ndarray of uint64, shape (n,)
+    """
+
+    tokens: Vocabulary
+    codes: NDArray[Any]
+    lengths: NDArray[np.int64]
+    ways: tuple[Way, ...]
+    way_codes: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    words: NDArray[np.uint64]
+
+    @classmethod
+    def of(
+        cls, tokens: Vocabulary, ranks: NDArray[np.int64], lengths: NDArray[np.int64], way: Way, seed: int
+    ) -> Documents:
+        """Return documents that were all cut in one way, given the ranks of all their tokens."""
+        nothing = np.zeros(len(lengths), np.int64)
+        made = cls(tokens, narrow(ranks + 1), lengths, (way,), nothing, nothing + 1, nothing.astype(np.uint64))
+        return made.hashed(seed)
+
+    @classmethod
+    def of_keys(cls, counts: Mapping[Key, int], seed: int) -> Documents:
+        """Return the documents with these keys, each so often."""
+        keys = list(counts)
+        tokens, ranks = factorize(object_array(token for key in keys for token in key[1:]))
+        ways = in_order(key[0] for key in keys)
+        way_codes = np.array([ways.index(key[0]) for key in keys], np.int64)
+        lengths = np.array([len(key) - 1 for key in keys], np.int64)
+        times = np.fromiter(counts.values(), np.int64, len(keys))
+        words = np.zeros(len(keys), np.uint64)
+        return cls(tokens, narrow(ranks + 1), lengths, ways, way_codes, times, words).hashed(seed)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each document starts in the codes."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def hashed(self, seed: int) -> Documents:
+        """Return the same documents with their hashes under a seed."""
+        hashes = _token_hashes(self.tokens, seed)
+        sums = np.zeros(len(self), np.uint64)
+        for part in in_parts(self.lengths, TOKENS_AT_ONCE):
+            held, lengths = hashes[self.codes_of(part)], self.lengths[part]
+            starts = np.cumsum(lengths) - lengths
+            places = np.arange(len(held)) - np.repeat(starts, lengths)
+            sums[part] = np.add.reduceat(_placed(held, places, seed), starts)
+        return replace(self, words=self._words(sums, seed))
+
+    def _words(self, sums: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+        ways = np.array([_way_word(way, seed) for way in self.ways], np.uint64)
+        return mix(sums ^ mix(ways[self.way_codes] + self.lengths.astype(np.uint64)))
+
+    def codes_of(self, chosen: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the codes of some documents, one after the other."""
+        found = [self.codes[:0]]
+        for part in in_parts(self.lengths[chosen], TOKENS_AT_ONCE):
+            starts, lengths = self.starts[chosen[part]], self.lengths[chosen[part]]
+            before = np.cumsum(lengths) - lengths
+            found.append(self.codes[np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)])
+        return np.concatenate(found)
+
+    def chosen(self, places: NDArray[np.int64]) -> Documents:
+        """Return some of the documents, with the tokens and ways that they use."""
+        codes, way_codes = self.codes_of(places), self.way_codes[places]
+        used, used_ways = np.zeros(len(self.tokens) + 1, bool), np.zeros(len(self.ways), bool)
+        used[codes], used_ways[way_codes] = True, True
+        used[0] = False
+        new = np.cumsum(used)
+        new[0] = 0
+        return Documents(
+            self.tokens.keep(used[1:]),
+            narrow(new)[codes] if used.sum() < len(self.tokens) else narrow(codes),
+            self.lengths[places],
+            tuple(way for way, is_used in zip(self.ways, used_ways.tolist(), strict=True) if is_used),
+            (np.cumsum(used_ways) - 1)[way_codes],
+            self.counts[places],
+            self.words[places],
+        )
+
+    def below(self, threshold: int) -> Documents:
+        """Return the documents with hashes below a threshold."""
+        if threshold == EVERYTHING:
+            return self
+        low = self.words < np.uint64(threshold)
+        return self if low.all() else self.chosen(np.flatnonzero(low))
+
+    def as_keys(self) -> list[Key]:
+        """Return each document as a key."""
+        tokens = [NO_TOKEN, *self.tokens.tolist()]
+        flat, ends = self.codes.tolist(), (self.starts + self.lengths).tolist()
+        rows = zip(self.way_codes.tolist(), self.lengths.tolist(), ends, strict=True)
+        return [(self.ways[way], *(tokens[code] for code in flat[end - n : end])) for way, n, end in rows]
+
+    def times(self, others: Documents) -> list[int]:
+        """Return how often each of some other documents is held here, where they are in the order of hashes."""
+        here = np.append(0, self.tokens.find(others.tokens) + 1)  # 0 where it is not here
+        unknown = np.append(False, here[1:] == 0)
+        found = []
+        for i, (start, n) in enumerate(zip(others.starts.tolist(), others.lengths.tolist(), strict=True)):
+            codes, times = others.codes[start : start + n], 0
+            place = int(self.words.searchsorted(others.words[i]))
+            while place < len(self) and self.words[place] == others.words[i] and not unknown[codes].any():
+                same = self.lengths[place] == n and self.ways[self.way_codes[place]] == others.ways[others.way_codes[i]]
+                first = int(self.starts[place])
+                if same and np.array_equal(self.codes[first : first + n], here[codes]):
+                    times = int(self.counts[place])
+                place += 1
+            found.append(times)
+        return found
+
+
+NONE: Final = Documents(
+    Vocabulary(),
+    np.empty(0, np.uint8),
+    np.empty(0, np.int64),
+    (),
+    np.empty(0, np.int64),
+    np.empty(0, np.int64),
+    np.empty(0, np.uint64),
+)
+"""No documents."""
+
+
+def summed(parts: Sequence[Documents]) -> Documents:
+    """Return the canonical form of documents in any order, some of them several times or a negative number of times."""
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return NONE
+    tokens, ways = parts[0].tokens, in_order(way for part in parts for way in part.ways)
+    for part in parts[1:]:
+        tokens = tokens.union(part.tokens)
+    width = np.min_scalar_type(len(tokens))
+    known = [np.append(0, tokens.find(part.tokens) + 1).astype(width) for part in parts]
+    known_ways = [np.array([ways.index(way) for way in part.ways], np.int64) for part in parts]
+    together = Documents(
+        tokens,
+        np.concatenate([new[part.codes] for new, part in zip(known, parts, strict=True)]),
+        np.concatenate([part.lengths for part in parts]),
+        ways,
+        np.concatenate([new[part.way_codes] for new, part in zip(known_ways, parts, strict=True)]),
+        np.concatenate([part.counts for part in parts]),
+        np.concatenate([part.words for part in parts]),
+    )
+    order, firsts = _distinct_order(together)
+    sums = np.add.reduceat(together.counts[order], firsts)
+    if (sums < 0).any():
+        raise not_kept()
+    held = sums > 0
+    return replace(together.chosen(order[firsts[held]]), counts=sums[held])
+
+
+def _distinct_order(documents: Documents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the order of documents by their hashes, and where in it each distinct one stands first.
+
+    Different documents with equal hashes stay apart, in the order of their lengths, ways and tokens: tokens can be made
+    that give the hash of others.
+    """
+    words = documents.words
+    order = np.argsort(words, kind="stable")
+    again = np.flatnonzero(words[order][1:] == words[order][:-1])
+    if _differ(documents, order[again], order[again + 1]).any():
+        order = np.array(sorted(order.tolist(), key=lambda i: _sort_key(documents, i)), np.int64)
+    is_first = np.ones(len(words), bool)
+    is_first[again + 1] = _differ(documents, order[again], order[again + 1])
+    return order, np.flatnonzero(is_first)
+
+
+def _sort_key(documents: Documents, i: int) -> tuple[Any, ...]:
+    start, length = int(documents.starts[i]), int(documents.lengths[i])
+    codes = documents.codes[start : start + length].tolist()
+    return int(documents.words[i]), length, int(documents.way_codes[i]), codes
+
+
+def _differ(documents: Documents, here: NDArray[np.int64], there: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which of these documents are not the same as the others, one by one."""
+    lengths, ways = documents.lengths, documents.way_codes
+    differ = np.asarray((lengths[here] != lengths[there]) | (ways[here] != ways[there]))
+    alike = np.flatnonzero(~differ)
+    for part in in_parts(lengths[here[alike]], TOKENS_AT_ONCE):
+        one, other = here[alike[part]], there[alike[part]]
+        starts = np.cumsum(lengths[one]) - lengths[one]
+        differ[alike[part]] = np.logical_or.reduceat(documents.codes_of(one) != documents.codes_of(other), starts)
+    return differ
+
+
+class DocumentCutter:
+    """Puts the documents of a stream together again, block by block.
+
+    Parameters
+    ----------
+    h : int
+        Tokens of a context.
+    way : Way
+        How they were cut.
+    seed : int
+        What hashes depend on.
+
+    Attributes
+    ----------
+    long : Counter
+        The hashes of documents that were too long.
+    """
+
+    def __init__(self, h: int, way: Way, seed: int) -> None:
+        self.long: Counter[int] = Counter()
+        self._h, self._way, self._seed = h, way, seed
+        self._begin()
+
+    def _begin(self) -> None:
+        self._open: list[NDArray[Any]] = []
+        """What came of the present document; of a long one, what comes after its last piece, with context."""
+        self._length = 0
+        self._n_context = self._way.n_context(self._h)
+        self._sum = np.uint64(0)
+        self._is_long = False
+
+    def cut(self, block: Block) -> Iterator[Documents]:
+        """Yield the documents that end in a block, the present one apart."""
+        starts, ends = block.starts, np.append(block.starts[1:], len(block.tokens))
+        first = int(block.continues)
+        if first and ends[0] - starts[0] > self._h:
+            yield from self._go_on(block.tokens[starts[0] + self._h : ends[0]])
+        if first == len(starts):
+            return
+        yield from self.finish()
+        # a piece with no target is too short a document, or comes again in the next block
+        filled = self._h if self._way.short == "pad" else 0
+        whole = np.flatnonzero(ends - starts > self._h)
+        whole = whole[whole >= first]
+        last = len(starts) - 1
+        lengths = ends - starts - filled
+        short = whole[(lengths[whole] <= longest()) & (whole < last)]
+        if len(short):
+            before = np.cumsum(lengths[short]) - lengths[short]
+            places = np.repeat(starts[short] + filled - before, lengths[short])
+            yield self._documents(block.tokens[np.arange(len(places)) + places], lengths[short])
+        for i in whole[(lengths[whole] > longest()) | (whole == last)].tolist():
+            yield from self._go_on(block.tokens[starts[i] + filled : ends[i]])
+            if i < last:
+                yield from self.finish()
+
+    def finish(self) -> Iterator[Documents]:
+        """Yield what is left of the present document."""
+        tokens = joined(self._open)
+        if self._is_long:
+            length = np.array([self._length], np.int64)
+            one = replace(NONE, lengths=length, ways=(self._way,), way_codes=np.zeros(1, np.int64))
+            self.long[int(one._words(np.array([self._sum], np.uint64), self._seed)[0])] += 1
+        if len(tokens) > self._n_context:
+            yield self._piece(tokens)
+        self._begin()
+
+    def _go_on(self, tokens: NDArray[Any]) -> Iterator[Documents]:
+        """Add tokens to the present document; yield pieces of it where it is too long."""
+        self._open.append(tokens)
+        self._length += len(tokens)
+        if self._length <= longest():
+            return
+        new = tokens if self._is_long else joined(self._open)
+        vocabulary, ranks = factorize(new)
+        places = np.arange(self._length - len(new), self._length)
+        hashes = _token_hashes(vocabulary, self._seed)[ranks + 1]
+        self._sum = np.add.reduce(np.append(_placed(hashes, places, self._seed), self._sum))
+        self._is_long = True
+        rest, size = joined(self._open), max(PIECE, self._h)
+        while len(rest) - self._n_context > size:
+            yield self._piece(rest[: self._n_context + size])
+            rest, self._n_context = rest[self._n_context + size - self._h :], self._h
+        self._open = [rest]
+
+    def _piece(self, tokens: NDArray[Any]) -> Documents:
+        is_later = self._is_long and self._n_context and self._way.short == "pad"
+        way = Way("drop", None, self._way.classes) if is_later else self._way
+        return self._documents(tokens, np.array([len(tokens)], np.int64), way)
+
+    def _documents(self, tokens: NDArray[Any], lengths: NDArray[np.int64], way: Way | None = None) -> Documents:
+        vocabulary, ranks = factorize(tokens)
+        return Documents.of(vocabulary, ranks, lengths, self._way if way is None else way, self._seed)
+
+
+def longest() -> int:
+    """Return how many tokens a document has at most to be kept."""
+    return MOST_TOKENS // 8
+
+
+def in_order(ways: Iterable[Way]) -> tuple[Way, ...]:
+    """Return each of these ways once, in canonical order."""
+    return tuple(sorted(set(ways), key=_text))
+
+
+@lru_cache(maxsize=256)
+def _text(way: Way) -> str:
+    return json.dumps(way)
+
+
+def _token_hashes(tokens: Vocabulary, seed: int) -> NDArray[np.uint64]:
+    """Return the hash of an empty place, and those of all tokens."""
+    return np.append(np.uint64(key_words(seed, "empty position")[0]), vocabulary_hashes(tokens, seed))
+
+
+def _way_word(way: Way, seed: int) -> int:
+    return key_words(seed, "document", _text(way))[0]
+
+
+def _placed(hashes: NDArray[np.uint64], places: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
+    """Return the hashes of tokens at their places of a document; the sum of them is a hash of their sequence."""
+    salt = mix(places.astype(np.uint64) + np.uint64(key_words(seed, "place")[0]))
+    return mix(hashes ^ salt)
+
+
+def in_parts(sizes: NDArray[np.int64], most: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the places of entries, in order, in parts of about this size together; one entry at least."""
+    if len(sizes):
+        groups = (np.cumsum(sizes) - 1) // max(most, 1)
+        yield from np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(groups)) + 1)
+
+
+def not_kept() -> NotStoredError:
+    """Return the error for a document to be forgotten that is not kept, and would be."""
+    return NotStoredError(
+        "A document was not learnt so, or not so often: the model would keep it, and does not. Nothing was changed. "
+        "Give each document whole, as it was learnt: with the same short, pad and classes."
+    )

@@ -1,0 +1,438 @@
+"""The documents that a model keeps: what its layout and its weights are functions of, as kept rows are for a table.
+
+Kept is every distinct document whose hash lies below a threshold, with how it was cut into windows and how often it is
+stored (:mod:`hammemo.models.kept`); up to `MOST_TOKENS` tokens, all of them. They are held as integer codes, one
+document after the other, in the order of their hashes; documents with equal hashes stay apart. Small edits go into an
+overlay, as in :mod:`hammemo.models.kept_rows`. A row that such a model learns alone, by `partial_fit` or `learn_one`,
+is a document with one window.
+
+A document of more than an eighth of the tokens is not kept. Its hash is, so that the model knows that it does not hold
+everything, and a sample of its pieces, so that a vote can be fitted.
+
+**The documents themselves are stored**, token by token, in plain text: anyone with the model can read them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo._arrays.integers import narrow
+from hammemo._versions import cached_property
+from hammemo.memories.errors import NotStoredError
+from hammemo.memories.ledgered import Ledger
+from hammemo.models.documents import (
+    NONE,
+    PIECE,
+    ROW,
+    TOKENS_AT_ONCE,
+    DocumentCutter,
+    Documents,
+    Key,
+    Way,
+    in_order,
+    in_parts,
+    not_kept,
+    summed,
+)
+from hammemo.models.kept import EVERYTHING, Kept, highest_threshold
+from hammemo.models.kept_rows import MOST_TOKENS, KeptRows
+from hammemo.tokens.contexts import MAX_EXAMPLES, Contexts, Examples
+from hammemo.tokens.cutting import Cutting
+from hammemo.tokens.hashing import mix
+from hammemo.tokens.vocabulary import Vocabulary, as_token
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from hammemo._arrays.checked import StoredArrays
+    from hammemo.tokens.streams import Block
+    from hammemo.tokens.vocabulary import Token
+    from hammemo.votes import Vote
+
+_SMALL_EDIT: Final = 256
+"""Edits of up to this number of tokens go into the overlay; so do those of up to 1/32 of the base."""
+
+_SMALL_OVERLAY: Final = 1024
+"""An overlay of up to this number of documents stays one, however small the base is."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeptDocuments(Kept):
+    """Documents with hashes below a threshold, and how often each is stored: a value that never changes.
+
+    Parameters
+    ----------
+    h, seed, most, threshold
+        As in `Kept`; the size is that of all tokens.
+    held : Documents
+        The base, in canonical form.
+    overlay : Ledger
+        How much more often, or less, documents are stored than in the base.
+    long : Ledger
+        The hashes of documents that are too long to be kept, and how often each is stored.
+
+    Examples
+    --------
+    >>> from hammemo.models.kept_documents import Keeper, KeptDocuments, Way
+    >>> from hammemo.tokens.streams import stream_blocks
+    >>> keeper = Keeper(KeptDocuments(h=2, seed=0, most=100), Way("pad"))
+    >>> _ = list(keeper.through(stream_blocks([["a", "b", "c"], ["d", "b"]], h=2, short="pad")))
+    >>> len(keeper.kept), [len(batch) for batch in keeper.kept.batches()]
+    (2, [5])
+    """
+
+    held: Documents = NONE
+    overlay: Ledger[Key] = field(default_factory=Ledger)
+    long: Ledger[int] = field(default_factory=Ledger)
+
+    @classmethod
+    def empty(cls, h: int, seed: int, most: int | None = None, threshold: int = EVERYTHING) -> KeptDocuments:
+        """Return one with no documents, and room for `most` tokens."""
+        return cls(h, seed, MOST_TOKENS if most is None else most, threshold)
+
+    def __getstate__(self) -> dict[str, Any]:
+        base = self.base  # a document that was forgotten is in base and overlay still: copies do not have it
+        return {name: value for name, value in vars(base).items() if name != "base"}
+
+    def __len__(self) -> int:
+        return len(self.base.held)
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether everything that was learnt is kept."""
+        return super().holds_all and not self.long.counts()
+
+    @property
+    def has_documents(self) -> bool:
+        """Whether one is kept that was not learnt as a row."""
+        ways = [*self.held.ways, *(key[0] for key in self.overlay.counts())]
+        return bool(self.long.counts()) or any(way != ROW for way in ways)
+
+    @cached_property
+    def base(self) -> KeptDocuments:
+        """The same documents without an overlay, and no more than there is room for."""
+        counts = self.overlay.counts()
+        made = replace(self, overlay=Ledger()) if self.overlay.n_entries else self
+        if counts:
+            made = replace(made, held=summed([self.held, Documents.of_keys(counts, self.seed)]))
+        return made._bounded()
+
+    @property
+    def lowest_threshold(self) -> int:
+        """The threshold of `state`: small edits are not bounded before the next base is made."""
+        return (self.base if self.overlay.n_entries else self).threshold
+
+    @property
+    def mean_length(self) -> float:
+        """How many tokens a document has on average."""
+        held = self.base.held
+        return int((held.lengths * held.counts).sum()) / max(int(held.counts.sum()), 1)
+
+    @property
+    def cutting(self) -> Cutting | None:
+        """How all documents were cut; None where there are none, or two ways."""
+        cuttings = {(way.short, way.pad) for way in self.base.held.ways if way != ROW}
+        return Cutting(*cuttings.pop()) if len(cuttings) == 1 else None  # type: ignore[arg-type]
+
+    def changed(self, examples: Examples, sign: int) -> KeptDocuments:
+        """Return it with examples learnt or, with sign -1, forgotten, each a row of its own.
+
+        Of documents that are kept whole, no single windows are forgotten: the document would still hold them.
+        """
+        tokens = examples.contexts.vocabulary.union(examples.labels)
+        labels = tokens.find(examples.labels)[examples.label_ranks]
+        ranks = np.column_stack([examples.contexts.ranks_in(tokens), labels])
+        lengths = np.full(len(examples), self.h + 1, np.int64)
+        rows = replace(Documents.of(tokens, ranks.ravel(), lengths, ROW, self.seed), counts=examples.multiplicity)
+        if sign < 0 and self.has_documents and not all(self._holds(rows)):
+            raise NotStoredError(
+                "The model keeps whole documents, and these examples were not learnt as rows: a kept document would "
+                "still hold them. Nothing was changed. Forget whole documents: forget_stream(documents)."
+            )
+        return self.with_documents(rows, sign)
+
+    def _holds(self, documents: Documents) -> list[bool]:
+        """Return whether each of these is kept, so often."""
+        documents = summed([documents])
+        held, keys = self.held.times(documents), documents.as_keys()
+        times = zip(held, keys, documents.counts.tolist(), strict=True)
+        return [n + self.overlay.count(key) >= wanted for n, key, wanted in times]
+
+    def with_documents(self, documents: Documents, sign: int) -> KeptDocuments:
+        """Return it with these learnt or, with sign -1, forgotten; NotStoredError if one would be kept and is not."""
+        low = documents.below(self.threshold)
+        if len(low.codes) <= max(_SMALL_EDIT, len(self.held.codes) // 32):
+            return self._overlaid(low, sign)
+        base = self.base
+        low = low.below(base.threshold)
+        return replace(base, held=summed([base.held, replace(low, counts=sign * low.counts)]))._bounded()
+
+    def _overlaid(self, documents: Documents, sign: int) -> KeptDocuments:
+        if sign < 0 and not all(self._holds(documents)):
+            raise not_kept()
+        entries: Counter[Key] = Counter()
+        for key, times in zip(documents.as_keys(), documents.counts.tolist(), strict=True):
+            entries[key] += times
+        kept = replace(self, overlay=self.overlay.plus(entries, sign))
+        return kept.base if kept.overlay.n_entries > max(_SMALL_OVERLAY, len(self.held) // 16) else kept
+
+    def with_long(self, words: Mapping[int, int], sign: int) -> KeptDocuments:
+        """Return it with documents learnt or forgotten that are too long to be kept, given their hashes."""
+        if not words:
+            return self
+        if sign < 0 and any(self.long.count(word) < times for word, times in words.items()):
+            raise not_kept()
+        return replace(self, long=self.long.plus(words, sign))
+
+    def plus(self, other: Kept, sign: int) -> KeptDocuments | None:
+        """Return what both keep or, with sign -1, without the other's; None where the other tells too little."""
+        if other.h != self.h or (other.seed != self.seed and not other.holds_all):
+            return None
+        if isinstance(other, KeptRows):
+            return self.changed(other.examples(), sign) if other.holds_all else None
+        if not isinstance(other, KeptDocuments):
+            return None
+        theirs, mine = other.base, self
+        if other.seed == self.seed:
+            mine = self._below(theirs.threshold)
+        elif len(theirs):
+            theirs = replace(theirs, held=summed([theirs.held.hashed(self.seed)]))
+        return mine.with_documents(theirs.held, sign).with_long(theirs.long.counts(), sign)
+
+    def emptied(self) -> KeptDocuments:
+        """Return one of the same layout with nothing in it."""
+        return KeptDocuments(self.h, self.seed, self.most, self.threshold)
+
+    def _bounded(self) -> KeptDocuments:
+        if len(self.held.codes) <= self.most:
+            return self
+        return self._below(highest_threshold(self.held.words, self.held.lengths, self.most))
+
+    def _below(self, threshold: int) -> KeptDocuments:
+        """Return it with this threshold, if that is lower than its own."""
+        if threshold >= self.threshold:
+            return self
+        base = self.base if self.overlay.n_entries else self
+        return replace(base, threshold=threshold, held=base.held.below(threshold))
+
+    def batches(self) -> Iterator[Examples]:
+        """Yield the windows of all documents, with how often each is stored, in the order of the hashes."""
+        documents, numbers, sizes = self._pieces()
+        for part in in_parts(sizes * self.h, TOKENS_AT_ONCE):
+            yield self._windows(documents[part], numbers[part]).with_used_labels()
+
+    def fitting_sample(self, vote: Vote) -> Examples:
+        """Return the examples to fit a vote to: the windows, or the pieces of documents, with the lowest hashes."""
+        most = int(getattr(vote, "sample", 50_000))
+        if vote.keeps_cases:
+            return self._lowest_pieces(most)
+        rows = KeptRows.empty(self.h, self.seed, most)
+        for examples in self.batches():
+            rows = rows.changed(examples, 1)
+        return rows.examples()
+
+    def _lowest_pieces(self, most: int) -> Examples:
+        """Return pieces of documents with at most so many examples, but one piece at least.
+
+        No piece comes before its document in the order, so where some documents are kept only, those that are not kept
+        change nothing while the sample is small.
+        """
+        documents, numbers, sizes = self._pieces()
+        words = self.base.held.words[documents]
+        words = np.where(numbers == 0, words, np.maximum(words, mix(words + numbers.astype(np.uint64))))
+        order = np.argsort(words, kind="stable")
+        found, n_examples, n_pieces = [self._windows(documents[:0], numbers[:0])], 0, 0
+        for part in in_parts(np.minimum(sizes, most)[order], max(most, 1)):
+            examples = self._windows(documents[order[part]], numbers[order[part]])
+            assert examples.cases is not None
+            ends = n_examples + np.cumsum(np.bincount(examples.cases, minlength=len(part)))
+            fit = max(int(np.searchsorted(ends, most, "right")), int(not n_examples))
+            chosen = np.flatnonzero(examples.cases < fit)
+            found.append(replace(examples.rows(chosen), cases=examples.cases[chosen] + n_pieces))
+            n_examples, n_pieces = n_examples + len(chosen), n_pieces + len(part)
+            if fit < len(part):
+                break
+        return Examples(
+            Contexts.with_ranks(found[0].contexts.vocabulary, np.concatenate([one.contexts.ranks for one in found])),
+            np.concatenate([one.label_ranks for one in found]),
+            found[0].labels,
+            np.concatenate([one.multiplicity for one in found]),
+            np.concatenate([one.cases for one in found if one.cases is not None]),
+        ).with_used_labels()
+
+    def _pieces(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the pieces of all documents: whose each is, the how manieth it is there, and how many targets."""
+        held = self.base.held
+        targets = held.lengths - self._n_context(held)
+        n_pieces = -(-targets // PIECE)
+        documents = np.repeat(np.arange(len(held)), n_pieces)
+        numbers = np.arange(len(documents)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
+        return documents, numbers, np.minimum(targets[documents] - numbers * PIECE, PIECE)
+
+    def _n_context(self, held: Documents) -> NDArray[np.int64]:
+        return np.array([way.n_context(self.h) for way in held.ways], np.int64)[held.way_codes]
+
+    def _windows(self, documents: NDArray[np.int64], numbers: NDArray[np.int64]) -> Examples:
+        """Return the windows of some pieces, each piece a case, numbered in this order."""
+        held, pads = self.base.held, Vocabulary.of(way.pad for way in self.base.held.ways if way.pad is not None)
+        vocabulary = held.tokens.union(pads)
+        ranks = np.append(-1, vocabulary.find(held.tokens))
+        filler = np.array([_rank(vocabulary, way.pad) for way in held.ways] or [0], np.int64)
+        starts, ways = held.starts[documents], held.way_codes[documents]
+        first = starts + self._n_context(held)[documents] + numbers * PIECE
+        sizes = np.minimum(starts + held.lengths[documents] - first, PIECE)
+        cases = np.repeat(np.arange(len(documents)), sizes)
+        places = np.arange(len(cases)) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
+        labels = ranks[held.codes[places]]
+        learnt = labels >= 0
+        for code, way in enumerate(held.ways):
+            if way.classes is not None:
+                chosen = Vocabulary.of(way.classes).find(vocabulary) >= 0
+                learnt &= (ways[cases] != code) | np.append(chosen, False)[labels]  # rank -1 reads the last entry
+        places, cases, labels = places[learnt], cases[learnt], labels[learnt]
+        inside = places[:, None] + np.arange(-self.h, 0)
+        outside = inside < starts[cases][:, None]
+        contexts = ranks[held.codes[np.where(outside, 0, inside)]] if len(places) else inside
+        contexts = np.where(outside, filler[ways[cases]][:, None], contexts)
+        times = held.counts[documents][cases]
+        return Examples(Contexts.with_ranks(vocabulary, contexts), labels, vocabulary, times, cases)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what is kept as canonical arrays."""
+        held, long = self.base.held, sorted(self.long.counts().items())
+        return {
+            **{f"tokens.{name}": array for name, array in held.tokens.arrays().items()},
+            "codes": held.codes,
+            "lengths": narrow(held.lengths),
+            "ways": np.frombuffer(json.dumps(held.ways).encode(), np.uint8),
+            "way_codes": narrow(held.way_codes),
+            "counts": narrow(held.counts),
+            "long_words": np.array([word for word, _ in long], np.uint64),
+            "long_counts": narrow(np.array([times for _, times in long], np.int64)),
+        }
+
+    def restored(self, stored: StoredArrays) -> KeptDocuments:
+        """Return one of this layout with these arrays, checked: undo `state`."""
+        tokens = Vocabulary.from_arrays(stored.part("tokens"))
+        counts = stored.whole_numbers("counts", (None,), least=1, below=MAX_EXAMPLES).astype(np.int64)
+        lengths = stored.whole_numbers("lengths", (len(counts),), least=1, below=2**40).astype(np.int64)
+        codes = stored.whole_numbers("codes", (int(lengths.sum()),), below=len(tokens) + 1)
+        ways = _stored_ways(stored.take("ways", "uint8", (None,)).tobytes())
+        way_codes = stored.whole_numbers("way_codes", (len(counts),), below=max(len(ways), 1)).astype(np.int64)
+        long = stored.ascending("long_words", "uint64").tolist()
+        times = stored.whole_numbers("long_counts", (len(long),), least=1, below=MAX_EXAMPLES).tolist()
+        words = np.zeros(len(counts), np.uint64)
+        given = Documents(tokens, codes, lengths, ways, way_codes, counts, words).hashed(self.seed)
+        held = summed([given])
+        kept = replace(self, held=held, long=Ledger((dict(zip(long, times, strict=True)),)))
+        same = held.tokens == tokens and held.ways == ways and np.array_equal(held.codes, codes)
+        same = same and np.array_equal(held.words, given.words) and np.array_equal(held.way_codes, way_codes)
+        proper = (lengths > kept._n_context(held)).all() if same else False
+        if not proper or given.below(self.threshold) is not given or not _are_rows(held, self.h):
+            raise ValueError("the kept documents are not in canonical order, or their hashes are above the threshold")
+        return kept
+
+
+class Keeper:
+    """Looks at the blocks of a stream that pass through, for what a model keeps.
+
+    Parameters
+    ----------
+    kept : KeptRows, KeptDocuments or None
+        What was kept before.
+    way : Way
+        How the documents were cut.
+    sign : int
+        -1 where they are forgotten.
+
+    Attributes
+    ----------
+    kept : KeptRows, KeptDocuments or None
+        What is kept now.
+    could_tell : bool
+        Whether all documents that were forgotten were kept, so that each was learnt as a whole.
+    """
+
+    def __init__(self, kept: Kept | None, way: Way, sign: int = 1) -> None:
+        self.kept = kept
+        self.could_tell = True
+        self._way, self._sign = way, sign
+        self._labels = None if way.classes is None else Vocabulary.of(way.classes)
+        self._waiting: list[Documents] = []
+        """Documents that are put among those that are kept when they are as many: so each is moved a few times."""
+
+    def through(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield the blocks as they are, after a look at each."""
+        kept = self.kept
+        if not isinstance(kept, KeptDocuments):
+            yield from self._rows_through(blocks)
+            return
+        cutter = DocumentCutter(kept.h, self._way, kept.seed)
+        for block in blocks:
+            self._take(cutter.cut(block), kept.threshold)
+            n_waiting = sum(len(documents.codes) for documents in self._waiting)
+            if n_waiting > max(TOKENS_AT_ONCE, len(kept.held.codes)):
+                kept = self._kept_with_waiting(kept)
+            yield block
+        self._take(cutter.finish(), kept.threshold)
+        self.kept = self._kept_with_waiting(kept).with_long(cutter.long, self._sign)
+
+    def _take(self, found: Iterable[Documents], threshold: int) -> None:
+        for documents in found:
+            low = documents.below(threshold)
+            self.could_tell &= low is documents
+            self._waiting.append(low)
+
+    def _kept_with_waiting(self, kept: KeptDocuments) -> KeptDocuments:
+        documents, self._waiting = summed(self._waiting), []
+        return kept.with_documents(documents, self._sign)
+
+    def _rows_through(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Keep the windows of a stream as rows, where rows are kept."""
+        for block in blocks:
+            kept = self.kept
+            if isinstance(kept, KeptRows) and self._sign > 0:
+                self.kept = kept.with_windows(block, self._labels)
+            elif isinstance(kept, KeptRows):
+                examples = block.examples()
+                self.kept = kept.changed(examples if self._labels is None else examples.only(self._labels), -1)
+            yield block
+
+
+def _stored_ways(text: bytes) -> tuple[Way, ...]:
+    """Return the ways of a file, checked."""
+    try:
+        listed = json.loads(text)
+        ways = tuple(Way(short, pad, None if only is None else tuple(only)) for short, pad, only in listed)
+        for way in ways:
+            if way != ROW:
+                Cutting(way.short, way.pad)  # type: ignore[arg-type]
+            if (way.pad is not None and as_token(way.pad) != way.pad) or (
+                way.classes is not None and Vocabulary.of(way.classes).tolist() != list(way.classes)
+            ):
+                raise ValueError("tokens in another form")
+    except (ValueError, TypeError, RecursionError):
+        raise ValueError("it does not say how its documents were cut") from None
+    if ways != in_order(ways) or json.dumps(ways).encode() != text:
+        raise ValueError("the ways in which its documents were cut are not in canonical form")
+    return ways
+
+
+def _are_rows(held: Documents, h: int) -> bool:
+    """Return whether all documents that were learnt as rows have the length of one, and a label."""
+    if ROW not in held.ways:
+        return True
+    rows = held.way_codes == held.ways.index(ROW)
+    ends = (held.starts + held.lengths)[rows] - 1
+    return bool((held.lengths[rows] == h + 1).all() and (held.codes[ends] > 0).all())
+
+
+def _rank(vocabulary: Vocabulary, pad: Token | None) -> int:
+    return -1 if pad is None else int(vocabulary.find(Vocabulary.of([pad]))[0])
