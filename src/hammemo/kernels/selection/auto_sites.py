@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.kernels.selection.features import Features
     from hammemo.kernels.selection.growth import PathStep
     from hammemo.kernels.sites import Site, Sites
     from hammemo.tokens.contexts import Examples
@@ -43,6 +44,20 @@ _MIN_SAMPLED_EXAMPLES: Final = 500
 
 
 @dataclass(frozen=True, eq=False)
+class Trial:
+    """An outer fold with what it took: votes are tried on it."""
+
+    features: Features
+    """Those of the rows inside, each left out of its own counts."""
+    test: Features
+    """Those of the rows outside."""
+    sites: list[Site]
+    """The sites of the first features."""
+    weights: NDArray[np.float64]
+    """Their weights, shared by all labels."""
+
+
+@dataclass(frozen=True, eq=False)
 class Selection:
     """What was chosen, and what it was chosen by."""
 
@@ -53,8 +68,7 @@ class Selection:
     """The mean loss on the folds left out after each round; the first entry is for single columns."""
     taken: int = 0
     """Which of these rounds was taken."""
-    trials: tuple[tuple[SiteRatios, list[Site]], ...] = ()
-    """The outer folds with the sites that each took: votes are tried on them."""
+    trials: tuple[Trial, ...] = ()
     reason: str | None = None
     """Why nothing was tried, if so."""
 
@@ -122,8 +136,11 @@ class AutoSites(SiteKernel):
         growths = [Growth(ratios, self.budget, self.order) for ratios in folds]
         paths, losses = self._paths(growths, tell)
         taken = _shortest(losses)
-        trials = tuple((growth.ratios, path[taken].sites) for growth, path in zip(growths, paths, strict=True))
-        sites = trials[0][1]
+        trials = tuple(
+            Trial(growth.features, growth.test, path[taken].sites, path[taken].weights)
+            for growth, path in zip(growths, paths, strict=True)
+        )
+        sites = trials[0].sites
         if len(trials) > 1:
             whole = Growth(SiteRatios(copies, len(copies)), self.budget, self.order)
             for done, step in zip(range(taken + 1), whole.steps(), strict=False):
