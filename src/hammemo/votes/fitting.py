@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts
 
-_TOLERANCE = 1e-7
+_TOLERANCE = 1e-6
 """A step that takes less off the loss is the last one; of the loss itself where that is above 1."""
 _MAX_TABLE_EXAMPLES = 2**24
 """Examples of a memory up to which there are tables: they have logarithms by count."""
