@@ -326,6 +326,7 @@ class SiteScan:
         labels: NDArray[np.int32],
         prior: NDArray[np.float64],
         amounts: NDArray[np.float64],
+        n: int,
     ) -> None: ...
     def sums(
         self,
@@ -335,3 +336,62 @@ class SiteScan:
         gradients: NDArray[np.float64],
         curvatures: NDArray[np.float64],
     ) -> None: ...
+    def cells(self, site: NDArray[np.int32], out: NDArray[np.int32]) -> int: ...
+
+class LogRatios:
+    @staticmethod
+    def of_scan(scan: SiteScan, rows: NDArray[np.int32], leave_one_out: bool) -> LogRatios: ...
+    @staticmethod
+    def of_counts(
+        cells: NDArray[np.int32],
+        starts: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        counts: NDArray[np.int64],
+        own_labels: NDArray[np.int32],
+        prior: NDArray[np.float64],
+        amounts: NDArray[np.float64],
+        most: NDArray[np.int64],
+        leave_one_out: bool,
+    ) -> LogRatios: ...
+    def add(self, scan: SiteScan, site: NDArray[np.int32], rows: NDArray[np.int32]) -> None: ...
+    def scores(self, weights: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+    def softmax(
+        self,
+        scores: NDArray[np.float64],
+        base: NDArray[np.float64],
+        probabilities: NDArray[np.float64],
+        losses: NDArray[np.float64],
+    ) -> None: ...
+    def sums(
+        self,
+        probabilities: NDArray[np.float64],
+        n_sites: int,
+        first: int,
+        last: int,
+        least: float,
+        gradient: NDArray[np.float64],
+        curvature: NDArray[np.float64],
+    ) -> None: ...
+    def loss(
+        self,
+        base: NDArray[np.float64],
+        shares: NDArray[np.float64],
+        start: NDArray[np.float64],
+        strength: float,
+        by_label: bool,
+        at: NDArray[np.float64],
+        gradient: NDArray[np.float64],
+    ) -> float: ...
+    def fit(
+        self,
+        base: NDArray[np.float64],
+        shares: NDArray[np.float64],
+        start: NDArray[np.float64],
+        strength: float,
+        by_label: bool,
+        steps: int,
+        tolerance: float,
+        at: NDArray[np.float64],
+    ) -> None: ...
+
+def solve_positive(a: NDArray[np.float64], ridge: float, b: NDArray[np.float64], x: NDArray[np.float64]) -> bool: ...

@@ -21,6 +21,7 @@
 #include "released.hpp"
 #include "row_sums.hpp"
 #include "scratch.hpp"
+#include "selection/log_ratios_module.hpp"
 #include "selection/site_scan_module.hpp"
 #include "table.hpp"
 #include "trees/trees_module.hpp"
@@ -408,4 +409,5 @@ NB_MODULE(_native, m) {
     bind_part_table(m);
     bind_site_scan(m);
     bind_trees(m);
+    bind_log_ratios(m);
 }

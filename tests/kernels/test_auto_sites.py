@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 from scipy.optimize import check_grad
 
 from hammemo import NO_TOKEN, AutoSites, Exact, PositionalHamming, SiteKernel
+from hammemo._arrays.native import native
 from hammemo.kernels.selection.copies import MAX_COPIES, Copies
+from hammemo.kernels.selection.features import CompiledFeatures, PlainFeatures, centred_sums, features_of
 from hammemo.kernels.selection.growth import Growth, looked_at
 from hammemo.kernels.selection.score_tests import ScoreTests
-from hammemo.kernels.selection.shared_weights import RIDGE, SharedWeights, centred_sums, promises, softmax
+from hammemo.kernels.selection.shared_weights import RIDGE, SharedWeights, promises
 from hammemo.kernels.selection.site_ratios import SMOOTHING, SiteRatios
 from hammemo.tokens.contexts import Examples
 from hammemo.tokens.distinct import distinct_examples
+from hammemo.votes.base import softmax
 from hammemo.votes.fitting import features
 from hammemo.votes.log_linear import shares
 
@@ -86,7 +89,7 @@ def test_above_the_small_size_there_is_one_holdout() -> None:
     found = AutoSites(budget=4).choose(Examples.of(X, y))
     assert len(found.trials) == 1
     assert (0, 1) in found.tuples
-    assert len(AutoSites(budget=4).choose(Examples.of(X[:8000], y[:8000])).trials) == 5
+    assert len(AutoSites(budget=4).choose(Examples.of(X[:8000], y[:8000])).trials) == 2
 
 
 def test_many_labels() -> None:
@@ -194,7 +197,15 @@ def test_log_ratios_are_those_that_a_vote_reads_from_an_exact_memory(rows: list[
     assert difference == pytest.approx(np.broadcast_to(difference[:1], difference.shape), abs=1e-5)
 
 
-def problem(seed: int, m: int = 60, n_labels: int = 3, n_features: int = 4) -> tuple[Any, Any, Any]:
+class Given(PlainFeatures):
+    """Features that are given as they are, (F, m, L)."""
+
+    def __init__(self, x: Any, labels: Any, prior: Any) -> None:
+        self.parts = [x[f : f + len(SMOOTHING)] for f in range(0, len(x), len(SMOOTHING))]
+        self.rows, self.labels, self.base, self.n_columns = np.arange(len(labels)), labels, np.log(prior), len(prior)
+
+
+def problem(seed: int, m: int = 60, n_labels: int = 3, n_features: int = 6) -> tuple[Any, Any, Any]:
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, n_labels, m)
     x = rng.normal(size=(n_features, m, n_labels)).astype(np.float32)
@@ -210,14 +221,14 @@ def loss(x: Any, labels: Any, prior: Any, w: Any, start: Any) -> float:
 @pytest.mark.parametrize("seed", range(3))
 def test_shared_weights_are_at_the_minimum(seed: int) -> None:
     x, labels, prior = problem(seed)
-    fitter = SharedWeights(labels, [0, 12, 24, 36, 48, 60], prior)
-    w, crossed = fitter.fit(x.reshape(4, -1), np.zeros(4))
-    even = np.full(4, 0.25)
+    given_features = Given(x, labels, prior)
+    w, crossed = SharedWeights(given_features, [0, 12, 24, 36, 48, 60]).fit(np.zeros(6))
+    even = np.full(6, 1 / 6)
     best = loss(x, labels, prior, w, even)
-    for step in np.eye(4) * 0.02:
+    for step in np.eye(6) * 0.02:
         assert best <= loss(x, labels, prior, w + step, even) + 1e-3
         assert best <= loss(x, labels, prior, w - step, even) + 1e-3
-    held_out = fitter.loss(softmax(crossed)).sum()
+    held_out = given_features.softmax(crossed)[1].sum()
     assert held_out > best - RIDGE * ((w - even) ** 2).sum()
 
 
@@ -226,20 +237,20 @@ def test_a_promise_is_the_newton_step_of_the_loss(seed: int) -> None:
     x, labels, prior = problem(seed)
     observed = np.eye(3, dtype=np.float32)[labels]
     base = np.tile(np.log(prior), (len(labels), 1))
-    gradient, curvature = centred_sums(x, softmax(base).astype(np.float32), observed)
+    gradient, curvature = centred_sums(x, softmax(base).astype(np.float32), labels)
     (gain,), (step,) = promises(gradient[None].astype(float), curvature[None].astype(float))
 
     def value(w: Any) -> float:
-        return loss(x, labels, prior, w, np.zeros(4))
+        return loss(x, labels, prior, w, np.zeros(6))
 
     def slope(w: Any) -> Any:
         residuals = observed - softmax(base + np.tensordot(w, x.astype(np.float64), 1))
         return -np.tensordot(x.astype(np.float64), residuals, 2) + 2 * RIDGE * w
 
-    assert check_grad(value, slope, np.zeros(4)) < 1e-3
-    hessian = np.array([(slope(e) - slope(-e)) / 2e-4 for e in np.eye(4) * 1e-4])
-    assert step == pytest.approx(np.linalg.solve(hessian, -slope(np.zeros(4))), abs=1e-3)
-    assert gain == pytest.approx(-0.5 * slope(np.zeros(4)) @ step, rel=1e-3)
+    assert check_grad(value, slope, np.zeros(6)) < 1e-3
+    hessian = np.array([(slope(e) - slope(-e)) / 2e-4 for e in np.eye(6) * 1e-4])
+    assert step == pytest.approx(np.linalg.solve(hessian, -slope(np.zeros(6))), abs=1e-3)
+    assert gain == pytest.approx(-0.5 * slope(np.zeros(6)) @ step, rel=1e-3)
 
 
 def clicks(n: int, positives: float, seed: int = 0) -> Any:
@@ -256,14 +267,14 @@ def single_columns(X: Any, y: Any) -> tuple[Growth, Any, Any]:
     copies = Copies.of(Examples.of(X, y), seed=0)
     growth = Growth(SiteRatios(copies, len(copies)), budget=0, order=1)
     growth._add([(j,) for j in growth.columns], [])
-    return growth, *growth._fit(np.full(len(growth._features), 1.0 / len(SMOOTHING)))
+    return growth, *growth._weights.fit(np.full(len(SMOOTHING) * len(growth.columns), 1.0 / len(SMOOTHING)))
 
 
 def curvatures_of(X: Any, y: Any) -> Any:
     """Return what the features of single columns have for curvature, fold by fold, at the weights of a fit."""
     growth, weights, _ = single_columns(X, y)
-    probabilities = softmax(growth._weights._scores(growth._features, weights))
-    return growth._weights._by_fold(growth._features, probabilities.astype(np.float32))[1]
+    probabilities, _ = growth.features.softmax(growth.features.scores(weights))
+    return growth._weights._by_fold(probabilities, len(weights))[1]
 
 
 def assert_no_negative_eigenvalue(by_fold: Any) -> None:
@@ -290,24 +301,28 @@ def test_of_all_pairs_the_true_one_promises_most() -> None:
     X, y = clicks(40_000, 0.02)
     growth, _, scores = single_columns(X, y)
     pairs = list(combinations(range(X.shape[1]), 2))
-    gains = dict(zip(pairs, growth._tests.promises(pairs, scores)[0].tolist(), strict=True))
+    gains = dict(zip(pairs, growth._tests.promises(pairs, growth.features.softmax(scores)[0])[0].tolist(), strict=True))
     others = [gain for pair, gain in gains.items() if pair != (1, 3)]
     assert gains[1, 3] > 2 * max(others)
     assert growth._inner_loss(scores) < 0.13  # nats; 0.116 is the entropy of the labels
 
 
-def test_a_cross_fitted_step_that_raises_the_loss_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cross_fitted_step_that_raises_the_loss_is_shortened() -> None:
     x, labels, prior = problem(0)
-    fitter, features = SharedWeights(labels, [0, 12, 24, 36, 48, 60], prior), x.reshape(4, -1)
-    weights, even = fitter.fit(features, np.zeros(4))[0], np.full(4, 0.25)
-    assert not fitter._shortened(
-        features, weights, fitter._losses(features, weights), np.full(4, 1e6), even, 0
-    ).any()  # refused
-    step = np.array([0.0, 0.0, 0.0, 1.0])
+    given_features = Given(x, labels, prior)
+    fitter, even = SharedWeights(given_features, [0, 12, 24, 36, 48, 60]), np.full(6, 1 / 6)
+    weights = fitter.fit(np.zeros(6))[0]
+
+    def shortened(start: Any, step: Any) -> Any:
+        return fitter._shortened(start, given_features.softmax(given_features.scores(start))[1], step, even, 0)
+
+    assert shortened(weights, np.full(6, 1e6)) == pytest.approx(given_features.scores(weights))  # refused
+    step = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
     start = weights - 0.3 * step
-    shorter = fitter._shortened(features, start, fitter._losses(features, start), step, even, 0)
-    assert 0 < shorter[3] < 1
-    assert loss(x[:, 12:], labels[12:], prior, start + shorter, even) <= loss(
+    moved = (shortened(start, step) - given_features.scores(start)) / given_features.scores(step)
+    share = float(np.median(moved))
+    assert 0 < share < 1
+    assert loss(x[:, 12:], labels[12:], prior, start + share * step, even) <= loss(
         x[:, 12:], labels[12:], prior, start, even
     )
 
@@ -331,17 +346,17 @@ def test_the_compiled_scan_gives_the_sums_of_the_definition(rows: Any, n_labels:
         return
     tested = rng.permutation(ratios.n)[: max(1, ratios.n // 2)]
     probabilities = softmax(rng.normal(size=(len(tested), ratios.n_labels)) * 3)
-    tests = ScoreTests(ratios, tested)
-    if tests._scan is None:
+    tests, as_columns = ScoreTests(ratios, tested), probabilities[:, 1:] if ratios.n_labels == 2 else probabilities
+    if not tests.is_compiled:
         pytest.skip("the compiled loops are not here")
-    gradients, curvatures = tests.compiled_sums(sites, probabilities)
+    gradients, curvatures = tests.compiled_sums(sites, as_columns)
     for site, gradient, curvature in zip(sites, gradients, curvatures, strict=True):
         x = ratios.of(site, tested, leave_one_out=True).astype(np.float64)
         observed = np.eye(ratios.n_labels)[ratios.labels(tested)]
         centred = x - (x * probabilities).sum(axis=2, keepdims=True)
         assert gradient == pytest.approx(np.tensordot(x, observed - probabilities, 2), abs=1e-4)
         assert curvature == pytest.approx(np.einsum("fmc,emc,mc->fe", centred, centred, probabilities), abs=1e-3)
-    by_numpy = tests.sums(sites, probabilities)
+    by_numpy = tests.sums(sites, as_columns)
     assert gradients == pytest.approx(by_numpy[0], abs=1e-3)
     assert curvatures == pytest.approx(by_numpy[1], abs=1e-2)
 
@@ -354,7 +369,7 @@ def test_the_compiled_scan_numbers_cells_of_wide_sites() -> None:
     copies = Copies.of(Examples.of(X, X[:, 0] % 3), seed=0)
     ratios = SiteRatios(copies, len(copies))
     tests = ScoreTests(ratios, np.arange(ratios.n))
-    if tests._scan is None:
+    if not tests.is_compiled:
         pytest.skip("the compiled loops are not here")
     probabilities = softmax(rng.normal(size=(ratios.n, 3)))
     sites = [(0, 1), (0, 1, 2), (0, 1, 2, 3)]
@@ -367,6 +382,58 @@ def test_the_compiled_scan_numbers_cells_of_wide_sites() -> None:
 def test_without_compiled_loops_the_same_sites_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = tic_tac_toe()
     compiled = AutoSites(budget=2).choose(Examples.of(X, y))
-    monkeypatch.setattr("hammemo.kernels.selection.score_tests.native", lambda: None)
+    for module in ("features", "score_tests", "shared_weights", "site_ratios"):
+        monkeypatch.setattr(f"hammemo.kernels.selection.{module}.native", lambda: None)
     by_numpy = AutoSites(budget=2).choose(Examples.of(X, y))
     assert set(compiled.tuples) == set(by_numpy.tuples) <= LINES
+
+
+@given(
+    st.lists(st.tuples(cells, cells, cells, st.integers(0, 3)), min_size=2, max_size=60),
+    st.integers(2, 4),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=150)
+def test_compiled_features_are_those_of_numpy(rows: Any, n_labels: int, leave_one_out: bool, seed: int) -> None:
+    a, rng = np.array(rows), np.random.default_rng(seed)
+    copies = Copies.of(Examples.of(a[:, :3], a[:, 3] % n_labels), seed=0)
+    ratios, sites = SiteRatios(copies, max(1, len(copies) * 3 // 4)), [(0,), (1, 2), (0, 1, 2)]
+    if ratios.n_labels < 2:
+        return
+    chosen_rows = rng.permutation(ratios.n if leave_one_out else len(copies))
+    compiled = features_of(ratios, chosen_rows, sites, leave_one_out=leave_one_out)
+    if not isinstance(compiled, CompiledFeatures):
+        pytest.skip("the compiled loops are not here")
+    plain = PlainFeatures(ratios, chosen_rows, leave_one_out=leave_one_out)
+    for site in sites:
+        plain.add(site)
+    for n_features in (6, 9):  # of all sites, and of the first ones
+        weights = rng.normal(size=n_features)
+        scores = compiled.scores(weights)
+        assert scores == pytest.approx(plain.scores(weights), abs=1e-4)
+        for found, expected in zip(compiled.softmax(scores), plain.softmax(scores), strict=True):
+            assert found == pytest.approx(expected, rel=1e-10, abs=1e-12)
+        probabilities, first = plain.softmax(scores)[0], len(chosen_rows) // 3
+        assert compiled.observed(probabilities) == pytest.approx(np.exp(-plain.softmax(scores)[1]), abs=1e-12)
+        for found, expected in zip(
+            compiled.sums(probabilities, n_features, first, len(chosen_rows)),
+            plain.sums(probabilities, n_features, first, len(chosen_rows)),
+            strict=True,
+        ):
+            assert found == pytest.approx(expected, abs=1e-2, rel=1e-3)
+    by_label, offsets = rng.normal(size=(9, ratios.n_labels)), rng.normal(size=ratios.n_labels)
+    expected = plain.observed_by_label(sites, by_label, offsets)
+    assert compiled.observed_by_label(sites, by_label, offsets) == pytest.approx(expected, abs=1e-4)
+
+
+@given(st.integers(0, 40), st.integers(0, 2**32 - 1))
+def test_the_compiled_solution_is_that_of_lapack(n: int, seed: int) -> None:
+    loops, rng = native(), np.random.default_rng(seed)
+    if loops is None:
+        pytest.skip("the compiled loops are not here")
+    half = rng.normal(size=(n, n // 2 + 1))
+    a, b, x = half @ half.T, rng.normal(size=(3, n)), np.empty((3, n))
+    assert loops.solve_positive(a, 0.5, b, x)
+    assert x == pytest.approx(np.linalg.solve(a + 0.5 * np.eye(n), b.T).T, abs=1e-8, rel=1e-8)
+    assert n == 0 or not loops.solve_positive(-np.eye(n), 0.5, b, x)

@@ -157,7 +157,7 @@ def test_the_threshold_is_on_a_public_grid_of_eight_steps_an_octave() -> None:
     assert THRESHOLDS[-9] == 2**63
     assert all(abs(high / low - 2**0.125) < 1e-9 for low, high in itertools.pairwise(THRESHOLDS[-200:]))
     X, y = np.arange(2000)[:, None], np.arange(2000) % 3
-    clf = MemoryClassifier("positional", vote=LogLinear(), keep=100).fit(X, y)
+    clf = MemoryClassifier("positional", vote=LogLinear(), keep=100, numeric="none").fit(X, y)
     assert clf._kept is not None
     assert clf._kept.threshold in THRESHOLDS
     assert 80 < len(clf._kept) <= 100

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming, Suffixes
+from hammemo import NO_TOKEN, Exact, LogLinear, MemoryClassifier, PositionalHamming, SiteKernel, Suffixes
 from hammemo.tokens.contexts import Examples
 from hammemo.votes import fitting, log_linear
-from hammemo.votes.fitting import _Problem, features
+from hammemo.votes.fitting import DenseFits, TableFits, _Problem, can_be_tables, features, tables_of
 from hammemo.votes.log_linear import shares
 from hammemo.votes.sparse_fitting import shared_loss, touched_gains
 
@@ -44,6 +44,45 @@ def test_loss_and_gradient_are_those_of_all_labels(rows: Any, kernel: Any, left_
     loss, gradient = shared_loss(touched, times, prior, start, 3.0)(weights)
     assert loss == pytest.approx(expected, rel=1e-4, abs=1e-5)
     np.testing.assert_allclose(gradient, slope, rtol=1e-3, atol=1e-4)
+
+
+@given(
+    rows=tables,
+    kernel=st.sampled_from([PositionalHamming(), Suffixes(2), SiteKernel([(0, 2), (1,), (0, 1, 2)])]),
+    n_labels=st.integers(2, 4),
+    by_label=st.booleans(),
+    left_out=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_the_loss_of_tables_is_that_of_arrays(
+    rows: Any, kernel: Any, n_labels: int, by_label: bool, left_out: bool, seed: int
+) -> None:
+    table, rng = np.array(rows, object), np.random.default_rng(seed)
+    table[rng.random(table.shape) < 0.1] = NO_TOKEN
+    X, y = table[:, :3], rng.integers(0, n_labels, len(table))
+    model = MemoryClassifier(kernel, Exact(), "sum", missing="empty")
+    model.partial_fit(X, y, classes=list(range(n_labels)))
+    reader: Any = model.memory_.reader()
+    examples = Examples.of(X, y)
+    labels = reader.labels.find(examples.labels)[examples.label_ranks]
+    prior, times, amounts = shares(reader.label_counts), examples.multiplicity, (0.5, 2.0, 9.0)
+    if not can_be_tables(reader, model.sites_, amounts):
+        pytest.skip("the compiled loops are not here")
+    ratios = features(reader, examples.contexts, labels, prior, amounts, leave_one_out=left_out)
+    made = tables_of(reader, examples.contexts, labels, prior, amounts, leave_one_out=left_out)
+    start = np.full(ratios.shape[2], 0.25)
+    problem = _Problem(ratios, labels, times, prior, start, 3.0, by_label)
+    at, gradient, total = rng.normal(size=problem.size), np.empty(problem.size), float(times.sum())
+    expected, slope = problem(at)
+    loss = made.loss(np.log(prior), times / total, start, 3.0 / total, by_label, at, gradient)
+    assert loss == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-3, atol=1e-4)
+    fits = TableFits(made, times, prior, len(start)), DenseFits(ratios, labels, times, prior)
+    ends = [fit.fit(start=start, ridge=3.0, per_label=by_label, steps=200) for fit in fits]
+    there = [
+        np.concatenate([end.shared, *([end.differences.T.ravel(), end.offsets] if by_label else [])]) for end in ends
+    ]
+    assert problem(there[0])[0] == pytest.approx(problem(there[1])[0], rel=1e-4, abs=1e-4)
 
 
 @pytest.mark.parametrize("shared_ridge", [None, 4.0])

@@ -31,6 +31,7 @@ class CompiledLoops(Protocol):
     LiveRule: type[compiled.LiveRule]
     LiveSingle: type[compiled.LiveSingle]
     LiveVersion: type[compiled.LiveVersion]
+    LogRatios: type[compiled.LogRatios]
     PartTable: type[compiled.PartTable]
     RefusedError: type[compiled.RefusedError]
     SiteScan: type[compiled.SiteScan]
@@ -42,6 +43,11 @@ class CompiledLoops(Protocol):
         lengths: NDArray[np.int64], labels: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """See `hammemo.memories.exact.parts.packed`."""
+        ...
+
+    @staticmethod
+    def solve_positive(a: NDArray[np.float64], ridge: float, b: NDArray[np.float64], x: NDArray[np.float64]) -> bool:
+        """Solve (a + ridge) x = b for several b; return False if a + ridge is not positive."""
         ...
 
     @staticmethod

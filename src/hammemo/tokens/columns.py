@@ -179,7 +179,7 @@ def warn_of_ids(columns: list[NDArray[Any]], kinds: str, names: Sequence[Any] | 
         where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
         if kind == NAMES:
             advice = "its values are taken for names, so almost nothing that was learnt of it matches later: numeric="
-            advice += "[…] makes it a number, and so does a data frame."
+            advice += "[…] makes it a number, and so does a data frame; numeric='none' says that names are meant."
         elif has_types and len(np.unique(column)) == len(column):
             advice = "if these are ids, leave the column out."
         else:

@@ -128,7 +128,8 @@ def _columns_with_numbers(estimator: Any, X: Any, *, reset: bool) -> list[NDArra
             names = getattr(X, "columns", None)
             listed = None if names is None else list(names)
             kinds = column_kinds(columns, estimator.numeric, listed, has_types=names is not None)
-            warn_of_ids(columns, kinds, listed, has_types=names is not None)
+            if isinstance(estimator.numeric, str) and estimator.numeric == "auto":
+                warn_of_ids(columns, kinds, listed, has_types=names is not None)
             estimator._columns = None if set(kinds) <= {NAMES} else kinds
     return columns if estimator._columns is not None else None
 

@@ -14,23 +14,37 @@ the sites. L-BFGS stops after a fixed number of steps: what is left of the loss 
 **Leave one out.** A stored example's own count is in every row it reads: where the row is its own alone, that row would
 seem to know the label. So one count of the example is subtracted from its label in each of its rows before the ratio is
 taken. The result is what the memory would have said had it never seen that example, so no held-out split is needed.
+
+Log-ratios depend on the cells that an example lies in. So the compiled form (``src/native/selection``) reads tables by
+cell where there are three amounts of smoothing and the rows of an exact memory; otherwise, and to test it, there are
+arrays of features.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
 
 from hammemo._arrays.integers import row_pieces
+from hammemo._arrays.native import native
+from hammemo.memories.exact import SparseCounts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo._native import LogRatios
+    from hammemo.kernels.sites import Sites
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts
+
+_TOLERANCE = 1e-6
+"""A step that takes less off the loss is the last one; of the loss itself where that is above 1."""
+_MAX_TABLE_EXAMPLES = 2**24
+"""Examples of a memory up to which there are tables: they have logarithms by count."""
+_COMPILED_AMOUNTS = 3
 
 SHARED_STEPS = 60
 """Steps of a first stage, for weights that all labels share."""
@@ -81,28 +95,163 @@ def features(
     return out
 
 
-def fit_weights(
-    ratios: NDArray[np.float32],
-    labels: NDArray[np.int64],
-    multiplicity: NDArray[np.int64],
-    prior: NDArray[np.float64],
-    *,
-    start: NDArray[np.float64],
-    ridge: float,
-    per_label: bool,
-    steps: int,
-) -> FittedWeights:
-    """Return the weights that minimise the log-loss, as the module's text defines it.
+class Fits(Protocol):
+    """Log-ratios of examples that weights can be fitted to."""
+
+    @property
+    def n_features(self) -> int:
+        """How many log-ratios a label has."""
+        ...
+
+    def fit(
+        self,
+        *,
+        start: NDArray[np.float64],
+        ridge: float,
+        per_label: bool,
+        steps: int,
+        warm: FittedWeights | None = None,
+    ) -> FittedWeights:
+        """Return the weights that minimise the log-loss, as the module's text defines it; steps begin at `warm`.
+
+        Shapes
+        ------
+        start : (F,)
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class DenseFits:
+    """Arrays of features.
 
     Shapes
     ------
-    ratios : (L, m, F); labels, multiplicity : (m,); prior : (L,); start : (F,)
+    ratios : (L, m, F); labels, multiplicity : (m,); prior : (L,)
     """
-    problem = _Problem(ratios, labels, multiplicity, prior, start, ridge, per_label)
-    first = np.concatenate([start, np.zeros(problem.size - len(start))])
-    found = minimize(problem, first, jac=True, method="L-BFGS-B", options={"maxiter": steps})
-    shared, differences, offsets = problem.split(found.x)
-    return FittedWeights(shared.copy(), np.ascontiguousarray(differences.T), offsets.copy())
+
+    ratios: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    multiplicity: NDArray[np.int64]
+    prior: NDArray[np.float64]
+
+    @property
+    def n_features(self) -> int:
+        """How many log-ratios a label has."""
+        return int(self.ratios.shape[2])
+
+    def fit(
+        self,
+        *,
+        start: NDArray[np.float64],
+        ridge: float,
+        per_label: bool,
+        steps: int,
+        warm: FittedWeights | None = None,
+    ) -> FittedWeights:
+        """Return the weights that minimise the log-loss."""
+        problem = _Problem(self.ratios, self.labels, self.multiplicity, self.prior, start, ridge, per_label)
+        first = _vector(start, len(self.prior), warm, per_label=per_label)
+        found = minimize(problem, first, jac=True, method="L-BFGS-B", options={"maxiter": steps})
+        return _weights(found.x, len(start), len(self.prior), per_label=per_label)
+
+
+@dataclass(frozen=True, eq=False)
+class TableFits:
+    """Tables by cell, compiled; the log-ratios of the first features of them."""
+
+    tables: LogRatios
+    multiplicity: NDArray[np.int64]
+    prior: NDArray[np.float64]
+    n_features: int
+
+    def fit(
+        self,
+        *,
+        start: NDArray[np.float64],
+        ridge: float,
+        per_label: bool,
+        steps: int,
+        warm: FittedWeights | None = None,
+    ) -> FittedWeights:
+        """Return the weights that minimise the log-loss."""
+        total = float(self.multiplicity.sum())
+        vector = _vector(start, len(self.prior), warm, per_label=per_label)
+        self.tables.fit(
+            np.log(self.prior), self.multiplicity / total, start, ridge / total, per_label, steps, _TOLERANCE, vector
+        )
+        return _weights(vector, len(start), len(self.prior), per_label=per_label)
+
+
+def _vector(
+    start: NDArray[np.float64], n_labels: int, warm: FittedWeights | None, *, per_label: bool
+) -> NDArray[np.float64]:
+    """Return weights as one vector: shared ones, then with `per_label` differences label by label, then offsets."""
+    if warm is not None:
+        parts = [warm.shared, warm.differences.T.ravel(), warm.offsets] if per_label else [warm.shared]
+        return np.concatenate(parts)
+    return np.concatenate([start, np.zeros(n_labels * (len(start) + 1) if per_label else 0)])
+
+
+def _weights(vector: NDArray[np.float64], n_features: int, n_labels: int, *, per_label: bool) -> FittedWeights:
+    if not per_label:
+        return FittedWeights(vector.copy(), np.zeros((n_features, n_labels)), np.zeros(n_labels))
+    shared, differences, offsets = np.split(vector, [n_features, n_features * (n_labels + 1)])
+    by_label = np.ascontiguousarray(differences.reshape(n_labels, n_features).T)
+    return FittedWeights(shared.copy(), by_label, offsets.copy())
+
+
+def can_be_tables(reader: Reader, sites: Sites, smoothing: tuple[float, ...]) -> bool:
+    """Return whether there are compiled tables for what this reader holds."""
+    is_read = isinstance(reader, SparseCounts) and not sites.free and len(reader.labels) > 1
+    few = int(reader.label_counts.sum()) <= _MAX_TABLE_EXAMPLES
+    return is_read and few and len(smoothing) == _COMPILED_AMOUNTS and native() is not None
+
+
+def tables_of(
+    reader: SparseCounts,
+    contexts: Contexts,
+    labels: NDArray[np.int64],
+    prior: NDArray[np.float64],
+    smoothing: tuple[float, ...],
+    *,
+    leave_one_out: bool,
+) -> LogRatios:
+    """Return the log-ratios of examples whose labels have the columns `labels`, as tables.
+
+    Cells are numbered by what the examples hold, so the order of sums does not depend on how the memory stores rows.
+    """
+    loops = native()
+    assert loops is not None
+    amounts, own = np.array(smoothing), labels.astype(np.int32)
+    sizes = np.full(contexts.h, max(1, len(contexts.vocabulary)), np.int32)
+    scan = loops.SiteScan(np.ascontiguousarray(contexts.ranks.T, np.int32), sizes, own, prior, amounts, 0)
+    rows, matrix, _ = reader.rows.read(contexts)
+    cells, read, n_cells = np.empty((reader.sites.n, len(contexts)), np.int32), [], 0
+    for site, of_site, place in zip(reader.sites.positions, cells, rows.T, strict=True):
+        found = scan.cells(np.array(site, np.int32), of_site)
+        held = np.flatnonzero(of_site >= 0)
+        first = np.empty(found, np.int64)
+        first[of_site[held[::-1]]] = place[held[::-1]]  # the first example of each cell is written last
+        of_site[held] += n_cells
+        n_cells += found
+        read.append(first)
+    chosen = np.concatenate(read)
+    is_stored = chosen >= 0
+    entries = matrix[chosen[is_stored]]
+    lengths = np.zeros(n_cells, np.int64)
+    lengths[is_stored] = np.diff(entries.indptr)
+    return loops.LogRatios.of_counts(
+        cells,
+        np.concatenate([[0], np.cumsum(lengths)]),
+        entries.indices.astype(np.int32),
+        entries.data.astype(np.int64),
+        own,
+        prior,
+        amounts,
+        reader.label_counts.astype(np.int64),
+        leave_one_out,
+    )
 
 
 @dataclass(eq=False)

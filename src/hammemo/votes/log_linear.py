@@ -24,7 +24,16 @@ from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.vocabulary import Vocabulary, as_token
 from hammemo.votes.base import Vote
-from hammemo.votes.fitting import MAX_FEATURES, SHARED_STEPS, FittedWeights, features, fit_weights
+from hammemo.votes.fitting import (
+    MAX_FEATURES,
+    SHARED_STEPS,
+    DenseFits,
+    FittedWeights,
+    TableFits,
+    can_be_tables,
+    features,
+    tables_of,
+)
 from hammemo.votes.sparse_fitting import fit_shared_weights, touched_gains
 
 if TYPE_CHECKING:
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.vocabulary import Token
+    from hammemo.votes.fitting import Fits
     from hammemo.votes.sparse_fitting import TouchedGains
 
 Self = TypeVar("Self", bound="LogLinear")
@@ -206,9 +216,12 @@ class LogLinear(Vote):
                 sparse, contexts, labels, prior, smoothing, leave_one_out=leave_one_out, most=MAX_FEATURES
             )
             fitted = self._fitted_sparse(touched, multiplicity[: len(touched)], prior)
+        elif isinstance(reader, SparseCounts) and can_be_tables(reader, sites, smoothing):
+            tables = tables_of(reader, contexts, labels, prior, smoothing, leave_one_out=leave_one_out)
+            fitted = self.fitted(TableFits(tables, multiplicity, prior, sites.n * len(smoothing)))
         else:
             ratios = features(reader, contexts, labels, prior, smoothing, leave_one_out=leave_one_out)
-            fitted = self.fitted(ratios, labels, multiplicity, prior)
+            fitted = self.fitted(DenseFits(ratios, labels, multiplicity, prior))
         self.take_fitted(fitted, reader.labels, sites.n)
 
     def take_fitted(self, fitted: FittedWeights, labels: Vocabulary, n_sites: int) -> None:
@@ -229,21 +242,14 @@ class LogLinear(Vote):
         nothing = np.zeros((n_features, len(prior)))
         return FittedWeights(shared, nothing, np.zeros(len(prior)))
 
-    def fitted(
-        self,
-        ratios: NDArray[np.float32],
-        labels: NDArray[np.int64],
-        multiplicity: NDArray[np.int64],
-        prior: NDArray[np.float64],
-    ) -> FittedWeights:
+    def fitted(self, fits: Fits) -> FittedWeights:
         """Return the weights of these log-ratios, in one stage or in two."""
-        start = np.full(ratios.shape[2], 1.0 / ratios.shape[2])  # an average of the sites' log-distributions
-        fit = partial(fit_weights, ratios, labels, multiplicity, prior)
+        start = np.full(fits.n_features, 1.0 / fits.n_features)  # an average of the sites' log-distributions
         ridge, steps, per_label = float(self.ridge), int(self.steps), bool(self.per_label)
         if self.shared_ridge is None:
-            return fit(start=start, ridge=ridge, per_label=per_label, steps=steps)
-        shared = fit(start=start, ridge=float(self.shared_ridge), per_label=False, steps=SHARED_STEPS)
-        return fit(start=shared.shared, ridge=ridge, per_label=True, steps=steps) if per_label else shared
+            return fits.fit(start=start, ridge=ridge, per_label=per_label, steps=steps)
+        shared = fits.fit(start=start, ridge=float(self.shared_ridge), per_label=False, steps=SHARED_STEPS)
+        return fits.fit(start=shared.shared, ridge=ridge, per_label=True, steps=steps) if per_label else shared
 
     def sample_size(self) -> int:
         """Return the most examples that weights are fitted to; 0 where they are given, or fitted already."""

@@ -10,7 +10,6 @@ is divided among all trees of the kind. Columns of names have weights of their o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -25,7 +24,7 @@ from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import softmax
 from hammemo.votes.choosing import WeightTrial
-from hammemo.votes.fitting import SHARED_STEPS, FittedWeights, fit_weights
+from hammemo.votes.fitting import SHARED_STEPS, DenseFits, FittedWeights
 from hammemo.votes.log_linear import LogLinear, shares
 
 if TYPE_CHECKING:
@@ -347,13 +346,11 @@ def _tried(
     ratios: NDArray[np.float32], rows: TreeRows, inside: NDArray[np.int64], prior: NDArray[np.float64]
 ) -> Iterator[tuple[tuple[bool, float], FittedWeights]]:
     """Yield each option and its weights: shared ones first, then those of each label from there."""
-    fit = partial(
-        fit_weights, np.ascontiguousarray(ratios[:, inside]), rows.labels[inside], rows.multiplicity[inside], prior
-    )
-    n_features = ratios.shape[2]
-    shared = fit(start=np.full(n_features, 1.0 / n_features), ridge=_RIDGE, per_label=False, steps=SHARED_STEPS)
+    fits = DenseFits(np.ascontiguousarray(ratios[:, inside]), rows.labels[inside], rows.multiplicity[inside], prior)
+    even = np.full(fits.n_features, 1.0 / fits.n_features)
+    shared = fits.fit(start=even, ridge=_RIDGE, per_label=False, steps=SHARED_STEPS)
     for per_label, ridge in _OPTIONS:
-        weights = fit(start=shared.shared, ridge=ridge, per_label=True, steps=_STEPS) if per_label else shared
+        weights = fits.fit(start=shared.shared, ridge=ridge, per_label=True, steps=_STEPS) if per_label else shared
         yield (per_label, ridge), weights
 
 
@@ -378,9 +375,8 @@ def fit_tree_weights(
     if len(reader.labels) < 2 or not len(rows.labels):
         return
     rows = rows[np.arange(min(len(rows.labels), int(vote.sample)))]
-    fitted = vote.fitted(
-        tree_features(cells, rows, smoothing), rows.labels, rows.multiplicity, shares(rows.label_counts)
-    )
+    ratios = tree_features(cells, rows, smoothing)
+    fitted = vote.fitted(DenseFits(ratios, rows.labels, rows.multiplicity, shares(rows.label_counts)))
     spread = _spread(cells, sites, len(smoothing))
     of_sites = FittedWeights(spread @ fitted.shared, spread @ fitted.differences, fitted.offsets)
     vote.take_fitted(of_sites, reader.labels, sites.n)

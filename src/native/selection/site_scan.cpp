@@ -75,36 +75,26 @@ struct SiteScan::Scratch {
 };
 
 SiteScan::SiteScan(std::vector<int32_t> codes, std::vector<int32_t> sizes, std::vector<int32_t> labels,
-                   std::vector<double> prior, const double* amounts)
-    : codes_(std::move(codes)), sizes_(std::move(sizes)), labels_(std::move(labels)), prior_(std::move(prior)) {
-    std::vector<size_t> examples(n_labels(), 0);
-    for (int32_t label : labels_) ++examples[static_cast<size_t>(label)];
-    starts_.assign(n_labels(), 0);
-    size_t end = 0;
-    for (size_t c = 0; c < n_labels(); ++c) {
-        starts_[c] = end;
-        end += examples[c] + 1;
-    }
-    table_.resize(end * AMOUNTS);
-    for (size_t c = 0; c < n_labels(); ++c)
-        for (size_t count = 0; count <= examples[c]; ++count)
-            for (size_t j = 0; j < AMOUNTS; ++j)
-                table_[(starts_[c] + count) * AMOUNTS + j] = std::log1p(static_cast<double>(count) / (amounts[j] * prior_[c]));
+                   const std::vector<double>& prior, const double* amounts, size_t n)
+    : codes_(std::move(codes)), sizes_(std::move(sizes)), labels_(std::move(labels)), n_(n), n_labels_(prior.size()) {
+    std::vector<int64_t> examples(n_labels_, 0);
+    for (size_t i = 0; i < n_; ++i) ++examples[static_cast<size_t>(labels_[i])];
+    table_ = std::make_shared<const RatioTable>(prior, amounts, examples);
 }
 
-// Fills the cell of each example, and returns how many cells there are.
-size_t SiteScan::join(const std::vector<int32_t>& site, Scratch& scratch) const {
+// Fills the cell of each of the first n examples, and returns how many cells there are.
+size_t SiteScan::join(const std::vector<int32_t>& site, size_t n, Scratch& scratch) const {
     std::vector<int64_t>& keys = scratch.keys;
-    keys.assign(n(), 0);
+    keys.assign(n, 0);
     int64_t size = 1;
     for (int32_t column : site) {
         const int64_t width = sizes_[static_cast<size_t>(column)];
-        if (size > static_cast<int64_t>(n())) size = static_cast<int64_t>(scratch.renumbering.apply(keys, size));
-        const int32_t* codes = codes_.data() + static_cast<size_t>(column) * n();
-        for (size_t i = 0; i < n(); ++i) keys[i] = keys[i] < 0 || codes[i] < 0 ? NOWHERE : keys[i] * width + codes[i];
+        if (size > static_cast<int64_t>(n)) size = static_cast<int64_t>(scratch.renumbering.apply(keys, size));
+        const int32_t* codes = codes_.data() + static_cast<size_t>(column) * n_all();
+        for (size_t i = 0; i < n; ++i) keys[i] = keys[i] < 0 || codes[i] < 0 ? NOWHERE : keys[i] * width + codes[i];
         size *= width;  // at most examples times values: below 2^62
     }
-    return size > static_cast<int64_t>(n()) ? scratch.renumbering.apply(keys, size) : static_cast<size_t>(size);
+    return size > static_cast<int64_t>(n) ? scratch.renumbering.apply(keys, size) : static_cast<size_t>(size);
 }
 
 SiteSums SiteScan::of_two(size_t cells, const std::vector<int32_t>& rows, const double* probabilities, Scratch& scratch) const {
@@ -117,17 +107,17 @@ SiteSums SiteScan::of_two(size_t cells, const std::vector<int32_t>& rows, const 
         const auto i = static_cast<size_t>(rows[r]);
         if (scratch.keys[i] < 0) continue;
         const size_t at = 2 * static_cast<size_t>(scratch.keys[i]) + static_cast<size_t>(labels_[i]);
-        const double p = probabilities[2 * r + 1];
+        const double p = probabilities[r];
         ++tested[at];
         sums[2 * at] += p;
-        sums[2 * at + 1] += p * probabilities[2 * r];
+        sums[2 * at + 1] += p * (1.0 - p);
     }
     SiteSums out;
     for (size_t at = 0; at < 2 * cells; ++at) {
         if (!tested[at]) continue;
         const size_t cell = at / 2, own = at % 2;
-        const double* zero = ratios(0, static_cast<size_t>(counts[2 * cell] - (own == 0)));
-        const double* one = ratios(1, static_cast<size_t>(counts[2 * cell + 1] - (own == 1)));
+        const double* zero = table_->of(0, counts[2 * cell] - (own == 0));
+        const double* one = table_->of(1, counts[2 * cell + 1] - (own == 1));
         double x[AMOUNTS], xx[PRODUCTS];
         for (size_t j = 0; j < AMOUNTS; ++j) x[j] = one[j] - zero[j];
         fill_products(x, xx);
@@ -138,34 +128,48 @@ SiteSums SiteScan::of_two(size_t cells, const std::vector<int32_t>& rows, const 
     return out;
 }
 
-SiteSums SiteScan::of_many(size_t cells, const double* probabilities, Scratch& scratch) const {
+// Puts the counted examples of each cell behind one another: those of a cell from starts[cell] to starts[cell + 1].
+void SiteScan::sort_members(size_t cells, Scratch& scratch) const {
     std::vector<int32_t>&starts = scratch.starts, &members = scratch.members;
-    starts.assign(cells + 1, 0);  // members of each cell, one cell after the other
-    for (int64_t key : scratch.keys)
-        if (key >= 0) ++starts[static_cast<size_t>(key) + 1];
+    starts.assign(cells + 1, 0);
+    for (size_t i = 0; i < n(); ++i)
+        if (scratch.keys[i] >= 0) ++starts[static_cast<size_t>(scratch.keys[i]) + 1];
     for (size_t cell = 0; cell < cells; ++cell) starts[cell + 1] += starts[cell];
     members.resize(static_cast<size_t>(starts[cells]));
     for (size_t i = n(); i-- > 0;)
         if (scratch.keys[i] >= 0) members[static_cast<size_t>(--starts[static_cast<size_t>(scratch.keys[i]) + 1])] = static_cast<int32_t>(i);
     starts.erase(starts.begin());
     starts.push_back(static_cast<int32_t>(members.size()));
+}
+
+// Fills the labels of a cell, in the order in which they come, and how many examples each has; entry_of: where each label is.
+void SiteScan::count_labels(const int32_t* first, const int32_t* last, Scratch& scratch) const {
+    for (const Entry& entry : scratch.entries) scratch.entry_of[static_cast<size_t>(entry.label)] = NOWHERE;  // of the cell before
+    scratch.entries.clear();
+    for (const int32_t* i = first; i < last; ++i) {
+        const int32_t label = labels_[static_cast<size_t>(*i)];
+        int32_t& entry = scratch.entry_of[static_cast<size_t>(label)];
+        if (entry < 0) {
+            entry = static_cast<int32_t>(scratch.entries.size());
+            scratch.entries.push_back({label, 0, {}, {}});
+        }
+        ++scratch.entries[static_cast<size_t>(entry)].count;
+    }
+}
+
+SiteSums SiteScan::of_many(size_t cells, const double* probabilities, Scratch& scratch) const {
+    sort_members(cells, scratch);
+    const std::vector<int32_t>&starts = scratch.starts, &members = scratch.members;
+    std::vector<Entry>& entries = scratch.entries;
+    entries.clear();
     scratch.entry_of.assign(n_labels(), NOWHERE);
     SiteSums out;
     for (size_t cell = 0; cell < cells; ++cell) {
         const int32_t *first = members.data() + starts[cell], *last = members.data() + starts[cell + 1];
         if (last - first < 2) continue;  // a row alone in its cell is left out of its own counts: nothing is left
-        std::vector<Entry>& entries = scratch.entries;
-        entries.clear();
-        for (const int32_t* i = first; i < last; ++i) {
-            int32_t& entry = scratch.entry_of[static_cast<size_t>(labels_[static_cast<size_t>(*i)])];
-            if (entry < 0) {
-                entry = static_cast<int32_t>(entries.size());
-                entries.push_back({labels_[static_cast<size_t>(*i)], 0, {}, {}});
-            }
-            ++entries[static_cast<size_t>(entry)].count;
-        }
+        count_labels(first, last, scratch);
         for (Entry& entry : entries) {
-            const double* x = ratios(static_cast<size_t>(entry.label), static_cast<size_t>(entry.count));
+            const double* x = table_->of(static_cast<size_t>(entry.label), entry.count);
             for (size_t j = 0; j < AMOUNTS; ++j) entry.x[j] = x[j];
             fill_products(entry.x, entry.xx);
         }
@@ -181,7 +185,7 @@ SiteSums SiteScan::of_many(size_t cells, const double* probabilities, Scratch& s
             }
             const auto label = static_cast<size_t>(labels_[static_cast<size_t>(*i)]);
             const Entry& own = entries[static_cast<size_t>(scratch.entry_of[label])];
-            const double* x = ratios(label, static_cast<size_t>(own.count - 1));  // without the row itself
+            const double* x = table_->of(label, own.count - 1);  // without the row itself
             double xx[PRODUCTS];
             fill_products(x, xx);
             for (size_t j = 0; j < AMOUNTS; ++j) mean[j] += P[label] * (x[j] - own.x[j]);
@@ -189,9 +193,32 @@ SiteSums SiteScan::of_many(size_t cells, const double* probabilities, Scratch& s
             for (size_t j = 0; j < AMOUNTS; ++j) out.gradient[j] += x[j] - mean[j];
             for (size_t k = 0; k < PRODUCTS; ++k) out.products[k] += square[k] - mean[FIRST[k]] * mean[SECOND[k]];
         }
-        for (const Entry& entry : entries) scratch.entry_of[static_cast<size_t>(entry.label)] = NOWHERE;
     }
     return out;
+}
+
+size_t SiteScan::cells(const std::vector<int32_t>& site, int32_t* out) const {
+    Scratch scratch;
+    const size_t cells = join(site, n_all(), scratch);
+    const size_t found = scratch.renumbering.apply(scratch.keys, static_cast<int64_t>(cells));
+    for (size_t i = 0; i < n_all(); ++i) out[i] = static_cast<int32_t>(scratch.keys[i]);
+    return found;
+}
+
+void SiteScan::add_to(LogRatios& ratios, const std::vector<int32_t>& site, const std::vector<int32_t>& rows) const {
+    Scratch scratch;
+    const size_t cells = join(site, n_all(), scratch);
+    sort_members(cells, scratch);
+    scratch.entry_of.assign(n_labels(), NOWHERE);
+    std::vector<int64_t> starts{0}, counts;
+    std::vector<int32_t> labels, cell_of(rows.size());
+    for (size_t cell = 0; cell < cells; ++cell) {
+        count_labels(scratch.members.data() + scratch.starts[cell], scratch.members.data() + scratch.starts[cell + 1], scratch);
+        for (const Entry& entry : scratch.entries) labels.push_back(entry.label), counts.push_back(entry.count);
+        starts.push_back(static_cast<int64_t>(labels.size()));
+    }
+    for (size_t r = 0; r < rows.size(); ++r) cell_of[r] = static_cast<int32_t>(scratch.keys[static_cast<size_t>(rows[r])]);
+    ratios.add(cell_of.data(), starts, labels.data(), counts.data());
 }
 
 std::vector<SiteSums> SiteScan::sums(const std::vector<std::vector<int32_t>>& sites, const std::vector<int32_t>& rows,
@@ -204,7 +231,7 @@ std::vector<SiteSums> SiteScan::sums(const std::vector<std::vector<int32_t>>& si
     std::vector<SiteSums> out;
     out.reserve(sites.size());
     for (const auto& site : sites) {
-        const size_t cells = join(site, scratch);
+        const size_t cells = join(site, n(), scratch);
         out.push_back(n_labels() == 2 ? of_two(cells, rows, probabilities, scratch) : of_many(cells, probabilities, scratch));
     }
     return out;

@@ -13,11 +13,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
+
+#include "log_ratios.hpp"
+#include "ratio_table.hpp"
 
 namespace hammemo {
 
-constexpr size_t AMOUNTS = 3;   // amounts of smoothing
 constexpr size_t PRODUCTS = 6;  // of two of them: 00, 11, 22, 01, 12, 02
 
 struct SiteSums {
@@ -27,29 +30,37 @@ struct SiteSums {
 
 class SiteScan {
    public:
-    // codes: one row a column of the table, -1 where it holds nothing; sizes: how many values each column has. The caller has
-    // checked that codes are below their size and labels below the number of labels.
-    SiteScan(std::vector<int32_t> codes, std::vector<int32_t> sizes, std::vector<int32_t> labels, std::vector<double> prior,
-             const double* amounts);
+    // codes: one row a column of the table, -1 where it holds nothing; sizes: how many values each column has. The first n examples are
+    // counted. The caller has checked that codes are below their size and labels below the number of labels.
+    SiteScan(std::vector<int32_t> codes, std::vector<int32_t> sizes, std::vector<int32_t> labels, const std::vector<double>& prior,
+             const double* amounts, size_t n);
 
-    size_t n() const { return labels_.size(); }
+    size_t n() const { return n_; }
+    size_t n_all() const { return labels_.size(); }
     size_t n_columns() const { return sizes_.size(); }
-    size_t n_labels() const { return prior_.size(); }
+    size_t n_labels() const { return n_labels_; }
+    const std::vector<int32_t>& labels() const { return labels_; }
+    const std::shared_ptr<const RatioTable>& table() const { return table_; }
 
-    // rows: which examples are tested; probabilities: (rows, labels).
+    // rows: which of the counted examples are tested; probabilities: (rows, labels), with two labels those of label 1.
     std::vector<SiteSums> sums(const std::vector<std::vector<int32_t>>& sites, const std::vector<int32_t>& rows,
                                const double* probabilities) const;
+    // The cell of each example at a site, -1 where it has none, numbered in the order in which they come; returns how many there are.
+    size_t cells(const std::vector<int32_t>& site, int32_t* out) const;
+    // Adds a site to the log-ratios of some examples, counted or not.
+    void add_to(LogRatios& ratios, const std::vector<int32_t>& site, const std::vector<int32_t>& rows) const;
 
    private:
     struct Scratch;
-    size_t join(const std::vector<int32_t>& site, Scratch& scratch) const;
+    size_t join(const std::vector<int32_t>& site, size_t n, Scratch& scratch) const;
+    void sort_members(size_t cells, Scratch& scratch) const;
+    void count_labels(const int32_t* first, const int32_t* last, Scratch& scratch) const;
     SiteSums of_two(size_t cells, const std::vector<int32_t>& rows, const double* probabilities, Scratch& scratch) const;
     SiteSums of_many(size_t cells, const double* probabilities, Scratch& scratch) const;
-    const double* ratios(size_t label, size_t count) const { return table_.data() + (starts_[label] + count) * AMOUNTS; }
 
     std::vector<int32_t> codes_, sizes_, labels_;
-    std::vector<double> prior_, table_;
-    std::vector<size_t> starts_;  // of each label in the table
+    size_t n_, n_labels_;
+    std::shared_ptr<const RatioTable> table_;
 };
 
 }  // namespace hammemo

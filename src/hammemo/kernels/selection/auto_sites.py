@@ -2,8 +2,9 @@
 
 Paths of growing sets of sites (:mod:`hammemo.kernels.selection.growth`) are grown on the examples without one outer
 fold, all folds together, until their mean loss on the folds left out has not fallen for two rounds. Taken is the
-shortest path within one paired standard error of the best. Up to 8,000 examples all five folds are used, and the path
-is then grown on everything; above, one fold is the holdout and its path is taken.
+shortest path within one paired standard error of the best. Up to 8,000 examples two of five folds are used, with the
+standard error that all five would have, and the path is then grown on everything; above, one fold is the holdout and
+its path is taken.
 
 The choice is a function of the multiset of examples and the seed: neither the order of the rows nor how equal rows are
 written matters (:mod:`hammemo.kernels.selection.copies`). The budget counts tuples, candidates and numbers, so the same
@@ -30,16 +31,32 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.kernels.selection.features import Features
     from hammemo.kernels.selection.growth import PathStep
     from hammemo.kernels.sites import Site, Sites
     from hammemo.tokens.contexts import Examples
 
 OUTER_FOLDS: Final = 5
-ALL_FOLDS_EXAMPLES: Final = 8000
-"""Examples up to which all outer folds are used; with more, one is."""
+SMALL_TABLE_FOLDS: Final = 2
+SMALL_TABLE_EXAMPLES: Final = 8000
+"""Examples up to which so many outer folds are used; with more, one is."""
 MIN_EXAMPLES: Final = 50
 """Examples from which on tuples are chosen; with fewer, positions are taken."""
 _MIN_SAMPLED_EXAMPLES: Final = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """An outer fold with what it took: votes are tried on it."""
+
+    features: Features
+    """Those of the rows inside, each left out of its own counts."""
+    test: Features
+    """Those of the rows outside."""
+    sites: list[Site]
+    """The sites of the first features."""
+    weights: NDArray[np.float64]
+    """Their weights, shared by all labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +70,7 @@ class Selection:
     """The mean loss on the folds left out after each round; the first entry is for single columns."""
     taken: int = 0
     """Which of these rounds was taken."""
-    trials: tuple[tuple[SiteRatios, list[Site]], ...] = ()
-    """The outer folds with the sites that each took: votes are tried on them."""
+    trials: tuple[Trial, ...] = ()
     reason: str | None = None
     """Why nothing was tried, if so."""
 
@@ -108,7 +124,7 @@ class AutoSites(SiteKernel):
         seed : int
             Decides the folds, and which examples are looked at where there are many.
         folds : int, optional
-            How many of the five folds are held out in turn: by default all of them for a small table, else one.
+            How many of the five folds are held out in turn: by default two for a small table, else one.
         """
         self._check()
         copies = Copies.of(examples, seed)
@@ -121,9 +137,12 @@ class AutoSites(SiteKernel):
     def _chosen(self, folds: list[SiteRatios], copies: Copies, tell: Callable[[int, int | None], None]) -> Selection:
         growths = [Growth(ratios, self.budget, self.order) for ratios in folds]
         paths, losses = self._paths(growths, tell)
-        taken = _shortest(losses)
-        trials = tuple((growth.ratios, path[taken].sites) for growth, path in zip(growths, paths, strict=True))
-        sites = trials[0][1]
+        taken = _shortest(losses, (len(growths) / OUTER_FOLDS) ** 0.5 if len(growths) > 1 else 1.0)
+        trials = tuple(
+            Trial(growth.features, growth.test, path[taken].sites, path[taken].weights)
+            for growth, path in zip(growths, paths, strict=True)
+        )
+        sites = trials[0].sites
         if len(trials) > 1:
             whole = Growth(SiteRatios(copies, len(copies)), self.budget, self.order)
             for done, step in zip(range(taken + 1), whole.steps(), strict=False):
@@ -179,7 +198,7 @@ class AutoSites(SiteKernel):
 def _outer_folds(copies: Copies, number: int | None) -> list[SiteRatios]:
     """Return the copies without one fold, the fold behind them for testing: so many folds, or one of many copies."""
     folds, found = copies.folds(OUTER_FOLDS), []
-    most = number or (1 if len(copies) > ALL_FOLDS_EXAMPLES else OUTER_FOLDS)
+    most = number or (1 if len(copies) > SMALL_TABLE_EXAMPLES else SMALL_TABLE_FOLDS)
     for fold in range(OUTER_FOLDS):
         inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         if len(inside) and len(outside):
@@ -194,8 +213,8 @@ def _held_out(paths: list[list[PathStep]]) -> NDArray[np.float64]:
     return np.concatenate([path[-1].losses for path in paths if path[-1].losses is not None])
 
 
-def _shortest(losses: NDArray[np.float64]) -> int:
-    """Return the first round whose loss is within one paired standard error of the best.
+def _shortest(losses: NDArray[np.float64], errors: float = 1.0) -> int:
+    """Return the first round whose loss is within so many paired standard errors of the best.
 
     Shapes
     ------
@@ -204,6 +223,6 @@ def _shortest(losses: NDArray[np.float64]) -> int:
     best = int(losses.mean(axis=1).argmin())
     for taken in range(best):
         excess = losses[taken] - losses[best]
-        if excess.mean() <= excess.std() / len(excess) ** 0.5:
+        if excess.mean() <= errors * excess.std() / len(excess) ** 0.5:
             return taken
     return best

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hammemo.kernels.selection.features import features_of
 from hammemo.kernels.selection.score_tests import ScoreTests
-from hammemo.kernels.selection.shared_weights import SharedWeights, softmax
+from hammemo.kernels.selection.shared_weights import SharedWeights
 from hammemo.kernels.selection.site_ratios import SMOOTHING
 
 if TYPE_CHECKING:
@@ -42,10 +43,16 @@ _SCAN: Final = 2**27
 _MIN_CANDIDATES: Final = 100
 _MAX_CANDIDATES: Final = 4000
 _LEADERS: Final = 24
+_TESTED_LEADERS: Final = 4
+"""Leaders that are tested again at a time."""
+_TESTED_AGAIN: Final = 200
+"""Known candidates that a round tests again at most."""
 _MIN_GAIN_NATS: Final = 0.5
 """Nats that a tuple must promise."""
 _MIN_LOSS_SHARE: Final = 2e-4
 """The share of the loss that a round must gain, or one row's worth if that is more."""
+_MAX_LOSS: Final = 27.6
+"""Nats that a row costs at most where a round is judged."""
 _UNIFORM: Final = 0.002
 """The share of even probabilities mixed into those of test rows, so that no row costs more than a few nats."""
 
@@ -70,6 +77,8 @@ class PathStep:
 
     sites: list[Site]
     """Single columns, then tuples in the order in which they were found."""
+    weights: NDArray[np.float64]
+    """Those that all labels share."""
     losses: NDArray[np.float64] | None
     """The log-loss of each test row; None where there are none."""
 
@@ -95,10 +104,10 @@ class Growth:
         # copies lie in the order of their hashes, so every fifth one is a random fold
         self._rows = np.concatenate([np.arange(fold, m, FOLDS) for fold in range(FOLDS)])
         ends = np.cumsum([0, *(len(range(fold, m, FOLDS)) for fold in range(FOLDS))]).tolist()
-        self._weights = SharedWeights(ratios.labels(self._rows), ends, ratios.prior)
+        self.features = features_of(ratios, self._rows, leave_one_out=True)
+        self.test = features_of(ratios, ratios.test_rows, leave_one_out=False)
+        self._weights = SharedWeights(self.features, ends)
         self._tests = ScoreTests(ratios, self._rows)
-        self._features = np.empty((most_features, m * ratios.n_labels), np.float32)
-        self._test: list[NDArray[np.float32]] = []
         self._known: dict[Site, float] = {}
 
     def steps(self) -> Iterator[PathStep]:
@@ -106,7 +115,7 @@ class Growth:
         sites: list[Site] = []
         self._add([(j,) for j in self.columns], sites)
         weights = np.full(len(SMOOTHING) * len(sites), 1.0 / len(SMOOTHING))
-        weights, scores = self._fit(weights)
+        weights, scores = self._weights.fit(weights)
         best, worse = self._inner_loss(scores), 0
         yield self._step(sites, weights)
         most = self._most_candidates()
@@ -118,7 +127,7 @@ class Growth:
                 return
             self._add(new, sites)
             pool -= set(new)
-            weights, scores = self._fit(np.concatenate([weights, *steps]))
+            weights, scores = self._weights.fit(np.concatenate([weights, *steps]))
             yield self._step(sites, weights)
             loss = self._inner_loss(scores)
             if loss < best - max(1.0 / self.m, _MIN_LOSS_SHARE * best):
@@ -129,32 +138,23 @@ class Growth:
                 return
             pool |= self._extended(new) - set(sites)
 
-    def _ratios_of(self, site: Site) -> NDArray[np.float32]:
-        return self.ratios.of(site, self._rows, leave_one_out=True)
-
     def _add(self, new: list[Site], sites: list[Site]) -> None:
         for site in new:
-            first = len(SMOOTHING) * len(sites)
-            self._features[first : first + len(SMOOTHING)] = self._ratios_of(site).reshape(len(SMOOTHING), -1)
-            if len(self.ratios.test_rows):
-                self._test.append(self.ratios.of(site, self.ratios.test_rows, leave_one_out=False))
+            self.features.add(site)
+            if len(self.test.rows):
+                self.test.add(site)
             sites.append(site)
 
-    def _fit(self, start: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return self._weights.fit(self._features[: len(start)], start)
-
     def _inner_loss(self, scores: NDArray[np.float64]) -> float:
-        return float(self._weights.loss(softmax(scores)).mean())
+        return float(np.minimum(self.features.softmax(scores)[1], _MAX_LOSS).mean())
 
     def _step(self, sites: list[Site], weights: NDArray[np.float64]) -> PathStep:
-        rows = self.ratios.test_rows
-        if not len(rows):
-            return PathStep(list(sites), None)
-        scores = np.tile(np.log(self.ratios.prior), (len(rows), 1))
-        for part, of_site in zip(self._test, weights.reshape(len(sites), -1), strict=True):
-            scores += np.tensordot(of_site, part, 1)
-        observed = softmax(scores)[np.arange(len(rows)), self.ratios.labels(rows)]
-        return PathStep(list(sites), -np.log((1 - _UNIFORM) * observed + _UNIFORM / self.ratios.n_labels))
+        if not len(self.test.rows):
+            return PathStep(list(sites), weights, None)
+        probabilities, _ = self.test.softmax(self.test.scores(weights))
+        observed = self.test.observed(probabilities)
+        losses = -np.log((1 - _UNIFORM) * observed + _UNIFORM / self.ratios.n_labels)
+        return PathStep(list(sites), weights, losses)
 
     def _most_candidates(self) -> int:
         work = self.m * self.ratios.n_labels * len(SMOOTHING)
@@ -167,8 +167,8 @@ class Growth:
         columns = self.columns
         pairs: set[Site] = set(combinations(columns, 2))
         if len(pairs) > most:
-            base = np.tile(np.log(self.ratios.prior), (self.m, 1))
-            gains = dict(zip(columns, self._tests.promises([(j,) for j in columns], base)[0], strict=True))
+            probabilities, _ = self.features.softmax(np.zeros((self.m, self.features.n_columns)))
+            gains = dict(zip(columns, self._tests.promises([(j,) for j in columns], probabilities)[0], strict=True))
             best = sorted(columns, key=lambda j: (-gains[j], j))[: int((2 * most) ** 0.5) + 1]
             pairs = set(combinations(sorted(best), 2))
         if self.order > 2 and comb(len(columns), 3) + len(pairs) <= most:
@@ -179,26 +179,46 @@ class Growth:
         self, pool: set[Site], scores: NDArray[np.float64], most: int, number: int
     ) -> tuple[list[Site], list[NDArray[np.float64]]]:
         """Return the best candidates, at most `number`, each judged with those before it added; and their steps."""
-        self._test_candidates(pool, scores, most)
-        leaders = self._best(pool)[:_LEADERS]
+        probabilities, _ = self.features.softmax(scores)
+        self._test_candidates(pool, probabilities, most)
+        leaders = {site: self._known[site] for site in self._best(pool)[:_LEADERS]}
         new: list[Site] = []
         steps: list[NDArray[np.float64]] = []
         while leaders and len(new) < number:
-            gains, of_leaders = self._tests.promises(leaders, scores)
-            best = min(range(len(leaders)), key=lambda i: (-gains[i], leaders[i]))
-            if gains[best] < _MIN_GAIN_NATS:
+            best, step = self._leader(leaders, probabilities)
+            if leaders.pop(best) < _MIN_GAIN_NATS:
                 break
-            new.append(leaders.pop(best))
-            steps.append(of_leaders[best])
-            scores = scores + np.tensordot(steps[-1], self._ratios_of(new[-1]), 1)
+            new.append(best)
+            steps.append(step)
+            if len(new) < number:
+                added = features_of(self.ratios, self._rows, [best], leave_one_out=True)
+                scores = scores + added.scores(step)
+                probabilities, _ = self.features.softmax(scores)
         return new, steps
 
-    def _test_candidates(self, pool: set[Site], scores: NDArray[np.float64], most: int) -> None:
+    def _leader(
+        self, leaders: dict[Site, float], probabilities: NDArray[np.float64]
+    ) -> tuple[Site, NDArray[np.float64]]:
+        """Return the candidate that promises most now, and its step; the promises that were looked at are made anew.
+
+        Promises fall as others are added, so those that are lower than the best new one need no test.
+        """
+        tested: dict[Site, NDArray[np.float64]] = {}
+        while True:
+            order = sorted(leaders, key=lambda site: (-leaders[site], site))
+            if order[0] in tested:
+                return order[0], tested[order[0]]
+            sites = [site for site in order[:_TESTED_LEADERS] if site not in tested]
+            gains, steps = self._tests.promises(sites, probabilities)
+            leaders.update(zip(sites, gains.tolist(), strict=True))
+            tested.update(zip(sites, steps, strict=True))
+
+    def _test_candidates(self, pool: set[Site], probabilities: NDArray[np.float64], most: int) -> None:
         """Give a promise to candidates that have none, and a new one to the best of the others."""
-        again = self._best(pool)[: max(100, most // 8)]
+        again = self._best(pool)[:_TESTED_AGAIN]
         new = sorted(pool - self._known.keys())[:most]  # the others have their turn in the next round
         sites = [*again, *new]
-        self._known.update(zip(sites, self._tests.promises(sites, scores)[0].tolist(), strict=True))
+        self._known.update(zip(sites, self._tests.promises(sites, probabilities)[0].tolist(), strict=True))
 
     def _best(self, pool: set[Site]) -> list[Site]:
         """Return the candidates that were tested, the most promising first."""

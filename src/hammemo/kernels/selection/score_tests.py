@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hammemo._arrays.native import native
-from hammemo.kernels.selection.shared_weights import centred_sums, promises, softmax
+from hammemo.kernels.selection.features import PlainFeatures
+from hammemo.kernels.selection.shared_weights import promises
 from hammemo.kernels.selection.site_ratios import SMOOTHING
 
 if TYPE_CHECKING:
@@ -37,50 +38,40 @@ class ScoreTests:
 
     def __init__(self, ratios: SiteRatios, rows: NDArray[np.int64]) -> None:
         self._ratios, self._rows = ratios, rows
-        loops = native()
-        self._scan = None
-        if loops is not None and ratios.n_labels > 1:
-            copies, n = ratios.copies, ratios.n
-            codes = np.ascontiguousarray(copies.codes[:n].T, np.int32)
-            labels = np.ascontiguousarray(copies.labels[:n], np.int32)
-            self._scan = loops.SiteScan(codes, copies.sizes.astype(np.int32), labels, ratios.prior, np.array(SMOOTHING))
+        self.is_compiled = native() is not None and ratios.n_labels > 1
 
-    def promises(self, sites: Sequence[Site], scores: NDArray[np.float64]) -> Sums:
+    def promises(self, sites: Sequence[Site], probabilities: NDArray[np.float64]) -> Sums:
         """Return what each site promises to take off the loss, in nats, and the step that does so.
 
         Shapes
         ------
-        scores : (rows, L); returned : (sites,), (sites, J)
+        probabilities : (rows, columns), as of `Features`; returned : (sites,), (sites, J)
         """
-        probabilities = softmax(scores)
-        return promises(*(self.sums if self._scan is None else self.compiled_sums)(sites, probabilities))
+        return promises(*(self.compiled_sums if self.is_compiled else self.sums)(sites, probabilities))
 
     def compiled_sums(self, sites: Sequence[Site], probabilities: NDArray[np.float64]) -> Sums:
         """Return gradients and curvatures by the compiled scan.
 
         Shapes
         ------
-        probabilities : (rows, L); returned : (sites, J), (sites, J, J)
+        probabilities : (rows, columns); returned : (sites, J), (sites, J, J)
         """
-        assert self._scan is not None
         columns = np.full((len(sites), max(map(len, sites), default=1)), -1, np.int32)
         for row, site in zip(columns, sites, strict=True):
             row[: len(site)] = site
         n_amounts = len(SMOOTHING)
         gradients, curvatures = np.empty((len(sites), n_amounts)), np.empty((len(sites), n_amounts, n_amounts))
-        self._scan.sums(
-            columns, self._rows.astype(np.int32), np.ascontiguousarray(probabilities), gradients, curvatures
-        )
+        rows = self._rows.astype(np.int32)
+        self._ratios.scan.sums(columns, rows, np.ascontiguousarray(probabilities), gradients, curvatures)
         return gradients, curvatures
 
     def sums(self, sites: Sequence[Site], probabilities: NDArray[np.float64]) -> Sums:
         """Return the same by NumPy, from arrays of features."""
-        single = probabilities.astype(np.float32)
-        observed = np.zeros(single.shape, np.float32)
-        observed[np.arange(len(single)), self._ratios.labels(self._rows)] = 1
-        parts = [
-            centred_sums(self._ratios.of(site, self._rows, leave_one_out=True), single, observed) for site in sites
-        ]
+        parts = []
+        for site in sites:
+            features = PlainFeatures(self._ratios, self._rows, leave_one_out=True)
+            features.add(site)
+            parts.append(features.sums(probabilities, len(SMOOTHING), 0, len(self._rows)))
         n_amounts = len(SMOOTHING)
         gradients = np.array([gradient for gradient, _ in parts], np.float64).reshape(-1, n_amounts)
         curvatures = np.array([curvature for _, curvature in parts], np.float64)

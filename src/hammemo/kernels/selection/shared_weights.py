@@ -8,6 +8,7 @@ the label of a row and zero for the others less P, and features *centred* under 
 
 H is computed as a matrix times its own transpose. The equal form "mean of the products less product of the means"
 subtracts large numbers of nearly the same size: in single precision its H has negative eigenvalues at 100,000 rows.
+With two labels one number a row is enough: :math:`x_1 - x_0`, with weight :math:`P_0 P_1`.
 
 A step solves :math:`(H + 2 \lambda) \, \delta = g - 2 \lambda (w - w^0)`, with every starting weight :math:`w^0` one
 over the number of features. Both g and H are sums over folds, so one more step without a fold gives weights that have
@@ -18,59 +19,28 @@ made from is halved until it does not. For features that are not in the scores y
 
 from __future__ import annotations
 
-from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from hammemo._arrays.native import native
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo.kernels.selection.features import Features
+
 RIDGE = 5.0
 """How strongly weights are pulled towards where they start."""
 
-_STEPS = 12
+_CURVATURES = 12
+_LATER_CURVATURES = 2
+"""Curvatures, which cost most, that a fit makes at most; and those after the first, which start near their end."""
+_TRIES = 24
+"""Steps, and halves of steps, of a fit."""
 _HALVINGS = 6
 """How often a cross-fitted step is halved before it is refused."""
-_BLOCK = 2**20
-"""Features times rows times labels that are centred at a time: they fit the cache; blocks are added in float64."""
-_UNROLLED_LABELS = 8
-"""Labels below which NumPy adds up a row from left to right: column by column gives the same number."""
-
-
-def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the probabilities of scores, row by row."""
-    largest = reduce(np.maximum, scores.T) if scores.shape[1] < _UNROLLED_LABELS else scores.max(axis=1)
-    odds: NDArray[np.float64] = np.exp(scores - largest[:, None])
-    odds /= row_sums(odds)[:, None]
-    return odds
-
-
-def row_sums(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the sums over the last axis; of few entries column by column, which takes a fraction of the time."""
-    if values.shape[-1] >= _UNROLLED_LABELS:
-        return np.asarray(values.sum(axis=-1))
-    total = values[..., 0].copy()
-    for column in range(1, values.shape[-1]):
-        total += values[..., column]
-    return total
-
-
-def centred_sums(
-    features: NDArray[np.float32], probabilities: NDArray[np.float32], observed: NDArray[np.float32]
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the gradient and the curvature of some rows; `observed` has a one at each row's label.
-
-    Shapes
-    ------
-    features : (F, m, L); probabilities, observed : (m, L); returned : (F,), (F, F)
-    """
-    means = row_sums(features * probabilities)
-    centred = (features - means[..., None]).reshape(len(features), -1)
-    gradient = centred @ (observed - probabilities).ravel()
-    centred *= np.sqrt(probabilities).ravel()
-    return gradient, centred @ centred.T
 
 
 def promises(
@@ -92,67 +62,73 @@ class SharedWeights:
 
     Parameters
     ----------
-    labels : ndarray of shape (m,)
-        Label ranks of the rows.
+    features : Features
     ends : sequence of int
-        Where the folds start and, at the end, m.
-    prior : ndarray of shape (L,)
+        Where the folds start and, at the end, the number of rows.
     """
 
-    def __init__(self, labels: NDArray[np.int64], ends: list[int], prior: NDArray[np.float64]) -> None:
-        self._labels, self._ends, self._base = labels, ends, np.log(prior)
-        self._shape = (len(labels), len(prior))
-        self.observed = np.zeros(self._shape, np.float32)
-        self.observed[np.arange(len(labels)), labels] = 1
+    def __init__(self, features: Features, ends: list[int]) -> None:
+        self._features, self._ends = features, ends
+        self._most_curvatures = _CURVATURES
 
-    def fit(
-        self, features: NDArray[np.float32], start: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the weights and the cross-fitted scores.
+    def fit(self, start: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the weights of the first features and the cross-fitted scores.
 
         Shapes
         ------
-        features : (F, m * L); start : (F,); returned : (F,), (m, L)
+        start : (F,); returned : (F,), (m, columns)
         """
-        even = np.full(len(features), 1.0 / len(features))
-        weights, best, last = start, start, np.inf
-        gradients, curvatures = np.zeros((1, 0)), np.zeros((1, 0, 0))
-        for step in range(_STEPS):
-            probabilities = softmax(self._scores(features, weights))
-            value = self.loss(probabilities, 1e-300).sum() + RIDGE * ((weights - even) ** 2).sum()
+        even = np.full(len(start), 1.0 / len(start))
+        enough = 1e-4 * len(self._features.rows) ** 0.5
+        weights, best, last, made = start, start, np.inf, 0
+        at, losses_there, gradients, curvatures = start, np.zeros(0), np.zeros((1, 0)), np.zeros((1, 0, 0))
+        for _ in range(_TRIES):
+            probabilities, losses = self._features.softmax(self._features.scores(weights))
+            value = float(losses.sum() + RIDGE * ((weights - even) ** 2).sum())
             if value > last + 1e-9:  # a step too long: half of it
                 weights = (weights + best) / 2
                 continue
-            if step and last - value < 1e-4 * len(self._labels) ** 0.5:
-                break
+            is_last = made == self._most_curvatures or (made > 0 and last - value < enough)
             best, last = weights, value
-            gradients, curvatures = self._by_fold(features, probabilities.astype(np.float32))
-            weights = best + _newton(curvatures.sum(axis=0), gradients.sum(axis=0), best - even)
-        crossed, losses = np.empty(self._shape), self._losses(features, best)
-        for fold, (first, last_row) in enumerate(pairwise(self._ends)):
+            if is_last:
+                break
+            at, losses_there, made = weights, losses, made + 1
+            gradients, curvatures = self._by_fold(probabilities, len(start))
+            weights = at + _newton(curvatures.sum(axis=0), gradients.sum(axis=0), at - even)
+        self._most_curvatures = _LATER_CURVATURES
+        return best, self._crossed(at, losses_there, even, gradients, curvatures)
+
+    def _crossed(
+        self,
+        at: NDArray[np.float64],
+        losses: NDArray[np.float64],
+        even: NDArray[np.float64],
+        gradients: NDArray[np.float64],
+        curvatures: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return the scores of each fold by the weights that a step without it gives."""
+        crossed = np.empty((len(losses), self._features.n_columns))
+        for fold, (first, last) in enumerate(pairwise(self._ends)):
             others = np.arange(len(gradients)) != fold
-            newton = _newton(curvatures[others].sum(axis=0), gradients[others].sum(axis=0), best - even)
-            weights = best + self._shortened(features, best, losses, newton, even, fold)
-            part = features[:, first * self._shape[1] : last_row * self._shape[1]]
-            crossed[first:last_row] = self._scores(part, weights)
-        return best, crossed
+            step = _newton(curvatures[others].sum(axis=0), gradients[others].sum(axis=0), at - even)
+            crossed[first:last] = self._shortened(at, losses, step, even, fold)[first:last]
+        return crossed
 
     def _shortened(
         self,
-        features: NDArray[np.float32],
         weights: NDArray[np.float64],
         losses: NDArray[np.float64],
         step: NDArray[np.float64],
         even: NDArray[np.float64],
         fold: int,
     ) -> NDArray[np.float64]:
-        """Return a step halved until it does not raise the loss of the rows outside of the fold, or no step.
+        """Return the scores after a step, halved until it does not raise the loss outside of the fold, or left out.
 
         Shapes
         ------
-        weights, step, even, returned : (F,); losses, those of the rows by the weights : (m,)
+        weights, step, even : (F,); losses, those of the rows by the weights : (m,); returned : (m, columns)
         """
-        outside = np.ones(len(self._labels), bool)
+        outside = np.ones(len(losses), bool)
         outside[self._ends[fold] : self._ends[fold + 1]] = False
 
         def value(at: NDArray[np.float64], losses: NDArray[np.float64]) -> float:
@@ -161,40 +137,24 @@ class SharedWeights:
         most = value(weights, losses) + 1e-9
         for halvings in range(_HALVINGS):
             at = weights + step / 2**halvings
-            if value(at, self._losses(features, at)) <= most:
-                return np.asarray(step / 2**halvings)
-        return np.zeros_like(step)
-
-    def loss(self, probabilities: NDArray[np.float64], least: float = 1e-12) -> NDArray[np.float64]:
-        """Return the loss of each row."""
-        return np.asarray(-np.log(probabilities[np.arange(len(self._labels)), self._labels] + least))
-
-    def _losses(self, features: NDArray[np.float32], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.loss(softmax(self._scores(features, weights)), 1e-300)
-
-    def _scores(self, features: NDArray[np.float32], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        linear = (weights.astype(np.float32) @ features).reshape(-1, self._shape[1])
-        return np.asarray(linear + self._base, np.float64)
+            scores = self._features.scores(at)
+            if value(at, self._features.softmax(scores)[1]) <= most:
+                return scores
+        return self._features.scores(weights)
 
     def _by_fold(
-        self, features: NDArray[np.float32], probabilities: NDArray[np.float32]
+        self, probabilities: NDArray[np.float64], n_features: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the gradient of each fold, and its curvature."""
-        folds, n_features, n_labels = len(self._ends) - 1, len(features), self._shape[1]
-        gradients, curvatures = np.zeros((folds, n_features)), np.zeros((folds, n_features, n_features))
-        block = max(1, _BLOCK // (n_features * n_labels))
-        for fold, (start, end) in enumerate(pairwise(self._ends)):
-            for first in range(start, end, block):
-                last = min(first + block, end)
-                part = features[:, first * n_labels : last * n_labels].reshape(n_features, last - first, n_labels)
-                gradient, curvature = centred_sums(part, probabilities[first:last], self.observed[first:last])
-                gradients[fold] += gradient
-                curvatures[fold] += curvature
-        return gradients, curvatures
+        sums = [self._features.sums(probabilities, n_features, *ends) for ends in pairwise(self._ends)]
+        return np.array([gradient for gradient, _ in sums]), np.array([curvature for _, curvature in sums])
 
 
 def _newton(
     curvature: NDArray[np.float64], gradient: NDArray[np.float64], away: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    ridge = 2 * RIDGE
-    return np.asarray(np.linalg.solve(curvature + ridge * np.eye(len(gradient)), gradient - ridge * away))
+    ridge, loops = 2 * RIDGE, native()
+    wanted, step = (gradient - ridge * away)[None], np.empty((1, len(gradient)))
+    if loops is not None and loops.solve_positive(curvature, ridge, wanted, step):
+        return np.asarray(step[0])
+    return np.asarray(np.linalg.solve(curvature + ridge * np.eye(len(gradient)), wanted[0]))

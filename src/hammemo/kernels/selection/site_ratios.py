@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hammemo._arrays.integers import unique_ranks
+from hammemo._arrays.native import native
+from hammemo._versions import cached_property
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo._native import SiteScan
     from hammemo.kernels.selection.copies import Copies
     from hammemo.kernels.sites import Site
 
@@ -47,6 +50,15 @@ class SiteRatios:
     def n_labels(self) -> int:
         """How many labels there are."""
         return self.copies.n_labels
+
+    @cached_property
+    def scan(self) -> SiteScan:
+        """The compiled tables of the copies."""
+        loops = native()
+        assert loops is not None
+        codes = np.ascontiguousarray(self.copies.codes.T, np.int32)
+        labels, sizes = self.copies.labels.astype(np.int32), self.copies.sizes.astype(np.int32)
+        return loops.SiteScan(codes, sizes, labels, self.prior, np.array(SMOOTHING), self.n)
 
     @property
     def test_rows(self) -> NDArray[np.int64]:

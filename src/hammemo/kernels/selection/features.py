@@ -1,0 +1,230 @@
+"""Log-ratios of chosen sites as features of rows: weighted sums of them, and what a fit of weights sums over rows.
+
+Scores have one column a label. With two labels they have one in all, label 1 less label 0, and probabilities are those
+of label 1. The compiled form (``src/native/selection/log_ratios.hpp``) holds tables by cell in place of features;
+`PlainFeatures`, by NumPy, is its twin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._arrays.native import native
+from hammemo.kernels.selection.site_ratios import SMOOTHING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hammemo.kernels.selection.site_ratios import SiteRatios
+    from hammemo.kernels.sites import Site
+
+LEAST_LIKELY = 1e-3
+"""Labels of a row that are less likely are left out of curvatures: they hardly change the step, and cost most."""
+_BLOCK = 2**20
+"""Features times rows times labels that are centred at a time."""
+
+
+def features_of(
+    ratios: SiteRatios, rows: NDArray[np.int64], sites: Sequence[Site] = (), *, leave_one_out: bool
+) -> Features:
+    """Return the features of some copies: compiled, or by NumPy."""
+    compiled = native() is not None and ratios.n_labels > 1
+    made: Features = (CompiledFeatures if compiled else PlainFeatures)(ratios, rows, leave_one_out=leave_one_out)
+    for site in sites:
+        made.add(site)
+    return made
+
+
+class Features:
+    """What both forms are.
+
+    Parameters
+    ----------
+    ratios : SiteRatios
+    rows : ndarray of int64
+        The copies.
+    leave_one_out : bool
+        Whether each is left out of its own counts.
+    """
+
+    def __init__(self, ratios: SiteRatios, rows: NDArray[np.int64], *, leave_one_out: bool) -> None:
+        self.ratios, self.rows, self.leave_one_out = ratios, rows, leave_one_out
+        self.labels, self.base = ratios.labels(rows), np.log(ratios.prior)
+        self.n_columns = 1 if ratios.n_labels == 2 else ratios.n_labels
+
+    def add(self, site: Site) -> None:
+        """Add the features of a site."""
+        raise NotImplementedError
+
+    def scores(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the sum of the first features with these weights, without the prior.
+
+        Shapes
+        ------
+        weights : (F,); returned : (m, columns)
+        """
+        raise NotImplementedError
+
+    def softmax(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the probabilities with the prior, and the loss of each row.
+
+        Shapes
+        ------
+        scores : (m, columns); returned : (m, columns), (m,)
+        """
+        raise NotImplementedError
+
+    def sums(
+        self, probabilities: NDArray[np.float64], n_features: int, first: int, last: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the gradient and the curvature of the rows from `first` to `last`.
+
+        Shapes
+        ------
+        probabilities : (m, columns); returned : (F,), (F, F)
+        """
+        raise NotImplementedError
+
+    def observed_by_label(
+        self, sites: list[Site], weights: NDArray[np.float64], offsets: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the probability of each row's own label by weights of each label, of the first sites.
+
+        Shapes
+        ------
+        weights : (F, L); offsets : (L,); returned : (m,)
+        """
+        raise NotImplementedError
+
+    def observed(self, probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the probability of each row's own label."""
+        if self.n_columns == 1:
+            return np.asarray(np.where(self.labels == 1, probabilities[:, 0], 1 - probabilities[:, 0]))
+        return np.asarray(probabilities[np.arange(len(self.labels)), self.labels])
+
+
+class CompiledFeatures(Features):
+    """Tables by cell."""
+
+    def __init__(self, ratios: SiteRatios, rows: NDArray[np.int64], *, leave_one_out: bool) -> None:
+        super().__init__(ratios, rows, leave_one_out=leave_one_out)
+        loops = native()
+        assert loops is not None
+        self._rows = rows.astype(np.int32)
+        self.tables: Any = loops.LogRatios.of_scan(ratios.scan, self._rows, leave_one_out)
+
+    def add(self, site: Site) -> None:
+        """Add the features of a site."""
+        self.tables.add(self.ratios.scan, np.array(site, np.int32), self._rows)
+
+    def scores(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the sum of the first features with these weights."""
+        out = np.empty((len(self.rows), self.n_columns))
+        self.tables.scores(np.ascontiguousarray(weights[:, None]), out)
+        return out
+
+    def softmax(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the probabilities with the prior, and the loss of each row."""
+        probabilities, losses = np.empty(scores.shape), np.empty(len(scores))
+        self.tables.softmax(np.ascontiguousarray(scores), self.base, probabilities, losses)
+        return probabilities, losses
+
+    def sums(
+        self, probabilities: NDArray[np.float64], n_features: int, first: int, last: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the gradient and the curvature of the rows from `first` to `last`."""
+        gradient, curvature = np.empty(n_features), np.empty((n_features, n_features))
+        n_sites = n_features // len(SMOOTHING)
+        self.tables.sums(np.ascontiguousarray(probabilities), n_sites, first, last, LEAST_LIKELY, gradient, curvature)
+        return gradient, curvature
+
+    def observed_by_label(
+        self,
+        sites: list[Site],  # noqa: ARG002
+        weights: NDArray[np.float64],
+        offsets: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return the probability of each row's own label by weights of each label."""
+        scores, losses = np.empty((len(self.rows), self.n_columns)), np.empty(len(self.rows))
+        self.tables.scores(np.ascontiguousarray(weights), scores)
+        probabilities = np.empty(scores.shape)
+        self.tables.softmax(scores, self.base + offsets, probabilities, losses)
+        return self.observed(probabilities)
+
+
+class PlainFeatures(Features):
+    """Arrays of features."""
+
+    def __init__(self, ratios: SiteRatios, rows: NDArray[np.int64], *, leave_one_out: bool) -> None:
+        super().__init__(ratios, rows, leave_one_out=leave_one_out)
+        self.parts: list[NDArray[np.float32]] = []
+
+    def add(self, site: Site) -> None:
+        """Add the features of a site."""
+        part = self.ratios.of(site, self.rows, leave_one_out=self.leave_one_out)
+        self.parts.append(part[:, :, 1:] - part[:, :, :1] if self.n_columns == 1 else part)
+
+    def scores(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the sum of the first features with these weights."""
+        out = np.zeros((len(self.rows), self.n_columns))
+        for of_site, part in zip(weights.reshape(-1, len(SMOOTHING)), self.parts, strict=False):
+            out += np.tensordot(of_site, part, 1)
+        return out
+
+    def softmax(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the probabilities with the prior, and the loss of each row."""
+        columns = np.hstack([np.zeros_like(scores), scores]) if self.n_columns == 1 else scores
+        odds = np.exp(columns + self.base - (columns + self.base).max(axis=1, keepdims=True))
+        probabilities = odds / odds.sum(axis=1, keepdims=True)
+        losses = -np.log(probabilities[np.arange(len(scores)), self.labels] + 1e-300)
+        return probabilities[:, 1:] if self.n_columns == 1 else probabilities, losses
+
+    def sums(
+        self, probabilities: NDArray[np.float64], n_features: int, first: int, last: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the gradient and the curvature of the rows from `first` to `last`."""
+        gradient, curvature = np.zeros(n_features), np.zeros((n_features, n_features))
+        block = max(1, _BLOCK // max(1, n_features * self.n_columns))
+        for start in range(first, last, block):
+            rows = slice(start, min(start + block, last))
+            x = np.concatenate([part[:, rows] for part in self.parts[: n_features // len(SMOOTHING)]])
+            found = centred_sums(x, probabilities[rows].astype(np.float32), self.labels[rows])
+            gradient += found[0]
+            curvature += found[1]
+        return gradient, curvature
+
+    def observed_by_label(
+        self, sites: list[Site], weights: NDArray[np.float64], offsets: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the probability of each row's own label by weights of each label."""
+        x = self.ratios.matrix(sites, self.rows, leave_one_out=self.leave_one_out)
+        scores = np.matmul(x, weights.T[:, :, None].astype(np.float32))[:, :, 0].T + self.base + offsets
+        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(odds[np.arange(len(odds)), self.labels] / odds.sum(axis=1))
+
+
+def centred_sums(
+    features: NDArray[np.float32], probabilities: NDArray[np.float32], labels: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the gradient and the curvature of some rows.
+
+    Shapes
+    ------
+    features : (F, m, columns); probabilities : (m, columns); returned : (F,), (F, F)
+    """
+    flat, n_columns = features.reshape(len(features), -1), probabilities.shape[1]
+    if n_columns == 1:
+        p = probabilities[:, 0]
+        weighted = flat * np.sqrt(p * (1 - p))
+        return flat @ ((labels == 1) - p), weighted @ weighted.T
+    residuals = -probabilities
+    residuals[np.arange(len(labels)), labels] += 1
+    means = np.einsum("fmc,mc->fm", features, probabilities)
+    centred = (features - means[..., None]).reshape(len(features), -1)
+    gradient = centred @ residuals.ravel()
+    centred *= np.sqrt(np.where(probabilities < LEAST_LIKELY, 0, probabilities)).ravel()
+    return gradient, centred @ centred.T
