@@ -13,7 +13,7 @@ import pytest
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from hammemo import AutoSites, Exact, LogLinear, MemoryClassifier, Mixture, PositionalHamming
+from hammemo import AutoSites, Exact, Hashed, LogLinear, MemoryClassifier, Mixture, PositionalHamming
 from hammemo._arrays import blas
 from hammemo._arrays.blas import OneBlasThread, one_blas_thread
 
@@ -208,7 +208,11 @@ def fit_table() -> MemoryClassifier:
 
 
 def fit_shared() -> MemoryClassifier:
-    return MemoryClassifier(PositionalHamming(), Exact(), LogLinear(per_label=False)).fit(X, Y)
+    return MemoryClassifier(PositionalHamming(), Hashed(64), LogLinear(per_label=False)).fit(X, Y)
+
+
+def fit_numbers() -> MemoryClassifier:
+    return MemoryClassifier().fit(X + 0.5, Y)
 
 
 def fit_mixture() -> MemoryClassifier:
@@ -216,7 +220,7 @@ def fit_mixture() -> MemoryClassifier:
     return MemoryClassifier(vote=Mixture()).fit_stream(visits, h=3, short="pad")
 
 
-@pytest.mark.parametrize("fit", [fit_table, fit_shared, fit_mixture])
+@pytest.mark.parametrize("fit", [fit_numbers, fit_shared, fit_mixture])
 def test_every_optimisation_of_weights_has_one_thread(
     fit: Callable[[], MemoryClassifier], monkeypatch: pytest.MonkeyPatch
 ) -> None:

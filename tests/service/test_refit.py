@@ -463,7 +463,7 @@ def test_a_client_refits(server: serving.Running, uploaded: Path) -> None:
         receipt = client.refit("m", op="r")
         assert receipt == (2, "applied")
         assert client.refit("m", op="r") == (2, "repeated")
-        twin = MemoryClassifier(memory=Ledgered(Exact())).fit(X, y).forget(X[:40], y[:40]).refit()
+        twin = MemoryClassifier(memory=Ledgered(Exact())).fit(X, y).forget(X[:40], y[:40]).refit("weights")
         _, found = client.probabilities("m", X[:5], min_version=receipt.version)
         assert np.allclose(found, twin.predict_proba(X[:5]), rtol=1e-12, atol=0)
         lines = httpx.get(f"{server.url}/metrics").text.splitlines()
