@@ -70,7 +70,7 @@ def classifiers() -> dict[str, MemoryClassifier]:
         MemoryClassifier(memory=Exact(), vote="sum").fit(X, Y).partial_fit(X[:1], ["no"], classes=["maybe", "yes"])
     )
     models["all forgotten"] = MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, Y).forget(X, Y)
-    models["layout open"] = MemoryClassifier(memory=Hashed(4, 2), vote="sum").partial_fit(
+    models["layout open"] = MemoryClassifier(memory=Hashed(4, 2), vote="sum", numeric="none").partial_fit(
         X[:1], [7], [7, 8], sample_weight=[0]
     )
     models["paper"] = MeMoClassifier(d=6).fit(X, Y)
