@@ -54,7 +54,10 @@ MAX_CATEGORIES = 250
 
 def names_of(X: pd.DataFrame) -> list[str]:
     """Return the columns of names."""
-    return [str(name) for name in X if X[name].dtype == object]
+    types = pd.api.types
+    return [
+        str(name) for name in X if not types.is_numeric_dtype(X[name]) and not types.is_datetime64_any_dtype(X[name])
+    ]
 
 
 class Categories(Wrapped):

@@ -76,7 +76,7 @@ def test_the_report_says_what_was_chosen_and_what_it_gained(fitted: MemoryClassi
 def test_the_report_names_columns() -> None:
     pd = pytest.importorskip("pandas")
     X, y = exclusive_or()
-    frame = pd.DataFrame(X, columns=["one", "two", "three", "four"])
+    frame = pd.DataFrame(X, columns=["one", "two", "three", "four"]).astype(str)
     assert "(one, three)" in str(MemoryClassifier().fit(frame, y).report())
     hostile = frame.rename(columns={"one": "<b>"})
     assert "(&lt;b&gt;, three)" in MemoryClassifier().fit(hostile, y).report()._repr_html_()

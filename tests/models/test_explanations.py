@@ -85,7 +85,7 @@ def test_contributions_add_up_to_the_scores_of_the_leading_labels(
     entry: Entry, vote: str, batch: Batch, query: Batch, kernel: SiteKernel, k: int
 ) -> None:
     memory = entry.for_sites(len(kernel.resolve(3).positions))
-    clf = fitted(MemoryClassifier(kernel, memory, VOTES[vote]), batch)
+    clf = fitted(MemoryClassifier(kernel, memory, VOTES[vote], numeric="none"), batch)
     x = query[0][0]
     check_explanation(clf, clf.explain(x, k), objects(query[:1]), k)
     served = clf.compile()
@@ -122,8 +122,8 @@ def check_explanation(
 @given(batch=batches, query=batches, kernel=st.sampled_from(KERNELS))
 @settings(max_examples=30, deadline=None)
 def test_hard_bounds_hold_what_the_exact_twin_says(vote: str, batch: Batch, query: Batch, kernel: SiteKernel) -> None:
-    sketch = fitted(MemoryClassifier(kernel, Hashed(3, 2), VOTES[vote]), batch)
-    twin = fitted(MemoryClassifier(kernel, Exact(), VOTES[vote]), batch)
+    sketch = fitted(MemoryClassifier(kernel, Hashed(3, 2), VOTES[vote], numeric="none"), batch)
+    twin = fitted(MemoryClassifier(kernel, Exact(), VOTES[vote], numeric="none"), batch)
     twin.vote_ = sketch.vote_  # the same weights
     x, n_labels = query[0][0], len(sketch.classes_)
     mine, exact = sketch.explain(x, n_labels), twin.explain(x, n_labels)
@@ -277,7 +277,7 @@ def test_the_text_says_who_leads_and_what_is_proven() -> None:
     unproven = fitted(MemoryClassifier(memory=Hashed(1, 0), vote="sum"), ORDERS).explain(["order", "pay", "ship"])
     assert "not proven to be the exact classifier's answer; estimates, in brackets" in unproven.verdict()
     assert "prior" in str(fitted(MemoryClassifier(memory=Exact(), vote="log-linear"), ORDERS).explain(["a", "b", "c"]))
-    one = MemoryClassifier(memory=Exact(), vote="sum").fit([["a"]], ["x"]).explain(["a"])
+    one = MemoryClassifier(memory=Exact(), vote="sum", numeric="none").fit([["a"]], ["x"]).explain(["a"])
     assert one.verdict().startswith("'x' is the only label, proven")
     big = MemoryClassifier(memory=Exact(), vote="sum").fit([["a"]], ["x"], sample_weight=[1234567]).explain(["a"])
     assert "1,234,567" in str(big)

@@ -12,7 +12,7 @@ from hammemo.models.site_bits import site_bits
 
 def exclusive_or(n: int = 300) -> tuple[pd.DataFrame, np.ndarray]:
     X = np.random.default_rng(0).integers(0, 2, (n, 4))
-    return pd.DataFrame(X, columns=["one", "two", "three", "four"]), X[:, 0] ^ X[:, 2]
+    return pd.DataFrame(X, columns=["one", "two", "three", "four"]).astype(str), X[:, 0] ^ X[:, 2]
 
 
 def test_tuples_that_tell_the_label_share_the_bit() -> None:

@@ -134,7 +134,9 @@ def names() -> Iterator[tuple[str, str, str, str]]:
 
 def facts(memory: str, kernel: str, kind: str, history: str) -> Any:
     """Return a digest of the model's state, or of a state with floats what must agree to rounding."""
-    empty = MemoryClassifier(clone(KERNELS[kernel]), clone(MEMORIES[memory]), random_state=SEED, vote="sum")
+    empty = MemoryClassifier(
+        clone(KERNELS[kernel]), clone(MEMORIES[memory]), random_state=SEED, vote="sum", numeric="none"
+    )
     held = HISTORIES[history](empty, *rows_of(kind)).memory_
     arrays = held.state()
     if memory not in ROUNDED:

@@ -320,22 +320,24 @@ def by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> Explana
     """Return the explanation of a row with numbers by the columns of its table.
 
     What trees say is divided among the columns of the cuts on the way to each cell (`Cells.column_shares`), so the sum
-    stays; bounds are divided alike.
+    stays; bounds are divided alike. Without trees the sites stay, and numbers are shown as ranges.
     """
     h = len(cells.kinds)
+    ranks, tokens = row.ranks[0].tolist(), row.vocabulary.tolist()
+    held = [None if rank < 0 else cells.shown(j, tokens[rank]) for j, rank in enumerate(ranks)]
+    seen = [known if cells.kinds[j] == NAMES else None for j, known in enumerate(explanation.seen[:h])]
+    explanation = replace(explanation, tokens=tuple(held), seen=tuple(seen))
+    if cells.forest is None:
+        return explanation
     shares = cells.column_shares(row)[[site[0] for site in explanation.sites]]  # every site has one position
 
     def summed(of_sites: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
         return None if of_sites is None else np.asarray(shares.T @ of_sites)
 
-    ranks, tokens = row.ranks[0].tolist(), row.vocabulary.tolist()
-    held = [None if rank < 0 else cells.shown(j, tokens[rank]) for j, rank in enumerate(ranks)]
     contributions = summed(explanation.contributions)
     assert contributions is not None
     return replace(
         explanation,
-        tokens=tuple(held),
-        seen=tuple(seen if cells.kinds[j] == NAMES else None for j, seen in enumerate(explanation.seen[:h])),
         sites=tuple((j,) for j in range(h)),
         kinds=("",) * h,
         contributions=contributions,

@@ -209,13 +209,26 @@ def tokens_of(
             raise ValueError(f"{where} has missing values, and missing='refuse' was given: use missing='token'.")
         if learning and column.dtype.kind == "O":
             _refuse_others(column, lacking, kind, where)
-        found.append(np.where(lacking, float(NO_TOKEN), np.clip(values, -_LARGEST, _LARGEST) + 0.0))
-    if all(kind != NAMES for kind in kinds):
+        tokens = np.where(lacking, float(NO_TOKEN), np.clip(values, -_LARGEST, _LARGEST) + 0.0)
+        found.append(tokens if learning else _with_strings(tokens, column, lacking))
+    if all(tokens.dtype.kind == "f" for tokens in found):
         return np.column_stack(found)
     table = np.empty((len(columns[0]), len(columns)), object)
     for j, values in enumerate(found):
         table[:, j] = values
     return table
+
+
+def _with_strings(tokens: NDArray[Any], column: NDArray[Any], lacking: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return tokens with the strings that a question has in place of numbers: they count as missing, with a warning."""
+    if column.dtype.kind not in "OUT" or not lacking.any():
+        return tokens
+    places = [i for i in np.flatnonzero(lacking).tolist() if isinstance(column[i], str)]
+    if not places:
+        return tokens
+    mixed = tokens.astype(object)
+    mixed[places] = column[places]
+    return mixed
 
 
 def _refuse_others(column: NDArray[Any], lacking: NDArray[np.bool_], kind: str, where: str) -> None:

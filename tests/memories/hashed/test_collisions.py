@@ -57,7 +57,7 @@ rows = st.lists(
 
 
 def fitted(memory: Any, kernel: Any, X: Any, y: Any) -> MemoryClassifier:
-    return MemoryClassifier(kernel, memory, random_state=SEED, vote="sum").fit(X, y)
+    return MemoryClassifier(kernel, memory, random_state=SEED, vote="sum", numeric="none").fit(X, y)
 
 
 def object_rows(tuples: Any) -> Any:

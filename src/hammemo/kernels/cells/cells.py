@@ -150,6 +150,8 @@ class Cells:
 
     def shown(self, j: int, token: Any) -> Any:
         """Return what a column holds: a name, a number, a moment as text, or the range where ranges are compared."""
+        if isinstance(token, str):
+            return token
         if self.kinds[j] == MOMENTS:
             return str(np.datetime64(int(token), "us").astype("datetime64[s]"))
         if self.kinds[j] == NAMES or self.forest is not None:
