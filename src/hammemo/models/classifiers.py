@@ -158,7 +158,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or data frame of shape (m, h)
-            Rows: names, numbers and dates (:mod:`hammemo.tokens.columns`). Missing values are values of their own.
+            Rows of names, numbers and dates. Missing values are values of their own.
         y : array-like of shape (m,)
             Labels.
         sample_weight : array-like of shape (m,), optional
