@@ -8,7 +8,8 @@ After `register`, ``skl2onnx.to_onnx`` and ``convert_sklearn`` know `MemoryClass
 How tokens come into the graph: strings and integers are looked up in the list of tokens that the model carries
 (``LabelEncoder``), floats by a search in it, since 3.0 and 3 are one token. NaN becomes what `missing` makes of it.
 ONNX has no missing string: give the token ``"<missing>"`` itself. A hashed memory keeps no list: its graph hashes
-integers, any of them, and the option `tokens` lists what else it shall know.
+integers, any of them, and the option `tokens` lists what else it shall know. A model of numbers has no graph: say
+``numeric="none"``, and floats are names.
 
 >>> import numpy as np
 >>> from sklearn.pipeline import make_pipeline
@@ -17,7 +18,7 @@ integers, any of them, and the option `tokens` lists what else it shall know.
 >>> from hammemo import MemoryClassifier
 >>> from hammemo.sklearn_onnx import register
 >>> X = np.array([["red", "hot"], ["blue", "cold"], ["red", "warm"]], object)
->>> pipeline = make_pipeline(OrdinalEncoder(), MemoryClassifier()).fit(X, ["fire", "ice", "fire"])
+>>> pipeline = make_pipeline(OrdinalEncoder(dtype=np.int64), MemoryClassifier()).fit(X, ["fire", "ice", "fire"])
 >>> register()
 >>> graph = to_onnx(pipeline, X[:1])
 >>> [output.name for output in graph.graph.output]
@@ -33,7 +34,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.memo import MeMoClassifier
-from hammemo.portable.building import carried_tokens, graph_of
+from hammemo.portable.building import carried_tokens
 from hammemo.portable.graph import Search
 from hammemo.tokens.missing import MISSING
 from hammemo.tokens.vocabulary import Vocabulary
@@ -112,7 +113,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         raise ValueError(f"target_opset={container.target_opset}: a graph of hammemo needs {_OPSET} or more.")
     predictor, asked = model.compile(), container.get_options(model).get("tokens")
     tokens = carried_tokens(predictor.compiled) if asked is None else Vocabulary.of(asked)
-    graph = graph_of(predictor.compiled, predictor.sites, predictor.vote, predictor.classes_, tokens)
+    graph = predictor.graph(tokens)
     ops = _Added(scope, container, graph.constants)
     parts = [_numbers(ops, given, tokens, predictor.missing, j) for j, given in enumerate(operator.inputs)]
     scores = graph.scores(ops, parts[0] if len(parts) == 1 else ops.joined(parts))

@@ -91,7 +91,7 @@ def frames(draw: Any, rows: int) -> pd.DataFrame:
 def test_a_frame_goes_straight_into_the_classifier(data: Any, kernel: Any, vote: Any, missing: str) -> None:
     X = data.draw(frames(10))
     y = data.draw(st.lists(st.sampled_from(["x", "y", "z"]), min_size=10, max_size=10))
-    model = make_pipeline(MemoryClassifier(kernel, Exact(), vote, missing=missing)).fit(X, y)
+    model = make_pipeline(MemoryClassifier(kernel, Exact(), vote, missing=missing, numeric="none")).fit(X, y)
     asked = pd.concat([X, data.draw(frames(8))], ignore_index=True)
     expect_same(model, asked, columns(asked))
 
@@ -107,7 +107,7 @@ def test_columns_are_encoded_before(data: Any, vote: Any, memory: Any) -> None:
         dtype=np.float64 if isinstance(memory, Exact) else np.int64,
     )
     transformer = ColumnTransformer([("words", encoder, ["word"]), ("numbers", encoder, ["number"])])
-    model = make_pipeline(transformer, MemoryClassifier("positional", memory, vote)).fit(X, y)
+    model = make_pipeline(transformer, MemoryClassifier("positional", memory, vote, numeric="none")).fit(X, y)
     asked = pd.concat([X, data.draw(frames(8))], ignore_index=True).drop(columns="measured")
     expect_same(model, asked, columns(asked))
 
@@ -158,10 +158,12 @@ def test_one_row_no_row_and_one_label() -> None:
 
 def test_what_cannot_be_exported_says_what_to_do() -> None:
     X, y = np.array([[0.1, 2.0], [3.0, 4.0]]), ["x", "y"]
-    model = MemoryClassifier(memory=Hashed(4, 2), vote="sum").fit(X, y)
+    with pytest.raises(NotImplementedError, match="numeric='none'"):
+        answers(MemoryClassifier().fit(X, y), {"tokens": X})
+    model = MemoryClassifier(memory=Hashed(4, 2), vote="sum", numeric="none").fit(X, y)
     with pytest.raises(ValueError, match=r"OrdinalEncoder\(dtype=np.int64\)"):
         answers(model, {"tokens": X})
-    model = MemoryClassifier().fit(X, y)
+    model = MemoryClassifier(numeric="none").fit(X, y)
     with pytest.raises(ValueError, match="DoubleTensorType for 'tokens'"):
         answers(model, {"tokens": X.astype(np.float32)})
     with pytest.raises(NotFittedError):

@@ -135,7 +135,7 @@ class Predictor(Answering):
             from hammemo.portable.torch_module import TorchPredictor
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError("to_torch needs torch: pip install 'hammemo[torch]'") from error
-        return TorchPredictor(self._graph(tokens))
+        return TorchPredictor(self.graph(tokens))
 
     def to_onnx(self, path: str | os.PathLike[str], tokens: Iterable[Any] | None = None) -> None:
         """Write the predictor as an ONNX graph with the input ``tokens`` and the outputs ``label`` and ``scores``.
@@ -154,9 +154,10 @@ class Predictor(Answering):
             from hammemo.portable.onnx_graph import onnx_model
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError("to_onnx needs onnx: pip install 'hammemo[onnx]'") from error
-        Path(path).write_bytes(onnx_model(self._graph(tokens)).SerializeToString())
+        Path(path).write_bytes(onnx_model(self.graph(tokens)).SerializeToString())
 
-    def _graph(self, tokens: Iterable[Any] | None) -> Graph:
+    def graph(self, tokens: Iterable[Any] | None) -> Graph:
+        """Return what torch and ONNX compute, for the tokens that it shall know, or for those that it carries."""
         if self._cells is not None:
             raise NotImplementedError(
                 "A model of a table with numbers cannot be exported: its cuts and trees have no graph. Serve it with "
