@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hammemo.kernels.selection import Selection, Trial
+    from hammemo.kernels.selection import FoldTrial, Selection
     from hammemo.kernels.selection.features import Features
     from hammemo.kernels.sites import Site
     from hammemo.votes.fitting import Fits
@@ -90,7 +90,7 @@ def _rows_for(numbers: int, n_labels: int, n_sites: int) -> int:
     return max(_MIN_ROWS, numbers // (n_labels * n_sites * len(SMOOTHING)))
 
 
-def _observed(trial: Trial) -> Iterator[tuple[tuple[bool, float], NDArray[np.float64]]]:
+def _observed(trial: FoldTrial) -> Iterator[tuple[tuple[bool, float], NDArray[np.float64]]]:
     """Yield each option and the probabilities of the labels of the test rows with the weights that it gives."""
     features, test = trial.features, trial.test
     shared = FittedWeights(trial.weights, np.zeros((len(trial.weights), len(test.base))), np.zeros(len(test.base)))
@@ -115,6 +115,6 @@ def _fits(features: Features, sites: list[Site]) -> Fits:
     )
 
 
-def _of_test(trial: Trial, weights: FittedWeights) -> NDArray[np.float64]:
+def _of_test(trial: FoldTrial, weights: FittedWeights) -> NDArray[np.float64]:
     by_label = weights.shared[:, None] + weights.differences
     return trial.test.observed_by_label(trial.sites, by_label, weights.offsets)

@@ -46,7 +46,7 @@ _MIN_SAMPLED_EXAMPLES: Final = 500
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class FoldTrial:
     """An outer fold with what it took: votes are tried on it."""
 
     features: Features
@@ -70,7 +70,7 @@ class Selection:
     """The mean loss on the folds left out after each round; the first entry is for single columns."""
     taken: int = 0
     """Which of these rounds was taken."""
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[FoldTrial, ...] = ()
     reason: str | None = None
     """Why nothing was tried, if so."""
 
@@ -139,7 +139,7 @@ class AutoSites(SiteKernel):
         paths, losses = self._paths(growths, tell)
         taken = _shortest(losses, (len(growths) / OUTER_FOLDS) ** 0.5 if len(growths) > 1 else 1.0)
         trials = tuple(
-            Trial(growth.features, growth.test, path[taken].sites, path[taken].weights)
+            FoldTrial(growth.features, growth.test, path[taken].sites, path[taken].weights)
             for growth, path in zip(growths, paths, strict=True)
         )
         sites = trials[0].sites
