@@ -291,6 +291,39 @@ class Forest:
         names: NDArray[np.uint8],
     ) -> None: ...
     def leaves(self, codes: NDArray[np.uint8], leaves: NDArray[np.int32]) -> None: ...
+    def with_scores(self, rows: NDArray[np.int32], values: NDArray[np.float64]) -> TreeScores: ...
+
+class TreeScores:
+    def add(self, codes: NDArray[np.uint8], scores: NDArray[np.float64]) -> None: ...
+
+class StepCoder:
+    def __init__(
+        self,
+        cuts: NDArray[np.float64],
+        cut_starts: NDArray[np.int64],
+        n_names: int,
+        pairs: NDArray[np.int64],
+        pair_cuts: NDArray[np.int64],
+        pair_starts: NDArray[np.int64],
+    ) -> None: ...
+    @property
+    def n_columns(self) -> int: ...
+    def write(self, values: NDArray[np.float64], names: NDArray[np.uint8], codes: NDArray[np.uint8]) -> None: ...
+
+class ScoreTable:
+    def __init__(
+        self,
+        h: int,
+        site_starts: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        row_starts: NDArray[np.int64],
+        tuples: NDArray[np.int32],
+        values: NDArray[np.float64],
+        base: NDArray[np.float64],
+        seed: int,
+    ) -> None: ...
+    def scores(self, tokens: NDArray[np.int32], scores: NDArray[np.float64]) -> None: ...
+    def winner(self, tokens: list[int]) -> int: ...
 
 def grow_tree(
     codes: NDArray[np.uint8],

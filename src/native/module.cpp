@@ -24,6 +24,7 @@
 #include "selection/log_ratios_module.hpp"
 #include "selection/site_scan_module.hpp"
 #include "table.hpp"
+#include "answers/answers_module.hpp"
 #include "trees/trees_module.hpp"
 
 namespace nb = nanobind;
@@ -409,5 +410,6 @@ NB_MODULE(_native, m) {
     bind_part_table(m);
     bind_site_scan(m);
     bind_trees(m);
+    bind_answers(m);
     bind_log_ratios(m);
 }

@@ -34,7 +34,9 @@ class CompiledLoops(Protocol):
     LogRatios: type[compiled.LogRatios]
     PartTable: type[compiled.PartTable]
     RefusedError: type[compiled.RefusedError]
+    ScoreTable: type[compiled.ScoreTable]
     SiteScan: type[compiled.SiteScan]
+    StepCoder: type[compiled.StepCoder]
     Table: type[compiled.Table]
     TooWideError: type[compiled.TooWideError]
 

@@ -18,6 +18,7 @@ from hammemo.tokens.labels import top_columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hammemo.kernels.cells import Cells
     from hammemo.memories.contributions import SiteScores
     from hammemo.tokens.contexts import Contexts
 
@@ -83,6 +84,45 @@ class Ranker(ABC):
         It is a function from a list of integers and strings to the winner's column, or -1: then ask `winners`.
         """
         return None
+
+    def for_cells(self, cells: Cells) -> Ranker:
+        """Return what ranks rows with numbers, by their cells."""
+        return CellRanker(self, cells)
+
+
+class CellRanker(Ranker):
+    """What ranks rows with numbers: their cells are contexts of another ranker.
+
+    Parameters
+    ----------
+    inner : Ranker
+        Takes contexts of cells.
+    cells : Cells
+    """
+
+    def __init__(self, inner: Ranker, cells: Cells) -> None:
+        super().__init__(inner.n_labels, max(inner.row_width, cells.h))
+        self._inner = inner
+        self._cells = cells
+
+    def scores(self, contexts: Contexts) -> NDArray[Any]:
+        """Return one score for each row and label."""
+        return self._inner.scores(self._cells.of(contexts))
+
+    def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
+        """Return what each site of the cells adds to the scores of the labels in these columns."""
+        return self._inner.site_scores(self._cells.of(contexts), columns)
+
+    def winners(self, contexts: Contexts) -> NDArray[np.int64]:
+        """Return the column of the highest score of each row, the first one among equals."""
+        parts = row_pieces(len(contexts), self._cells.h)
+        return np.concatenate(
+            [np.empty(0, np.int64), *(self._inner.winners(self._cells.of(contexts[part])) for part in parts)]
+        )
+
+    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each row, best first, equals in column order."""
+        return self._inner.leaders(self._cells.of(contexts), k)
 
 
 def is_one_number(divisor: Divisor) -> TypeGuard[float]:

@@ -78,11 +78,11 @@ class Answering(ABC):
         """Return contexts of h tokens where the model knows how to make them of shorter and longer ones."""
         return X if self.cutting_ is None else self.cutting_.contexts(X, h)
 
-    def _cell_contexts(self, X: Any, h: int) -> Contexts:
-        """Return the contexts of h tokens, or of cells, of rows that have no names of columns."""
+    def _plain_contexts(self, X: Any, h: int) -> Contexts:
+        """Return the contexts of h tokens of rows that have no names of columns."""
         if self._cells is None:
             return contexts_of_length(X, h, self._missing())
-        return self._cells.of(contexts_with_numbers(X, self._cells.kinds, self._missing()))
+        return contexts_with_numbers(X, self._cells.kinds, self._missing())
 
     def _missing(self) -> str:
         """Return what takes the place of missing values; a model without such a parameter refuses them."""
@@ -203,11 +203,10 @@ class Answering(ABC):
         scorer = model._scorer()
         names = getattr(model, "feature_names_in_", None)
         tokens = model._cut([one_context(x, names)], scorer.sites.h)
-        context = model._cell_contexts(tokens, scorer.sites.h)
+        context = model._plain_contexts(tokens, scorer.sites.h)
         explanation = scorer.explanation(context, model._classes(scorer), k)
         if model._cells is not None:
-            row = contexts_with_numbers(tokens, model._cells.kinds, model._missing())
-            explanation = by_columns(explanation, model._cells, row)
+            explanation = by_columns(explanation, model._cells, context)
         return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
 
     def certify(self, X: Any) -> NDArray[np.bool_]:

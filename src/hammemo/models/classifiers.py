@@ -470,14 +470,14 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
     def _scorer(self) -> Scorer:
         check_is_fitted(self)
         memory = self.memory_._now()
-        return Scorer(memory.reader(), self.sites_, self.vote_, memory)
+        return Scorer(memory.reader(), self.sites_, self.vote_, memory, self._cells)
 
     def _contexts(self, X: Any) -> Contexts:
         check_is_fitted(self)
         contexts = asked_contexts(self, self._cut(X, self.n_features_in_))
         if self._kinds is not None:
             self._kinds.warn_of_others(contexts, vars(self).get("feature_names_in_"))
-        return contexts if self._cells is None else self._cells.of(contexts)
+        return contexts
 
     def _vote(self) -> str | Vote:
         if hasattr(self, "vote_"):

@@ -56,7 +56,7 @@ class Predictor(Answering):
         self.missing = missing
         self._cells = cells
         self.compiled = compiled
-        self._asked = Scorer(compiled, sites, vote)
+        self._asked = Scorer(compiled, sites, vote, cells=cells)
 
     def __repr__(self) -> str:
         labels, h = len(self._asked.labels), self.n_columns
@@ -74,8 +74,6 @@ class Predictor(Answering):
 
     def __call__(self, tokens: Sequence[Any]) -> Any:
         """Return the label of one context, a sequence of h tokens."""
-        if self._cells is not None:
-            return self.predict([list(tokens)]).tolist()[0]
         try:
             column = self._single(tokens)
         except ValueError:  # perhaps a missing value: the long way knows what takes its place
@@ -86,7 +84,7 @@ class Predictor(Answering):
         return self._asked
 
     def _contexts(self, X: Any) -> Contexts:
-        return self._cell_contexts(self._cut(X, self.sites.h), self.sites.h)
+        return self._plain_contexts(self._cut(X, self.sites.h), self.sites.h)
 
     @property
     def n_columns(self) -> int:

@@ -21,6 +21,7 @@ from hammemo.votes.base import WeightedSum
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories.base import Memory
     from hammemo.memories.ranker import Ranker
@@ -42,13 +43,18 @@ class Scorer:
     vote : Vote
     memory : Memory, optional
         The version that the reader is of: it keeps the ranker for the next scorer.
+    cells : Cells, optional
+        What the sites compare, where rows have numbers: contexts are rows as they were given.
     """
 
-    def __init__(self, reader: Reader, sites: Sites, vote: Vote, memory: Memory | None = None) -> None:
+    def __init__(
+        self, reader: Reader, sites: Sites, vote: Vote, memory: Memory | None = None, cells: Cells | None = None
+    ) -> None:
         self.reader = reader
         self.sites = sites
         self.vote = vote
         self._memory = memory
+        self._cells = cells
 
     @property
     def labels(self) -> Vocabulary:
@@ -59,7 +65,12 @@ class Scorer:
     def ranker(self) -> Ranker:
         """What gives the scores."""
         whole = self._memory
-        return self.vote.ranker(self.reader, self.sites) if whole is None else whole.ranker(self.vote, self.sites)
+        made = self.vote.ranker(self.reader, self.sites) if whole is None else whole.ranker(self.vote, self.sites)
+        return made if self._cells is None else made.for_cells(self._cells)
+
+    def _compared(self, contexts: Contexts) -> Contexts:
+        """Return what the sites compare: cells, where rows have numbers."""
+        return contexts if self._cells is None else self._cells.of(contexts)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in dict(vars(self)).items() if name != "ranker"}  # made again when needed
@@ -71,7 +82,7 @@ class Scorer:
         ------
         contexts : m of them; returned : (m, number of labels)
         """
-        parts = [self.ranker.scores(contexts[part]) for part in row_pieces(len(contexts), self.reader.row_width)]
+        parts = [self.ranker.scores(contexts[part]) for part in row_pieces(len(contexts), self.ranker.row_width)]
         return np.concatenate(parts) if parts else np.empty((0, len(self.labels)))
 
     def probabilities(self, contexts: Contexts) -> NDArray[np.float64]:
@@ -86,7 +97,8 @@ class Scorer:
 
     def losses(self, examples: Examples) -> NDArray[np.float64]:
         """Return minus the logarithm of the probability of each example's label; infinity where it is no label."""
-        found = self.vote.label_probabilities(self.reader, examples, self.sites)
+        counted = examples if self._cells is None else self._cells.counted(examples)
+        found = self.vote.label_probabilities(self.reader, counted, self.sites)
         if found is None:
             columns = self.labels.find(examples.labels)[examples.label_ranks]
             found = np.zeros(len(examples))
@@ -136,7 +148,7 @@ class Scorer:
             )
         _warn_of_unchecked_forgetting(self.reader)
         divisor = self.vote.divisor(self.reader, self.sites)
-        return self.reader.proven(contexts, self.sites.weights, divisor, self.winners(contexts))
+        return self.reader.proven(self._compared(contexts), self.sites.weights, divisor, self.winners(contexts))
 
     def explanation(self, context: Contexts, classes: NDArray[Any], k: int) -> Explanation:
         """Return why one context got its label; `classes` are the labels as the user has them."""
@@ -150,8 +162,9 @@ class Scorer:
             certified = bool(self.certified(context)[0])
         columns = columns[:k]
         terms = self.ranker.site_scores(context, columns)
-        ranks, tokens = context.ranks[0], context.vocabulary.tolist()
-        verdicts = self.reader.seen(context.vocabulary).tolist()
+        compared = self._compared(context)
+        ranks, tokens = compared.ranks[0], compared.vocabulary.tolist()
+        verdicts = self.reader.seen(compared.vocabulary).tolist()
         seen = [*({1: True, 0: False}.get(verdict) for verdict in verdicts), None]
         parts = terms.parts or self.sites.described()
         # Of sites without a position only those are shown that say something of these labels.

@@ -11,6 +11,7 @@
 #include "../bound_arrays.hpp"
 #include "../released.hpp"
 #include "tree_features.hpp"
+#include "tree_scores.hpp"
 #include "trees.hpp"
 
 namespace nb = nanobind;
@@ -88,12 +89,25 @@ class CheckedForest {
         require(codes.shape(1) == names_.size(), "one code for each column");
         require(out.shape(0) == codes.shape(0) && out.shape(1) == starts_.size() - 1, "one leaf for each row and tree");
         require_aligned(out);
-        const Forest forest{column_.data(), step_.data(), right_.data(), starts_.data(), names_.data(), starts_.size() - 1, names_.size()};
         const Released released;
-        find_leaves(forest, codes.data(), codes.shape(0), out.data());
+        find_leaves(forest(), codes.data(), codes.shape(0), out.data());
+    }
+
+    // rows: for each node, which row of values a leaf has. values: (rows, labels).
+    TreeScores with_scores(const Vector<int32_t>& rows, const Matrix<double>& values) const {
+        require_aligned(rows), require_aligned(values);
+        require(rows.shape(0) == column_.size() && values.shape(1) > 0, "one row for each node, and one label at least");
+        for (size_t i = 0; i < column_.size(); ++i)
+            require(column_[i] != LEAF || (rows.data()[i] >= 0 && static_cast<size_t>(rows.data()[i]) < values.shape(0)),
+                    "a leaf has no values");
+        return {forest(), column_.size(), rows.data(), {values.data(), values.data() + values.size()}, values.shape(1)};
     }
 
    private:
+    Forest forest() const {
+        return {column_.data(), step_.data(), right_.data(), starts_.data(), names_.data(), starts_.size() - 1, names_.size()};
+    }
+
     std::vector<int32_t> column_;
     std::vector<uint8_t> step_;
     std::vector<int32_t> right_;
@@ -104,6 +118,45 @@ class CheckedForest {
 CheckedForest make_forest(const Vector<int32_t>& column, const Vector<uint8_t>& step, const Vector<int32_t>& right,
                                            const Vector<int64_t>& starts, const Vector<uint8_t>& names) {
     return {column, step, right, starts, names};
+}
+
+std::vector<int64_t> checked_starts(const Vector<int64_t>& starts, size_t n, size_t end) {
+    std::vector<int64_t> own = copied<int64_t>(starts);
+    require(own.size() == n + 1 && own.front() == 0 && own.back() == static_cast<int64_t>(end), "columns must cover all cuts");
+    for (size_t i = 0; i < n; ++i) require(own[i] <= own[i + 1] && own[i + 1] - own[i] < 255, "a column has too many cuts");
+    return own;
+}
+
+StepCoder make_coder(const Vector<double>& cuts, const Vector<int64_t>& cut_starts, size_t n_names, const Matrix<int64_t>& pairs,
+                     const Vector<int64_t>& pair_cuts, const Vector<int64_t>& pair_starts) {
+    require_aligned(pairs);
+    require(cut_starts.shape(0) > 0 && pairs.shape(1) == 2 && n_names < (size_t{1} << 31), "pairs are of two columns");
+    const size_t n_ordered = cut_starts.shape(0) - 1;
+    std::vector<int64_t> own(pairs.data(), pairs.data() + pairs.size());
+    for (int64_t column : own) require(column >= 0 && static_cast<size_t>(column) < n_ordered, "a column is outside the table");
+    return {copied<double>(cuts), checked_starts(cut_starts, n_ordered, cuts.shape(0)), n_names, std::move(own),
+            copied<int64_t>(pair_cuts), checked_starts(pair_starts, pairs.shape(0), pair_cuts.shape(0))};
+}
+
+// Writes codes: (rows, columns).
+void write_codes(const StepCoder& coder, const Matrix<double>& values, const Matrix<uint8_t>& names,
+                 nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> out) {
+    require_aligned(values);
+    require(values.shape(1) == coder.n_ordered() && names.shape(1) == coder.n_names(), "one value for each column");
+    require(names.shape(0) == values.shape(0) && out.shape(0) == values.shape(0) && out.shape(1) == coder.n_columns(),
+            "one code for each row and column");
+    const Released released;
+    coder.write(values.data(), names.data(), values.shape(0), out.data());
+}
+
+// Adds to scores: (rows, labels). codes: (rows, columns).
+void add_scores(const TreeScores& trees, const Matrix<uint8_t>& codes,
+                nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu> out) {
+    require(codes.shape(1) == trees.n_columns(), "one code for each column");
+    require(out.shape(0) == codes.shape(0) && out.shape(1) == trees.n_labels(), "one score for each row and label");
+    require_aligned(out);
+    const Released released;
+    trees.add(codes.data(), codes.shape(0), out.data());
 }
 
 // Writes the features of rows into the first places of out: (labels, rows, width).
@@ -156,5 +209,12 @@ void bind_trees(nb::module_& m) {
     nb::class_<CheckedForest>(m, "Forest")
         .def(nb::new_(&make_forest), nb::arg("column").noconvert(), nb::arg("step").noconvert(), nb::arg("right").noconvert(),
              nb::arg("starts").noconvert(), nb::arg("names").noconvert())
-        .def("leaves", &CheckedForest::leaves, nb::arg("codes").noconvert(), nb::arg("leaves").noconvert());
+        .def("leaves", &CheckedForest::leaves, nb::arg("codes").noconvert(), nb::arg("leaves").noconvert())
+        .def("with_scores", &CheckedForest::with_scores, nb::arg("rows").noconvert(), nb::arg("values").noconvert());
+    nb::class_<TreeScores>(m, "TreeScores").def("add", &add_scores, nb::arg("codes").noconvert(), nb::arg("scores").noconvert());
+    nb::class_<StepCoder>(m, "StepCoder")
+        .def(nb::new_(&make_coder), nb::arg("cuts").noconvert(), nb::arg("cut_starts").noconvert(), nb::arg("n_names"),
+             nb::arg("pairs").noconvert(), nb::arg("pair_cuts").noconvert(), nb::arg("pair_starts").noconvert())
+        .def_prop_ro("n_columns", &StepCoder::n_columns)
+        .def("write", &write_codes, nb::arg("values").noconvert(), nb::arg("names").noconvert(), nb::arg("codes").noconvert());
 }

@@ -134,7 +134,7 @@ class Cells:
         """Return the leaf of each row in each tree."""
         assert self.codes is not None
         assert self.forest is not None
-        return self.forest.leaves(self.codes.of(contexts))
+        return self.forest.leaves(self.codes.rows(contexts))
 
     def out_of_bag(self, words: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return whether rows with these hashes did not grow a tree: shape (m, trees)."""

@@ -43,7 +43,7 @@ def chosen_cells(kinds: str, examples: Examples, seed: int, *, missing_is_cell: 
         return plain
     codes = ColumnCodes.chosen(kinds, contexts, counts, _pairs(kinds, seed))
     m = min(len(rows), GROWING_ROWS)
-    bytes_of_rows = codes.of(contexts[:m])
+    bytes_of_rows = np.ascontiguousarray(codes.rows(contexts[:m]).T)
     n_plain = codes.n_ordered + len(codes.names)
     with progress_bar("Growing trees"):
         forest = grown_forest(bytes_of_rows, codes.is_name, labels[:m], counts[:m], words[:m], n_plain, seed)

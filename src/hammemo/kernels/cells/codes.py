@@ -8,12 +8,14 @@ The difference of the steps of two numbers is one more number: boundaries that r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hammemo._arrays.integers import narrow
+from hammemo._arrays.native import native
+from hammemo._versions import cached_property
 from hammemo.tokens.columns import MOMENTS, NAMES
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo._native import StepCoder
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.vocabulary import Vocabulary
 
@@ -132,7 +135,7 @@ class ColumnCodes:
             else:
                 cuts += [quantile_cuts(part, counts, MAX_CUTS) for part in ordered_parts(kind, values[ranks])]
         plain = cls(kinds, tuple(cuts), tuple(names), pairs[:0], ())
-        steps = plain._steps(contexts)
+        steps = [_steps(cut, column) for cut, column in zip(cuts, plain._values(contexts).T, strict=True)]
         found = []
         for first, second in pairs.tolist():
             difference, present = _difference(steps[first], steps[second])
@@ -149,19 +152,49 @@ class ColumnCodes:
         """Whether each column of bytes holds names: ordered ones come first, then names, then differences."""
         return np.repeat([0, 1, 0], [self.n_ordered, len(self.names), len(self.pairs)]).astype(np.uint8)
 
-    def of(self, contexts: Contexts) -> NDArray[np.uint8]:
-        """Return the bytes of rows: shape (columns, m)."""
-        steps = self._steps(contexts)
-        found = [*steps]
-        ranks_of_names = [ranks for kind, ranks in zip(self.kinds, contexts.ranks.T, strict=True) if kind == NAMES]
-        for known, ranks in zip(self.names, ranks_of_names, strict=True):
+    def rows(self, contexts: Contexts) -> NDArray[np.uint8]:
+        """Return the bytes of rows: shape (m, columns)."""
+        named = [place for place, kind in enumerate(self.kinds) if kind == NAMES]
+        names = np.empty((len(contexts), len(named)), np.uint8)
+        for j, (place, known) in enumerate(zip(named, self.names, strict=True)):
             codes = np.append(known.find(contexts.vocabulary) + 1, 0).astype(np.uint8)  # rank -1 reads the last entry
-            found.append(codes[ranks])
+            names[:, j] = codes[contexts.ranks[:, place]]
+        values = self._values(contexts)
+        if self.coder is None:
+            return self.plain_rows(values, names)
+        found = np.empty((len(contexts), self.coder.n_columns), np.uint8)
+        self.coder.write(values, names, found)
+        return found
+
+    def plain_rows(self, values: NDArray[np.float64], names: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the bytes of rows, of the values of ordered columns and the bytes of names: the plain twin.
+
+        Shapes
+        ------
+        values : (m, ordered columns); names : (m, columns of names); returned : (m, columns)
+        """
+        steps = [_steps(cuts, column) for cuts, column in zip(self.cuts, values.T, strict=True)]
+        found = [*steps, *names.T]
         for (first, second), cuts in zip(self.pairs.tolist(), self.pair_cuts, strict=True):
             difference, present = _difference(steps[first], steps[second])
             step = 1 + np.searchsorted(cuts, difference, side="right")
             found.append(np.where(present, step, 0).astype(np.uint8))
-        return np.array(found, np.uint8).reshape(len(self.is_name), len(contexts))
+        return np.ascontiguousarray(np.array(found, np.uint8).reshape(len(self.is_name), len(values)).T)
+
+    @cached_property
+    def coder(self) -> StepCoder | None:
+        """Compiled code that makes the bytes."""
+        loops = native()
+        if loops is None:
+            return None
+        return loops.StepCoder(
+            np.concatenate([np.empty(0), *self.cuts]),
+            np.cumsum([0, *map(len, self.cuts)]),
+            len(self.names),
+            np.ascontiguousarray(self.pairs, np.int64).reshape(-1, 2),
+            np.concatenate([np.empty(0, np.int64), *self.pair_cuts]),
+            np.cumsum([0, *map(len, self.pair_cuts)]),
+        )
 
     def owners(self) -> list[tuple[int, ...]]:
         """Return, for each column of bytes, which columns of the table it is made of."""
@@ -170,16 +203,24 @@ class ColumnCodes:
         of_pairs = [tuple(sorted({ordered[a], ordered[b]})) for a, b in self.pairs.tolist()]
         return [*((j,) for j in ordered), *((j,) for j in names), *of_pairs]
 
-    def _steps(self, contexts: Contexts) -> list[NDArray[np.uint8]]:
-        """Return the steps of all ordered columns."""
-        values, found = token_values(contexts.vocabulary), []
-        cuts = iter(self.cuts)
-        for kind, ranks in zip(self.kinds, contexts.ranks.T, strict=True):
-            if kind != NAMES:
-                for part in ordered_parts(kind, values[ranks]):
-                    steps = 1 + np.searchsorted(next(cuts), part, side="right")
-                    found.append(np.where(np.isnan(part), 0, steps).astype(np.uint8))
-        return found
+    def _values(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the values of all ordered columns: (m, ordered columns)."""
+        values = token_values(contexts.vocabulary)
+        parts = [
+            part
+            for kind, ranks in zip(self.kinds, contexts.ranks.T, strict=True)
+            if kind != NAMES
+            for part in ordered_parts(kind, values[ranks])
+        ]
+        return np.ascontiguousarray(np.array(parts, np.float64).reshape(len(parts), len(contexts)).T)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # caches are made again
+
+
+def _steps(cuts: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Return the step of each value, 0 where it is missing."""
+    return np.where(np.isnan(values), 0, 1 + np.searchsorted(cuts, values, side="right")).astype(np.uint8)
 
 
 def _difference(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -25,6 +25,8 @@ from hammemo.tokens.hashing import key_words, mix
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo._native import Forest as CompiledForest
+
 LEVELS: Final = (2, 16, 128)
 """Growing rows that the cell of each level held at least."""
 
@@ -125,13 +127,12 @@ class Forest:
 
         Shapes
         ------
-        codes : (columns, m); returned : (m, trees)
+        codes : (m, columns); returned : (m, trees)
         """
-        rows = np.ascontiguousarray(codes.T)
-        if self._compiled is None:
-            return plain_trees.leaves(self.column, self.step, self.right, self.starts, self.is_name, rows)
-        found = np.empty((len(rows), self.n_trees), np.int32)
-        self._compiled.leaves(rows, found)
+        if self.compiled is None:
+            return plain_trees.leaves(self.column, self.step, self.right, self.starts, self.is_name, codes)
+        found = np.empty((len(codes), self.n_trees), np.int32)
+        self.compiled.leaves(codes, found)
         return found
 
     def tokens(self, leaves: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -144,7 +145,8 @@ class Forest:
         return np.ascontiguousarray(self.cell_numbers[:, leaves].transpose(1, 2, 0)).reshape(len(leaves), -1)
 
     @cached_property
-    def _compiled(self) -> plain_trees.LeafFinder | None:
+    def compiled(self) -> CompiledForest | None:
+        """The trees in compiled code."""
         loops = native()
         return None if loops is None else loops.Forest(self.column, self.step, self.right, self.starts, self.is_name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,14 +17,6 @@ _LEAF = -1
 
 TreeArrays = tuple["NDArray[np.int32]", "NDArray[np.uint8]", "NDArray[np.int32]", "NDArray[np.int64]"]
 Split = tuple[int, int]
-
-
-class LeafFinder(Protocol):
-    """The compiled trees."""
-
-    def leaves(self, codes: NDArray[np.uint8], leaves: NDArray[np.int32]) -> None:
-        """Write the leaf of each row in each tree."""
-        ...
 
 
 class _Draws:

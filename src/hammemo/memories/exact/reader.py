@@ -15,9 +15,11 @@ from hammemo._arrays.native import native
 from hammemo._versions import cached_property
 from hammemo.kernels.free_sites import ONE_TOKEN, tabled
 from hammemo.kernels.sites import rows_of_columns
-from hammemo.memories.exact.live.rows import LiveRows
+from hammemo.memories.budget import CompileBudget
+from hammemo.memories.exact.live.rows import ENTRIES_A_CALL, ENTRIES_A_SITE, LiveRows
 from hammemo.memories.exact.parts.rows import FileRows
 from hammemo.memories.exact.rows import SharedWeightRule, TableRows, applied
+from hammemo.memories.exact.score_table import MAX_LABELS, ScoreTable, TreeRanker, WholeTable, dense_values, summed
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.memories.exact.table import CountTable
 from hammemo.memories.label_counts import Frame, LabelCounts
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo.kernels.cells import Cells
     from hammemo.memories.exact.rows import Rows
     from hammemo.memories.ranker import Divisor, Ranker
     from hammemo.memories.row_rules import RowRule
@@ -198,9 +201,10 @@ class SparseCounts(Compiled):
 
 
 class RuleRanker(RowRanker):
-    """A rule applied to the entries of rows: sparse gains, and one loss a row and amount of smoothing.
+    """A rule applied to rows: to all rows of a table once, or to those that each batch of queries reads.
 
-    It is applied once to all entries of a table, or to those that each batch of queries reads. Where all labels share
+    With few labels rows are dense (:mod:`hammemo.memories.exact.score_table`). With many, entries have sparse gains,
+    and a row one loss for each amount of smoothing. Where all labels share
     the weights, the best labels may be found without it, from the top of the rows of a live table; what is not sure
     then, because scores are nearly equal, is asked of the scores of all labels.
 
@@ -218,9 +222,54 @@ class RuleRanker(RowRanker):
         self._rows = rows
         self._shared = shared
         self._applied: tuple[sparse.csr_array, sparse.csr_array, NDArray[np.float64]] | None = None
+        self._budget: CompileBudget | None = None
+        self._has_paid = False
+        self._of_cells: tuple[Cells, Ranker] | None = None
 
     def scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the rule's score of each context and label."""
+        if self.n_labels > MAX_LABELS:
+            return self._sparse_scores(contexts)
+        return self._table.scores(contexts) if self.pays(len(contexts)) else summed(*self.read_values(contexts))
+
+    def pays(self, n_contexts: int) -> bool:
+        """Return whether so many contexts more pay for the values of all rows; they are counted as asked."""
+        rows = self._rows.whole
+        if self._has_paid or rows is None or not self.n_labels:
+            return self._has_paid
+        if self._budget is None:
+            self._budget = CompileBudget(ENTRIES_A_CALL, ENTRIES_A_SITE * len(rows.stored.sites.positions))
+        self._has_paid = self._budget.pays(n_contexts, rows.stored.n_entries)
+        self._budget.spend(n_contexts)
+        return self._has_paid
+
+    def whole(self) -> WholeTable:
+        """Return the values of all rows."""
+        rows = self._rows.whole
+        assert rows is not None
+        table, counts, starts = rows.all_rows()
+        return WholeTable(table, dense_values(self._rule, counts, starts), starts, self._rule.base)
+
+    @cached_property
+    def _table(self) -> ScoreTable:
+        whole = self.whole()
+        self._has_paid = True
+        return ScoreTable(whole, whole.table.sites.h, len(whole.table.sites.positions))
+
+    def read_values(self, contexts: Contexts) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the row that each site of each context reads, the values of these rows, and the base."""
+        rows, counts, starts = self._rows.read(contexts)
+        return rows, dense_values(self._rule, counts, starts), self._rule.base
+
+    def for_cells(self, cells: Cells) -> Ranker:
+        """Return what ranks rows with numbers, by their cells; made once for the cells asked for last."""
+        made = self._of_cells
+        if made is None or made[0] is not cells:
+            few = cells.forest is not None and self.n_labels <= MAX_LABELS
+            made = self._of_cells = (cells, TreeRanker(self, cells) if few else super().for_cells(cells))
+        return made[1]
+
+    def _sparse_scores(self, contexts: Contexts) -> NDArray[np.float64]:
         rows, counts, starts = self._rows.for_rules().read(contexts)
         made = self._applied
         if made is None or made[0] is not counts:  # the matrix of a whole table is the same each time
@@ -271,7 +320,10 @@ class RuleRanker(RowRanker):
 
     def single(self) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context."""
-        return None if self._shared is None else self._rows.shared_single(self._shared)
+        found = None if self._shared is None else self._rows.shared_single(self._shared)
+        if found is not None or not 0 < self.n_labels <= MAX_LABELS or self._rows.whole is None:
+            return found
+        return self._table.single()
 
 
 class DenseCounts(Compiled):

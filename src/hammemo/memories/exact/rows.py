@@ -136,6 +136,11 @@ class Rows(Cached):
         """Return a fast way from one context to the column of the best weighted sum, or None."""
         return None
 
+    @property
+    def whole(self) -> TableRows | None:
+        """The rows of the whole table, in memory; None where it lies in files."""
+        return None
+
     def for_rules(self) -> Rows:
         """Return the rows that a rule is applied to."""
         return self
@@ -173,9 +178,22 @@ class TableRows(Rows):
         super().__init__(stored, labels)
         self._by_batch = by_batch
 
+    @property
+    def whole(self) -> TableRows | None:
+        """These rows, unless they are read by the batch."""
+        return None if self._by_batch else self
+
+    def all_rows(self) -> tuple[CountTable, sparse.csr_array, NDArray[np.int64]]:
+        """Return the table, all its rows as a sparse matrix, and where each site's rows start."""
+        return self._table, self._matrix, self._starts
+
     @cached_property
     def _table(self) -> CountTable:
         return self._stored.total
+
+    @property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.cumsum([0, *map(len, self._table.tuples)])
 
     @cached_property
     def _matrix(self) -> sparse.csr_array:
@@ -190,12 +208,11 @@ class TableRows(Rows):
         """Return the rows that contexts read as those of a sparse matrix."""
         table = self._table
         rows = find_sites(contexts.ranks_in(table.vocabulary), table.sites, table.tuples)
-        starts = np.cumsum([0, *map(len, table.tuples)])
         if not self._by_batch:
-            return rows, self._matrix, starts
+            return rows, self._matrix, self._starts
         touched, ranks = np.unique(np.append(rows, -1), return_inverse=True)  # -1 comes first, so its rank is 0
         counts = table.rows_matrix(touched[1:], self._columns, len(self.labels))
-        return ranks[:-1].reshape(rows.shape) - 1, counts, np.searchsorted(touched[1:], starts)
+        return ranks[:-1].reshape(rows.shape) - 1, counts, np.searchsorted(touched[1:], self._starts)
 
     def seen(self, tokens: Vocabulary) -> NDArray[np.bool_]:
         """Return for each token whether a stored example holds it: the vocabulary holds those, and no other."""

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 ENTRIES_A_CALL: Final = 2**13
 """Entries of a live table that can be made in the time that one batch takes from the plain table; to them come"""
-_ENTRIES_A_SITE: Final = 16
+ENTRIES_A_SITE: Final = 16
 """these for each site of a context,"""
 _LABELS_AN_ENTRY: Final = 4
 """and one for this number of labels. Each entry that is read counts as one, too."""
@@ -57,7 +57,6 @@ class LiveRows(Rows):
     def __init__(self, stored: SignedSum, labels: Vocabulary) -> None:
         super().__init__(stored, labels)
         self._plain: TableRows | None = None
-        self._whole: TableRows | None = None
         self._budget: CompileBudget | None = None
         self._n_read = 0
         """How many entries were read so far."""
@@ -81,7 +80,7 @@ class LiveRows(Rows):
             return False
         budget = self._budget
         if budget is None:
-            per_context = _ENTRIES_A_SITE * len(self._stored.sites.positions) + len(self.labels) // _LABELS_AN_ENTRY
+            per_context = ENTRIES_A_SITE * len(self._stored.sites.positions) + len(self.labels) // _LABELS_AN_ENTRY
             budget = self._budget = CompileBudget(ENTRIES_A_CALL, per_context)
         return not budget.pays(n_contexts, self._stored.n_entries)
 
@@ -149,12 +148,15 @@ class LiveRows(Rows):
         lengths, numbers, counts = self._read(contexts)
         return Entries(lengths.astype(np.int64), self.columns[numbers], counts.astype(np.int64))
 
+    @cached_property
+    def whole(self) -> TableRows:
+        """The rows of the whole table, in memory."""
+        return TableRows(self._stored, self.labels, by_batch=False)
+
     def for_rules(self) -> Rows:
         """Return the rows that each batch reads or, once about all was read, those of the whole table."""
-        whole = self._whole
-        if whole is None and self._n_read >= self._stored.n_examples * len(self._stored.sites.positions) > 0:
-            whole = self._whole = TableRows(self._stored, self.labels, by_batch=False)  # it has no more entries
-        return whole or self
+        has_read_all = self._n_read >= self._stored.n_examples * len(self._stored.sites.positions) > 0
+        return self.whole if has_read_all else self  # it has no more entries
 
     def seen(self, tokens: Vocabulary) -> NDArray[np.bool_]:
         """Return for each token whether a stored example holds it at a compared position."""

@@ -1,0 +1,251 @@
+"""Scores of few labels as sums of rows: what a rule says of every row of a table, worked out once.
+
+A rule is a sum over sites of a function of a row of counts (:mod:`hammemo.memories.row_rules`). With few labels, its
+value for every stored row fits into one dense array, and a context costs one look-up and one sum of rows a site. All
+ways to a score add the same numbers in the same order, so they agree to the bit: the definition
+(:meth:`~hammemo.memories.row_rules.RowRule.scores`), the rows of one batch, and compiled code (``src/native/answers``).
+
+Where the sites are those of trees, all levels of a tree depend on its leaf alone: their values are added up first, so
+that a tree costs one row.
+"""
+
+from __future__ import annotations
+
+import secrets
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from hammemo._arrays.native import native
+from hammemo._versions import cached_property
+from hammemo.kernels.cells.forest import LEAF, LEVELS
+from hammemo.memories.exact.live.numbers import Numbers
+from hammemo.memories.ranker import CellRanker, Ranker, single_answer
+from hammemo.tokens.columns import MOMENTS, NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+    from scipy import sparse
+
+    from hammemo._native import ScoreTable as CompiledTable
+    from hammemo._native import TreeScores
+    from hammemo.kernels.cells import Cells
+    from hammemo.kernels.cells.forest import Forest
+    from hammemo.memories.exact.reader import RuleRanker
+    from hammemo.memories.exact.table import CountTable
+    from hammemo.memories.row_rules import RowRule
+    from hammemo.tokens.contexts import Contexts
+
+MAX_LABELS: Final = 32
+"""With more labels most numbers of dense rows would be of labels without counts."""
+
+
+def dense_values(rule: RowRule, counts: sparse.csr_array, starts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the value of a rule for each row; a site's rows follow its start.
+
+    Shapes
+    ------
+    counts : (r, L); starts : (S + 1,); returned : (r, L)
+    """
+    values = counts.toarray()
+    for site, (first, last) in enumerate(pairwise(starts.tolist())):
+        values[first:last] = rule.rows(site, values[first:last])
+    return np.asarray(values)
+
+
+def summed(
+    rows: NDArray[np.int64], values: NDArray[np.float64], base: NDArray[np.float64], n_single: int | None = None
+) -> NDArray[np.float64]:
+    """Return a base plus the rows that contexts read, added in the order of the sites.
+
+    With `n_single`, so many sites are alone; the others come in groups, one for each tree, that are added up first.
+
+    Shapes
+    ------
+    rows : (m, S), -1 for none; values : (r, L); base : (L,); returned : (m, L)
+    """
+    padded = np.concatenate([values, np.zeros((1, len(base)))])  # row -1 reads the last one
+    totals = np.tile(base, (len(rows), 1))
+    n_single = rows.shape[1] if n_single is None else n_single
+    for site in range(n_single):
+        totals += padded[rows[:, site]]
+    for first in range(n_single, rows.shape[1], len(LEVELS)):
+        group = padded[rows[:, first]]
+        for site in range(first + 1, first + len(LEVELS)):
+            group = group + padded[rows[:, site]]
+        totals += group
+    return totals
+
+
+class WholeTable(NamedTuple):
+    """All rows of a table, with what a rule says of each; the rows of a site follow its start."""
+
+    table: CountTable
+    values: NDArray[np.float64]
+    starts: NDArray[np.int64]
+    base: NDArray[np.float64]
+
+
+class ScoreTable:
+    """What the first sites of a table say of contexts.
+
+    Parameters
+    ----------
+    whole : WholeTable
+    h : int
+        How many tokens a context has.
+    n_sites : int
+    """
+
+    def __init__(self, whole: WholeTable, h: int, n_sites: int) -> None:
+        self._h = h
+        self._base = whole.base
+        self._vocabulary = whole.table.vocabulary
+        self._positions = whole.table.sites.positions[:n_sites]
+        self._tuples = whole.table.tuples[:n_sites]
+        self._starts = np.asarray(whole.starts[: n_sites + 1], np.int64)
+        self._values = np.ascontiguousarray(whole.values[: self._starts[-1]])
+
+    @cached_property
+    def _compiled(self) -> CompiledTable | None:
+        loops = native()
+        if loops is None:
+            return None
+        tuples = [found.rows().ravel().astype(np.int32) for found in self._tuples]
+        made = loops.ScoreTable(
+            self._h,
+            np.cumsum([0, *map(len, self._positions)]),
+            np.array([place for site in self._positions for place in site], np.int64),
+            self._starts,
+            np.concatenate([np.empty(0, np.int32), *tuples]),
+            self._values,
+            self._base,
+            secrets.randbits(64),  # tokens that were chosen to share their slots for one seed do not for another
+        )
+        self._values = self._values[:0]  # the compiled table has its own
+        return made
+
+    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return the base plus what each site says of each context."""
+        ranks, compiled = contexts.ranks_in(self._vocabulary), self._compiled
+        if compiled is None:
+            rows = [
+                np.where((found := known.find(ranks[:, list(site)])) >= 0, found + start, -1)
+                for site, known, start in zip(self._positions, self._tuples, self._starts[:-1].tolist(), strict=True)
+            ]
+            return summed(np.array(rows, np.int64).reshape(len(rows), len(ranks)).T, self._values, self._base)
+        totals = np.empty((len(ranks), len(self._base)))
+        compiled.scores(ranks.astype(np.int32), totals)
+        return totals
+
+    def single(self) -> Callable[[Sequence[Any]], int] | None:
+        """Return a fast way from one context to the column of its best label."""
+        compiled = self._compiled
+        return None if compiled is None else single_answer(self.number, self._h, compiled.winner, int)
+
+    def write_one(self, tokens: Sequence[Any], places: Sequence[int], totals: NDArray[np.float64]) -> None:
+        """Write the scores of one context with these tokens at these places, none elsewhere: compiled code only."""
+        ranks = np.full((1, self._h), -1, np.int32)
+        for place, token in zip(places, tokens, strict=True):
+            ranks[0, place] = self.number(token)
+        assert self._compiled is not None
+        self._compiled.scores(ranks, totals)
+
+    @cached_property
+    def number(self) -> Callable[[Any], int]:
+        """From a token to its number, -1 where it has none."""
+        return Numbers(self._vocabulary).get
+
+
+class TreeRanker(CellRanker):
+    """Scores of few labels from names and trees: one row of numbers a leaf, once enough was asked to make them."""
+
+    def __init__(self, inner: RuleRanker, cells: Cells) -> None:
+        super().__init__(inner, cells)
+        self._rules = inner
+
+    def scores(self, contexts: Contexts) -> NDArray[np.float64]:
+        """Return one score for each row and label."""
+        if self._rules.pays(len(contexts)):
+            return self._from_leaves(contexts)
+        rows, values, base = self._rules.read_values(self._cells.of(contexts))
+        return summed(rows, values, base, len(self._cells.names))
+
+    winners = Ranker.winners
+    leaders = Ranker.leaders
+
+    @cached_property
+    def _built(self) -> tuple[ScoreTable, NDArray[np.int32], NDArray[np.float64], TreeScores | None]:
+        """What names say on top of the base; for each node, the row of a leaf; these rows; the same, compiled."""
+        whole, forest = self._rules.whole(), self._cells.forest
+        assert forest is not None
+        names = ScoreTable(whole, len(self._cells.kinds), len(self._cells.names))
+        rows, values = _leaf_values(forest, whole, len(self._cells.names))
+        if forest.compiled is None:
+            return names, rows, values, None
+        return names, rows[:0], values[:0], forest.compiled.with_scores(rows, values)
+
+    def _from_leaves(self, contexts: Contexts) -> NDArray[np.float64]:
+        codes, forest = self._cells.codes, self._cells.forest
+        assert codes is not None
+        assert forest is not None
+        names, of_node, values, compiled = self._built
+        totals, rows = names.scores(contexts), codes.rows(contexts)
+        if compiled is not None:
+            compiled.add(rows, totals)
+            return totals
+        for nodes in forest.leaves(rows).T:
+            totals += values[of_node[nodes]]
+        return totals
+
+    def single(self) -> Callable[[Sequence[Any]], int] | None:
+        """Return a fast way from the tokens of one row to the column of its best label; None for tables with dates."""
+        cells, (names_table, _, _, trees) = self._cells, self._built
+        if cells.codes is None or cells.codes.coder is None or trees is None or MOMENTS in cells.kinds:
+            return None
+        coder, score_names, h = cells.codes.coder, names_table.write_one, len(cells.kinds)
+        at_names, at_numbers = cells.names, [j for j in range(h) if cells.kinds[j] != NAMES]
+        byte_of = [{name: rank for rank, name in enumerate(known.tolist(), 1)}.get for known in cells.codes.names]
+
+        def answer(tokens: Sequence[Any]) -> int:
+            if isinstance(tokens, str) or len(tokens) != h:
+                return -1  # what asks for the batch of it says what is wrong
+            names, numbers = [tokens[j] for j in at_names], [tokens[j] for j in at_numbers]
+            if not all(map(_is_plain_number, numbers)) or any(type(name) is not str for name in names):
+                return -1
+            codes = np.array([[find(name, 0) for find, name in zip(byte_of, names, strict=True)]], np.uint8)
+            row, totals = np.empty((1, coder.n_columns), np.uint8), np.empty((1, self.n_labels))
+            coder.write(np.array([numbers], np.float64), codes, row)
+            score_names(names, at_names, totals)
+            trees.add(row, totals)
+            return int(totals.argmax())
+
+        return answer
+
+
+def _leaf_values(forest: Forest, whole: WholeTable, n_names: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return, for each node, the row of a leaf; and these rows: what all levels of its tree say of it, added up."""
+    table, values, starts, _ = whole
+    padded = np.concatenate([values, np.zeros((1, values.shape[1]))])  # row -1 reads the last one
+    is_leaf = forest.column == LEAF
+    rows = np.where(is_leaf, np.cumsum(is_leaf) - 1, 0).astype(np.int32)
+    found = np.empty((int(is_leaf.sum()), values.shape[1]))
+    sites = iter(range(n_names, len(table.tuples)))
+    for first, last in pairwise(forest.starts.tolist()):
+        leaves, terms = first + np.flatnonzero(is_leaf[first:last]), []
+        for numbers in forest.cell_numbers:
+            site = next(sites)
+            held = table.vocabulary.ints[table.tuples[site].rows()[:, 0]]  # the token of a cell is its number
+            row_of = np.full(int(numbers[first:last].max()) + 1, -1)
+            row_of[held] = starts[site] + np.arange(len(held))
+            terms.append(padded[row_of[numbers[leaves]]])
+        found[rows[leaves]] = sum(terms[1:], terms[0])
+    return rows, found
+
+
+def _is_plain_number(value: Any) -> bool:
+    """Return whether a token is a finite number that needs no thought: no missing value, no other type."""
+    return -(2.0**53) < value < 2.0**53 if type(value) is float or type(value) is int else False

@@ -1,0 +1,73 @@
+#include "tree_scores.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace hammemo {
+
+StepCoder::StepCoder(std::vector<double> cuts, std::vector<int64_t> cut_starts, size_t n_names, std::vector<int64_t> pairs,
+                     const std::vector<int64_t>& pair_cuts, const std::vector<int64_t>& pair_starts)
+    : cuts_(std::move(cuts)), cut_starts_(std::move(cut_starts)), n_names_(n_names), pairs_(std::move(pairs)) {
+    for (size_t pair = 0; pair < pairs_.size() / 2; ++pair) {
+        const auto begin = pair_cuts.begin() + pair_starts[pair], end = pair_cuts.begin() + pair_starts[pair + 1];
+        for (int difference = -MOST; difference <= MOST; ++difference)
+            of_difference_.push_back(static_cast<uint8_t>(1 + (std::upper_bound(begin, end, difference) - begin)));
+    }
+}
+
+void StepCoder::write(const double* values, const uint8_t* names, size_t n, uint8_t* codes) const {
+    const size_t ordered = n_ordered(), columns = n_columns(), n_pairs = pairs_.size() / 2;
+    for (size_t i = 0; i < n; ++i) {
+        uint8_t* out = codes + i * columns;
+        for (size_t j = 0; j < ordered; ++j) {
+            const double value = values[i * ordered + j];
+            const double *begin = cuts_.data() + cut_starts_[j], *end = cuts_.data() + cut_starts_[j + 1];
+            out[j] = std::isnan(value) ? 0 : static_cast<uint8_t>(1 + (std::upper_bound(begin, end, value) - begin));
+        }
+        std::copy(names + i * n_names_, names + (i + 1) * n_names_, out + ordered);
+        uint8_t* differences = out + ordered + n_names_;
+        for (size_t pair = 0; pair < n_pairs; ++pair) {
+            const int first = out[pairs_[2 * pair]], second = out[pairs_[2 * pair + 1]];
+            const size_t place = pair * (2 * MOST + 1) + static_cast<size_t>(first - second + MOST);
+            differences[pair] = first && second ? of_difference_[place] : uint8_t{0};
+        }
+    }
+}
+
+TreeScores::TreeScores(const Forest& forest, size_t n_nodes, const int32_t* rows, std::vector<double> values, size_t n_labels)
+    : starts_(forest.starts, forest.starts + forest.n_trees), values_(std::move(values)), n_columns_(forest.n_columns),
+      n_labels_(n_labels) {
+    nodes_.reserve(n_nodes);
+    for (size_t i = 0; i < n_nodes; ++i) {
+        const int32_t column = forest.column[i];
+        const bool is_leaf = column == LEAF;
+        const uint8_t is_name = is_leaf ? uint8_t{0} : forest.names[static_cast<size_t>(column)];
+        nodes_.push_back({column, is_leaf ? rows[i] : forest.right[i], forest.step[i], is_name});
+    }
+}
+
+void TreeScores::add(const uint8_t* codes, size_t n, double* scores) const {
+    constexpr size_t BLOCK = 256;  // rows whose codes stay in the cache while all trees look at them
+    for (size_t begin = 0; begin < n; begin += BLOCK) {
+        const size_t end = std::min(n, begin + BLOCK);
+        for (int64_t start : starts_) {
+            const Node* nodes = nodes_.data() + start;
+            for (size_t i = begin; i < end; ++i) {
+                const uint8_t* row = codes + i * n_columns_;
+                int32_t at = 0;
+                while (nodes[at].column != LEAF) {
+                    const Node& node = nodes[at];
+                    const uint8_t code = row[node.column];
+                    const bool goes_left = node.is_name ? code == node.step : code <= node.step;
+                    at = goes_left ? at + 1 : node.next;
+                }
+                const double* values = values_.data() + static_cast<size_t>(nodes[at].next) * n_labels_;
+                double* out = scores + i * n_labels_;
+                for (size_t label = 0; label < n_labels_; ++label) out[label] += values[label];
+            }
+        }
+    }
+}
+
+}  // namespace hammemo
