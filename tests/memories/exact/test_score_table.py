@@ -194,7 +194,7 @@ def test_wrong_trees_and_steps_are_refused() -> None:
     column, step, right = np.array([0, -1, -1], np.int32), np.array([3, 0, 0], np.uint8), np.array([2, 0, 0], np.int32)
     forest = native.Forest(column, step, right, np.array([0, 3]), np.zeros(1, np.uint8))
     for rows in ([0, 0, 2], [0, -1, 0], [0, 0]):
-        with pytest.raises(ValueError, match="row for each node|no values"):
+        with pytest.raises(ValueError, match=r"row for each node|no values"):
             forest.with_scores(np.array(rows, np.int32), np.zeros((2, 2)))
     scored = forest.with_scores(np.array([9, 0, 1], np.int32), np.array([[1.0, 0.0], [0.0, 1.0]]))
     totals = np.zeros((2, 2))
@@ -210,5 +210,5 @@ def test_wrong_trees_and_steps_are_refused() -> None:
     wrong = [(1, np.array([0, 2])), (1, np.array([0])), (3, np.ones((1, 2), np.int64)), (5, np.array([1, 1]))]
     wrong += [(0, np.zeros(300)), (3, np.zeros((1, 3), np.int64))]
     for place, value in wrong:
-        with pytest.raises(ValueError, match="cuts|pairs|column"):
+        with pytest.raises(ValueError, match=r"cuts|pairs|column"):
             native.StepCoder(*good[:place], value, *good[place + 1 :])
