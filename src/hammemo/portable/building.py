@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hammemo.memories.exact import DenseCounts, SparseCounts, applied
+from hammemo.memories.exact import MAX_DENSE_LABELS, DenseCounts, SparseCounts, applied, dense_values
 from hammemo.memories.gaussian.readers import CompiledGaussian
 from hammemo.memories.hashed.readers import HashedTables
 from hammemo.portable.graph import (
@@ -216,6 +216,10 @@ def _sparse(reader: SparseCounts, sites: Sites, vote: Vote, classes: NDArray[Any
         rows = [counts[first:last].toarray().astype(np.int64) for first, last in pairwise(starts.tolist())]
         divisor = vote.divisor(reader, sites) if isinstance(vote, WeightedSum) else None
         head = _head(rows, sites.weights, 1.0, None, divisor, constants)
+    elif len(classes) <= MAX_DENSE_LABELS:
+        values = dense_values(rule, counts, starts)
+        parts = [values[first:last] for first, last in pairwise(starts.tolist())]
+        head = _head(parts, np.ones(len(parts)), 1.0, rule.base, None, constants)
     else:
         gains, losses = applied(rule, counts, starts)
         head = _ratio_sums(rule, [gains[a:b].toarray() for a, b in pairwise(starts)], losses, starts, constants)

@@ -14,7 +14,7 @@ from hammemo import Exact, LogLinear, MemoryClassifier, SiteKernel
 from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.memories.exact import reader as exact_reader
 from hammemo.memories.exact import score_table
-from hammemo.memories.exact.score_table import MAX_LABELS, TreeRanker
+from hammemo.memories.exact.score_table import MAX_DENSE_LABELS, TreeRanker
 from hammemo.tokens.vocabulary import Vocabulary
 
 native = pytest.importorskip("hammemo._native")
@@ -39,7 +39,7 @@ def test_scores_are_those_of_the_definition(seed: int, vote: LogLinear, pays: bo
     with pytest.MonkeyPatch.context() as patch:
         if not compiled:
             patch.setattr(score_table, "native", lambda: None)
-        ranker = model._scorer().ranker
+        ranker: Any = model._scorer().ranker
         patch.setattr(type(ranker), "pays", lambda *_: pays)
         scores = ranker.scores(model._contexts(asked))
         expected = ranker._rule.scores(model.memory_.reader().site_counts(model._contexts(asked)))
@@ -53,10 +53,10 @@ def test_scores_are_those_of_the_definition(seed: int, vote: LogLinear, pays: bo
 
 def test_many_labels_keep_sparse_rows_and_an_empty_model_has_no_table() -> None:
     rng = np.random.default_rng(0)
-    X, y = rng.integers(0, 5, (400, 3)), rng.integers(0, MAX_LABELS + 1, 400)
+    X, y = rng.integers(0, 5, (400, 3)), rng.integers(0, MAX_DENSE_LABELS + 1, 400)
     model = MemoryClassifier("positional", Exact(), LogLinear(steps=2)).fit(X, y)
-    assert len(model.classes_) > MAX_LABELS
-    ranker = model._scorer().ranker
+    assert len(model.classes_) > MAX_DENSE_LABELS
+    ranker: Any = model._scorer().ranker
     expected = ranker._rule.scores(model.memory_.reader().site_counts(model._contexts(X)))
     np.testing.assert_allclose(ranker.scores(model._contexts(X)), expected, atol=1e-12)
     assert ranker.single() is None
@@ -78,11 +78,12 @@ def mixed(seed: int, n: int = 90) -> tuple[pd.DataFrame, Any]:
 @given(seed=st.integers(0, 1000))
 def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code(seed: int) -> None:
     X, y = mixed(seed)
-    model = MemoryClassifier().fit(X, y)
+    model: Any = MemoryClassifier().fit(X, y)
     model.forget(X[:7], y[:7]).learn_one(X.iloc[0].tolist(), "maybe")
     asked = pd.concat([X, mixed(seed + 3)[0]], ignore_index=True)
     scorer = model._scorer()
-    ranker, contexts = scorer.ranker, model._contexts(asked)
+    ranker: Any = scorer.ranker
+    contexts = model._contexts(asked)
     assert isinstance(ranker, TreeRanker)
     by_leaf = ranker._from_leaves(contexts)
     rows, values, base = ranker._rules.read_values(model._cells.of(contexts))
@@ -91,7 +92,8 @@ def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code
     np.testing.assert_allclose(by_leaf, definition, atol=1e-11)
     assert np.array_equal(model.predict(asked[:3]), model.predict(asked)[:3])
     compiled = model.compile()
-    answers, columns = model.predict(asked).tolist(), ranker.single()
+    columns: Any = ranker.single()
+    answers = model.predict(asked).tolist()
     given_rows = asked.astype(object).to_numpy().tolist()
     assert [compiled(row) for row in given_rows] == answers
     found = [columns(row) for row in given_rows]
@@ -129,7 +131,12 @@ def test_an_edit_does_not_pay_for_all_rows_and_many_questions_do(monkeypatch: py
     X = rng.integers(0, 5000, (20_000, 4))
     model = MemoryClassifier("positional", Exact(), LogLinear(steps=2)).fit(X, X[:, 0] % 2)
     made: list[int] = []
-    monkeypatch.setattr(exact_reader, "dense_values", lambda *a: made.append(1) or score_table.dense_values(*a))
+
+    def counted(rule: Any, counts: Any, starts: Any) -> Any:
+        made.append(1)
+        return score_table.dense_values(rule, counts, starts)
+
+    monkeypatch.setattr(exact_reader, "dense_values", counted)
     model.learn_one(X[0], 1)
     first = model.predict_proba(X[:1])
     assert "_table" not in vars(model._scorer().ranker)

@@ -13,10 +13,12 @@ from hammemo.memories.exact.parts.part import PAGE, Part, table_arrays, used_arr
 from hammemo.memories.exact.parts.set import SignedPart, View
 from hammemo.memories.exact.reader import DenseCounts, SparseCounts
 from hammemo.memories.exact.rows import Entries, applied
+from hammemo.memories.exact.score_table import MAX_DENSE_LABELS, dense_values
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.memories.exact.table import CountTable
 
 __all__ = [
+    "MAX_DENSE_LABELS",
     "PAGE",
     "CountTable",
     "DenseCounts",
@@ -33,6 +35,7 @@ __all__ = [
     "View",
     "added_rows",
     "applied",
+    "dense_values",
     "entries_in",
     "free_entries",
     "head_state",

@@ -19,7 +19,14 @@ from hammemo.memories.budget import CompileBudget
 from hammemo.memories.exact.live.rows import ENTRIES_A_CALL, ENTRIES_A_SITE, LiveRows
 from hammemo.memories.exact.parts.rows import FileRows
 from hammemo.memories.exact.rows import SharedWeightRule, TableRows, applied
-from hammemo.memories.exact.score_table import MAX_LABELS, ScoreTable, TreeRanker, WholeTable, dense_values, summed
+from hammemo.memories.exact.score_table import (
+    MAX_DENSE_LABELS,
+    ScoreTable,
+    TreeRanker,
+    WholeTable,
+    dense_values,
+    summed,
+)
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.memories.exact.table import CountTable
 from hammemo.memories.label_counts import Frame, LabelCounts
@@ -228,7 +235,7 @@ class RuleRanker(RowRanker):
 
     def scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the rule's score of each context and label."""
-        if self.n_labels > MAX_LABELS:
+        if self.n_labels > MAX_DENSE_LABELS:
             return self._sparse_scores(contexts)
         return self._table.scores(contexts) if self.pays(len(contexts)) else summed(*self.read_values(contexts))
 
@@ -265,7 +272,7 @@ class RuleRanker(RowRanker):
         """Return what ranks rows with numbers, by their cells; made once for the cells asked for last."""
         made = self._of_cells
         if made is None or made[0] is not cells:
-            few = cells.forest is not None and self.n_labels <= MAX_LABELS
+            few = cells.forest is not None and self.n_labels <= MAX_DENSE_LABELS
             made = self._of_cells = (cells, TreeRanker(self, cells) if few else super().for_cells(cells))
         return made[1]
 
@@ -321,7 +328,7 @@ class RuleRanker(RowRanker):
     def single(self) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context."""
         found = None if self._shared is None else self._rows.shared_single(self._shared)
-        if found is not None or not 0 < self.n_labels <= MAX_LABELS or self._rows.whole is None:
+        if found is not None or not 0 < self.n_labels <= MAX_DENSE_LABELS or self._rows.whole is None:
             return found
         return self._table.single()
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
 
-MAX_LABELS: Final = 32
+MAX_DENSE_LABELS: Final = 32
 """With more labels most numbers of dense rows would be of labels without counts."""
 
 
