@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
@@ -36,6 +36,10 @@ X = np.array(
 )
 Y = ["no", "no", "yes", "yes", "ß", "no"]
 QUERIES = np.array([["a", 1, "x"], ["b", 2, 0.5], ["never", "seen", 9], ["b", 3, "ß"]], dtype=object)
+NUMBERS = [[name, size / 4, (size * 7) % 13 - 0.5] for size, name in enumerate("abcab" * 8)]
+"""Rows of a name and two numbers."""
+NUMBER_LABELS = ["ß" if size > 3 and name == "a" else "yes" if other < 4 else "no" for name, size, other in NUMBERS]
+NUMBER_QUERIES = [["a", 1.5, 2], ["never", 1e300, None], ["b", -7, float("inf")], [None, 3.25, -1.5]]
 KERNELS = {"positions": PositionalHamming(), "tuples": SiteKernel([0, 2, (0, 2), (-3, -2, -1)], weights=[1, 2, 3, 4.5])}
 OTHER_KERNELS = {
     "decaying": Decaying(0.25),
@@ -73,8 +77,16 @@ def classifiers() -> dict[str, MemoryClassifier]:
     models["layout open"] = MemoryClassifier(memory=Hashed(4, 2), vote="sum", numeric="none").partial_fit(
         X[:1], [7], [7, 8], sample_weight=[0]
     )
+    models["trees"] = MemoryClassifier().fit(NUMBERS, NUMBER_LABELS)
+    models["ranges"] = MemoryClassifier("positional", Exact(), "sum").fit(NUMBERS, NUMBER_LABELS)
+    models["trees hashed"] = MemoryClassifier(memory=Hashed(8, 2)).fit(NUMBERS, NUMBER_LABELS)
     models["paper"] = MeMoClassifier(d=6).fit(X, Y)
     return models
+
+
+def queries_for(model: MemoryClassifier | Predictor) -> Any:
+    """Return what such a model is asked."""
+    return QUERIES if model._cells is None else NUMBER_QUERIES
 
 
 def predictors(models: dict[str, MemoryClassifier]) -> dict[str, Predictor]:

@@ -11,7 +11,7 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from file_catalogue import KERNELS, QUERIES, X, Y
+from file_catalogue import KERNELS, NUMBER_LABELS, NUMBERS, X, Y, queries_for
 from hammemo import (
     Exact,
     Gaussian,
@@ -59,6 +59,7 @@ def models() -> dict[str, MemoryClassifier | Predictor]:
         "ledgered": MemoryClassifier(None, memory=Ledgered(Hashed(3, 1)), vote="sum").fit(X, Y),
         "log-linear": MemoryClassifier(Suffixes(3), Hashed([3, 4, 5], 1), LogLinear()).fit(X, Y),
         "auto": auto,
+        "trees": MemoryClassifier().fit(NUMBERS, NUMBER_LABELS),
         "stream": stream,
         "stream-predictor": stream.compile(),
         "auto-predictor": auto.compile(),
@@ -72,7 +73,8 @@ def models() -> dict[str, MemoryClassifier | Predictor]:
 
 def facts(model: Any) -> dict[str, Any]:
     """Return what must stay: the answers and, of a classifier, the state."""
-    answers = {"predictions": model.predict(QUERIES).tolist(), "top": model.top_k(QUERIES, 2).tolist()}
+    asked = queries_for(model)
+    answers = {"predictions": model.predict(asked).tolist(), "top": model.top_k(asked, 2).tolist()}
     if isinstance(model, Predictor):
         return answers
     return {**answers, "state": hashlib.sha256(model.memory_.state_bytes()).hexdigest()}

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from file_catalogue import QUERIES, classifiers, key_of, predictors
+from file_catalogue import classifiers, key_of, predictors, queries_for
 from hammemo import FileError, MemoryClassifier, Predictor, load, save
 from hammemo.files.archive import DIGITS
 
@@ -237,10 +237,10 @@ def catalogue(folder: Path) -> tuple[list[str], list[bytes]]:
 
 def use(model: Any) -> None:
     """Ask a model that was accepted; a predictor may declare codes of any dimension, which are made when asked for."""
-    h = model.sites.h if isinstance(model, Predictor) else model.n_features_in_
+    h = model.n_columns if isinstance(model, Predictor) else model.n_features_in_
     if h == 3 and not (isinstance(model, Predictor) and getattr(model.compiled, "is_fused", False)):
         with np.errstate(over="ignore", invalid="ignore"):  # finite numbers, but as large as they can be
-            model.class_scores(QUERIES)
+            model.class_scores(queries_for(model))
 
 
 def run(count: int, seed: int, folder: Path) -> dict[str, Any]:
