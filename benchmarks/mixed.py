@@ -127,7 +127,7 @@ class OneHot(Wrapped):
 
 def as_numbers(X: pd.DataFrame) -> pd.DataFrame:
     """Return a frame with dates as numbers of seconds, for learners that take no dates."""
-    dates = X.select_dtypes("datetime").columns
+    dates = [name for name in X if pd.api.types.is_datetime64_any_dtype(X[name])]
     return X.assign(**{name: X[name].astype("int64") / 1e9 for name in dates})
 
 

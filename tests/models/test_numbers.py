@@ -18,6 +18,8 @@ from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, load, save
 from hammemo.kernels.cells import plain_trees
 from hammemo.kernels.cells.codes import quantile_cuts
 from hammemo.memories.errors import LayoutError, NotStoredError
+from hammemo.memories.exact import CountTable
+from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
 from hammemo.models.kept_rows import KeptRows
 from hammemo.tokens.columns import column_kinds, table_columns, tokens_of
 from hammemo.tokens.vocabulary import NO_TOKEN
@@ -292,3 +294,23 @@ def test_what_columns_are_worth_adds_up() -> None:
     assert set(found.names) == set(X.columns)
     assert np.isclose(found.bits.sum(), found.prior_bits - found.model_bits)
     assert found.names[0] == "length"
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 1000))
+def test_rows_counted_at_leaves_give_the_table_of_their_cells(seed: int) -> None:
+    X, y = frame(90, seed)
+    X["town"] = X["town"].where(np.random.default_rng(seed).random(90) < 0.9)
+    clf: Any = MemoryClassifier(missing="empty" if seed % 2 else "token").fit(X, y)
+    examples = clf._rows(X[:60], y[:60], np.arange(60) % 3).examples()
+    assert holds_trees(clf.sites_, clf._cells)
+    by_leaf = table_of_trees(clf._cells, examples, clf.sites_)
+    of_cells = CountTable.of(clf._cells.counted(examples).with_used_labels(), clf.sites_)
+    labels = of_cells.label_counts.labels
+    assert by_leaf.label_counts.labels == labels
+    found, expected = by_leaf.arrays_for(labels), of_cells.arrays_for(labels)
+    for (name, mine), theirs in zip(found.items(), expected.values(), strict=True):
+        assert mine.dtype == theirs.dtype, name
+        assert np.array_equal(mine, theirs), name
+    none = table_of_trees(clf._cells, clf._rows(X[:1], y[:1], [0]).examples(), clf.sites_)
+    assert not none.n_examples

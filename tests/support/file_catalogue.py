@@ -36,7 +36,7 @@ X = np.array(
 )
 Y = ["no", "no", "yes", "yes", "ß", "no"]
 QUERIES = np.array([["a", 1, "x"], ["b", 2, 0.5], ["never", "seen", 9], ["b", 3, "ß"]], dtype=object)
-NUMBERS = [[name, size / 4, (size * 7) % 13 - 0.5] for size, name in enumerate("abcab" * 8)]
+NUMBERS: list[list[Any]] = [[name, size / 4, (size * 7) % 13 - 0.5] for size, name in enumerate("abcab" * 16)]
 """Rows of a name and two numbers."""
 NUMBER_LABELS = ["ß" if size > 3 and name == "a" else "yes" if other < 4 else "no" for name, size, other in NUMBERS]
 NUMBER_QUERIES = [["a", 1.5, 2], ["never", 1e300, None], ["b", -7, float("inf")], [None, 3.25, -1.5]]

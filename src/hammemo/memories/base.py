@@ -36,6 +36,7 @@ import safetensors.numpy
 from sklearn.base import BaseEstimator, clone
 
 from hammemo._arrays.checked import StoredArrays
+from hammemo._arrays.integers import row_pieces
 from hammemo._versions import Versioned
 from hammemo.kernels import PositionalHamming
 from hammemo.memories.errors import LayoutError, NotStoredError
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.reader import Compiled, Reader
@@ -372,6 +374,12 @@ class Memory(Versioned, BaseEstimator, ABC):
         """Add one example `by` times or, below zero, take it back; a memory that can do it faster says so here."""
         examples = Examples.of([list(tokens)], [label], [abs(by)])
         self.update(examples, 1 if by > 0 else -1)
+
+    def update_cells(self, cells: Cells, examples: Examples, sign: int) -> None:
+        """Add rows with numbers or, with sign -1, take them back: their cells are counted, part by part."""
+        for part in row_pieces(len(examples), cells.h):
+            rows = np.arange(len(examples))[part]
+            self.update(cells.counted(examples.rows(rows).with_used_labels()), sign)
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Add the windows of a stream; with `labels`, only those that have one of them."""

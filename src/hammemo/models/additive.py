@@ -7,15 +7,14 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hammemo._arrays.integers import row_pieces
 from hammemo._versions import Versioned
 from hammemo.memories.errors import LayoutError
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from hammemo.kernels.cells import Cells
@@ -200,10 +199,8 @@ class Additive(Versioned):
         """Add examples to a memory, or subtract them, as contexts of cells where they have numbers."""
         if self._cells is None:
             memory.update(examples, sign)
-            return
-        for part in row_pieces(len(examples), self._cells.h):
-            rows = np.arange(len(examples))[part]
-            memory.update(self._cells.counted(examples.rows(rows).with_used_labels()), sign)
+        else:
+            memory.update_cells(self._cells, examples, sign)
 
     def _count_kept(self, memory: Memory, kept: Kept, sign: int) -> None:
         """Add what is kept to a memory, or subtract it."""

@@ -84,10 +84,13 @@ class TreeRows:
         )
 
 
-def rows_of(cells: Cells, examples: Examples, seed: int, reader: Reader | None = None) -> TreeRows:
+def rows_of(
+    cells: Cells, examples: Examples, seed: int, reader: Reader | None = None, sample: int | None = None
+) -> TreeRows:
     """Return distinct examples, the lowest hashes first, with counts of all of them, or of all that a reader holds.
 
-    Labels are those of the reader, or of the examples.
+    Labels are those of the reader, or of the examples. With `sample` there are so many rows at most, each of which did
+    not grow some tree of each kind.
     """
     assert cells.forest is not None
     rows, words, counts = distinct_examples(examples, seed)
@@ -97,28 +100,32 @@ def rows_of(cells: Cells, examples: Examples, seed: int, reader: Reader | None =
         labels, label_counts = reader.labels.find(examples.labels)[labels], reader.label_counts
         known = labels >= 0
         rows, words, counts, labels = rows[known], words[known], counts[known], labels[known]
-    contexts = examples.contexts[rows]
-    names = cells.names
+    is_out = cells.out_of_bag(words)
+    chosen = np.arange(len(rows))
+    if sample is not None:
+        by_kind = [is_out[:, kind :: len(KINDS)].any(axis=1) for kind in range(len(KINDS))]
+        chosen = np.flatnonzero(np.logical_and.reduce(by_kind))[:sample]
+    counted = chosen if reader is not None else np.arange(len(rows))  # a reader has counted all of them
+    contexts, places = examples.contexts[rows[counted]], chosen if reader is None else np.arange(len(chosen))
+    names, n_labels = cells.names, len(label_counts)
     columns = [np.unique(contexts.ranks[:, j], return_inverse=True) for j in names]
-    codes = np.stack([ranks for _, ranks in columns], axis=1) if names else np.empty((len(rows), 0), np.int64)
-    leaves, n_labels = cells.leaves(contexts), len(label_counts)
+    codes = np.stack([ranks for _, ranks in columns], axis=1) if names else np.empty((len(counted), 0), np.int64)
+    leaves = cells.leaves(contexts)
     if reader is None:
-        tree_counts = _tree_counts(cells, leaves, labels, counts, n_labels)
+        tree_counts = cells.forest.counts(leaves, labels, counts, n_labels)
         name_counts = [_cell_counts(code, labels, counts, code.max(initial=0) + 1, n_labels) for code in codes.T]
     else:
-        tree_counts, name_counts = _read_counts(cells, contexts, reader, names)
-    return TreeRows(leaves, cells.out_of_bag(words), codes, labels, counts, tree_counts, name_counts, label_counts)
-
-
-def _tree_counts(
-    cells: Cells, leaves: NDArray[np.int32], labels: NDArray[np.int64], counts: NDArray[np.int64], n_labels: int
-) -> NDArray[np.int64]:
-    assert cells.forest is not None
-    sizes, found = _cell_sizes(cells.forest), []
-    for numbers, of_level in zip(cells.forest.cell_numbers, sizes, strict=True):
-        for nodes, size in zip(leaves.T, of_level.tolist(), strict=True):
-            found.append(_cell_counts(numbers[nodes], labels, counts, size, n_labels))
-    return np.concatenate(found)
+        tree_counts, name_counts = _read_counts(cells, contexts.vocabulary, [found for found, _ in columns], reader)
+    return TreeRows(
+        leaves[places],
+        is_out[chosen],
+        codes[places],
+        labels[chosen],
+        counts[chosen],
+        tree_counts,
+        name_counts,
+        label_counts,
+    )
 
 
 def _cell_counts(
@@ -130,19 +137,20 @@ def _cell_counts(
 
 
 def _read_counts(
-    cells: Cells, contexts: Contexts, reader: Reader, names: list[int]
+    cells: Cells, tokens: Vocabulary, names: list[NDArray[np.int64]], reader: Reader
 ) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
-    """Return the counts of all cells that a reader holds: row r of what is asked has the r-th cell of every site."""
+    """Return the counts of all cells that a reader holds: row r of what is asked has the r-th cell of every site.
+
+    The cells of columns of names are tokens with these ranks.
+    """
     assert cells.forest is not None
-    sizes = _cell_sizes(cells.forest)
-    asked = cells.of(contexts)
-    tokens = [np.unique(asked.ranks[:, j]) for j in names]
-    of_names = [len(found) for found in tokens]
+    sizes = cells.forest.cell_sizes
+    of_names = [len(found) for found in names]
     h, n_levels = len(cells.kinds), len(LEVELS)
-    vocabulary = asked.vocabulary.union(Vocabulary(np.arange(int(sizes.max()))))
+    vocabulary = tokens.union(Vocabulary(np.arange(int(sizes.max()))))
     ranks = np.full((max([int(sizes.max()), *of_names]), cells.h), -1, np.int64)
-    moved = np.append(vocabulary.find(asked.vocabulary), -1)
-    for j, found in zip(names, tokens, strict=True):
+    moved = np.append(vocabulary.find(tokens), -1)
+    for j, found in zip(cells.names, names, strict=True):
         ranks[: len(found), j] = moved[found]
     numbers = vocabulary.find(Vocabulary(np.arange(int(sizes.max()))))
     for level, of_level in enumerate(sizes):
@@ -159,12 +167,7 @@ def _read_counts(
         for level, of_level in enumerate(sizes)
         for tree, size in enumerate(of_level.tolist())
     ]
-    return np.concatenate(of_trees), [counts[:size, place[j]] for j, size in zip(names, of_names, strict=True)]
-
-
-def _cell_sizes(forest: Forest) -> NDArray[np.int64]:
-    """Return how many cells each tree has on each level: (levels, trees)."""
-    return np.maximum.reduceat(forest.cell_numbers, forest.starts[:-1], axis=1).astype(np.int64) + 1
+    return np.concatenate(of_trees), [counts[:size, place[j]] for j, size in zip(cells.names, of_names, strict=True)]
 
 
 def tree_features(cells: Cells, rows: TreeRows, smoothing: tuple[float, ...] = SMOOTHING) -> NDArray[np.float32]:
@@ -195,7 +198,7 @@ def site_counts_of(
     Trees that a row did not grow stand for all trees of their kind; the others are scaled to nothing.
     """
     assert cells.forest is not None
-    of_cells, kinds, h = cell_rows(cells.forest), cells.forest.kinds, len(cells.kinds)
+    of_cells, kinds, h = cells.forest.cell_rows, cells.forest.kinds, len(cells.kinds)
     seen = np.stack([rows.is_out[:, kinds == kind].sum(axis=1) for kind in range(len(KINDS))], axis=1)
     sizes = np.bincount(kinds, minlength=len(KINDS))
     for site in sites.positions:
@@ -233,7 +236,7 @@ def _write_tree_features(
 ) -> None:
     """Write the features of trees into the first places: compiled, or by NumPy, its twin."""
     label_logs, starts, total_logs = _logarithms(rows.tree_counts, prior, smoothing)
-    of_cells = cell_rows(forest)
+    of_cells = forest.cell_rows
     loops = native()
     arguments = (
         rows.leaves,
@@ -291,18 +294,10 @@ def plain_tree_features(
     out[:, :, : n_kinds * n_levels * n_amounts] = means.reshape(m, -1, n_labels).transpose(2, 0, 1)
 
 
-def cell_rows(forest: Forest) -> NDArray[np.int32]:
-    """Return, for each level and node, the row of its cell in a table of all cells, level by level, tree by tree."""
-    sizes = _cell_sizes(forest)
-    firsts = np.cumsum(sizes.ravel()) - sizes.ravel()
-    offsets = np.repeat(firsts.reshape(sizes.shape), np.diff(forest.starts), axis=1)
-    return np.ascontiguousarray(forest.cell_numbers + offsets, np.int32)
-
-
 @one_blas_thread
 def chosen_tree_vote(cells: Cells, examples: Examples, seed: int) -> tuple[LogLinear, list[WeightTrial]]:
     """Return the vote for the trees that examples grew, and all that was tried on folds of them, the best first."""
-    rows = _usable(rows_of(cells, examples, seed), _NUMBERS, len(SMOOTHING))
+    rows = rows_of(cells, examples, seed, sample=_most_rows(cells, len(examples.labels), len(SMOOTHING), _MAX_ROWS))
     n_labels = len(rows.label_counts)
     ratios, prior = tree_features(cells, rows), shares(rows.label_counts)
     losses: dict[tuple[bool, float, float], list[NDArray[np.float64]]] = {}
@@ -334,12 +329,10 @@ def chosen_tree_vote(cells: Cells, examples: Examples, seed: int) -> tuple[LogLi
     return vote, trials
 
 
-def _usable(rows: TreeRows, numbers: int, n_amounts: int) -> TreeRows:
-    """Return the rows that some tree of each kind was not grown by; the first ones where features would be too many."""
-    out = np.stack([rows.is_out[:, kind :: len(KINDS)].any(axis=1) for kind in range(len(KINDS))]).all(axis=0)
-    n_features = n_amounts * (len(KINDS) * len(LEVELS) + len(rows.name_counts))
-    most = max(500, numbers // (n_features * len(rows.label_counts)))
-    return rows[np.flatnonzero(out)[:most]]
+def _most_rows(cells: Cells, n_labels: int, n_amounts: int, sample: int) -> int:
+    """Return to how many rows weights are fitted: to the sample, or to fewer where features would be too many."""
+    n_features = n_amounts * (len(KINDS) * len(LEVELS) + len(cells.names))
+    return min(sample, max(500, _NUMBERS // (n_features * max(n_labels, 1))))
 
 
 def _tried(
@@ -366,15 +359,14 @@ def fit_tree_weights(
 ) -> None:
     """Fit the weights of a vote to examples, rows as they were given, that a reader holds.
 
-    With `rows_are_all` the reader holds nothing else, so that counts need not be read.
+    With `rows_are_all` the reader holds nothing else: its counts are not read where they are estimates.
     """
     assert cells.forest is not None
-    rows = rows_of(cells, examples, seed, None if rows_are_all else reader)
     smoothing = vote.amounts()
-    rows = _usable(rows, _NUMBERS, len(smoothing))
+    most = _most_rows(cells, len(reader.labels), len(smoothing), int(vote.sample))
+    rows = rows_of(cells, examples, seed, None if rows_are_all and not reader.is_exact else reader, most)
     if len(reader.labels) < 2 or not len(rows.labels):
         return
-    rows = rows[np.arange(min(len(rows.labels), int(vote.sample)))]
     ratios = tree_features(cells, rows, smoothing)
     fitted = vote.fitted(DenseFits(ratios, rows.labels, rows.multiplicity, shares(rows.label_counts)))
     spread = _spread(cells, sites, len(smoothing))

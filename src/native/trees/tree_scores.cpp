@@ -35,37 +35,17 @@ void StepCoder::write(const double* values, const uint8_t* names, size_t n, uint
     }
 }
 
-TreeScores::TreeScores(const Forest& forest, size_t n_nodes, const int32_t* rows, std::vector<double> values, size_t n_labels)
-    : starts_(forest.starts, forest.starts + forest.n_trees), values_(std::move(values)), n_columns_(forest.n_columns),
-      n_labels_(n_labels) {
-    nodes_.reserve(n_nodes);
-    for (size_t i = 0; i < n_nodes; ++i) {
-        const int32_t column = forest.column[i];
-        const bool is_leaf = column == LEAF;
-        const uint8_t is_name = is_leaf ? uint8_t{0} : forest.names[static_cast<size_t>(column)];
-        nodes_.push_back({column, is_leaf ? rows[i] : forest.right[i], forest.step[i], is_name});
-    }
-}
-
 void TreeScores::add(const uint8_t* codes, size_t n, double* scores) const {
     constexpr size_t BLOCK = 256;  // rows whose codes stay in the cache while all trees look at them
     for (size_t begin = 0; begin < n; begin += BLOCK) {
-        const size_t end = std::min(n, begin + BLOCK);
-        for (int64_t start : starts_) {
-            const Node* nodes = nodes_.data() + start;
-            for (size_t i = begin; i < end; ++i) {
-                const uint8_t* row = codes + i * n_columns_;
-                int32_t at = 0;
-                while (nodes[at].column != LEAF) {
-                    const Node& node = nodes[at];
-                    const uint8_t code = row[node.column];
-                    const bool goes_left = node.is_name ? code == node.step : code <= node.step;
-                    at = goes_left ? at + 1 : node.next;
-                }
-                const double* values = values_.data() + static_cast<size_t>(nodes[at].next) * n_labels_;
-                double* out = scores + i * n_labels_;
-                for (size_t label = 0; label < n_labels_; ++label) out[label] += values[label];
-            }
+        const size_t rows = std::min(n - begin, BLOCK);
+        double* out = scores + begin * n_labels_;
+        for (size_t tree = 0; tree < forest_.n_trees(); ++tree) {
+            forest_.walk(tree, codes + begin * forest_.n_columns(), rows, [&](size_t row, int32_t leaf) {
+                const auto place = static_cast<size_t>(rows_[static_cast<size_t>(leaf)]);
+                const double* values = values_.data() + place * n_labels_;
+                for (size_t label = 0; label < n_labels_; ++label) out[row * n_labels_ + label] += values[label];
+            });
         }
     }
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "trees.hpp"
@@ -37,24 +38,20 @@ class StepCoder {
 class TreeScores {
    public:
     // rows: for each node, which row of values, (rows, n_labels), a leaf has; any number for others.
-    TreeScores(const Forest& forest, size_t n_nodes, const int32_t* rows, std::vector<double> values, size_t n_labels);
+    TreeScores(WalkedForest forest, std::vector<int32_t> rows, std::vector<double> values, size_t n_labels)
+        : forest_(std::move(forest)), rows_(std::move(rows)), values_(std::move(values)), n_labels_(n_labels) {}
 
-    size_t n_columns() const { return n_columns_; }
+    size_t n_columns() const { return forest_.n_columns(); }
     size_t n_labels() const { return n_labels_; }
 
     // Adds to the scores of rows, (n, labels), what their leaves say, tree by tree. codes: (n, columns).
     void add(const uint8_t* codes, size_t n, double* scores) const;
 
    private:
-    struct Node {
-        int32_t column;  // LEAF for a leaf
-        int32_t next;    // the right child, or a leaf's row
-        uint8_t step, is_name;
-    };
-    std::vector<Node> nodes_;
-    std::vector<int64_t> starts_;
+    WalkedForest forest_;
+    std::vector<int32_t> rows_;
     std::vector<double> values_;
-    size_t n_columns_, n_labels_;
+    size_t n_labels_;
 };
 
 }  // namespace hammemo

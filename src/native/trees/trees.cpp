@@ -232,26 +232,31 @@ Tree grow_tree(const GrowingRows& rows, std::vector<int32_t> bag, const GrowingR
     return Grower(rows, std::move(bag), rules).grown();
 }
 
-void find_leaves(const Forest& forest, const uint8_t* codes, size_t n_rows, int32_t* leaves) {
+WalkedForest::WalkedForest(const Forest& forest)
+    : starts_(forest.starts, forest.starts + forest.n_trees + 1), n_columns_(forest.n_columns) {
+    nodes_.reserve(static_cast<size_t>(starts_.back()));
+    for (size_t tree = 0; tree < forest.n_trees; ++tree) {
+        for (int64_t i = starts_[tree]; i < starts_[tree + 1]; ++i) {
+            const auto node = static_cast<size_t>(i);
+            if (forest.column[node] == LEAF) {
+                nodes_.push_back({0, static_cast<int32_t>(i - starts_[tree]), -1, 0});
+                continue;
+            }
+            const bool is_name = forest.names[static_cast<size_t>(forest.column[node])] != 0;
+            const uint8_t step = forest.step[node];
+            nodes_.push_back({forest.column[node], forest.right[node], static_cast<int16_t>(is_name ? 0 : step),
+                              is_name ? step : uint8_t{0}});
+        }
+    }
+}
+
+void find_leaves(const WalkedForest& forest, const uint8_t* codes, size_t n_rows, int32_t* leaves) {
     constexpr size_t BLOCK = 256;  // rows whose codes stay in the cache while all trees look at them
     for (size_t begin = 0; begin < n_rows; begin += BLOCK) {
-        const size_t end = std::min(n_rows, begin + BLOCK);
-        for (size_t tree = 0; tree < forest.n_trees; ++tree) {
-            const int64_t start = forest.starts[tree];
-            const int32_t* column = forest.column + start;
-            const uint8_t* step = forest.step + start;
-            const int32_t* right = forest.right + start;
-            for (size_t i = begin; i < end; ++i) {
-                const uint8_t* row = codes + i * forest.n_columns;
-                int32_t node = 0;
-                while (column[node] != LEAF) {
-                    const auto j = static_cast<size_t>(column[node]);
-                    const bool goes_left = forest.names[j] ? row[j] == step[node] : row[j] <= step[node];
-                    node = goes_left ? node + 1 : right[node];
-                }
-                leaves[i * forest.n_trees + tree] = static_cast<int32_t>(start + node);
-            }
-        }
+        const size_t n = std::min(n_rows - begin, BLOCK), n_trees = forest.n_trees();
+        int32_t* out = leaves + begin * n_trees;
+        for (size_t tree = 0; tree < n_trees; ++tree)
+            forest.walk(tree, codes + begin * forest.n_columns(), n, [=](size_t row, int32_t leaf) { out[row * n_trees + tree] = leaf; });
     }
 }
 

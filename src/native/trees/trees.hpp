@@ -57,7 +57,64 @@ struct Forest {
     size_t n_trees, n_columns;
 };
 
+// A forest made for walking. A row goes left if its code minus `low`, as a byte, is at most `width`: numbers have the low end 0,
+// names the width 0. A leaf sends every row to itself, so that several rows can walk side by side without a branch.
+class WalkedForest {
+   public:
+    explicit WalkedForest(const Forest& forest);
+
+    size_t n_trees() const { return starts_.size() - 1; }
+    size_t n_columns() const { return n_columns_; }
+    size_t n_nodes() const { return nodes_.size(); }
+
+    // Calls take(row, leaf) for the rows of a tree, in their order; codes: (rows, columns), leaves are counted from the first
+    // node of all trees.
+    template <class Take>
+    void walk(size_t tree, const uint8_t* codes, size_t n_rows, Take take) const {
+        constexpr size_t SIDE_BY_SIDE = 8;
+        const Node* nodes = nodes_.data() + starts_[tree];
+        const auto first = static_cast<int32_t>(starts_[tree]);
+        size_t row = 0;
+        for (; row + SIDE_BY_SIDE <= n_rows; row += SIDE_BY_SIDE) {
+            int32_t at[SIDE_BY_SIDE] = {};
+            int32_t moved = 1;
+            while (moved) {
+                moved = 0;
+                for (size_t i = 0; i < SIDE_BY_SIDE; ++i) {
+                    const int32_t next = after(nodes, at[i], codes + (row + i) * n_columns_);
+                    moved |= next ^ at[i];
+                    at[i] = next;
+                }
+            }
+            for (size_t i = 0; i < SIDE_BY_SIDE; ++i) take(row + i, first + at[i]);
+        }
+        for (; row < n_rows; ++row) {
+            int32_t at = 0, next = 0;
+            while ((next = after(nodes, at, codes + row * n_columns_)) != at) at = next;
+            take(row, first + at);
+        }
+    }
+
+   private:
+    struct Node {
+        int32_t column, right;
+        int16_t width;  // -1 for a leaf
+        uint8_t low;
+    };
+
+    static int32_t after(const Node* nodes, int32_t at, const uint8_t* row) {
+        const Node& node = nodes[at];
+        const auto above = static_cast<uint8_t>(row[node.column] - node.low);
+        const int32_t goes_left = -static_cast<int32_t>(above <= node.width);
+        return ((at + 1) & goes_left) | (node.right & ~goes_left);
+    }
+
+    std::vector<Node> nodes_;
+    std::vector<int64_t> starts_;
+    size_t n_columns_;
+};
+
 // Writes the leaf of each row in each tree, (rows, trees), counted from the first node of all trees. codes: (rows, columns).
-void find_leaves(const Forest& forest, const uint8_t* codes, size_t n_rows, int32_t* leaves);
+void find_leaves(const WalkedForest& forest, const uint8_t* codes, size_t n_rows, int32_t* leaves);
 
 }  // namespace hammemo

@@ -65,54 +65,54 @@ class CheckedForest {
    public:
     CheckedForest(const Vector<int32_t>& column, const Vector<uint8_t>& step, const Vector<int32_t>& right,
                   const Vector<int64_t>& starts, const Vector<uint8_t>& names)
-        : column_(copied<int32_t>(column)), step_(copied<uint8_t>(step)), right_(copied<int32_t>(right)),
-          starts_(copied<int64_t>(starts)), names_(copied<uint8_t>(names)) {
-        require(step_.size() == column_.size() && right_.size() == column_.size(), "one step and child for each node");
-        require(!starts_.empty() && starts_.front() == 0 && starts_.back() == static_cast<int64_t>(column_.size()),
-                "trees must cover all nodes");
-        require(column_.size() < (size_t{1} << 31), "there are too many nodes");
-        for (size_t tree = 0; tree + 1 < starts_.size(); ++tree) {
-            const int64_t first = starts_[tree], last = starts_[tree + 1];
-            require(first >= 0 && first < last && last <= static_cast<int64_t>(column_.size()), "a tree has one node at least");
-            for (int64_t i = first; i < last; ++i) {
-                const int32_t of = column_[static_cast<size_t>(i)];
-                if (of == LEAF) continue;
-                const int64_t child = right_[static_cast<size_t>(i)];
-                require(of >= 0 && static_cast<size_t>(of) < names_.size(), "a column is outside the table");
-                require(child > i - first && child < last - first && i + 1 < last, "children come behind their parent");
-            }
-        }
+        : walked_(checked(copied<int32_t>(column), copied<uint8_t>(step), copied<int32_t>(right), copied<int64_t>(starts),
+                          copied<uint8_t>(names))),
+          is_leaf_(column.shape(0)) {
+        for (size_t i = 0; i < is_leaf_.size(); ++i) is_leaf_[i] = column.data()[i] == LEAF;
     }
 
     // codes: (rows, columns). Writes leaves: (rows, trees).
     void leaves(const Matrix<uint8_t>& codes, nb::ndarray<int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> out) const {
-        require(codes.shape(1) == names_.size(), "one code for each column");
-        require(out.shape(0) == codes.shape(0) && out.shape(1) == starts_.size() - 1, "one leaf for each row and tree");
+        require(codes.shape(1) == walked_.n_columns(), "one code for each column");
+        require(out.shape(0) == codes.shape(0) && out.shape(1) == walked_.n_trees(), "one leaf for each row and tree");
         require_aligned(out);
         const Released released;
-        find_leaves(forest(), codes.data(), codes.shape(0), out.data());
+        find_leaves(walked_, codes.data(), codes.shape(0), out.data());
     }
 
     // rows: for each node, which row of values a leaf has. values: (rows, labels).
     TreeScores with_scores(const Vector<int32_t>& rows, const Matrix<double>& values) const {
-        require_aligned(rows), require_aligned(values);
-        require(rows.shape(0) == column_.size() && values.shape(1) > 0, "one row for each node, and one label at least");
-        for (size_t i = 0; i < column_.size(); ++i)
-            require(column_[i] != LEAF || (rows.data()[i] >= 0 && static_cast<size_t>(rows.data()[i]) < values.shape(0)),
-                    "a leaf has no values");
-        return {forest(), column_.size(), rows.data(), {values.data(), values.data() + values.size()}, values.shape(1)};
+        require_aligned(values);
+        std::vector<int32_t> own = copied<int32_t>(rows);
+        require(own.size() == is_leaf_.size() && values.shape(1) > 0, "one row for each node, and one label at least");
+        for (size_t i = 0; i < own.size(); ++i)
+            require(!is_leaf_[i] || (own[i] >= 0 && static_cast<size_t>(own[i]) < values.shape(0)), "a leaf has no values");
+        return {walked_, std::move(own), {values.data(), values.data() + values.size()}, values.shape(1)};
     }
 
    private:
-    Forest forest() const {
-        return {column_.data(), step_.data(), right_.data(), starts_.data(), names_.data(), starts_.size() - 1, names_.size()};
+    static WalkedForest checked(const std::vector<int32_t>& column, const std::vector<uint8_t>& step, const std::vector<int32_t>& right,
+                                const std::vector<int64_t>& starts, const std::vector<uint8_t>& names) {
+        require(step.size() == column.size() && right.size() == column.size(), "one step and child for each node");
+        require(!starts.empty() && starts.front() == 0 && starts.back() == static_cast<int64_t>(column.size()),
+                "trees must cover all nodes");
+        require(column.size() < (size_t{1} << 31) && !names.empty(), "there are too many nodes, or no column");
+        for (size_t tree = 0; tree + 1 < starts.size(); ++tree) {
+            const int64_t first = starts[tree], last = starts[tree + 1];
+            require(first >= 0 && first < last && last <= static_cast<int64_t>(column.size()), "a tree has one node at least");
+            for (int64_t i = first; i < last; ++i) {
+                const int32_t of = column[static_cast<size_t>(i)];
+                if (of == LEAF) continue;
+                const int64_t child = right[static_cast<size_t>(i)];
+                require(of >= 0 && static_cast<size_t>(of) < names.size(), "a column is outside the table");
+                require(child > i - first && child < last - first && i + 1 < last, "children come behind their parent");
+            }
+        }
+        return WalkedForest({column.data(), step.data(), right.data(), starts.data(), names.data(), starts.size() - 1, names.size()});
     }
 
-    std::vector<int32_t> column_;
-    std::vector<uint8_t> step_;
-    std::vector<int32_t> right_;
-    std::vector<int64_t> starts_;
-    std::vector<uint8_t> names_;
+    WalkedForest walked_;
+    std::vector<bool> is_leaf_;
 };
 
 CheckedForest make_forest(const Vector<int32_t>& column, const Vector<uint8_t>& step, const Vector<int32_t>& right,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
 from hammemo._versions import cached_property
 from hammemo.kernels.cells import plain_trees
@@ -121,6 +122,47 @@ class Forest:
             firsts = np.searchsorted(distinct, self.starts[:-1])
             row[:] = ranks - firsts[tree_of]
         return numbers
+
+    @cached_property
+    def cell_sizes(self) -> NDArray[np.int64]:
+        """How many cells each tree has on each level: (levels, trees)."""
+        return np.maximum.reduceat(self.cell_numbers, self.starts[:-1], axis=1).astype(np.int64) + 1
+
+    @cached_property
+    def cell_rows(self) -> NDArray[np.int32]:
+        """For each level and node, the row of its cell in a table of all cells, level by level, tree by tree.
+
+        Shapes
+        ------
+        (levels, nodes)
+        """
+        sizes = self.cell_sizes
+        firsts = np.cumsum(sizes.ravel()) - sizes.ravel()
+        offsets = np.repeat(firsts.reshape(sizes.shape), np.diff(self.starts), axis=1)
+        return np.ascontiguousarray(self.cell_numbers + offsets, np.int32)
+
+    def counts(
+        self, leaves: NDArray[np.int32], labels: NDArray[np.int64], weights: NDArray[np.int64], n_labels: int
+    ) -> NDArray[np.int64]:
+        """Return how often each label occurs in each cell, in the order of `cell_rows`.
+
+        Rows are counted at their leaves; a cell holds what its leaves hold.
+
+        Shapes
+        ------
+        leaves : (m, trees); labels, weights : (m,); returned : (cells, L)
+        """
+        at_nodes = np.zeros(len(self.column) * n_labels)
+        for part in row_pieces(len(leaves), self.n_trees):
+            keys = leaves[part].astype(np.int64) * n_labels + labels[part, None]
+            repeated = np.repeat(weights[part], self.n_trees)
+            at_nodes += np.bincount(keys.ravel(), weights=repeated, minlength=len(at_nodes))
+        nodes = np.flatnonzero(self.column == LEAF)
+        held = at_nodes.reshape(-1, n_labels)[nodes]
+        size = int(self.cell_sizes.sum())
+        places = (self.cell_rows[:, nodes].astype(np.int64)[:, :, None] * n_labels + np.arange(n_labels)).ravel()
+        sums = np.bincount(places, weights=np.tile(held.ravel(), len(LEVELS)), minlength=size * n_labels)
+        return np.asarray(sums.astype(np.int64).reshape(size, n_labels))
 
     def leaves(self, codes: NDArray[np.uint8]) -> NDArray[np.int32]:
         """Return the leaf of each row in each tree, counted from the first node of all.

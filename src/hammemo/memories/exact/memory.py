@@ -34,6 +34,7 @@ from hammemo.memories.exact.parts.digest import SumState
 from hammemo.memories.exact.reader import DenseCounts, SparseCounts, free_frame
 from hammemo.memories.exact.sum import MAX_EXAMPLES_BY_ROW, SignedSum
 from hammemo.memories.exact.table import CountTable
+from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import FreeSite, Sites
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Examples
@@ -164,6 +166,13 @@ class Exact(InParts):
             self._stored = self._stored.changed(examples, sign)
         else:
             self._stored = self._stored.changed_by(CountTable.of(examples, self.sites), sign)
+
+    def update_cells(self, cells: Cells, examples: Examples, sign: int) -> None:
+        """Add rows with numbers, or take them back: those that trees cut are counted at their leaves."""
+        if self._takes_rows(len(examples)) or not holds_trees(self.sites, cells):
+            super().update_cells(cells, examples, sign)
+        else:
+            self._stored = self._stored.changed_by(table_of_trees(cells, examples, self.sites), sign)
 
     def _takes_rows(self, n_examples: int) -> bool:
         """Return whether so many examples are edited row by row."""
