@@ -43,8 +43,6 @@ _SCAN: Final = 2**27
 _MIN_CANDIDATES: Final = 100
 _MAX_CANDIDATES: Final = 4000
 _LEADERS: Final = 24
-_TESTED_LEADERS: Final = 4
-"""Leaders that are tested again at a time."""
 _TESTED_AGAIN: Final = 200
 """Known candidates that a round tests again at most."""
 _MIN_GAIN_NATS: Final = 0.5
@@ -181,37 +179,21 @@ class Growth:
         """Return the best candidates, at most `number`, each judged with those before it added; and their steps."""
         probabilities, _ = self.features.softmax(scores)
         self._test_candidates(pool, probabilities, most)
-        leaders = {site: self._known[site] for site in self._best(pool)[:_LEADERS]}
+        leaders = self._best(pool)[:_LEADERS]
         new: list[Site] = []
         steps: list[NDArray[np.float64]] = []
         while leaders and len(new) < number:
-            best, step = self._leader(leaders, probabilities)
-            if leaders.pop(best) < _MIN_GAIN_NATS:
+            gains, of_leaders = self._tests.promises(leaders, probabilities)
+            best = min(range(len(leaders)), key=lambda i: (-gains[i], leaders[i]))
+            if gains[best] < _MIN_GAIN_NATS:
                 break
-            new.append(best)
-            steps.append(step)
+            new.append(leaders.pop(best))
+            steps.append(of_leaders[best])
             if len(new) < number:
-                added = features_of(self.ratios, self._rows, [best], leave_one_out=True)
-                scores = scores + added.scores(step)
+                added = features_of(self.ratios, self._rows, new[-1:], leave_one_out=True)
+                scores = scores + added.scores(steps[-1])
                 probabilities, _ = self.features.softmax(scores)
         return new, steps
-
-    def _leader(
-        self, leaders: dict[Site, float], probabilities: NDArray[np.float64]
-    ) -> tuple[Site, NDArray[np.float64]]:
-        """Return the candidate that promises most now, and its step; the promises that were looked at are made anew.
-
-        Promises fall as others are added, so those that are lower than the best new one need no test.
-        """
-        tested: dict[Site, NDArray[np.float64]] = {}
-        while True:
-            order = sorted(leaders, key=lambda site: (-leaders[site], site))
-            if order[0] in tested:
-                return order[0], tested[order[0]]
-            sites = [site for site in order[:_TESTED_LEADERS] if site not in tested]
-            gains, steps = self._tests.promises(sites, probabilities)
-            leaders.update(zip(sites, gains.tolist(), strict=True))
-            tested.update(zip(sites, steps, strict=True))
 
     def _test_candidates(self, pool: set[Site], probabilities: NDArray[np.float64], most: int) -> None:
         """Give a promise to candidates that have none, and a new one to the best of the others."""
