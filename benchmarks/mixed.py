@@ -3,6 +3,7 @@
     python -m benchmarks.mixed --data FOLDER [--sets pima heart] [--learners ours LightGBM] [--seed 0] [--json FILE]
     python -m benchmarks.mixed --show FILE
     python -m benchmarks.mixed --data FOLDER --by-time [--learners ours LightGBM]
+    python -m benchmarks.mixed --scikit-learn [--learners ours LightGBM]
 
 A run that was stopped goes on where it was: what ``--json`` holds already, for the same seed, is not measured again.
 
@@ -10,7 +11,9 @@ FOLDER holds CSV files with a header, the label in the column ``label``. Names a
 Files below 10,000 rows are judged by three stratified folds, the others by one stratified split with a quarter for
 testing. Printed are accuracy, log-loss, ROC AUC (two labels), the processor seconds of a fit, predictions a second, the
 size of the model and, for ours, whether forgetting a tenth and refitting gives the model that `fit` makes of the rest,
-to the byte. ``--by-time`` takes the ``*-full.csv.gz`` files, in the order of time: the last quarter is for testing.
+to the byte; where there are more rows than a model keeps, nothing is said. ``--by-time`` takes the ``*-full.csv.gz``
+files, in the order of time: the last quarter is for testing. ``--scikit-learn`` takes wine, digits and breast-cancer,
+which come with that package, as frames and as arrays.
 
 A learner that is not installed is left out: ``pip install --group benchmarks``.
 """
@@ -20,6 +23,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +33,7 @@ import numpy as np
 import pandas as pd
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
@@ -73,7 +78,7 @@ class Categories(Wrapped):
         """Return the frame."""
         X = X.copy()
         for name, values in self.values.items():
-            X[name] = pd.Categorical(X[name], categories=values)
+            X[name] = pd.Categorical(X[name].where(X[name].isin(values)), categories=values)
         return as_numbers(X)
 
 
@@ -184,6 +189,22 @@ def read_table(path: Path) -> tuple[pd.DataFrame, NDArray[Any]]:
     return frame, y
 
 
+def packaged_tables() -> dict[str, Callable[[], Any]]:
+    """Return what reads the tables that come with scikit-learn, as frames and as arrays."""
+
+    def array(load: Any) -> tuple[Any, Any]:
+        X, y = load(return_X_y=True)
+        return X, y.astype(str)
+
+    def frame(load: Any) -> tuple[Any, Any]:
+        X, y = load(return_X_y=True, as_frame=True)
+        return X, y.to_numpy().astype(str)
+
+    loaders = {"wine": load_wine, "digits": load_digits, "breast-cancer": load_breast_cancer}
+    frames = {name: partial(frame, load) for name, load in loaders.items()}
+    return {**frames, **{f"{name}, array": partial(array, load) for name, load in loaders.items()}}
+
+
 def splits(y: Any, seed: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield rows for training and rows for testing."""
     if len(y) >= ONE_SPLIT_ROWS:
@@ -198,20 +219,23 @@ def by_time(y: Any, _: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int6
     yield np.arange(cut), np.arange(cut, len(y))
 
 
-def measured(name: str, learner: str, path: Path, seed: int, split: Any) -> Row:
+def measured(name: str, learner: str, read: Callable[[], Any], seed: int, split: Any) -> Row:
     """Return the means over folds of one learner."""
-    X, y = read_table(path)
+    X, y = read()
+    if learner != "ours":  # the others are wrapped for frames
+        X = pd.DataFrame(X)
     rows: list[list[float]] = []
     exactly = None
     for train, test in split(y, seed):
         model = LEARNERS[learner]()
-        took = seconds(model.fit, X.iloc[train], y[train])
-        answers = np.asarray(model.predict_proba(X.iloc[test]), np.float64)
-        asked = rate(lambda: model.predict_proba(X.iloc[test]), len(test))  # noqa: B023
-        rows.append([*_judged(model, answers, y[test]), took, asked, len(pickle.dumps(model)) / 2**20])
+        learnt, asked = (X.iloc[train], X.iloc[test]) if hasattr(X, "iloc") else (X[train], X[test])
+        took = seconds(model.fit, learnt, y[train])
+        answers = np.asarray(model.predict_proba(asked), np.float64)
+        speed = rate(lambda: model.predict_proba(asked), len(test))  # noqa: B023
+        rows.append([*_judged(model, answers, y[test]), took, speed, len(pickle.dumps(model)) / 2**20])
         if learner == "ours" and exactly is None:
-            exactly = _forgets_exactly(model, X.iloc[train], y[train])
-    accuracy, loss, auc, took, asked, size = np.mean(rows, axis=0).tolist()
+            exactly = _forgets_exactly(model, learnt, y[train])
+    accuracy, loss, auc, took, speed, size = np.mean(rows, axis=0).tolist()
     return {
         "set": name,
         "learner": learner,
@@ -221,7 +245,7 @@ def measured(name: str, learner: str, path: Path, seed: int, split: Any) -> Row:
         "log_loss": loss,
         "auc": None if np.isnan(auc) else auc,
         "fit_seconds": took,
-        "predictions_per_second": asked,
+        "predictions_per_second": speed,
         "mebibytes": size,
         "forgets_exactly": exactly,
         "seed": seed,
@@ -236,8 +260,10 @@ def _judged(model: Any, answers: Any, y: Any) -> tuple[float, float, float]:
     return float(accuracy_score(y, found)), float(log_loss(y, answers, labels=labels)), auc
 
 
-def _forgets_exactly(model: MemoryClassifier, X: Any, y: Any) -> bool:
-    """Return whether a tenth forgotten leaves the model of the rest, to the byte."""
+def _forgets_exactly(model: MemoryClassifier, X: Any, y: Any) -> bool | None:
+    """Return whether a tenth forgotten leaves the model of the rest, to the byte; None where not all rows are kept."""
+    if not model.report().keeps_all:
+        return None
     gone = np.random.default_rng(0).random(len(y)) < 0.1
     less = model.snapshot().forget(X[gone], y[gone]).refit()
     return less.digest() == MemoryClassifier().fit(X[~gone], y[~gone]).digest()
@@ -280,8 +306,8 @@ def comparisons(sets: dict[str, dict[str, Row]]) -> list[str]:
             "its processor time"
         )
     ours = [row["ours"] for row in sets.values() if "ours" in row]
-    exact = sum(bool(found["forgets_exactly"]) for found in ours)
-    return [*lines, f"a tenth forgotten, then refit, equal to the byte: {exact} of {len(ours)} sets"]
+    exact = [found["forgets_exactly"] for found in ours if found["forgets_exactly"] is not None]
+    return [*lines, f"a tenth forgotten, then refit, equal to the byte: {sum(exact)} of {len(exact)} sets"]
 
 
 def main() -> None:
@@ -291,24 +317,27 @@ def main() -> None:
     parser.add_argument("--learners", nargs="*", default=list(LEARNERS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--by-time", action="store_true", help="the full files, the last quarter for testing")
+    parser.add_argument("--scikit-learn", action="store_true", help="the tables that come with it")
     parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
     parser.add_argument("--show", type=Path, nargs="*", help="print what such files hold, and measure nothing")
     given = parser.parse_args()
-    if given.data is None and not given.show:
+    if given.data is None and not given.show and not given.scikit_learn:
         parser.error("--data names the folder with the tables")
-    pattern = "*-full.csv.gz" if given.by_time else "*.csv"
-    paths = [] if given.show else sorted(given.data.glob(pattern), key=lambda path: path.stat().st_size)
+    tables = packaged_tables() if given.scikit_learn else {}
+    if not given.show and not given.scikit_learn:
+        pattern = "*-full.csv.gz" if given.by_time else "*.csv"
+        paths = sorted(given.data.glob(pattern), key=lambda path: path.stat().st_size)
+        tables = {path.name.split(".")[0]: partial(read_table, path) for path in paths}
     kept = JsonLines(*(given.show or [given.json]))
     print(heading(NAMES))
-    for path in paths:
-        name = path.name.split(".")[0]
+    for name, read in tables.items():
         if given.sets and name not in given.sets:
             continue
         for learner in given.learners:
             if kept.find(set=name, learner=learner, seed=given.seed):
                 continue
             try:
-                row = kept.add(measured(name, learner, path, given.seed, by_time if given.by_time else splits))
+                row = kept.add(measured(name, learner, read, given.seed, by_time if given.by_time else splits))
             except (ImportError, ValueError) as error:  # what some learners cannot take is said
                 print(f"| {name} | {learner} | left out: {str(error)[:100]} |", flush=True)
                 continue
