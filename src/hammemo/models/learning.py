@@ -432,7 +432,7 @@ class Learning(Additive, Answering):
         is_all = isinstance(kept, KeptRows) and kept.holds_all and len(examples) == len(kept)
         if self.vote_.fits_weights:
             fit_tree_weights(
-                self.vote_, self._cells, self.sites_, examples, memory.seed, memory.reader(), rows_are_all=is_all
+                self.vote_, self._cells, self.sites_, examples, memory.seed, memory.static_reader(), rows_are_all=is_all
             )
 
     def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
