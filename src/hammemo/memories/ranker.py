@@ -27,6 +27,10 @@ Divisor: TypeAlias = float | NDArray[np.float64]
 """What weighted sums are divided by: one number, where all labels share it, or one a label, (L,)."""
 
 
+SingleScores: TypeAlias = "Callable[[Sequence[Any]], NDArray[np.float64] | None]"
+"""From the tokens of one context to its scores, (1, L), or None: then ask `scores`."""
+
+
 class Ranker(ABC):
     """What gives each context one score a label.
 
@@ -83,6 +87,10 @@ class Ranker(ABC):
 
         It is a function from a list of integers and strings to the winner's column, or -1: then ask `winners`.
         """
+        return None
+
+    def single_scores(self) -> SingleScores | None:
+        """Return a fast way from one context to its scores, or None; to the bit those of `scores`."""
         return None
 
     def for_cells(self, cells: Cells) -> Ranker:

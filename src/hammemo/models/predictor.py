@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hammemo._versions import cached_property
 from hammemo.models.answering import Answering
-from hammemo.models.scorer import Scorer
+from hammemo.models.scorer import Scorer, check_probabilities
 from hammemo.portable.building import graph_of
 from hammemo.tokens.labels import classes_array
 
@@ -15,11 +17,11 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
+    from hammemo.memories.ranker import SingleScores
     from hammemo.memories.reader import Compiled
     from hammemo.portable.graph import Graph
     from hammemo.portable.torch_module import TorchPredictor
@@ -80,6 +82,25 @@ class Predictor(Answering):
             column = -1
         return self._class_list[column] if column >= 0 else self.predict([tokens]).tolist()[0]
 
+    def probabilities_of(self, tokens: Sequence[Any]) -> NDArray[np.float64]:
+        """Return the probability of each label for one context: to the bit a row of `predict_proba`, in microseconds.
+
+        Examples
+        --------
+        >>> from hammemo import MemoryClassifier
+        >>> predictor = MemoryClassifier().fit([["a", 1.5], ["b", 2.5]] * 30, ["x", "y"] * 30).compile()
+        >>> predictor.probabilities_of(["b", 2.25]).round(1)
+        array([0., 1.])
+        """
+        check_probabilities(self.vote)
+        try:
+            scores = self._single_scores(tokens)
+        except ValueError:  # perhaps a missing value: the long way knows what takes its place
+            scores = None
+        if scores is None:
+            return np.asarray(self.predict_proba([tokens])[0])
+        return np.asarray(self.vote.probabilities(scores)[0])
+
     def _scorer(self) -> Scorer:
         return self._asked
 
@@ -112,13 +133,20 @@ class Predictor(Answering):
         found = self._asked.ranker.single() if len(self._asked.labels) else None
         return found or (lambda tokens: -1)  # noqa: ARG005
 
+    @cached_property
+    def _single_scores(self) -> SingleScores:
+        """The same for the scores of one context; None where it has no such way."""
+        found = self._asked.ranker.single_scores() if len(self._asked.labels) else None
+        return found or (lambda tokens: None)  # noqa: ARG005
+
     def prepare(self) -> Predictor:
         """Do now what the first answer would have to wait for, and return this predictor."""
         _ = self._single
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in dict(vars(self)).items() if name != "_single"}  # made again when needed
+        made_again = ("_single", "_single_scores")  # when needed
+        return {name: value for name, value in dict(vars(self)).items() if name not in made_again}
 
     def to_torch(self, tokens: Iterable[Any] | None = None) -> TorchPredictor:
         """Return the predictor as a torch module that gives the same labels.

@@ -88,7 +88,8 @@ def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code
     by_leaf = ranker._from_leaves(contexts)
     rows, values, base = ranker._rules.read_values(model._cells.of(contexts))
     assert np.array_equal(by_leaf, score_table.summed(rows, values, base, len(model._cells.names)))
-    definition = ranker._rules._rule.scores(model.memory_.reader().site_counts(model._cells.of(contexts)))
+    rules: Any = ranker._rules
+    definition = rules._rule.scores(model.memory_.reader().site_counts(model._cells.of(contexts)))
     np.testing.assert_allclose(by_leaf, definition, atol=1e-11)
     assert np.array_equal(model.predict(asked[:3]), model.predict(asked)[:3])
     compiled = model.compile()
@@ -98,6 +99,8 @@ def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code
     assert [compiled(row) for row in given_rows] == answers
     found = [columns(row) for row in given_rows]
     assert all(column == -1 or model.classes_[column] == label for column, label in zip(found, answers, strict=True))
+    for row, expected in zip(given_rows[:5], model.predict_proba(asked), strict=False):
+        assert np.array_equal(compiled.probabilities_of(row), expected)
     assert sum(column == -1 for column in found) == asked["b"].isna().sum()  # a missing value goes the long way
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(score_table, "native", lambda: None)

@@ -21,6 +21,7 @@ from hammemo.memories.exact.parts.rows import FileRows
 from hammemo.memories.exact.rows import SharedWeightRule, TableRows, applied
 from hammemo.memories.exact.score_table import (
     MAX_DENSE_LABELS,
+    DenseRanker,
     ScoreTable,
     TreeRanker,
     WholeTable,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.cells import Cells
     from hammemo.memories.exact.rows import Rows
-    from hammemo.memories.ranker import Divisor, Ranker
+    from hammemo.memories.ranker import Divisor, Ranker, SingleScores
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
 
@@ -207,7 +208,7 @@ class SparseCounts(Compiled):
         return reader
 
 
-class RuleRanker(RowRanker):
+class RuleRanker(RowRanker, DenseRanker):
     """A rule applied to rows: to all rows of a table once, or to those that each batch of queries reads.
 
     With few labels rows are dense (:mod:`hammemo.memories.exact.score_table`). With many, entries have sparse gains,
@@ -328,9 +329,15 @@ class RuleRanker(RowRanker):
     def single(self) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context."""
         found = None if self._shared is None else self._rows.shared_single(self._shared)
-        if found is not None or not 0 < self.n_labels <= MAX_DENSE_LABELS or self._rows.whole is None:
-            return found
-        return self._table.single()
+        return self._table.single() if found is None and self._can_be_dense else found
+
+    def single_scores(self) -> SingleScores | None:
+        """Return a fast way from one context to its scores."""
+        return self._table.single_scores() if self._can_be_dense else None
+
+    @property
+    def _can_be_dense(self) -> bool:
+        return 0 < self.n_labels <= MAX_DENSE_LABELS and self._rows.whole is not None
 
 
 class DenseCounts(Compiled):

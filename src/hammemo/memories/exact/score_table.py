@@ -12,6 +12,7 @@ that a tree costs one row.
 from __future__ import annotations
 
 import secrets
+from abc import abstractmethod
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,7 +22,7 @@ from hammemo._arrays.native import native
 from hammemo._versions import cached_property
 from hammemo.kernels.cells.forest import LEAF, LEVELS
 from hammemo.memories.exact.live.numbers import Numbers
-from hammemo.memories.ranker import CellRanker, Ranker, single_answer
+from hammemo.memories.ranker import CellRanker, Ranker, SingleScores, single_answer
 from hammemo.tokens.columns import MOMENTS, NAMES
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from hammemo._native import TreeScores
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.cells.forest import Forest
-    from hammemo.memories.exact.reader import RuleRanker
     from hammemo.memories.exact.table import CountTable
     from hammemo.memories.row_rules import RowRule
     from hammemo.tokens.contexts import Contexts
@@ -146,11 +146,24 @@ class ScoreTable:
         compiled = self._compiled
         return None if compiled is None else single_answer(self.number, self._h, compiled.winner, int)
 
-    def write_one(self, tokens: Sequence[Any], places: Sequence[int], totals: NDArray[np.float64]) -> None:
-        """Write the scores of one context with these tokens at these places, none elsewhere: compiled code only."""
-        ranks = np.full((1, self._h), -1, np.int32)
-        for place, token in zip(places, tokens, strict=True):
-            ranks[0, place] = self.number(token)
+    def single_scores(self) -> SingleScores | None:
+        """Return a fast way from one context to its scores."""
+        if self._compiled is None:
+            return None
+
+        def scores(tokens: Sequence[Any]) -> NDArray[np.float64] | None:
+            if isinstance(tokens, str) or len(tokens) != self._h or any(token is None for token in tokens):
+                return None  # what asks for the batch of it says what is wrong, or what a missing value is
+            totals = np.empty((1, len(self._base)))
+            self.write_one(tokens, totals)
+            return totals
+
+        return scores
+
+    def write_one(self, tokens: Sequence[Any], totals: NDArray[np.float64]) -> None:
+        """Write the scores of one context; None is no token. Compiled code only."""
+        number = self.number
+        ranks = np.array([[-1 if token is None else number(token) for token in tokens]], np.int32)
         assert self._compiled is not None
         self._compiled.scores(ranks, totals)
 
@@ -160,10 +173,26 @@ class ScoreTable:
         return Numbers(self._vocabulary).get
 
 
+class DenseRanker(Ranker):
+    """A ranker whose rule can be worked out for all rows."""
+
+    @abstractmethod
+    def pays(self, n_contexts: int) -> bool:
+        """Return whether so many contexts more pay for the values of all rows; they are counted as asked."""
+
+    @abstractmethod
+    def whole(self) -> WholeTable:
+        """Return the values of all rows."""
+
+    @abstractmethod
+    def read_values(self, contexts: Contexts) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the row that each site of each context reads, the values of these rows, and the base."""
+
+
 class TreeRanker(CellRanker):
     """Scores of few labels from names and trees: one row of numbers a leaf, once enough was asked to make them."""
 
-    def __init__(self, inner: RuleRanker, cells: Cells) -> None:
+    def __init__(self, inner: DenseRanker, cells: Cells) -> None:
         super().__init__(inner, cells)
         self._rules = inner
 
@@ -202,7 +231,12 @@ class TreeRanker(CellRanker):
         return totals
 
     def single(self) -> Callable[[Sequence[Any]], int] | None:
-        """Return a fast way from the tokens of one row to the column of its best label; None for tables with dates."""
+        """Return a fast way from the tokens of one row to the column of its best label."""
+        scores = self.single_scores()
+        return None if scores is None else lambda tokens: _first_best(scores(tokens))
+
+    def single_scores(self) -> SingleScores | None:
+        """Return a fast way from the tokens of one row to its scores; None for tables with dates."""
         cells, (names_table, _, _, trees) = self._cells, self._built
         if cells.codes is None or cells.codes.coder is None or trees is None or MOMENTS in cells.kinds:
             return None
@@ -210,20 +244,26 @@ class TreeRanker(CellRanker):
         at_names, at_numbers = cells.names, [j for j in range(h) if cells.kinds[j] != NAMES]
         byte_of = [{name: rank for rank, name in enumerate(known.tolist(), 1)}.get for known in cells.codes.names]
 
-        def answer(tokens: Sequence[Any]) -> int:
+        def scores(tokens: Sequence[Any]) -> NDArray[np.float64] | None:
             if isinstance(tokens, str) or len(tokens) != h:
-                return -1  # what asks for the batch of it says what is wrong
+                return None  # what asks for the batch of it says what is wrong
             names, numbers = [tokens[j] for j in at_names], [tokens[j] for j in at_numbers]
             if not all(map(_is_plain_number, numbers)) or any(type(name) is not str for name in names):
-                return -1
+                return None
             codes = np.array([[find(name, 0) for find, name in zip(byte_of, names, strict=True)]], np.uint8)
             row, totals = np.empty((1, coder.n_columns), np.uint8), np.empty((1, self.n_labels))
             coder.write(np.array([numbers], np.float64), codes, row)
-            score_names(names, at_names, totals)
+            score_names(
+                [token if kind == NAMES else None for token, kind in zip(tokens, cells.kinds, strict=True)], totals
+            )
             trees.add(row, totals)
-            return int(totals.argmax())
+            return totals
 
-        return answer
+        return scores
+
+
+def _first_best(scores: NDArray[np.float64] | None) -> int:
+    return -1 if scores is None else int(scores.argmax())
 
 
 def _leaf_values(forest: Forest, whole: WholeTable, n_names: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
