@@ -163,7 +163,7 @@ async def _describe(service: Service, call: Call) -> Answer:
 
 async def _described(service: Service, hosted: HostedModel, status: int) -> Answer:
     def describe() -> bytes:
-        facts = hosted.describe()
+        facts = hosted.describe(digest=True)
         classes = facts["classes"]
         return encoded({**facts, "n_classes": len(classes), "classes": classes[:_MAX_LISTED_CLASSES]})
 
