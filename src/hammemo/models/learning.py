@@ -7,9 +7,11 @@ for the edit publishes it. The public methods are in `classifiers`, those for st
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 from sklearn.base import clone
@@ -483,6 +485,32 @@ def _is_same_layout(settled: Settled, model: Learning) -> bool:
         return False
     h = model.n_features_in_ if theirs is None else theirs.h
     return settled.kernel.resolve(h).positions == model.sites_.positions
+
+
+_told: WeakSet[Learning] = WeakSet()
+"""The models of which it was said that fitted parts depend on forgotten rows, or of which it is not to be said."""
+
+
+def silence_forgetting(model: Learning) -> None:
+    """Let `forget` of a model say nothing: who calls it tells its users when to refit."""
+    _told.add(model)
+
+
+def warn_of_fitted_parts(model: Learning) -> None:
+    """Warn once a model, after it has forgotten rows, that what was chosen and fitted still depends on them."""
+    if model in _told:
+        return
+    now = model._now()
+    if not now.vote_.state() and now._cells is None and not isinstance(now.kernel, AutoSites):
+        return
+    _told.add(model)
+    how = "refit()" if now._kept is not None else "refit(rows=(X, y)), with the rows that are left"
+    warnings.warn(
+        f"The rows are forgotten, but what was chosen and fitted still depends on them until {how}. "
+        "This is said once a model.",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 def check_is_model(layout: Any) -> None:

@@ -22,6 +22,7 @@ import msgspec
 
 from hammemo._versions import cached_property
 from hammemo.memories.errors import NotStoredError
+from hammemo.models.learning import silence_forgetting
 from hammemo.service.choices import chooses, packed_choice, take_choice
 from hammemo.service.log import LogDamaged, Overtaken
 from hammemo.service.operations import (
@@ -137,6 +138,7 @@ class Applier:
         columns = len(run[0].rows[0])  # that of all: `_group` puts only rows of one length together
         if columns != model.n_features_in_:
             raise Malformed(f"A row of this model has {model.n_features_in_} tokens, not {columns}.")
+        silence_forgetting(model)  # clients read of it in the documentation
         rows: list[list[Token]] = [row for body in run for row in body.rows]
         labels: list[Any] = [label for body in run for label in body.labels]
         if len(rows) == 1:
@@ -158,6 +160,7 @@ class Applier:
             )
         for body in run:
             _check_long_enough(body, model.n_features_in_ if model.cutting_.short == "drop" else 0)
+        silence_forgetting(model)
         documents = [document for body in run for document in body.documents]
         (model.partial_fit_stream if run[0].learns else model.forget_stream)(documents)
         self._is_refitted = False
