@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hammemo import Exact, Ledgered, MemoryClassifier, save
+from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, Tiered, save
 from hammemo.service import writing
 from hammemo.service.applying import Applier, first_state
 from hammemo.service.choices import chooses, chosen_quickly, packed_choice, take_choice
@@ -219,6 +219,17 @@ def test_after_kill_the_model_is_the_same(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 # What the log keeps
+
+
+@pytest.mark.parametrize("memory", ["exact", "hashed", Hashed(64, 8), Ledgered(Hashed(64, 8)), Tiered()], ids=repr)
+def test_every_memory_takes_a_choice_from_bytes(memory: Any) -> None:
+    X, y = examples()
+    late = MemoryClassifier(memory=memory).partial_fit(X, y, choose=False, classes=["same", "other", "third"])
+    fresh = late.snapshot().refit()
+    assert chooses(late)
+    take_choice(late, packed_choice(fresh))
+    assert late.digest(parts=True) == fresh.digest(parts=True)
+    assert late.predict_proba(X).tobytes() == fresh.predict_proba(X).tobytes()
 
 
 def test_a_table_with_numbers_takes_its_trees_from_bytes() -> None:

@@ -20,7 +20,8 @@ before.
 
 A model with an automatic kernel that keeps all its rows chooses sites and vote again whenever it holds twice as many
 examples as at the last choice. A thread of its own does that, beside edits, and hands over what was chosen as one more
-edit. If the model was refitted meanwhile, the choice is dropped: it may depend on rows that were forgotten.
+edit. If the model was refitted meanwhile, the choice is dropped: it may depend on rows that were forgotten. A model
+that closes does not wait for it: the first edit after a restart begins it again.
 """
 
 from __future__ import annotations
@@ -180,8 +181,6 @@ class WrittenModel(HostedModel):
             self._due.notify_all()
         for thread in self._threads:
             thread.join()
-        if self._chooser is not None:
-            self._chooser.join()  # the writer has ended, and begins no other
         try:
             if last_snapshot and self._upkeep.at_close and not self._must_recover:
                 self.snapshot()
@@ -270,7 +269,7 @@ class WrittenModel(HostedModel):
         model, chooser = self._state.model, self._chooser
         if model is None or not self._upkeep.choose or self._closing or (chooser is not None and chooser.is_alive()):
             return
-        if model._has_doubled(self._tried_at) and chooses(model):
+        if chooses(model) and model._has_doubled(self._tried_at):
             self._tried_at = int(model.memory_.label_counts.sum())
             name = f"hammemo choice {self.tenant}/{self.name}"
             self._chooser = threading.Thread(
