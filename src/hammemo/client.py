@@ -168,9 +168,10 @@ class Client:
         return self._edit(model, "forget-stream", op, documents=_token_lists("documents", documents))
 
     def refit(self, model: str, *, op: str | None = None, timeout: float = 600.0) -> Receipt:
-        """Fit the weights of the model's vote again, to the examples that it keeps, once: after `forget`.
+        """Choose sites and vote again and fit the weights, by the rows that the model keeps, once: after `forget`.
 
-        It takes seconds, in which questions are answered with the weights before, and edits wait. A vote without
+        A model with a given kernel, one of documents, and one that does not keep all its rows only fits the weights.
+        It takes seconds, in which questions are answered by the version before, and edits wait. A vote without
         weights stays as it is. A model that keeps no examples is refused with status 409. `timeout` is how many seconds
         to wait for the answer, before the same is asked again.
         """

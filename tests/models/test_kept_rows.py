@@ -152,6 +152,23 @@ def test_beyond_its_size_the_threshold_is_the_highest_of_the_grid_however_exampl
     assert len(grouped) == len(contents(grouped))
 
 
+@given(st.integers(2, 30), st.integers(1, 40), st.integers(0, 40), st.integers(0, 5))
+@settings(max_examples=50)
+def test_rows_learnt_one_by_one_and_partly_forgotten_leave_those_learnt_at_once(
+    most: int, n: int, gone: int, seed: int
+) -> None:
+    """A threshold that falls at the most rows stays there: what is kept is no matter of how edits were grouped."""
+    gone = min(gone, n)
+    at_once = single = KeptRows.empty(h=1, seed=seed, most=most)
+    at_once = at_once.changed(numbered(0, n), 1).changed(numbered(0, gone), -1)
+    for row in range(n):
+        single = single.changed_one((row, row % 3), 1)
+    for row in range(gone):
+        single = single.changed_one((row, row % 3), -1)
+    assert (single.threshold, contents(single)) == (at_once.threshold, contents(at_once))
+    assert single.holds_all == (n <= most)
+
+
 def test_the_threshold_is_on_a_public_grid_of_eight_steps_an_octave() -> None:
     assert THRESHOLDS[-1] == EVERYTHING
     assert THRESHOLDS[-9] == 2**63

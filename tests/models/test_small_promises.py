@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -67,3 +68,23 @@ def test_both_tiers_of_a_compiled_model_use_the_threads(monkeypatch: pytest.Monk
     clf = MemoryClassifier(memory=Tiered(Hashed(8, 4)), vote="sum").fit(X, Y)
     assert clf.compile(n_jobs=2).predict(X).tolist() == clf.predict(X).tolist()
     assert asked == [2]
+
+
+def test_forgetting_warns_once_where_parts_were_fitted() -> None:
+    X = np.random.default_rng(0).integers(0, 3, (300, 3)).tolist()
+    y = [str(row[0]) for row in X]
+    said = r"still depends on them until refit\(\)"
+    with pytest.warns(UserWarning, match=said) as told:
+        clf = MemoryClassifier().fit(X, y).forget(X[:5], y[:5])
+    assert told[0].filename == __file__
+    with pytest.warns(UserWarning, match=said):
+        MemoryClassifier().fit(X, y).forget_one(X[0], y[0])
+    with pytest.warns(UserWarning, match=said):
+        MemoryClassifier(vote="log-linear").fit_stream(X, h=2).forget_stream(X[:1])
+    with pytest.warns(UserWarning, match=r"until refit\(rows="):
+        MemoryClassifier(keep=False).fit(X, y).forget(X[:1], y[:1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf.forget(X[5:9], y[5:9]).forget_one(X[9], y[9])  # it was said
+        for unfitted in (MemoryClassifier(vote="sum"), MemoryClassifier("positional", vote="mean")):
+            unfitted.fit(X, y).forget(X[:1], y[:1]).forget_one(X[1], y[1])

@@ -193,6 +193,18 @@ def test_a_description_names_at_most_a_thousand_labels(client: Client) -> None:
     assert (told["n_classes"], len(told["classes"])) == (1_500, 1_000)
 
 
+def test_a_description_has_the_digest_of_the_file(client: Client, tmp_path: Path) -> None:
+    from hammemo import load
+
+    assert client.create("audited", columns=["colour", "size"])["digest"] is not None
+    for n, colour in enumerate(["red", "blue"]):
+        client.learn("audited", [[colour, "small"]], ["fruit"])
+        told = client.describe("audited")
+        client.download("audited", tmp_path / f"{n}.model")
+        assert told["digest"] == load(tmp_path / f"{n}.model").digest() == client.describe("audited")["digest"]
+    assert client.create("open")["digest"] is None
+
+
 def test_a_file_is_uploaded_and_downloaded(client: Client, twin: MemoryClassifier, tmp_path: Path) -> None:
     from hammemo import load, save
 

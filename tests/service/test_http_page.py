@@ -53,7 +53,11 @@ def test_a_model_is_made_taught_and_asked(browser: Browser, tmp_path: Path) -> N
         type_into(browser, label="melon")
         click(browser, "#edit .forget")
         browser.wait("document.getElementById('said').classList.contains('bad')")
-        assert client.describe("fruit")["version"] == 1
+        told = client.describe("fruit")
+        assert told["version"] == 1
+        shown = "[...document.querySelectorAll('#facts dd')].find((dd) => dd.title)"
+        assert browser.run(f"{shown}.title") == told["digest"]
+        assert browser.run(f"{shown}.textContent") == told["digest"][:16] + "…"
         type_into(browser, label="cherry")
         click(browser, "#edit .forget")
         browser.wait("document.getElementById('said').textContent.includes('version 2')")

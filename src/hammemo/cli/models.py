@@ -16,6 +16,7 @@ from hammemo.files.folders import head_of
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.models import load, read_notes, save
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.learning import silence_forgetting
 from hammemo.models.predictor import Predictor
 from hammemo.sources.schemas import TableSchema, schema_from_notes
 
@@ -47,6 +48,7 @@ class OpenModel:
         """Return the classifier, or refuse a compiled predictor, which learns and forgets nothing."""
         if not isinstance(self.model, MemoryClassifier):
             raise ValueError(f"{path} is compiled for serving and cannot change: use the file it was compiled from.")
+        silence_forgetting(self.model)  # the commands say themselves what was refitted
         return self.model
 
     def write(self, path: Path, wait: float | None) -> None:

@@ -28,6 +28,7 @@ from threadpoolctl import threadpool_limits
 from hammemo.datasets import load_table
 from hammemo.experiments.measuring import table, unseen
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.learning import silence_forgetting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,6 +126,7 @@ def deletion(
     if not isinstance(model, MemoryClassifier):
         make().fit(X[~gone], y[~gone])
         return {"fit_seconds": learnt - began, "delete_seconds": time.process_time() - learnt, "equal": None}
+    silence_forgetting(model)
     model.forget(X[gone], y[gone]).refit(what)
     deleted = time.process_time()
     equal = model.digest() == make().fit(X[~gone], y[~gone]).digest() if what == "all" else None

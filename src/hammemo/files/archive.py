@@ -102,6 +102,11 @@ def _begins_a_model(start: bytes) -> bool:
     return len(start) == DIGITS.stop and start[8 : DIGITS.start] == OPENING
 
 
+def _check_start(start: bytes, path: str | os.PathLike[str]) -> None:
+    if not _begins_a_model(start):
+        raise FileError(f"{os.fspath(path)} is not a model of hammemo: it does not begin as save() begins a file.")
+
+
 def _opened(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a regular file; what would wait for a writer, such as a named pipe, is refused at once."""
     without_waiting = getattr(os, "O_NONBLOCK", 0)
@@ -121,21 +126,29 @@ class Archive:
 
     def __init__(self, path: str | os.PathLike[str], *, verify: bool, writable: bool = True) -> None:
         with _opened(path) as file:
-            start = file.read(DIGITS.stop)
-            if not _begins_a_model(start):
-                raise FileError(
-                    f"{os.fspath(path)} is not a model of hammemo: it does not begin as save() begins a file."
-                )
+            _check_start(file.read(DIGITS.stop), path)
             if verify:
                 size = os.fstat(file.fileno()).st_size
                 buffer = bytearray(size)
                 file.seek(0)
                 if file.readinto(buffer) != size:
                     raise ValueError("it became shorter while it was read")
-                self.data: NDArray[np.uint8] = np.frombuffer(buffer, np.uint8)
+                data: NDArray[np.uint8] = np.frombuffer(buffer, np.uint8)
             else:
-                self.data = np.asarray(np.memmap(file, np.uint8, mode="c" if writable else "r"))
-        self.checksum = start[DIGITS].decode("ascii", "replace")
+                data = np.asarray(np.memmap(file, np.uint8, mode="c" if writable else "r"))
+        self._read(data, path, verify=verify)
+
+    @classmethod
+    def of_bytes(cls, data: bytes, name: str = "the model") -> Archive:
+        """Return the parts of the bytes of a file, verified; `name` is what errors call it."""
+        _check_start(data[: DIGITS.stop], name)
+        archive = cls.__new__(cls)
+        archive._read(np.frombuffer(bytearray(data), np.uint8), name, verify=True)
+        return archive
+
+    def _read(self, data: NDArray[np.uint8], path: str | os.PathLike[str], *, verify: bool) -> None:
+        self.data = data
+        self.checksum = data[DIGITS].tobytes().decode("ascii", "replace")
         if verify and self.checksum != self.digest():
             raise FileError(
                 f"{os.fspath(path)} is damaged: its checksum is not that of its contents. Use another copy of it."

@@ -18,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._arrays.checked import StoredArrays
 from hammemo._arrays.integers import narrow
 from hammemo.files import descriptions, folders
-from hammemo.files.archive import FORMAT, Archive, FileError, sealed
+from hammemo.files.archive import FORMAT, Archive, FileError, refusing, sealed
 from hammemo.files.descriptions import Restorer, exactly, field
-from hammemo.files.registry import BUILT_IN, PARTS, is_built_in, name_in_file
+from hammemo.files.registry import BUILT_IN, PARTS, Registry, is_built_in, name_in_file
 from hammemo.memories.exact import InParts, head_state, restore_in_parts
 from hammemo.memories.label_counts import Frame
 from hammemo.models.kept import EVERYTHING, Kept
@@ -66,6 +66,17 @@ def file_pieces(
     start = {"checksum": "0" * 64, "format": FORMAT, "version": version("hammemo")}
     text = json.dumps({**start, **about}, separators=(",", ":"), allow_nan=False)
     return sealed({name: np.require(array, requirements="C") for name, array in arrays.items()}, text)
+
+
+def file_bytes(model: MemoryClassifier) -> bytes:
+    """Return the file of a model as bytes, for another process; `from_bytes` undoes it."""
+    return b"".join(file_pieces(model._now(), None))
+
+
+def from_bytes(data: bytes) -> MemoryClassifier | Predictor:
+    """Return the model in the bytes of a file, checked as `load` does; `FileError` where they are none."""
+    with refusing("the model"):
+        return restored(Archive.of_bytes(data), Restorer(Registry(), None), verify=True, folder="")
 
 
 def _classifier_parts(

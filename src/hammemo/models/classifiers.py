@@ -20,6 +20,7 @@ from hammemo.models import settling
 from hammemo.models.axes import part_for, resolved_vote
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.kept_documents import KeptDocuments
+from hammemo.models.learning import warn_of_fitted_parts
 from hammemo.models.names import is_auto
 from hammemo.models.predictor import Predictor
 from hammemo.models.report import Report, site_names
@@ -328,7 +329,8 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """Take examples back: the exact inverse of `partial_fit`. A label whose last example goes is no longer a class.
 
         All of them are taken back, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
-        one of them was never stored. What `classes` declared, and the layout of the memory, stay.
+        one of them was never stored. What `classes` declared, and the layout of the memory, stay. So do chosen sites
+        and fitted weights, until `refit`: the first call on such a model warns of it.
 
         Examples
         --------
@@ -341,6 +343,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self._edited(lambda model: model._forget(X, y, sample_weight))
+        warn_of_fitted_parts(self)
         return self
 
     def learn_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
@@ -364,6 +367,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """Take one example back, the short way: the inverse of `learn_one`, with the refusals of `forget`."""
         check_is_fitted(self, "memory_")
         self._edited(lambda model: model._change_one(tokens, label, -1))
+        warn_of_fitted_parts(self)
         return self
 
     @property

@@ -121,13 +121,7 @@ class KeptRows(Kept):
         rows = Examples.of(X, object_array(key[-1] for key in keys))
         times = np.fromiter(counts.values(), np.int64, len(keys))
         made = replace(self, overlay=Ledger())._with(rows, times, example_words(rows, self.seed))
-        return made._below(made._bound(made.words)) if len(made.words) > made.most else made
-
-    @property
-    def lowest_threshold(self) -> int:
-        """The threshold of `state`: single edits are not bounded before the next base is made."""
-        may_be_too_many = self.overlay.n_entries + len(self.words) > self.most
-        return (self.base if may_be_too_many else self).threshold
+        return made._below(made._bound(np.unique(made.words))) if len(made.words) > made.most else made
 
     def examples(self) -> Examples:
         """Return the rows in the order of their hashes."""
@@ -175,7 +169,9 @@ class KeptRows(Kept):
         lookup = vars(self).get("_lookup")
         if lookup is not None:
             vars(kept)["_lookup"] = lookup  # of the base, which both share
-        return kept.base if kept.overlay.n_entries > max(_SMALL_OVERLAY, len(self.words) // 16) else kept
+        n = kept.overlay.n_entries
+        may_be_too_many = sign > 0 and n + len(self.words) > self.most  # as many edits at once would find, at once
+        return kept.base if may_be_too_many or n > max(_SMALL_OVERLAY, len(self.words) // 16) else kept
 
     def plus(self, other: Kept, sign: int) -> KeptRows | None:
         """Return what both keep or, with sign -1, without the other's; None where the other tells too little.

@@ -7,9 +7,11 @@ for the edit publishes it. The public methods are in `classifiers`, those for st
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 from sklearn.base import clone
@@ -224,14 +226,45 @@ class Learning(Additive, Answering):
 
     def _choose_if_doubled(self) -> bool:
         """Choose anew where twice as many examples are held as at the last choice; return whether it was done."""
-        n, kept = int(self.memory_.label_counts.sum()), self._kept
-        if self._pinned or n < max(settling.FIRST_BATCH, 2 * self._chosen_at) or not isinstance(kept, KeptRows):
+        kept = self._kept
+        if not self._has_doubled() or not (is_auto(self.vote) or self._kernel_is_automatic()):
             return False
-        is_automatic = is_auto(self.vote) or is_auto(self.kernel) or isinstance(self.kernel, AutoSites)
-        if not is_automatic or not kept.holds_all or _is_in_parts(self.memory_):
+        if not isinstance(kept, KeptRows) or not self._can_choose():
             return False
         self._choose(kept.examples(), kept.seed, self.memory_.declared, kept, quickly=True)
         return True
+
+    def _has_doubled(self, since: int = 0) -> bool:
+        """Return whether enough examples are held to choose, and twice as many as at the last choice, or `since`."""
+        n = int(self.memory_.label_counts.sum())
+        return n >= max(settling.FIRST_BATCH, 2 * self._chosen_at, 2 * since)
+
+    def _kernel_is_automatic(self) -> bool:
+        return is_auto(self.kernel) or isinstance(self.kernel, AutoSites)
+
+    def _can_choose(self) -> bool:
+        """Return whether another layout may be chosen by the kept rows: all are kept, and no layout was given."""
+        kept = self._kept
+        is_whole = isinstance(kept, KeptRows) and kept.holds_all
+        return is_whole and not self._pinned and not _is_in_parts(self.memory_)
+
+    def _take_choice(self, chosen: Learning) -> None:
+        """Take layout, vote and weights that another version of this model has chosen; count the kept rows anew."""
+
+        def take(model: Learning) -> None:
+            kept = model._kept
+            if kept is None or not model._can_choose():
+                raise ValueError("only a model that keeps all its rows can take another layout")
+            if (chosen.n_features_in_, chosen._columns) != (model.n_features_in_, model._columns):
+                raise ValueError("the layout is of a model with other columns")
+            declared = model.memory_.declared
+            model._take_layout(chosen)
+            memory = chosen.memory_.empty_like()
+            memory.declare_labels(declared)
+            model._count_kept(memory, kept, 1)
+            model.memory_ = memory
+
+        self._edited(take)
 
     def _note_kinds(self, kinds: ColumnKinds) -> None:
         """Note the kinds of the columns before they are learnt."""
@@ -452,6 +485,32 @@ def _is_same_layout(settled: Settled, model: Learning) -> bool:
         return False
     h = model.n_features_in_ if theirs is None else theirs.h
     return settled.kernel.resolve(h).positions == model.sites_.positions
+
+
+_told: WeakSet[Learning] = WeakSet()
+"""The models of which it was said that fitted parts depend on forgotten rows, or of which it is not to be said."""
+
+
+def silence_forgetting(model: Learning) -> None:
+    """Let `forget` of a model say nothing: who calls it tells its users when to refit."""
+    _told.add(model)
+
+
+def warn_of_fitted_parts(model: Learning) -> None:
+    """Warn once a model, after it has forgotten rows, that what was chosen and fitted still depends on them."""
+    if model in _told:
+        return
+    now = model._now()
+    if not now.vote_.state() and now._cells is None and not isinstance(now.kernel, AutoSites):
+        return
+    _told.add(model)
+    how = "refit()" if now._kept is not None else "refit(rows=(X, y)), with the rows that are left"
+    warnings.warn(
+        f"The rows are forgotten, but what was chosen and fitted still depends on them until {how}. "
+        "This is said once a model.",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 def check_is_model(layout: Any) -> None:

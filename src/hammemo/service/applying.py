@@ -9,8 +9,8 @@ labels are all strings or all whole numbers, and documents of which nothing can 
 A model whose layout is open learns its first edit alone: then the layout is that of the first edit, however edits were
 grouped, and a restart gives the same bytes.
 
-A refit is fitted once, by the writer. The log keeps the weights (:mod:`hammemo.service.weights`), and every other
-process takes them from there.
+A refit is fitted once, by the writer. The log keeps the weights (:mod:`hammemo.service.weights`), or also the sites
+that were chosen (:mod:`hammemo.service.choices`), and every other process takes them from there.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ import msgspec
 
 from hammemo._versions import cached_property
 from hammemo.memories.errors import NotStoredError
+from hammemo.models.learning import silence_forgetting
+from hammemo.service.choices import chooses, packed_choice, take_choice
 from hammemo.service.log import LogDamaged, Overtaken
 from hammemo.service.operations import (
     Content,
+    LoggedChoice,
     LoggedDocuments,
     LoggedRefit,
     LoggedRows,
@@ -113,6 +116,8 @@ class Applier:
         try:
             if isinstance(first, LoggedRefit):  # it is alone in its run
                 self._refit(first, start)
+            elif isinstance(first, LoggedChoice):  # so is this
+                self._take_choice(first.chosen)
             elif isinstance(first, LoggedDocuments):
                 self._change_documents([body for body in bodies[start:stop] if isinstance(body, LoggedDocuments)])
             else:
@@ -133,6 +138,7 @@ class Applier:
         columns = len(run[0].rows[0])  # that of all: `_group` puts only rows of one length together
         if columns != model.n_features_in_:
             raise Malformed(f"A row of this model has {model.n_features_in_} tokens, not {columns}.")
+        silence_forgetting(model)  # clients read of it in the documentation
         rows: list[list[Token]] = [row for body in run for row in body.rows]
         labels: list[Any] = [label for body in run for label in body.labels]
         if len(rows) == 1:
@@ -154,6 +160,7 @@ class Applier:
             )
         for body in run:
             _check_long_enough(body, model.n_features_in_ if model.cutting_.short == "drop" else 0)
+        silence_forgetting(model)
         documents = [document for body in run for document in body.documents]
         (model.partial_fit_stream if run[0].learns else model.forget_stream)(documents)
         self._is_refitted = False
@@ -164,10 +171,26 @@ class Applier:
             raise NothingLearnt(
                 "The model holds no example, so there is nothing to fit its vote to: let it learn first."
             )
-        if edit.fitted is None:
+        if edit.fitted is None and not self._is_refitted and chooses(self.model):
+            self.logged[place] = self._chosen_again(self.model).body()
+        elif edit.fitted is None:
             self.logged[place] = LoggedRefit(fitted=self._fitted_again(self.model)).body()
         elif edit.fitted:
             take(self.model, edit.fitted)
+
+    def _chosen_again(self, model: MemoryClassifier) -> LoggedChoice:
+        """Choose sites and vote by all rows, as `refit` does, and take them as every other process will."""
+        choice = LoggedChoice("choice", packed_choice(model.snapshot().refit()))
+        self._take_choice(choice.chosen)
+        self._is_refitted = True
+        return choice
+
+    def _take_choice(self, choice: bytes) -> None:
+        """Take the layout that was chosen by the rows of this version or of an earlier one."""
+        if self.model is None:
+            raise NothingLearnt("The model holds no example, so no sites were chosen by any.")
+        take_choice(self.model, choice)
+        self._is_refitted = False
 
     def _fitted_again(self, model: MemoryClassifier) -> bytes:
         """Fit the vote, and return its weights; nothing where they are as they were."""
@@ -276,7 +299,7 @@ def _runs(bodies: Sequence[Content]) -> Iterator[tuple[int, int]]:
 
 def _group(body: Content) -> tuple[str, type, int] | None:
     """Return what edits must have in common to be applied together; None for one that is applied alone."""
-    if isinstance(body, LoggedRefit):
+    if isinstance(body, (LoggedRefit, LoggedChoice)):
         return None
     if isinstance(body, LoggedDocuments):
         kinds, width = {type(token) for document in body.documents for token in document}, 0

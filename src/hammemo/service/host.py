@@ -12,8 +12,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hammemo.files.archive import FileError
 from hammemo.files.inspecting import inspect
 from hammemo.files.models import load, save
@@ -173,13 +171,11 @@ class Host:
         """Write the model as it is now to a file, and return its version."""
         hosted = self.get(tenant, name)
         state = hosted.state()
-        if state.model is None:
+        model = hosted.named(state)
+        if model is None:
             raise NothingLearnt("The model does not know yet how many columns it has: let it learn an example first.")
-        model, names = state.model.snapshot(), hosted.settings.column_names
-        if names is not None:
-            model.feature_names_in_ = np.array(names, dtype=object)
         try:
-            save(model, path, force=True)
+            save(model.snapshot(), path, force=True)
         except OSError as error:
             raise Unavailable(f"The file could not be written: {error.strerror}.") from error
         return state.version

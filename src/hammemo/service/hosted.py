@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hammemo.service.applying import State, caught_up
 from hammemo.service.log import LogError
 from hammemo.service.operations import NothingLearnt, NotReached, Unavailable
@@ -53,6 +55,8 @@ class HostedModel:
         """How many edits were applied at that."""
         self._snapshot_version = log.base()
         self._snapshot_time: float | None = None
+        self._last_digest: tuple[int, str | None] = (-1, None)
+        """A version and its digest; the version itself is not kept: it may hold what was forgotten since."""
 
     @property
     def version(self) -> int:
@@ -89,8 +93,19 @@ class HostedModel:
         """Return what is published now; the model is None as long as the number of columns is not known."""
         return self._state
 
-    def describe(self) -> dict[str, Any]:
-        """Return the settings of the model, what it holds, and where its log and its snapshot are."""
+    def named(self, state: State | None = None) -> MemoryClassifier | None:
+        """Return the model as its file holds it, with the names of its columns; None if it is not known how many."""
+        model, names = (state or self._state).model, self._settings.column_names
+        if model is not None and names is not None:
+            model = model.snapshot()
+            model.feature_names_in_ = np.array(names, dtype=object)
+        return model
+
+    def describe(self, *, digest: bool = False) -> dict[str, Any]:
+        """Return the settings of the model, what it holds, and where its log and its snapshot are.
+
+        With `digest`, the digest of its file, too: all of the model is read for it, once a version.
+        """
         state, about = self._state, self._settings
         model = state.model
         facts: dict[str, Any] = {
@@ -110,7 +125,17 @@ class HostedModel:
         }
         if model is not None:
             facts |= {part: repr(getattr(model, f"{part}_")) for part in ("kernel", "memory", "vote")}
+        if digest:
+            facts["digest"] = self._digest(state)
         return facts
+
+    def _digest(self, state: State) -> str | None:
+        version, digest = self._last_digest
+        if version != state.version:
+            model = self.named(state)
+            digest = None if model is None else model.digest()
+            self._last_digest = (state.version, digest)
+        return digest
 
     def _log_bytes(self) -> int | None:
         """Return the size of the log; None while it cannot be reached."""

@@ -7,7 +7,7 @@ id again: it is applied once. An id with another content is refused.
 **A body** is the content of an edit as bytes, MessagePack of kind, rows and labels, or of kind and documents: what the
 log keeps and what the keyed digest of an id is made of. A token keeps its kind: 1, 1.0, "1", true and null are five
 different bodies. (The library itself then takes 1 and 1.0 as one token.) Of a refit the log keeps what was fitted
-(:mod:`hammemo.service.weights`), and the digest is made of the request.
+(:mod:`hammemo.service.weights`) or chosen (:mod:`hammemo.service.choices`), and the digest is made of the request.
 
 **A refusal** is a `ServiceError` with the status that HTTP answers. Its message may name values that the client has
 sent; it is for the client and never for a log.
@@ -190,7 +190,23 @@ class LoggedRefit(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
         return _encoder.encode(self)
 
 
-Content = LoggedRows | LoggedDocuments | LoggedRefit
+class LoggedChoice(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Sites, vote and weights that were chosen by the kept rows (:mod:`hammemo.service.choices`)."""
+
+    kind: Literal["choice"]
+    chosen: bytes
+
+    @property
+    def n_rows(self) -> int:
+        """How many examples it has."""
+        return 0
+
+    def body(self) -> bytes:
+        """Return it as the log keeps it."""
+        return _encoder.encode(self)
+
+
+Content = LoggedRows | LoggedDocuments | LoggedRefit | LoggedChoice
 """The content of an edit."""
 
 _KINDS_OF_DOCUMENTS: Final[dict[str, Literal["learnstream", "forgetstream"]]] = {
@@ -202,6 +218,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(LoggedRows)
 _documents_decoder = msgspec.msgpack.Decoder(LoggedDocuments)
 _refit_decoder = msgspec.msgpack.Decoder(LoggedRefit)
+_choice_decoder = msgspec.msgpack.Decoder(LoggedChoice)
 _parts_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
@@ -264,6 +281,8 @@ def decoded(body: bytes) -> Content:
     except msgspec.ValidationError:
         if (kind := _kind(body)) == "refit":
             return _refit_decoder.decode(body)
+        if kind == "choice":
+            return _choice_decoder.decode(body)
         if kind in _KINDS_OF_DOCUMENTS.values():
             return _decoded_documents(body)
         if kind not in ("", "learn", "forget"):

@@ -27,22 +27,35 @@ MAX_BYTES: Final = 2**28
 
 def packed(vote: Vote) -> bytes:
     """Return what was fitted; `TooLarge` where a log cannot keep it."""
-    found = safetensors.numpy.save(vote.state())
-    if len(found) > MAX_BYTES:
+    return compressed(safetensors.numpy.save(vote.state()))
+
+
+def compressed(fitted: bytes) -> bytes:
+    """Return what was fitted or chosen as a log keeps it; `TooLarge` where it cannot."""
+    if len(fitted) > MAX_BYTES:
         raise TooLarge(
-            f"The weights have {len(found):,} bytes, and a log keeps {MAX_BYTES:,}: download the model, refit it, and "
+            f"The weights have {len(fitted):,} bytes, and a log keeps {MAX_BYTES:,}: download the model, refit it, and "
             "upload it under another name."
         )
-    return zlib.compress(found, 1)  # weights that labels share come with zeros for each label
+    return zlib.compress(fitted, 1)  # weights that labels share come with zeros for each label
+
+
+def decompressed(data: bytes) -> bytes:
+    """Return what `compressed` was given; ValueError where the bytes are damaged."""
+    unpacker = zlib.decompressobj()
+    try:
+        found = unpacker.decompress(data, MAX_BYTES)
+    except zlib.error as error:
+        raise ValueError(f"these are no weights ({type(error).__name__})") from None
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("these are no weights: they end too early, or too late")
+    return found
 
 
 def take(model: MemoryClassifier, weights: bytes) -> None:
     """Give a model the weights that `packed` returned, checked; ValueError where they are not its own."""
-    unpacker = zlib.decompressobj()
     try:
-        arrays = safetensors.numpy.load(unpacker.decompress(weights, MAX_BYTES))
-    except (zlib.error, SafetensorError) as error:
+        arrays = safetensors.numpy.load(decompressed(weights))
+    except SafetensorError as error:
         raise ValueError(f"these are no weights ({type(error).__name__})") from None
-    if not unpacker.eof or unpacker.unused_data:
-        raise ValueError("these are no weights: they end too early, or too late")
     model._take_weights(StoredArrays(arrays))

@@ -17,6 +17,11 @@ A second thread makes snapshots, of a published version and so beside edits.
 
 A refit takes seconds, and so may many examples. The edits after it wait for it; questions are answered from the version
 before.
+
+A model with an automatic kernel that keeps all its rows chooses sites and vote again whenever it holds twice as many
+examples as at the last choice. A thread of its own does that, beside edits, and hands over what was chosen as one more
+edit. If the model was refitted meanwhile, the choice is dropped: it may depend on rows that were forgotten. A model
+that closes does not wait for it: the first edit after a restart begins it again.
 """
 
 from __future__ import annotations
@@ -31,11 +36,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.service.applying import Applier, State, caught_up
+from hammemo.service.choices import chooses, chosen_quickly
 from hammemo.service.hosted import HostedModel
 from hammemo.service.limits import Limits
 from hammemo.service.log import Entry, LogError
 from hammemo.service.operations import (
     InUse,
+    LoggedChoice,
     LoggedRefit,
     OpReused,
     Receipt,
@@ -49,6 +56,7 @@ from hammemo.service.operations import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hammemo.models.classifiers import MemoryClassifier
     from hammemo.service.log import Log, Seen
     from hammemo.service.operations import Content, Edit
 
@@ -82,6 +90,8 @@ class Upkeep:
     """Seconds for which ids are kept: how long a client may send an edit again."""
     at_close: bool = True
     """Whether to make a last snapshot."""
+    choose: bool = True
+    """Whether models choose again when their examples have doubled."""
 
 
 @dataclass(eq=False)
@@ -92,10 +102,16 @@ class _Waiting:
     body: bytes
     content: Content
     digest: bytes
+    refits: int | None = None
+    """Of a choice: how many refits had been made when it began."""
     future: Future[Receipt] = field(default_factory=Future)
 
     def refuse(self, error: BaseException) -> None:
         self.future.set_exception(error)
+
+
+class _Stale(Exception):  # noqa: N818
+    """Sites were chosen by a version of the model that was refitted since."""
 
 
 class WrittenModel(HostedModel):
@@ -119,6 +135,10 @@ class WrittenModel(HostedModel):
         self._arrived = threading.Condition()
         self._closing = False
         self._must_recover = False
+        self._refits = 0
+        self._chooser: threading.Thread | None = None
+        self._tried_at = 0
+        """At how many examples the last choice was begun that came to nothing."""
         self._snapshots = threading.Lock()
         self._due = threading.Condition()
         self._unsaved_bytes, self._unsaved_since = 0, time.monotonic()
@@ -214,7 +234,7 @@ class WrittenModel(HostedModel):
         if self._must_recover:
             self._recover()
         seen = self._log.seen([waiting.op for waiting in group])
-        fresh = [waiting for waiting in group if waiting.op not in seen]
+        fresh = self._without_stale([waiting for waiting in group if waiting.op not in seen])
         applier = Applier(self._state.model, self._settings, self._limits)
         contents = [waiting.content for waiting in fresh]
         with self._lease_kept() if _may_take_long(contents) else nullcontext():
@@ -229,7 +249,9 @@ class WrittenModel(HostedModel):
         if accepted:
             self._log.append(before, entries)
             self._publish(State(applier.model, before + len(accepted)))
+            self._refits += sum(isinstance(waiting.content, LoggedRefit) for waiting in accepted)
             self._count(entries)
+            self._choose_if_due()
         else:
             self._log.renew_lease()  # only the writer may refuse, too
         for version, waiting in enumerate(accepted, before + 1):
@@ -239,6 +261,55 @@ class WrittenModel(HostedModel):
         for waiting in group:
             if waiting.op in seen:
                 _answer_again(waiting, seen[waiting.op])
+
+    # Choices
+
+    def _choose_if_due(self) -> None:
+        """Begin to choose sites and vote, beside edits, where the model holds twice as many examples as last time."""
+        model, chooser = self._state.model, self._chooser
+        if model is None or not self._upkeep.choose or self._closing or (chooser is not None and chooser.is_alive()):
+            return
+        if chooses(model) and model._has_doubled(self._tried_at):
+            self._tried_at = int(model.memory_.label_counts.sum())
+            name = f"hammemo choice {self.tenant}/{self.name}"
+            self._chooser = threading.Thread(
+                target=self._choose, args=(model, self._state.version, self._refits), name=name, daemon=True
+            )
+            self._chooser.start()
+
+    def _choose(self, model: MemoryClassifier, version: int, refits: int) -> None:
+        """Choose by one version, and hand the choice over as an edit; what fails is tried at twice the examples."""
+        try:
+            content = LoggedChoice("choice", chosen_quickly(model))
+            body = content.body()
+            op = f"choice {version}"  # no id of a client has a space
+            waiting = _Waiting(op, body, content, digest(body, self._log.key), refits)
+            with self._arrived:
+                if self._closing:
+                    return
+                self._queue.append(waiting)
+                self._queued_bytes += len(body)
+                self._arrived.notify()
+            receipt = waiting.future.result()
+            self._tried_at = 0
+            _logger.info(
+                "sites and vote were chosen by version %d", version, extra=self._facts() | {"version": receipt.version}
+            )
+        except (_Stale, Unavailable):  # the next edit begins another
+            self._tried_at = 0
+        except Exception as error:
+            self._report("no sites were chosen", error)
+
+    def _without_stale(self, group: list[_Waiting]) -> list[_Waiting]:
+        """Return the group without choices that a refit has overtaken, which are refused."""
+        refits, current = self._refits, []
+        for waiting in group:
+            if waiting.refits is not None and waiting.refits != refits:
+                waiting.refuse(_Stale())
+                continue
+            refits += isinstance(waiting.content, LoggedRefit)
+            current.append(waiting)
+        return current
 
     @contextmanager
     def _lease_kept(self) -> Iterator[None]:
@@ -267,6 +338,7 @@ class WrittenModel(HostedModel):
             raise
         self._publish(caught_up(self._log, self._state, self._settings))
         self._snapshot_version = self._log.base()
+        self._refits += 1  # there may have been one
         self._must_recover = False
         _logger.info("the log is open again", extra=self._facts())
 
@@ -339,7 +411,7 @@ class WrittenModel(HostedModel):
 
 
 def _may_take_long(contents: list[Content]) -> bool:
-    is_refitted = any(isinstance(content, LoggedRefit) for content in contents)
+    is_refitted = any(isinstance(content, (LoggedRefit, LoggedChoice)) for content in contents)
     return is_refitted or sum(content.n_rows for content in contents) >= _LONG_EDIT_ROWS
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from hammemo.experiments.sessions.learner import Learner
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.learning import silence_forgetting
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Ours(Learner):
 
     def forget(self, number: int, session: Session) -> None:  # noqa: ARG002  (the items are enough)
         """Take one session back."""
+        silence_forgetting(self.model)
         self.model.forget_stream([session], short="pad")
 
     def refit(self) -> None:

@@ -163,7 +163,7 @@ async def _describe(service: Service, call: Call) -> Answer:
 
 async def _described(service: Service, hosted: HostedModel, status: int) -> Answer:
     def describe() -> bytes:
-        facts = hosted.describe()
+        facts = hosted.describe(digest=True)
         classes = facts["classes"]
         return encoded({**facts, "n_classes": len(classes), "classes": classes[:_MAX_LISTED_CLASSES]})
 
@@ -271,7 +271,7 @@ OPERATIONS: Final = (
     ),
     Operation(
         "refit", "POST", f"{_MODEL}/refit", "forget", _editing(_refit),
-        "Fit the weights of the vote again, to the examples that the model keeps.",
+        "Choose sites and vote again and fit the weights, by the rows that the model keeps.",
         "json", bodies.RefitBody, bodies.EditAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404, 409, 422),
     ),
     Operation(

@@ -4,6 +4,7 @@
 const $ = (id) => document.getElementById(id);
 const MAX_FIELDS = 24; // a longer context is typed as lines
 const LEADERS = 4;
+const SHORT_DIGEST = 16; // digits; the whole digest is shown under the pointer
 
 let token = "";
 let about = null; // what the server says of the chosen model
@@ -121,10 +122,12 @@ function showFacts() {
     ["Labels", (about.n_classes ?? about.classes.length).toLocaleString()],
     ["Memory", about.memory],
     ["Vote", about.vote],
+    ["Digest", about.digest ? `${about.digest.slice(0, SHORT_DIGEST)}…` : undefined, about.digest],
   ];
-  $("facts").replaceChildren(...facts.filter(([, value]) => value !== undefined).map(([name, value]) => {
+  $("facts").replaceChildren(...facts.filter(([, value]) => value !== undefined).map(([name, value, whole]) => {
     const pair = element("div");
     pair.append(element("dt", name), element("dd", value));
+    if (whole) pair.lastChild.title = whole;
     return pair;
   }));
   $("classes").replaceChildren(...about.classes.slice(0, 200).map((name) => {
