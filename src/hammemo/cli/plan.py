@@ -53,11 +53,15 @@ def plan_files(
     The options are those of fit, but for what the plan says. A plan is for sums of counts (--vote sum or mean; auto is
     taken for sum, and a kernel that is auto for positions).
     """
+    from hammemo.sources.schemas import TableSchema
+
     with one_line_errors():
         if (budget is None) == (agreement is None):
             raise UsageError("Say what is wanted: either --budget '2 MiB' or --agreement 0.99.")
         _refuse_what_is_planned(parameters)
         schema, classes = sequences.refined(given.new_schema(label, h))
+        if isinstance(schema, TableSchema):
+            schema = replace(schema, numeric="none")  # a plan is for counts of names
         kernel = "positional" if parameters.kernel == "auto" else parameters.kernel
         compared: Any = part_of("kernel", kernel)
         part_of("vote", parameters.vote)  # refuses a name that is not known
