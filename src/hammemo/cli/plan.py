@@ -81,11 +81,12 @@ def plan_files(
             random_state=parameters.seed,
         )
         planned = replace(planned, notes=[*map(as_options, planned.notes)])
+    options = fit_options(planned, kernel) + (" --numeric none" if isinstance(schema, TableSchema) else "")
     if as_json:
-        print_json({**planned.to_dict(), "fit_options": fit_options(planned, kernel)})
+        print_json({**planned.to_dict(), "fit_options": options})
         return
     console().print(planned)
-    typer.echo(f"hammemo fit with: {fit_options(planned, kernel)}")
+    typer.echo(f"hammemo fit with: {options}")
 
 
 def _refuse_what_is_planned(parameters: ModelOptions) -> None:
