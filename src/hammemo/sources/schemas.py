@@ -140,9 +140,8 @@ class TableSchema:
         if len(texts) != h:
             names = f", one for each of {shown_names(self.columns)}" if self.columns else ""
             raise ValueError(f"There are {len(texts)} values, and the model was fitted on {h}: give {h}{names}.")
-        columns = self.columns or ()
-        if len(columns) != h:
-            columns = tuple(str(number) for number in range(1, h + 1))
+        columns = self.columns or tuple(str(number) for number in range(1, h + 1))
+        self._check_count(columns, h)
         values = tuple(object_array([text]) for text in texts)
         row = Batch(columns, values, np.ones(1, np.int64), "The values given", "row")
         return _side_by_side(self._contexts(row, columns, self.kinds[:h] or "m" * h))
@@ -193,6 +192,11 @@ class TableSchema:
             for name, kind in zip(names, kinds, strict=True)
         ]
 
+    @staticmethod
+    def _check_count(columns: Sequence[str], h: int) -> None:
+        if len(columns) != h:
+            raise ValueError(f"columns= names {len(columns)} columns, and the model was fitted on {h}: name {h}.")
+
     def _query_columns(self, batch: Batch, h: int) -> tuple[str, ...]:
         """Return the columns of a context: those that were learnt, or all of a file without names that has just h."""
         n = len(batch.names)
@@ -204,8 +208,7 @@ class TableSchema:
                     f"fitted on {h}: name the {h} with columns=."
                 )
             return names
-        if len(self.columns) != h:
-            raise ValueError(f"columns= names {len(self.columns)} columns, and the model was fitted on {h}: name {h}.")
+        self._check_count(self.columns, h)
         if not self.header and not all(name in batch.names for name in self.columns):
             raise ValueError(
                 f"{batch.where} has {n} columns, and the model was fitted on {h} (columns "
