@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 runner = CliRunner()
+NAMES = ["--label", "label", "--numeric", "none"]
+"""The digits of these tables are names."""
 
 
 def table(folder: Path, n: int = 300) -> tuple[Path, Any, Any]:
@@ -39,7 +41,8 @@ def fitted(file: Path, *options: str) -> MemoryClassifier:
 
 def test_a_table_is_learnt_as_fit_learns_it(tmp_path: Path) -> None:
     file, X, y = table(tmp_path)
-    model, same = fitted(file, "--label", "label"), MemoryClassifier().fit(X.astype(object), y.astype(object))
+    model = fitted(file, *NAMES)
+    same = MemoryClassifier().fit(X.astype(object), y.astype(object))
     assert (0, 2) in model.sites_.positions
     assert model.sites_.positions == same.sites_.positions
     assert model.memory_.label_counts.tolist() == same.memory_.label_counts.tolist()
@@ -55,18 +58,19 @@ def test_a_file_in_batches_gives_the_model_that_fit_makes_of_it(
     for k, name in enumerate(names):  # each file is a batch
         (tmp_path / f"{name}.csv").write_text("\n".join([header, *rows[k::3]]) + "\n")
     files = [str(tmp_path / f"{name}.csv") for name in names[1:]]
-    model = fitted(tmp_path / "first.csv", *files, "--label", "label")
+    model = fitted(tmp_path / "first.csv", *files, *NAMES)
     assert (0, 2) in model.sites_.positions
-    same = MemoryClassifier().fit(pd.DataFrame(X.astype(object), columns=header.split(",")[:-1]), y.astype(object))
+    frame = pd.DataFrame(X.astype(object), columns=header.split(",")[:-1])
+    same = MemoryClassifier(numeric="none").fit(frame, y.astype(object))
     assert model.digest(parts=True) == same.digest(parts=True)
     monkeypatch.setattr(kept_rows, "MOST_ROWS", 10)  # now the files are read twice, and from a pipe once
     monkeypatch.setattr(learning, "CHOICE_ROWS", 5)
-    model = fitted(tmp_path / "first.csv", *files, "--label", "label")
+    model = fitted(tmp_path / "first.csv", *files, *NAMES)
     assert model._kept is not None
     assert not model._kept.holds_all
     assert model.memory_.label_counts.tolist() == same.memory_.label_counts.tolist()
     piped = tmp_path / "piped.model"
-    result = runner.invoke(app, ["fit", "-", "--label", "label", "--out", str(piped)], input=file.read_text())
+    result = runner.invoke(app, ["fit", "-", *NAMES, "--out", str(piped)], input=file.read_text())
     assert result.exit_code == 0, result.output
     assert load(piped).memory_.label_counts.tolist() == same.memory_.label_counts.tolist()
 

@@ -46,7 +46,7 @@ def lines() -> list[str]:
 def model(lines: list[str], tmp_path: Path) -> Path:
     for name, rows in (("all", lines), ("gone", lines[:60]), ("rest", lines[60:])):
         (tmp_path / f"{name}.csv").write_text("\n".join([HEADER, *rows]) + "\n")
-    run("fit", tmp_path / "all.csv", "--label", "label", "--ledger", "--out", tmp_path / "m")
+    run("fit", tmp_path / "all.csv", "--label", "label", "--numeric", "none", "--ledger", "--out", tmp_path / "m")
     return tmp_path / "m"
 
 
@@ -56,7 +56,7 @@ def read(path: Path) -> tuple[Any, Any]:
 
 
 def test_after_forget_and_refit_the_weights_are_those_of_the_rest(model: Path, tmp_path: Path) -> None:
-    run("fit", tmp_path / "rest.csv", "--label", "label", "--ledger", "--out", tmp_path / "never")
+    run("fit", tmp_path / "rest.csv", "--label", "label", "--numeric", "none", "--ledger", "--out", tmp_path / "never")
     wanted = weights(tmp_path / "never")
     before, notes = weights(model), read_notes(model)
     run("forget", model, tmp_path / "gone.csv", "--out", tmp_path / "forgotten")

@@ -94,8 +94,8 @@ def test_commands_answer_as_the_interface_does(ending: str, data: st.DataObject)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         model = folder / "model"
-        run("fit", write(folder / f"rows{ending}", ["a", "b", "y"], rows), "--label", "y", "--memory", "exact",
-            "--vote", "sum", "--out", model)  # fmt: skip
+        run("fit", write(folder / f"rows{ending}", ["a", "b", "y"], rows), "--label", "y", "--numeric", "none",
+            "--memory", "exact", "--vote", "sum", "--out", model)  # fmt: skip
         assert load(model).memory_.state_bytes() == clf.memory_.state_bytes()
         assert load(model).feature_names_in_.tolist() == ["a", "b"]
         asked = write(folder / f"asked{ending}", ["b", "a"], [[row[1], row[0]] for row in queries])  # found by name
@@ -113,6 +113,8 @@ def test_commands_answer_as_the_interface_does(ending: str, data: st.DataObject)
             "prediction",
             "--columns",
             "a,b",
+            "--numeric",
+            "none",
             "--memory",
             "exact",
             "--vote",
@@ -142,7 +144,7 @@ def test_adding_forgetting_and_merging_files(data: st.DataObject) -> None:
         first = write(folder / "first.csv", ["a", "b", "y"], rows)
         second = write(folder / "second.csv", ["a", "b", "y"], more)
         model, other = folder / "model", folder / "other"
-        run("fit", first, "--label", "y", "--ledger", "--out", model)
+        run("fit", first, "--label", "y", "--numeric", "none", "--ledger", "--out", model)
         before = model.read_bytes()
         run("fit", second, "--label", "y", "--ledger", "--layout", model, "--out", other)
         facts = json.loads(run("add", model, second, "--json").stdout)
@@ -236,7 +238,8 @@ def test_options_are_the_parameters_of_the_model(options: list[Any], expected: A
     rng = np.random.default_rng(0)
     rows = [[f"{a}", f"{b}", f"{(a * b) % 3}"] for a, b in rng.integers(0, 4, (80, 2)).tolist()]
     model = tmp_path / "model"
-    run("fit", write(tmp_path / "rows.csv", ["a", "b", "y"], rows), "--label", "y", *options, "--out", model)
+    run("fit", write(tmp_path / "rows.csv", ["a", "b", "y"], rows), "--label", "y", "--numeric", "none", *options,
+        "--out", model)  # fmt: skip
     expected.fit(array(rows), [row[2] for row in rows])
     loaded = load(model)
     assert loaded.memory_.state_bytes() == expected.memory_.state_bytes()
@@ -256,7 +259,8 @@ def test_a_large_table_is_read_in_batches(tmp_path: Path, monkeypatch: pytest.Mo
     clf = MemoryClassifier(memory=Exact(), vote="sum").fit(array(rows), [row[2] for row in rows])
     for ending in (".csv", ".jsonl", ".parquet"):
         table = write(tmp_path / f"rows{ending}", ["a", "b", "y"], rows)
-        run("fit", table, "--label", "y", "--memory", "exact", "--vote", "sum", "--out", tmp_path / "model")
+        options = ("--label", "y", "--numeric", "none", "--memory", "exact", "--vote", "sum")
+        run("fit", table, *options, "--out", tmp_path / "model")
         assert load(tmp_path / "model").memory_.state_bytes() == clf.memory_.state_bytes()
         assert run("predict", tmp_path / "model", table).stdout.split() == clf.predict(array(rows)).tolist()
     table.with_suffix(".csv").write_text((tmp_path / "rows.csv").read_text() + "0,0,never\n")

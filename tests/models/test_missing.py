@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,11 +99,13 @@ def test_files_keep_the_way(tmp_path: Path, way: str) -> None:
 def test_the_command_line_reads_them_as_the_library_does(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,y\n1,,u\n2,3,v\n1,3,v\n")
     run = CliRunner().invoke
-    for way in ("token", "empty"):
-        line = ["fit", str(tmp_path / "t.csv"), "--label", "y", "--missing", way, "--out", str(tmp_path / "m")]
-        assert run(app, line).exit_code == 0
+    rows = {"none": [["1", None], ["2", "3"], ["1", "3"]], "auto": [[1.0, None], [2.0, 3.0], [1.0, 3.0]]}
+    for way, numeric in product(("token", "empty"), rows):
+        line = ["fit", str(tmp_path / "t.csv"), "--label", "y", "--missing", way, "--numeric", numeric]
+        assert run(app, [*line, "--out", str(tmp_path / "m")]).exit_code == 0
         model = load(tmp_path / "m")
-        same = MemoryClassifier(missing=way).fit([["1", None], ["2", "3"], ["1", "3"]], ["u", "v", "v"])
+        places = [] if numeric == "none" else [0, 1]
+        same = MemoryClassifier(missing=way, numeric=places).fit(rows[numeric], ["u", "v", "v"])
         assert model.memory_.state_bytes() == same.memory_.state_bytes()
         assert model.missing == way
     (tmp_path / "t.jsonl").write_text('{"a": 1, "y": "u"}\n{"a": null, "y": "v"}\n{"a": 2, "y": "v"}\n')

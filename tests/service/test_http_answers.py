@@ -337,6 +337,71 @@ def test_the_short_way_gives_the_answers_of_the_long_one(
     assert short is None or [short] == model.predict(table([asked])).tolist()
 
 
+def numbers_and_names(n: int = 120) -> tuple[list[list[Any]], list[str]]:
+    """Return rows of a whole number, a fraction and a name, some of each missing, as JSON has them."""
+    rng = np.random.default_rng(0)
+    ages, prices = rng.integers(17, 80, n).tolist(), rng.normal(0, 100, n).round(2).tolist()
+    rows = [[age, price, job] for age, price, job in zip(ages, prices, rng.choice(["cook", "clerk"], n), strict=True)]
+    labels = ["yes" if price + 50 * (job == "cook") > 0 else "no" for _, price, job in rows]
+    for i, row in enumerate(rows):
+        row[2] = str(row[2])
+        if i % 7 == 0:
+            row[i % 3] = None
+    return rows, labels
+
+
+def test_a_model_with_numbers_learns_forgets_and_answers(client: Client, tmp_path: Path) -> None:
+    rows, labels = numbers_and_names()
+    clf = MemoryClassifier(numeric=[0, 1]).fit(table(rows[:100]), labels[:100])
+    save(clf, tmp_path / "numbers.model")
+    client.upload("numbers", tmp_path / "numbers.model")
+
+    def check() -> None:
+        for asked in (rows, rows[:1], rows[1:2]):  # a single row takes the short way
+            assert client.predict("numbers", asked) == clf.predict(table(asked)).tolist()
+        classes, probabilities = client.probabilities("numbers", rows)
+        assert classes == clf.classes_.tolist()
+        assert np.allclose(probabilities, clf.predict_proba(table(rows)), rtol=1e-12, atol=0)
+        assert str(client.explain("numbers", rows[:2])) == "\n\n".join(str(clf.explain(row)) for row in rows[:2])
+        assert client.describe("numbers")["examples"] == clf.memory_.label_counts.sum()
+
+    check()
+    client.learn("numbers", rows[100:], labels[100:])
+    clf.partial_fit(table(rows[100:]), labels[100:], choose=False)
+    check()
+    for part in (slice(0, 10), slice(10, 11)):
+        client.forget("numbers", rows[part], labels[part])
+        clf.forget(table(rows[part]), labels[part])
+    check()
+    with pytest.raises(ServerError, match="holds numbers, and 'old' is none") as refused:
+        client.learn("numbers", [["old", 1.5, "cook"]], ["yes"])
+    assert refused.value.status == 422
+    check()
+
+
+@pytest.fixture(scope="module")
+def ready_for_numbers() -> ReadyVersion:
+    rows, labels = numbers_and_names()
+    return ReadyVersion(MemoryClassifier(numeric=[0, 1]).fit(table(rows), labels), 1).prepare()
+
+
+def test_floats_take_the_short_way(ready_for_numbers: ReadyVersion) -> None:
+    assert ready_for_numbers.predict_one([30, 99.5, "cook"]) == "yes"
+
+
+@settings(max_examples=60)
+@given(
+    st.tuples(
+        st.one_of(st.integers(10, 90), st.none(), st.booleans()),
+        st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.floats(-200, 200), st.integers(-200, 200)),
+        st.one_of(st.sampled_from(["cook", "clerk", "judge"]), st.none(), st.floats(0, 1)),
+    )
+)
+def test_the_short_way_with_numbers(ready_for_numbers: ReadyVersion, asked: tuple[Any, ...]) -> None:
+    short = ready_for_numbers.predict_one([*asked])
+    assert short is None or [short] == ready_for_numbers.model.predict(table([asked])).tolist()
+
+
 def test_half_a_file_is_no_file(server: serving.Running, client: Client, tmp_path: Path) -> None:
     whole, calls = server.service.in_thread, []
 

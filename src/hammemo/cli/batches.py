@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,13 @@ from hammemo.models.axes import chooses_sites, resolved_vote, stream_kernel
 from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.names import is_auto
 from hammemo.sources.formats import is_address
-from hammemo.sources.kinds import merged_kinds
+from hammemo.sources.kinds import merged_kinds, ordered_columns
 from hammemo.sources.schemas import SequenceSchema, TableSchema
 from hammemo.tokens.contexts import check_column_names
 from hammemo.tokens.labels import most_frequent_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -75,7 +76,8 @@ def learn_batches(
                 continue
             if not hasattr(model, "memory_"):
                 check_column_names(batch.columns)
-                model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout, choose=once)
+                with _numbers_of(model, batch.kinds):
+                    model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout, choose=once)
             else:
                 model.partial_fit(X, y, choose=once)
             columns, kinds = batch.columns, merged_kinds(kinds, batch.kinds)
@@ -93,6 +95,15 @@ def learn_batches(
     elif fresh:
         schema = replace(schema, kinds=kinds)
     return schema, {"examples": learnt}
+
+
+@contextmanager
+def _numbers_of(model: MemoryClassifier, kinds: str) -> Iterator[None]:
+    """Tell the model which columns were found to be numbers; its parameter is what the user said, as in Python."""
+    said = model.numeric
+    model.set_params(numeric=ordered_columns(kinds))
+    yield
+    model.set_params(numeric=said)
 
 
 def _learn_sequences(

@@ -19,11 +19,12 @@ from hammemo.cli.console import (
     progress_bar,
     say_where_from,
 )
-from hammemo.cli.input_options import InputOptions, NewLabel, NewLength  # noqa: TC001  (read at run time)
-from hammemo.cli.learn import SequenceOptions  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.input_options import InputOptions, NewLabel, NewLength, Numeric  # noqa: TC001  (read at run time)
+from hammemo.cli.learn import SequenceOptions, set_table_parameters
 from hammemo.cli.model_options import ModelOptions  # noqa: TC001  (typer reads annotations at run time)
 
 if TYPE_CHECKING:
+    from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.evaluation import Evaluation, Measures
     from hammemo.models.splits import DocumentMaterial, Material, Split, TableMaterial
     from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
@@ -39,6 +40,7 @@ def evaluate_files(
     ],
     label: NewLabel = None,
     h: NewLength = None,
+    numeric: Numeric = None,
     folds: Annotated[
         int | None,
         typer.Option(
@@ -71,9 +73,9 @@ def evaluate_files(
     with one_line_errors():
         _check_before_work(folds, holdout, plot, parameters)
         model, _ = parameters.classifiers()
-        schema, classes = sequences.refined(given.new_schema(label, h))
+        schema, classes = sequences.refined(given.new_schema(label, h, numeric))
         say_where_from(files)
-        material = _material(schema, files, given.file_format, classes)
+        material = _material(model, schema, files, given.file_format, classes)
         split = _split(material, folds, holdout, parameters.seed)
         from hammemo.models.evaluation import evaluate
 
@@ -100,25 +102,30 @@ def _check_before_work(folds: int | None, holdout: float | None, plot: Path | No
         check_writable(plot, "--plot")
 
 
-def _material(schema: Schema, files: list[str], file_format: str | None, classes: Any) -> Material:
+def _material(
+    model: MemoryClassifier, schema: Schema, files: list[str], file_format: str | None, classes: Any
+) -> Material:
     from hammemo.sources.schemas import TableSchema
 
     if isinstance(schema, TableSchema):
-        return _rows(schema, files, file_format)
+        return _rows(model, schema, files, file_format)
     return _documents(schema, files, file_format, classes)
 
 
-def _rows(schema: TableSchema, files: list[str], file_format: str | None) -> TableMaterial:
-    """Return all rows of tables."""
+def _rows(model: MemoryClassifier, schema: TableSchema, files: list[str], file_format: str | None) -> TableMaterial:
+    """Return all rows of tables, and tell the model which columns are numbers."""
     from hammemo.models.splits import TableMaterial
+    from hammemo.sources.kinds import ordered_columns
     from hammemo.tokens.contexts import joined
 
+    set_table_parameters(model, schema)
     parts: list[tuple[Any, Any]] = []
     moments: list[Any] = []
     found = 0
     with progress_bar("Reading") as tell:
         for batch in schema.examples(files, file_format):
             parts.append((batch.X, batch.y))
+            model.set_params(numeric=ordered_columns(batch.kinds))
             if schema.time is not None and batch.batch is not None:
                 moments += schema.moments(batch.batch)
             found += len(batch.y)

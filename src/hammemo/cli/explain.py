@@ -101,8 +101,8 @@ def as_known(texts: list[str], model: Any) -> list[int | str]:
     return [number if chosen else text for number, text, chosen in zip(numbers, texts, is_number, strict=True)]
 
 
-def _number_or_text(text: str) -> int | str:
+def _number_or_text(text: Any) -> Any:
     try:
-        return int(text)
+        return int(text) if isinstance(text, str) else text
     except ValueError:
         return text

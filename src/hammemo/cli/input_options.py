@@ -27,6 +27,15 @@ NewLabel: TypeAlias = Annotated[
     typer.Option(metavar="COLUMN", help="Learn a table: the column to predict (its number with --no-header)."),
 ]
 NewLength: TypeAlias = Annotated[int | None, typer.Option("--h", min=1, help="Learn sequences: tokens per context.")]
+Numeric: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|none|A,B,…",
+        help="The columns that are numbers: those that hold nothing else, none, or a list.",
+        show_default="auto",
+        rich_help_panel=_PANEL,
+    ),
+]
 KnownLabel: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -110,7 +119,7 @@ class InputOptions:
         ),
     ] = None
 
-    def new_schema(self, label: str | None, h: int | None) -> Schema:
+    def new_schema(self, label: str | None, h: int | None, numeric: str | None = None) -> Schema:
         """Return how input is read that no model knows yet: rows of a table with --label, sequences with --h."""
         from hammemo.sources.schemas import SequenceSchema, TableSchema
 
@@ -119,10 +128,15 @@ class InputOptions:
         if h is not None and label is not None:
             raise UsageError("--label is for rows of a table, --h for sequences: give one of them.")
         if h is not None:
-            refuse(self._for_tables, "is for tables: leave it out, or use --label instead of --h")
+            for_tables = {**self._for_tables, "numeric": numeric}
+            refuse(for_tables, "is for tables: leave it out, or use --label instead of --h")
             return SequenceSchema(h, **self._for_both, **self._for_sequences)
         refuse(self._for_sequences, NOT_FOR_TABLES)
-        return TableSchema(label, **self._for_both, **self._for_tables)
+        if numeric not in (None, "auto", "none"):
+            listed: Any = column_list(numeric, "--numeric")
+        else:
+            listed = numeric or "auto"
+        return TableSchema(label, **self._for_both, **self._for_tables, numeric=listed)
 
     def changed(self, schema: Schema, label: str | None = None) -> Schema:
         """Return the schema of a model with what the command line says otherwise."""
@@ -187,7 +201,7 @@ def refuse(given: dict[str, Any], reason: str) -> None:
             raise UsageError(f"--{name} {reason}.")
 
 
-def column_list(text: str) -> tuple[str, ...]:
+def column_list(text: str, option: str = "--columns") -> tuple[str, ...]:
     """Return the names in a list with commas; a name with a comma is put in quotes, as in CSV.
 
     Examples
@@ -198,5 +212,5 @@ def column_list(text: str) -> tuple[str, ...]:
     """
     names = tuple(next(csv.reader([text]), []))
     if not names or not all(names):
-        raise UsageError(f"--columns {text!r} has an empty name in it: write the names with commas between, as in A,B.")
+        raise UsageError(f"{option} {text!r} has an empty name in it: write the names with commas between, as in A,B.")
     return names

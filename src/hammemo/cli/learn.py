@@ -26,6 +26,7 @@ from hammemo.cli.input_options import (
     InputOptions,
     NewLabel,
     NewLength,
+    Numeric,
     WindowOptions,
     refuse,
 )
@@ -35,7 +36,7 @@ from hammemo.sources.formats import STANDARD_INPUT, format_of
 if TYPE_CHECKING:
     from hammemo.engines import GroupReport
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.sources.schemas import Schema, SequenceSchema
+    from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
 
 _ENGINE = "Large files of sequences"
 
@@ -118,6 +119,7 @@ def fit_files(
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write; a folder with --parts.")],
     label: NewLabel = None,
     h: NewLength = None,
+    numeric: Numeric = None,
     wait: opt.Wait = None,
     as_json: opt.AsJson = False,
     *,
@@ -138,9 +140,10 @@ def fit_files(
     with one_line_errors():
         _check_before_work(out, sequences, machines)
         model, layout = parameters.classifiers()
-        schema, classes = sequences.refined(given.new_schema(label, h))
+        schema, classes = sequences.refined(given.new_schema(label, h, numeric))
         if isinstance(schema, TableSchema):
-            model.set_params(missing=schema.missing)
+            schema = _for_layout(schema, layout, numeric)
+            set_table_parameters(model, schema)
         if isinstance(schema, SequenceSchema) and _can_be_cut(schema, source, given.file_format):
             model, facts = _learn_with_engine(model, schema, source, given.file_format, classes, layout, machines, out)
         else:
@@ -150,6 +153,22 @@ def fit_files(
         OpenModel(model, schema, {}).write(out, wait)
     facts |= {"labels": len(model.classes_), "seconds": time.perf_counter() - started}
     _report_learnt({**facts, "fingerprint": model.memory_.fingerprint(), "out": str(out)}, as_json=as_json)
+
+
+def set_table_parameters(model: MemoryClassifier, schema: TableSchema) -> None:
+    """Give a model the parameters that say how a table is read."""
+    numeric = schema.numeric if isinstance(schema.numeric, str) else list(schema.numeric)
+    model.set_params(missing=schema.missing, numeric=numeric)
+
+
+def _for_layout(schema: TableSchema, layout: MemoryClassifier | None, numeric: str | None) -> TableSchema:
+    """Return the schema with the numbers of the layout, if there is one: they are part of it."""
+    from hammemo.sources.kinds import kinds_of_model
+
+    if layout is None:
+        return schema
+    refuse({"numeric": numeric}, "is settled by --layout: leave it out")
+    return replace(schema, kinds=kinds_of_model(layout._columns, layout.n_features_in_))
 
 
 def _check_before_work(out: Path, sequences: SequenceOptions, machines: EngineOptions) -> None:

@@ -86,7 +86,8 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
     model = load(path, key=key)
     columns = model.__dict__.pop("feature_names_in_", None)
     opened = OpenModel(model, TableSchema(), notes)
-    opened.schema = schema_from_notes(notes, columns, opened.h)
+    cells = model._cells
+    opened.schema = schema_from_notes(notes, columns, opened.h, None if cells is None else cells.kinds)
     return opened
 
 

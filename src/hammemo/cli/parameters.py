@@ -18,7 +18,7 @@ OPTIONS: Final = {
     **{
         name: f"--{name.replace('_', '-')}"
         for name in (
-            *("columns", "delimiter", "format", "label", "missing"),
+            *("columns", "delimiter", "format", "label", "missing", "numeric"),
             *("case", "column", "end", "event", "h", "short", "time", "tokens"),
             *("buckets", "d", "kernel", "layout", "memory", "reserved", "vote"),
             *("address", "engine", "resume", "workers"),

@@ -53,11 +53,15 @@ def plan_files(
     The options are those of fit, but for what the plan says. A plan is for sums of counts (--vote sum or mean; auto is
     taken for sum, and a kernel that is auto for positions).
     """
+    from hammemo.sources.schemas import TableSchema
+
     with one_line_errors():
         if (budget is None) == (agreement is None):
             raise UsageError("Say what is wanted: either --budget '2 MiB' or --agreement 0.99.")
         _refuse_what_is_planned(parameters)
         schema, classes = sequences.refined(given.new_schema(label, h))
+        if isinstance(schema, TableSchema):
+            schema = replace(schema, numeric="none")  # a plan is for counts of names
         kernel = "positional" if parameters.kernel == "auto" else parameters.kernel
         compared: Any = part_of("kernel", kernel)
         part_of("vote", parameters.vote)  # refuses a name that is not known
@@ -77,11 +81,12 @@ def plan_files(
             random_state=parameters.seed,
         )
         planned = replace(planned, notes=[*map(as_options, planned.notes)])
+    options = fit_options(planned, kernel) + (" --numeric none" if isinstance(schema, TableSchema) else "")
     if as_json:
-        print_json({**planned.to_dict(), "fit_options": fit_options(planned, kernel)})
+        print_json({**planned.to_dict(), "fit_options": options})
         return
     console().print(planned)
-    typer.echo(f"hammemo fit with: {fit_options(planned, kernel)}")
+    typer.echo(f"hammemo fit with: {options}")
 
 
 def _refuse_what_is_planned(parameters: ModelOptions) -> None:

@@ -185,7 +185,9 @@ class _Tally:
         self.seconds.append(time.perf_counter() - started)
         labels = material.examples(learnt)[1]
         self.answers[MODEL].append(asked_of(fitted, X, y))
-        self.answers[BAYES].append(asked_of(material.learnt_by(naive_bayes(material.n_tokens), learnt), X, y))
+        read = {name: value for name, value in model.get_params(deep=False).items() if name in ("missing", "numeric")}
+        bayes = naive_bayes(material.n_tokens).set_params(**read)
+        self.answers[BAYES].append(asked_of(material.learnt_by(bayes, learnt), X, y))
         self.answers[MAJORITY].append(_most_frequent(labels, y))
         self.truths.append(y)
         self.sizes.append(len(labels))

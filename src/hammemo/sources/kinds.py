@@ -1,23 +1,32 @@
 """Kinds: what each column of the input holds, so that another file is read as the model learnt it.
 
-``"3"`` and ``3`` are two tokens, and a CSV file has only strings. So a column has a kind (s: strings, i: whole numbers,
-m: something else or both), and values of another file are read the same way: in a column of whole numbers the text
-``3`` is the number 3; in one of strings the number 3 is the text.
+``"3"`` and ``3`` are two tokens, and a CSV file has only strings. So a column has a kind: n for numbers and d for
+dates, which the model cuts into cells (:mod:`hammemo.tokens.columns`), or for names s (strings), i (whole numbers), m
+(something else or both). Values of another file are read the same way: in a column of numbers or of whole numbers the
+text ``3`` is the number 3; in one of strings the number 3 is the text.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hammemo._arrays.integers import object_array
+from hammemo.tokens.columns import MOMENTS, NUMBERS
 from hammemo.tokens.missing import MISSING
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+ORDERED: Final = (NUMBERS, MOMENTS)
+"""The kinds of columns that the model cuts into cells."""
+
+_NUMBER: Final = re.compile(r"[ \t]*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*", re.ASCII)
+_LEADING_ZERO: Final = re.compile(r"[ \t]*[+-]?0[0-9]", re.ASCII)
 
 
 def merged_kinds(before: str, after: str) -> str:
@@ -47,9 +56,70 @@ def packed_kinds(kinds: str) -> str:
 
 def unpacked_kinds(packed: str) -> str:
     """Return the letters that `packed_kinds` packed; nothing for a note that it did not write."""
-    if not re.fullmatch(r"([sim]([0-9]{1,6})?)*", packed, re.ASCII):
+    if not re.fullmatch(r"([simnd]([0-9]{1,6})?)*", packed, re.ASCII):
         return ""
-    return "".join(letter * int(number or 1) for letter, number in re.findall(r"([sim])([0-9]*)", packed))
+    return "".join(letter * int(number or 1) for letter, number in re.findall(r"([simnd])([0-9]*)", packed))
+
+
+def kinds_of_model(columns: str | None, h: int) -> str:
+    """Return what is known of a model's input from the kinds of its columns alone, the label last.
+
+    Examples
+    --------
+    >>> from hammemo.sources.kinds import kinds_of_model
+    >>> kinds_of_model("sn", 2), kinds_of_model(None, 2)
+    ('mnm', 'mmm')
+    """
+    return "".join(kind if kind in ORDERED else "m" for kind in columns or "m" * h) + "m"
+
+
+def ordered_columns(kinds: str) -> list[int]:
+    """Return the places of the columns that are numbers or dates; `kinds` has the label last.
+
+    Examples
+    --------
+    >>> from hammemo.sources.kinds import ordered_columns
+    >>> ordered_columns("snds")
+    [1, 2]
+    """
+    return [place for place, kind in enumerate(kinds[:-1]) if kind in ORDERED]
+
+
+def number_in(text: str) -> float | None:
+    """Return the finite number that a text is, in plain or exponent form; None for any other text.
+
+    Examples
+    --------
+    >>> from hammemo.sources.kinds import number_in
+    >>> [number_in(text) for text in ("-2.50", "1e3", " 7", "007", "", "1e999", "inf", "1_000")]
+    [-2.5, 1000.0, 7.0, 7.0, None, None, None, None]
+    """
+    number = float(text) if _NUMBER.fullmatch(text) else math.inf
+    return number if math.isfinite(number) else None
+
+
+def with_numbers(texts: NDArray[Any]) -> NDArray[Any]:
+    """Return a column of a text file as floats if it holds numbers only, and as it is otherwise.
+
+    None is a missing value. A number that begins with a zero, such as 007, is a code, so its column stays as it is; so
+    does a column without any value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.sources.kinds import with_numbers
+    >>> with_numbers(np.array(["1", None, "2.5"], object)).tolist()
+    [1.0, nan, 2.5]
+    >>> with_numbers(np.array(["007", "1"], object)).tolist()
+    ['007', '1']
+    """
+    found: list[float] = []
+    for text in texts.tolist():
+        number = math.nan if text is None else number_in(text)
+        if number is None or (text is not None and _LEADING_ZERO.match(text)):
+            return texts
+        found.append(number)
+    return np.array(found) if any(text is not None for text in texts.tolist()) else texts
 
 
 def kind_of(values: NDArray[Any]) -> str:

@@ -10,7 +10,8 @@ Examples come in two shapes:
 A schema is written with the model file as notes (:func:`hammemo.files.models.save`) and found again there
 (`schema_from_notes`), so it need not be said again how the input of the model is read.
 
-A schema knows for each column what the model learnt there, strings or whole numbers (:mod:`hammemo.sources.kinds`).
+A schema knows for each column what the model learnt there: numbers, dates, or names that are strings or whole numbers
+(:mod:`hammemo.sources.kinds`). Which columns are numbers is settled by the first rows that are learnt.
 """
 
 from __future__ import annotations
@@ -26,9 +27,18 @@ from hammemo._arrays.integers import object_array
 from hammemo.sources.documents import open_source, stream_source
 from hammemo.sources.examples import Labelled, Queries
 from hammemo.sources.formats import STANDARD_INPUT, format_of, opened
-from hammemo.sources.kinds import as_kind, kind_of, packed_kinds, unpacked_kinds
+from hammemo.sources.kinds import (
+    ORDERED,
+    as_kind,
+    kind_of,
+    kinds_of_model,
+    packed_kinds,
+    unpacked_kinds,
+    with_numbers,
+)
 from hammemo.sources.tables import Batch, read_table, shown_names
 from hammemo.sources.times import moments_of
+from hammemo.tokens.columns import column_kinds
 from hammemo.tokens.contexts import document
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.streams import stream_blocks
@@ -59,9 +69,12 @@ class TableSchema:
     missing : {"token", "empty", "refuse"}
         What a missing value of the context becomes: a token of its own, a position without a token, or an error.
     kinds : str
-        What each column of the context holds, the label last: s, i or m. Empty before anything was learnt.
+        What each column of the context holds, the label last: n, d, s, i or m. Empty before anything was learnt.
     time : str, optional
         The column with the time of each row: no part of the context, unless `columns` names it.
+    numeric : "auto", "none" or tuple of str
+        Which columns are numbers, while `kinds` is empty: those that hold nothing else in the first rows, none, or the
+        ones named. With "auto", dates of Parquet files are dates; a text is a number in CSV and TSV files only.
 
     Examples
     --------
@@ -83,6 +96,7 @@ class TableSchema:
     missing: str = "token"
     kinds: str = ""
     time: str | None = None
+    numeric: str | tuple[str, ...] = "none"
 
     def __post_init__(self) -> None:
         check_missing_rule(self.missing)
@@ -90,6 +104,8 @@ class TableSchema:
             raise ValueError(f"columns= names a column twice ({','.join(self.columns)}): name each once.")
         if self.columns is not None and self.label in self.columns:
             raise ValueError(f"columns= holds the label {self.label!r}: a label cannot be part of its own context.")
+        if not isinstance(self.numeric, str) and self.label in self.numeric:
+            raise ValueError(f"numeric= holds the label {self.label!r}: a label is always a name.")
 
     def examples(self, files: Sequence[str], file_format: str | None = None) -> Iterator[Labelled]:
         """Yield the examples in files, some at a time."""
@@ -100,11 +116,10 @@ class TableSchema:
             for batch in schema._batches(where, file_format, labelled=True):
                 schema = schema._settled(batch)
                 assert schema.columns is not None
-                parts = [batch.tokens(name, self.missing) for name in schema.columns]
-                targets = batch.tokens(self.label)
-                kinds = "".join(map(kind_of, [*parts, targets]))
-                parts = [as_kind(part, kind) for part, kind in zip([*parts, targets], self.kinds or kinds, strict=True)]
-                yield Labelled(_side_by_side(parts[:-1]), parts[-1], schema.columns, kinds, batch)
+                X = schema._contexts(batch, schema.columns, schema.kinds[:-1])
+                y = as_kind(batch.tokens(self.label), schema.kinds[-1])
+                kinds = [k if k in ORDERED else kind_of(part) for k, part in zip(schema.kinds, [*X, y], strict=True)]
+                yield Labelled(_side_by_side(X), y, schema.columns, "".join(kinds), batch)
 
     def moments(self, batch: Batch) -> list[Any]:
         """Return the time of each row of a batch."""
@@ -117,19 +132,19 @@ class TableSchema:
         """Yield the contexts in files; `whole` keeps every column of each row, for a table with answers beside it."""
         for where in files:
             for batch in self._batches(where, file_format, labelled=False, whole=whole):
-                names = self._query_columns(batch, h)
-                parts = [batch.tokens(name, self.missing) for name in names]
-                kinds = self.kinds[:h] or "m" * h
-                parts = [as_kind(part, kind) for part, kind in zip(parts, kinds, strict=True)]
-                yield Queries(_side_by_side(parts), batch.names, batch.columns)
+                X = self._contexts(batch, self._query_columns(batch, h), self.kinds[:h] or "m" * h)
+                yield Queries(_side_by_side(X), batch.names, batch.columns)
 
     def context(self, texts: Sequence[str], h: int) -> NDArray[Any]:
         """Return the context whose values these texts are, as a table of one row."""
         if len(texts) != h:
             names = f", one for each of {shown_names(self.columns)}" if self.columns else ""
             raise ValueError(f"There are {len(texts)} values, and the model was fitted on {h}: give {h}{names}.")
-        kinds = self.kinds[:h] or "m" * h
-        return _side_by_side([as_kind(object_array([text]), kind) for text, kind in zip(texts, kinds, strict=True)])
+        columns = self.columns or tuple(str(number) for number in range(1, h + 1))
+        self._check_count(columns, h)
+        values = tuple(object_array([text]) for text in texts)
+        row = Batch(columns, values, np.ones(1, np.int64), "The values given", "row")
+        return _side_by_side(self._contexts(row, columns, self.kinds[:h] or "m" * h))
 
     def notes(self) -> dict[str, str]:
         """Return the schema as notes of a model file; the names of the columns are kept by the model itself."""
@@ -152,15 +167,35 @@ class TableSchema:
         return read_table(where, format=file_format, header=self.header, delimiter=self.delimiter, columns=wanted)
 
     def _settled(self, batch: Batch) -> TableSchema:
-        """Return the schema with its columns named, by those of the first rows if they were not."""
+        """Return the schema with its columns named, and the numbers among them found, by the first rows."""
         if self.label is not None:
             batch.column(self.label)
-        if self.columns is not None:
-            return self
-        columns = tuple(name for name in batch.names if name not in (self.label, self.time))
+        columns = self.columns
+        if columns is None:
+            columns = tuple(name for name in batch.names if name not in (self.label, self.time))
         if not columns:
             raise ValueError(f"{batch.where} has the column {self.label!r} only: a context needs at least one more.")
-        return replace(self, columns=columns)
+        if len(self.kinds) == len(columns) + 1:
+            return replace(self, columns=columns)
+        values = [batch.column(name) for name in columns]
+        if batch.is_text and self.numeric == "auto":
+            values = [with_numbers(texts) for texts in values]
+        found = column_kinds(values, self.numeric, columns, has_types=True)
+        return replace(self, columns=columns, kinds=kinds_of_model(found, len(columns)))
+
+    def _contexts(self, batch: Batch, names: Sequence[str], kinds: str) -> list[NDArray[Any]]:
+        """Return columns of a batch as the model learnt them."""
+        return [
+            batch.ordered(name, kind, self.missing)
+            if kind in ORDERED
+            else as_kind(batch.tokens(name, self.missing), kind)
+            for name, kind in zip(names, kinds, strict=True)
+        ]
+
+    @staticmethod
+    def _check_count(columns: Sequence[str], h: int) -> None:
+        if len(columns) != h:
+            raise ValueError(f"columns= names {len(columns)} columns, and the model was fitted on {h}: name {h}.")
 
     def _query_columns(self, batch: Batch, h: int) -> tuple[str, ...]:
         """Return the columns of a context: those that were learnt, or all of a file without names that has just h."""
@@ -173,8 +208,7 @@ class TableSchema:
                     f"fitted on {h}: name the {h} with columns=."
                 )
             return names
-        if len(self.columns) != h:
-            raise ValueError(f"columns= names {len(self.columns)} columns, and the model was fitted on {h}: name {h}.")
+        self._check_count(self.columns, h)
         if not self.header and not all(name in batch.names for name in self.columns):
             raise ValueError(
                 f"{batch.where} has {n} columns, and the model was fitted on {h} (columns "
@@ -347,8 +381,12 @@ class SequenceSchema:
 Schema = TableSchema | SequenceSchema
 
 
-def schema_from_notes(notes: dict[str, str], columns: Iterable[str] | None, h: int) -> Schema:
+def schema_from_notes(
+    notes: dict[str, str], columns: Iterable[str] | None, h: int, numbers: str | None = None
+) -> Schema:
     """Return the schema that notes describe; for a model without notes, a table of its columns.
+
+    `numbers` are the kinds of a model's columns, where some are numbers.
 
     Examples
     --------
@@ -372,7 +410,7 @@ def schema_from_notes(notes: dict[str, str], columns: Iterable[str] | None, h: i
             **optional,
         )
     if len(kinds) != h + 1:
-        kinds = ""
+        kinds = "" if numbers is None else kinds_of_model(numbers, h)
     names = None if columns is None else tuple(map(str, columns))
     return TableSchema(notes.get("label"), names, header, delimiter, notes.get("missing", "token"), kinds)
 

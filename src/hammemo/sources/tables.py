@@ -1,9 +1,10 @@
 r"""Tables: rows of CSV, TSV, JSON lines or Parquet, from a file or standard input, in batches of bounded size.
 
-A value of a table is a token as the file has it: in CSV a string as it is written (``007`` stays ``"007"``), in JSON
-lines and Parquet a string, a whole number or a truth value. An empty cell, a null and a JSON object without the key are
-*missing*: they are read as None. In a context they have a token of their own, leave the position
-empty, or are refused (:mod:`hammemo.tokens.missing`).
+A value of a table is as the file has it: in CSV a string as it is written (``007`` stays ``"007"``), in JSON lines and
+Parquet a string, a number, a truth value or a date. A column is read as names (`Batch.tokens`), or as numbers or dates
+(`Batch.ordered`), where a text is the number or the date that it says. An empty cell, a null and a JSON object without
+the key are *missing*: they are read as None. In a context they have a token of their own, leave the position empty, or
+are refused (:mod:`hammemo.tokens.missing`).
 
 Each row knows its place (the line of a CSV or JSON file, the row of a Parquet file), so that whatever is wrong with it
 can be named.
@@ -16,7 +17,7 @@ import io
 import re
 from dataclasses import dataclass
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
 
@@ -32,6 +33,8 @@ from hammemo.sources.formats import (
     parquet_file,
     require_arrow,
 )
+from hammemo.sources.kinds import number_in
+from hammemo.tokens.columns import KIND_WORDS, NUMBERS, ordered_values
 from hammemo.tokens.missing import filled_column, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN
 
@@ -63,6 +66,8 @@ class Batch:
     where : str
         The file.
     unit : {"line", "row"}
+    is_text : bool
+        Whether the file has texts only, so that numbers are texts, too.
     """
 
     names: tuple[str, ...]
@@ -70,6 +75,7 @@ class Batch:
     numbers: NDArray[np.int64]
     where: str
     unit: str
+    is_text: bool = False
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -102,12 +108,34 @@ class Batch:
         lacking = np.fromiter(map(is_missing, values.tolist()), bool, len(values))
         if not lacking.any():
             return values
-        if missing in (None, "refuse"):
-            ways = "Give it one, or drop the row."
-            if missing == "refuse":
-                ways = "Give it one, drop the row, or use missing='token' for a token of its own."
-            raise ValueError(f"{self.place(int(np.flatnonzero(lacking)[0]))}: column {name!r} has no value. {ways}")
+        if missing is None or missing == "refuse":
+            self._refuse_missing(name, int(np.flatnonzero(lacking)[0]), missing)
         return filled_column(values, lacking, missing)
+
+    def ordered(self, name: str, kind: str, missing: str) -> NDArray[Any]:
+        """Return a column of numbers as floats, NaN where one is missing; one of dates as it is, None where missing.
+
+        A value of another kind is refused; so are missing ones if `missing` is "refuse".
+        """
+        values = self.column(name)
+        if values.dtype.kind == "O":
+            values = object_array([_read(value, kind) if isinstance(value, str) else value for value in values])
+        found = ordered_values(values, kind, f"Column {name!r}")
+        for row in np.flatnonzero(np.isnan(found)).tolist():
+            if not is_missing(values[row]):
+                raise ValueError(
+                    f"{self.place(row)}: column {name!r} holds {KIND_WORDS[kind]}, and {values[row]!r} is none. "
+                    "Leave the value empty if it is missing, or fit anew with numeric= and a list without this column."
+                )
+            if missing == "refuse":
+                self._refuse_missing(name, row, missing)
+        return found if kind == NUMBERS else values
+
+    def _refuse_missing(self, name: str, row: int, missing: str | None) -> NoReturn:
+        ways = "Give it one, or drop the row."
+        if missing == "refuse":
+            ways = "Give it one, drop the row, or use missing='token' for a token of its own."
+        raise ValueError(f"{self.place(row)}: column {name!r} has no value. {ways}")
 
     def _check_types(self, name: str, values: NDArray[Any]) -> None:
         if set(map(type, values.tolist())) <= _TOKEN_TYPES:
@@ -117,6 +145,14 @@ class Batch:
             f"{self.place(row)}: column {name!r} holds a {type(values[row]).__name__}, which is not a token: make it a "
             "string or a whole number, leave the column out with columns=, or use h= where it is a list of tokens."
         )
+
+
+def _read(text: str, kind: str) -> Any:
+    """Return the value of a text in a column of numbers or dates: None if it is blank, itself if it is no number."""
+    if not text.strip():
+        return None
+    number = number_in(text) if kind == NUMBERS else None
+    return text if number is None else number
 
 
 def shown_names(names: Sequence[str]) -> str:
@@ -228,7 +264,8 @@ def _csv_batch(rows: list[tuple[int, list[str]]], names: tuple[str, ...], where:
     columns = (
         object_array([value or None for value in column]) for column in zip(*(row for _, row in rows), strict=True)
     )
-    return Batch(names, tuple(columns), np.array([number for number, _ in rows], np.int64), where, "line")
+    lines = np.array([number for number, _ in rows], np.int64)
+    return Batch(names, tuple(columns), lines, where, "line", is_text=True)
 
 
 def _check_names(names: Sequence[str], where: str) -> None:

@@ -203,7 +203,7 @@ def tokens_of(
                 raise ValueError(f"{where} was learnt as names and now holds dates: convert it with astype(str).")
             found.append(filled(column.astype(object), missing))
             continue
-        values = _moments(column, where) if kind == MOMENTS else _numbers(column, where)
+        values = ordered_values(column, kind, where)
         lacking = np.isnan(values)
         if missing == "refuse" and lacking.any():
             raise ValueError(f"{where} has missing values, and missing='refuse' was given: use missing='token'.")
@@ -217,6 +217,19 @@ def tokens_of(
     for j, values in enumerate(found):
         table[:, j] = values
     return table
+
+
+def ordered_values(column: NDArray[Any], kind: str, where: str) -> NDArray[np.float64]:
+    """Return a column of numbers or of dates as floats, NaN for what is missing or of another kind.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.columns import NUMBERS, ordered_values
+    >>> ordered_values(np.array([2, None, "two"], object), NUMBERS, "Column 0").tolist()
+    [2.0, nan, nan]
+    """
+    return _moments(column, where) if kind == MOMENTS else _numbers(column, where)
 
 
 def _with_strings(tokens: NDArray[Any], column: NDArray[Any], lacking: NDArray[np.bool_]) -> NDArray[Any]:

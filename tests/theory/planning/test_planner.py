@@ -297,13 +297,13 @@ def test_the_command(tmp_path: Path) -> None:
     path.write_text("first,second,next\n" + "".join(f"e{a},e{b},e{b % 5}\n" for a, b in X.tolist()))
     result = runner.invoke(app, ["plan", str(path), "--label", "next", "--budget", "1 MiB"])
     assert result.exit_code == 0, result.output
-    assert result.stdout.endswith("hammemo fit with: --kernel positional --memory exact --vote sum\n")
+    assert result.stdout.endswith("hammemo fit with: --kernel positional --memory exact --vote sum --numeric none\n")
     asked = ["plan", str(path), "--label", "next", "--agreement", "0.5", "--n-examples", "90000", "--json"]
     report = json.loads(runner.invoke(app, asked).stdout)
     assert report["n_examples"] == 90_000
     assert sum(option["chosen"] for option in report["options"]) == 1
     memory = next(option["memory"] for option in report["options"] if option["chosen"])
-    assert [part.split("=")[1] for part in memory[7:-1].split(", ")] == report["fit_options"].split()[5:-2:2]
+    assert [part.split("=")[1] for part in memory[7:-1].split(", ")] == report["fit_options"].split()[5:-4:2]
 
 
 def test_the_command_plans_for_sequences_too(tmp_path: Path) -> None:

@@ -329,14 +329,15 @@ class RuleRanker(RowRanker, DenseRanker):
     def single(self) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context."""
         found = None if self._shared is None else self._rows.shared_single(self._shared)
-        return self._table.single() if found is None and self._can_be_dense else found
+        return self._table.single() if found is None and self.can_be_dense else found
 
     def single_scores(self) -> SingleScores | None:
         """Return a fast way from one context to its scores."""
-        return self._table.single_scores() if self._can_be_dense else None
+        return self._table.single_scores() if self.can_be_dense else None
 
     @property
-    def _can_be_dense(self) -> bool:
+    def can_be_dense(self) -> bool:
+        """Whether labels are few, and the whole table is in memory."""
         return 0 < self.n_labels <= MAX_DENSE_LABELS and self._rows.whole is not None
 
 

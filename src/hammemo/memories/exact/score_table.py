@@ -176,6 +176,11 @@ class ScoreTable:
 class DenseRanker(Ranker):
     """A ranker whose rule can be worked out for all rows."""
 
+    @property
+    @abstractmethod
+    def can_be_dense(self) -> bool:
+        """Whether labels are few, and the whole table is in memory."""
+
     @abstractmethod
     def pays(self, n_contexts: int) -> bool:
         """Return whether so many contexts more pay for the values of all rows; they are counted as asked."""
@@ -237,11 +242,13 @@ class TreeRanker(CellRanker):
 
     def single_scores(self) -> SingleScores | None:
         """Return a fast way from the tokens of one row to its scores; None for tables with dates."""
+        if not self._rules.can_be_dense:
+            return None
         cells, (names_table, _, _, trees) = self._cells, self._built
         if cells.codes is None or cells.codes.coder is None or trees is None or MOMENTS in cells.kinds:
             return None
-        coder, score_names, h = cells.codes.coder, names_table.write_one, len(cells.kinds)
-        at_names, at_numbers = cells.names, [j for j in range(h) if cells.kinds[j] != NAMES]
+        kinds, coder, score_names, h = cells.kinds, cells.codes.coder, names_table.write_one, len(cells.kinds)
+        at_names, at_numbers = cells.names, [j for j in range(h) if kinds[j] != NAMES]
         byte_of = [{name: rank for rank, name in enumerate(known.tolist(), 1)}.get for known in cells.codes.names]
 
         def scores(tokens: Sequence[Any]) -> NDArray[np.float64] | None:
@@ -253,9 +260,7 @@ class TreeRanker(CellRanker):
             codes = np.array([[find(name, 0) for find, name in zip(byte_of, names, strict=True)]], np.uint8)
             row, totals = np.empty((1, coder.n_columns), np.uint8), np.empty((1, self.n_labels))
             coder.write(np.array([numbers], np.float64), codes, row)
-            score_names(
-                [token if kind == NAMES else None for token, kind in zip(tokens, cells.kinds, strict=True)], totals
-            )
+            score_names([token if kind == NAMES else None for token, kind in zip(tokens, kinds, strict=True)], totals)
             trees.add(row, totals)
             return totals
 

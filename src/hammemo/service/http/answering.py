@@ -1,7 +1,8 @@
 """Answers from one version of a model, in the forms that the bodies have.
 
-Single rows of strings and integers take the short way (`Ranker.single`, a few microseconds), which a version gets ready
-once; everything else takes the long way, through arrays. Both give the same labels.
+Single rows of strings and integers, and of floats where the model has numbers, take the short way (`Ranker.single`, a
+few microseconds), which a version gets ready once; everything else takes the long way, through arrays. Both give the
+same labels.
 
 A model that was fitted to documents takes rows of any length, such as the clicks of a visit so far: they are cut, or
 filled up, as its documents were (:mod:`hammemo.tokens.cutting`).
@@ -53,6 +54,7 @@ class ReadyVersion:
         self._single: Callable[[Sequence[Any]], int] | None = None
         self._classes: list[Any] = []
         self._h = int(model.n_features_in_)
+        self._short_way = _SHORT_WAY if model._columns is None else _SHORT_WAY | {float}
 
     def prepare(self) -> ReadyVersion:
         """Make what single rows need."""
@@ -83,7 +85,7 @@ class ReadyVersion:
         if self._single is None:
             return None
         for token in row:
-            if type(token) not in _SHORT_WAY:
+            if type(token) not in self._short_way:
                 return None
         try:
             column = self._single(row)
