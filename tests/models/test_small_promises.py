@@ -70,21 +70,24 @@ def test_both_tiers_of_a_compiled_model_use_the_threads(monkeypatch: pytest.Monk
     assert asked == [2]
 
 
-def test_forgetting_warns_once_where_parts_were_fitted() -> None:
+def test_a_question_after_forgetting_warns_once_where_parts_were_fitted() -> None:
     X = np.random.default_rng(0).integers(0, 3, (300, 3)).tolist()
     y = [str(row[0]) for row in X]
     said = r"still depends on them until refit\(\)"
+    clf = MemoryClassifier().fit(X, y).forget(X[:5], y[:5])
     with pytest.warns(UserWarning, match=said) as told:
-        clf = MemoryClassifier().fit(X, y).forget(X[:5], y[:5])
+        clf.predict(X[:1])
     assert told[0].filename == __file__
     with pytest.warns(UserWarning, match=said):
-        MemoryClassifier().fit(X, y).forget_one(X[0], y[0])
+        MemoryClassifier().fit(X, y).forget_one(X[0], y[0]).predict_proba(X[:1])
     with pytest.warns(UserWarning, match=said):
-        MemoryClassifier(vote="log-linear").fit_stream(X, h=2).forget_stream(X[:1])
+        MemoryClassifier(vote="log-linear").fit_stream(X, h=2).forget_stream(X[:1]).predict([X[0][:2]])
     with pytest.warns(UserWarning, match=r"until refit\(rows="):
-        MemoryClassifier(keep=False).fit(X, y).forget(X[:1], y[:1])
+        MemoryClassifier(keep=False).fit(X, y).forget(X[:1], y[:1]).predict(X[:1])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        clf.forget(X[5:9], y[5:9]).forget_one(X[9], y[9])  # it was said
+        clf.forget(X[5:9], y[5:9]).predict(X[:1])  # it was said
+        MemoryClassifier().fit(X, y).forget(X[:1], y[:1]).refit().predict(X[:1])
+        MemoryClassifier().fit(X, y).forget(X[:1], y[:1]).fit(X, y).predict(X[:1])
         for unfitted in (MemoryClassifier(vote="sum"), MemoryClassifier("positional", vote="mean")):
-            unfitted.fit(X, y).forget(X[:1], y[:1]).forget_one(X[1], y[1])
+            unfitted.fit(X, y).forget(X[:1], y[:1]).forget_one(X[1], y[1]).predict(X[:1])

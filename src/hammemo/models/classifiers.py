@@ -20,7 +20,7 @@ from hammemo.models import settling
 from hammemo.models.axes import part_for, resolved_vote
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.kept_documents import KeptDocuments
-from hammemo.models.learning import warn_of_fitted_parts
+from hammemo.models.learning import note_forgetting, note_refit
 from hammemo.models.names import is_auto
 from hammemo.models.predictor import Predictor
 from hammemo.models.report import Report, site_names
@@ -168,6 +168,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             Labels to keep as candidates even while they have no example.
         """
         self._edited(lambda model: model._learn(model._rows(X, y, sample_weight, reset=True), classes, whole=True))
+        note_refit(self)
         return self
 
     def fit_vote(
@@ -240,6 +241,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             self._edited(lambda model: model._refit(what))
         else:
             self._edited(lambda model: model._refit_to(rows))
+        note_refit(self)
         return self
 
     def open(self: Self, h: int) -> Self:
@@ -330,7 +332,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
         All of them are taken back, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
         one of them was never stored. What `classes` declared, and the layout of the memory, stay. So do chosen sites
-        and fitted weights, until `refit`: the first call on such a model warns of it.
+        and fitted weights, until `refit`: a model that is asked before warns of it, once.
 
         Examples
         --------
@@ -343,7 +345,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self._edited(lambda model: model._forget(X, y, sample_weight))
-        warn_of_fitted_parts(self)
+        note_forgetting(self)
         return self
 
     def learn_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
@@ -367,7 +369,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """Take one example back, the short way: the inverse of `learn_one`, with the refusals of `forget`."""
         check_is_fitted(self, "memory_")
         self._edited(lambda model: model._change_one(tokens, label, -1))
-        warn_of_fitted_parts(self)
+        note_forgetting(self)
         return self
 
     @property

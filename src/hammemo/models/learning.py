@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
     from hammemo.models.kept import Kept
+    from hammemo.models.scorer import Scorer
     from hammemo.models.settling import Settled
+    from hammemo.tokens.contexts import Contexts
     from hammemo.votes import Vote
 
 CHOICE_ROWS: Final = 2**17
@@ -75,6 +77,10 @@ class Learning(Additive, Answering):
     choices_: Choices
     version_: int
     n_features_in_: int
+
+    def _question(self: Self, X: Any) -> tuple[Self, Contexts, Scorer]:
+        warn_of_forgotten_rows(self)
+        return super()._question(X)
 
     def _edited(self: Self, change: Callable[[Self], Result]) -> Result:
         def counted(model: Self) -> Result:
@@ -487,29 +493,41 @@ def _is_same_layout(settled: Settled, model: Learning) -> bool:
     return settled.kernel.resolve(h).positions == model.sites_.positions
 
 
+_stale: WeakSet[Learning] = WeakSet()
+"""The models that have forgotten rows on which what was chosen or fitted still depends, until the next refit."""
+
 _told: WeakSet[Learning] = WeakSet()
-"""The models of which it was said that fitted parts depend on forgotten rows, or of which it is not to be said."""
+"""The models of which that was said, or is not to be said."""
 
 
 def silence_forgetting(model: Learning) -> None:
-    """Let `forget` of a model say nothing: who calls it tells its users when to refit."""
+    """Let nothing be said of forgotten rows: who calls this tells its users when to refit."""
     _told.add(model)
 
 
-def warn_of_fitted_parts(model: Learning) -> None:
-    """Warn once a model, after it has forgotten rows, that what was chosen and fitted still depends on them."""
-    if model in _told:
-        return
+def note_forgetting(model: Learning) -> None:
+    """Note that a model has forgotten rows; its first question before a refit then warns."""
     now = model._now()
-    if not now.vote_.state() and now._cells is None and not isinstance(now.kernel, AutoSites):
+    if now.vote_.state() or now._cells is not None or isinstance(now.kernel, AutoSites):
+        _stale.add(model)
+
+
+def note_refit(model: Learning) -> None:
+    """Note that everything was chosen and fitted anew."""
+    _stale.discard(model)
+
+
+def warn_of_forgotten_rows(model: Learning) -> None:
+    """Warn once a model, where it is asked, that what was chosen and fitted depends on rows that it has forgotten."""
+    if model not in _stale or model in _told:
         return
     _told.add(model)
-    how = "refit()" if now._kept is not None else "refit(rows=(X, y)), with the rows that are left"
+    how = "refit()" if model._kept is not None else "refit(rows=(X, y)), with the rows that are left"
     warnings.warn(
-        f"The rows are forgotten, but what was chosen and fitted still depends on them until {how}. "
+        f"Rows were forgotten, but what was chosen and fitted still depends on them until {how}. "
         "This is said once a model.",
         UserWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
 
 

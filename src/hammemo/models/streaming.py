@@ -18,7 +18,7 @@ from hammemo.models.documents import Way
 from hammemo.models.growing import watched
 from hammemo.models.kept_documents import Keeper, KeptDocuments
 from hammemo.models.kept_rows import KeptRows
-from hammemo.models.learning import Learning, check_is_model, warn_of_fitted_parts
+from hammemo.models.learning import Learning, check_is_model, note_forgetting
 from hammemo.models.names import is_auto
 from hammemo.models.scorer import check_probabilities
 from hammemo.tokens.column_kinds import ColumnKinds
@@ -237,7 +237,7 @@ class Streaming(Learning):
                 UserWarning,
                 stacklevel=2,
             )
-        warn_of_fitted_parts(self)
+        note_forgetting(self)
         return self
 
     def log_loss_stream(
