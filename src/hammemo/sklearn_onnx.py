@@ -8,8 +8,8 @@ After `register`, ``skl2onnx.to_onnx`` and ``convert_sklearn`` know `MemoryClass
 How tokens come into the graph: strings and integers are looked up in the list of tokens that the model carries
 (``LabelEncoder``), floats by a search in it, since 3.0 and 3 are one token. NaN becomes what `missing` makes of it.
 ONNX has no missing string: give the token ``"<missing>"`` itself. A hashed memory keeps no list: its graph hashes
-integers, any of them, and the option `tokens` lists what else it shall know. A model of numbers has no graph: say
-``numeric="none"``, and floats are names.
+integers, any of them, and the option `tokens` lists what else it shall know. A model with numbers takes them
+as floats, NaN for missing ones; one with dates has no graph.
 
 >>> import numpy as np
 >>> from sklearn.pipeline import make_pipeline
@@ -36,6 +36,8 @@ from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.memo import MeMoClassifier
 from hammemo.portable.building import carried_tokens
 from hammemo.portable.graph import Search
+from hammemo.portable.tree_graph import TreeGraph
+from hammemo.tokens.columns import NAMES
 from hammemo.tokens.missing import MISSING
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -112,14 +114,37 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     if container.target_opset_any_domain("") < _OPSET:
         raise ValueError(f"target_opset={container.target_opset}: a graph of hammemo needs {_OPSET} or more.")
     predictor, asked = model.compile(), container.get_options(model).get("tokens")
-    tokens = carried_tokens(predictor.compiled) if asked is None else Vocabulary.of(asked)
+    tokens = None if asked is None else Vocabulary.of(asked)
+    if asked is None and model._cells is None:
+        tokens = carried_tokens(predictor.compiled)
     graph = predictor.graph(tokens)
     ops = _Added(scope, container, graph.constants)
-    parts = [_numbers(ops, given, tokens, predictor.missing, j) for j, given in enumerate(operator.inputs)]
-    scores = graph.scores(ops, parts[0] if len(parts) == 1 else ops.joined(parts))
+    if isinstance(graph, TreeGraph):
+        scores = _of_numbers(ops, graph, operator.inputs)
+    else:
+        parts = [_numbers(ops, given, tokens, predictor.missing, j) for j, given in enumerate(operator.inputs)]
+        scores = graph.scores(ops, parts[0] if len(parts) == 1 else ops.joined(parts))
     answers = [ops.winner(scores, graph.classes), _second(ops, scores, predictor.vote, len(graph.classes))]
     for answer, output in zip(answers, operator.outputs, strict=True):
         ops.rename(answer, output.full_name)
+
+
+def _of_numbers(ops: _Added, graph: TreeGraph, inputs: Sequence[Any]) -> str:
+    """Return the scores of a table with numbers, whose columns come one by one or, all numbers, side by side."""
+    columns = [(given, ops.column(given.full_name, j)) for given in inputs for j in range(given.type.shape[1])]
+    if len(columns) != len(graph.kinds):
+        raise ValueError(f"The model was fitted on {len(graph.kinds)} columns; the graph is given {len(columns)}.")
+    values, places = [], []
+    for (given, column), kind in zip(columns, graph.kinds, strict=True):
+        if isinstance(given.type, kinds.StringTensorType) != (kind == NAMES):
+            wanted = "names, strings" if kind == NAMES else "numbers"
+            raise TypeError(f"{given.raw_name!r} is a {type(given.type).__name__}: this column was learnt as {wanted}.")
+        if kind == NAMES:
+            places.append(ops.listed(column, graph.tokens, strings=True))
+        else:
+            values.append(ops.floats(column))
+    found: str = graph.scores(ops, values, places)
+    return found
 
 
 def _numbers(ops: _Added, given: Any, tokens: Vocabulary | None, missing: str, j: int) -> str:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._versions import cached_property
+from hammemo.memories.exact import MAX_DENSE_LABELS, TreeRanker
 from hammemo.models.answering import Answering
 from hammemo.models.scorer import Scorer, check_probabilities
 from hammemo.portable.building import graph_of
+from hammemo.portable.tree_graph import tree_graph
 from hammemo.tokens.labels import classes_array
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from hammemo.memories.reader import Compiled
     from hammemo.portable.graph import Graph
     from hammemo.portable.torch_module import TorchPredictor
+    from hammemo.portable.tree_graph import TreeGraph
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
     from hammemo.votes import Vote
@@ -166,6 +169,9 @@ class Predictor(Answering):
     def to_onnx(self, path: str | os.PathLike[str], tokens: Iterable[Any] | None = None) -> None:
         """Write the predictor as an ONNX graph with the input ``tokens`` and the outputs ``label`` and ``scores``.
 
+        A table with numbers has the input ``numbers``, of float64 with NaN for missing ones, and ``names``, of strings
+        with ``"<missing>"``: each in the order of the columns.
+
         The extra ``onnx`` brings what writes the graph, and ONNX Runtime, which runs it. A pipeline of scikit-learn is
         exported whole after ``hammemo.sklearn_onnx.register()``.
 
@@ -182,14 +188,20 @@ class Predictor(Answering):
             raise ModuleNotFoundError("to_onnx needs onnx: pip install 'hammemo[onnx]'") from error
         Path(path).write_bytes(onnx_model(self.graph(tokens)).SerializeToString())
 
-    def graph(self, tokens: Iterable[Any] | None) -> Graph:
+    def graph(self, tokens: Iterable[Any] | None) -> Graph | TreeGraph:
         """Return what torch and ONNX compute, for the tokens that it shall know, or for those that it carries."""
-        if self._cells is not None:
+        if self._cells is None:
+            return graph_of(self.compiled, self.sites, self.vote, self.classes_, tokens)
+        ranker = self._asked.ranker
+        if not isinstance(ranker, TreeRanker) or not ranker.has_tables:
             raise NotImplementedError(
-                "A model of a table with numbers cannot be exported: its cuts and trees have no graph. Serve it with "
-                "hammemo, or fit with numeric='none' on columns that you have cut yourself."
+                "Of models of tables with numbers only those with trees, exact counts in memory and at most "
+                f"{MAX_DENSE_LABELS} labels have a graph. Serve this one with hammemo, or fit with numeric='none' on "
+                "columns that you have cut yourself."
             )
-        return graph_of(self.compiled, self.sites, self.vote, self.classes_, tokens)
+        if tokens is not None:
+            raise ValueError("A model of a table with numbers carries its names: leave out tokens=.")
+        return tree_graph(ranker, self._cells, self._missing(), self.classes_)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that prediction needs, by name."""

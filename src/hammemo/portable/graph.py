@@ -92,6 +92,12 @@ class Operations(Protocol):
     def joined(self, parts: Sequence[Any]) -> Any:
         """Return matrices side by side."""
 
+    def stacked(self, columns: Sequence[Any]) -> Any:
+        """Return vectors as the columns of a matrix."""
+
+    def picked(self, matrix: Any, columns: Any) -> Any:
+        """Return the entries of each row that lie in these columns: (m, n), (m, k) → (m, k)."""
+
     def product(self, a: Any, b: Any) -> Any:
         """Return the product of two matrices."""
 

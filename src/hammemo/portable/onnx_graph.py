@@ -15,6 +15,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from hammemo.portable.tree_graph import TreeGraph
+from hammemo.tokens.columns import NAMES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -27,22 +30,18 @@ _OPSET, _ML_OPSET = 18, 4  # the first with operators on bits, and with look-ups
 _MAX_FILE_BYTES = 2**31 - 1  # what one file of protocol buffers can hold
 
 
-def onnx_model(graph: Graph) -> onnx.ModelProto:
+def onnx_model(graph: Graph | TreeGraph) -> onnx.ModelProto:
     """Return the model, checked."""
-    ops, tokens = OnnxOperations(graph.constants), graph.tokens
-    strings = tokens is not None and len(tokens.strings) > 0
-    if tokens is not None and (len(tokens.floats) or (strings and len(tokens.ints))):
-        raise ValueError("An ONNX graph takes tokens of one kind, strings or integers: convert the others before fit.")
-    scores = graph.scores(ops, "tokens" if tokens is None else ops.listed("tokens", tokens, strings=strings))
+    ops = OnnxOperations(graph.constants)
+    inputs, scores = _tree_scores(graph, ops) if isinstance(graph, TreeGraph) else _token_scores(graph, ops)
     winner = ops.winner(scores, graph.classes)
     for made, name in ((scores, "scores"), (winner, "label")):
         ops.nodes.append(helper.make_node("Identity", [made], [name]))
-    kind = TensorProto.STRING if strings else TensorProto.INT64
     label = TensorProto.STRING if label_values(graph.classes).dtype == object else TensorProto.INT64
     made = helper.make_graph(
         ops.nodes,
         "hammemo",
-        [helper.make_tensor_value_info("tokens", kind, ["n", graph.h])],
+        inputs,
         [
             helper.make_tensor_value_info("label", label, ["n"]),
             helper.make_tensor_value_info("scores", TensorProto.DOUBLE, ["n", len(graph.classes)]),
@@ -57,6 +56,30 @@ def onnx_model(graph: Graph) -> onnx.ModelProto:
         )
     onnx.checker.check_model(model)
     return model
+
+
+def _token_scores(graph: Graph, ops: OnnxOperations) -> tuple[list[onnx.ValueInfoProto], str]:
+    """Return the input ``tokens``, and the scores."""
+    tokens = graph.tokens
+    strings = tokens is not None and len(tokens.strings) > 0
+    if tokens is not None and (len(tokens.floats) or (strings and len(tokens.ints))):
+        raise ValueError("An ONNX graph takes tokens of one kind, strings or integers: convert the others before fit.")
+    scores = graph.scores(ops, "tokens" if tokens is None else ops.listed("tokens", tokens, strings=strings))
+    kind = TensorProto.STRING if strings else TensorProto.INT64
+    return [helper.make_tensor_value_info("tokens", kind, ["n", graph.h])], scores
+
+
+def _tree_scores(graph: TreeGraph, ops: OnnxOperations) -> tuple[list[onnx.ValueInfoProto], str]:
+    """Return the inputs ``numbers`` and ``names``, whichever there are, and the scores."""
+    n_names = graph.kinds.count(NAMES)
+    n_numbers = len(graph.kinds) - n_names
+    values = [ops.column("numbers", j) for j in range(n_numbers)]
+    places = ops.listed("names", graph.tokens, strings=True) if n_names else ""
+    scores = graph.scores(ops, values, [ops.column(places, j) for j in range(n_names)])
+    inputs = [helper.make_tensor_value_info("numbers", TensorProto.DOUBLE, ["n", n_numbers])]
+    if n_names:
+        inputs.append(helper.make_tensor_value_info("names", TensorProto.STRING, ["n", n_names]))
+    return inputs, scores
 
 
 def label_values(classes: NDArray[Any]) -> NDArray[Any]:
@@ -188,6 +211,13 @@ class OnnxOperations:
 
     def joined(self, parts: Sequence[str]) -> str:
         return self.node("Concat", list(parts), axis=1)
+
+    def stacked(self, columns: Sequence[str]) -> str:
+        axis = self.initializer(np.array([1]), "second axis")
+        return self.joined([self.node("Unsqueeze", [column, axis]) for column in columns])
+
+    def picked(self, matrix: str, columns: str) -> str:
+        return self.node("GatherElements", [matrix, columns], axis=1)
 
     def product(self, a: str, b: str) -> str:
         return self.node("MatMul", [a, b])

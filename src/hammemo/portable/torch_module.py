@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from hammemo.portable.tree_graph import TreeGraph
+from hammemo.tokens.columns import NAMES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,12 +22,12 @@ if TYPE_CHECKING:
 class TorchPredictor(nn.Module):
     """Scores of contexts as a torch module.
 
-    `forward` takes a tensor of 64-bit integers of shape (m, h) and returns the scores in float64, (m, L): labels in the
-    order of `classes`, the first of equals wins, as ``scores.argmax(1)`` has it. `numbers` turns contexts into what it
-    takes. The tables are buffers; changing their type (``half()``) changes scores.
+    `forward` takes a tensor of 64-bit integers of shape (m, h), of float64 for a table with numbers. It returns the
+    scores in float64, (m, L): labels in the order of `classes`, the first of equals wins, as ``scores.argmax(1)`` has
+    it. `numbers` turns rows into what it takes. The tables are buffers: ``half()`` changes scores.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph | TreeGraph) -> None:
         super().__init__()
         self._graph = graph
         self.classes = graph.classes
@@ -34,8 +37,13 @@ class TorchPredictor(nn.Module):
 
     def forward(self, numbers: torch.Tensor) -> torch.Tensor:
         """Return the scores of each context."""
-        scores: torch.Tensor = self._graph.scores(_TorchOperations(self, numbers.device), numbers)
-        return scores
+        ops, graph = _TorchOperations(self, numbers.device), self._graph
+        if isinstance(graph, TreeGraph):
+            columns = list(enumerate(graph.kinds))
+            values = [numbers[:, j] for j, kind in columns if kind != NAMES]
+            places = [numbers[:, j].long() for j, kind in columns if kind == NAMES]
+            return graph.scores(ops, values, places)  # type: ignore[no-any-return]
+        return graph.scores(ops, numbers)  # type: ignore[no-any-return]
 
     def numbers(self, X: Any) -> torch.Tensor:
         """Return contexts of tokens as the tensor that `forward` takes."""
@@ -110,6 +118,12 @@ class _TorchOperations:
 
     def joined(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
         return torch.cat(list(parts), dim=1)
+
+    def stacked(self, columns: Sequence[torch.Tensor]) -> torch.Tensor:
+        return torch.stack(list(columns), dim=1)
+
+    def picked(self, matrix: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+        return torch.gather(matrix, 1, columns)
 
     def product(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return a @ b

@@ -13,7 +13,7 @@ from hammemo.memories.exact.parts.part import PAGE, Part, table_arrays, used_arr
 from hammemo.memories.exact.parts.set import SignedPart, View
 from hammemo.memories.exact.reader import DenseCounts, SparseCounts
 from hammemo.memories.exact.rows import Entries, applied
-from hammemo.memories.exact.score_table import MAX_DENSE_LABELS, dense_values
+from hammemo.memories.exact.score_table import MAX_DENSE_LABELS, TreeRanker, WholeTable, dense_values
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.memories.exact.table import CountTable
 
@@ -32,7 +32,9 @@ __all__ = [
     "SignedSum",
     "SiteRows",
     "SparseCounts",
+    "TreeRanker",
     "View",
+    "WholeTable",
     "added_rows",
     "applied",
     "dense_values",

@@ -214,13 +214,24 @@ class TreeRanker(CellRanker):
     @cached_property
     def _built(self) -> tuple[ScoreTable, NDArray[np.int32], NDArray[np.float64], TreeScores | None]:
         """What names say on top of the base; for each node, the row of a leaf; these rows; the same, compiled."""
-        whole, forest = self._rules.whole(), self._cells.forest
+        forest = self._cells.forest
         assert forest is not None
+        whole, rows, values = self.tables()
         names = ScoreTable(whole, len(self._cells.kinds), len(self._cells.names))
-        rows, values = _leaf_values(forest, whole, len(self._cells.names))
         if forest.compiled is None:
             return names, rows, values, None
         return names, rows[:0], values[:0], forest.compiled.with_scores(rows, values)
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether `tables` can be made."""
+        return self._rules.can_be_dense
+
+    def tables(self) -> tuple[WholeTable, NDArray[np.int32], NDArray[np.float64]]:
+        """Return the values of all rows; for each node, the row of a leaf; and what all levels say of each leaf."""
+        whole, forest = self._rules.whole(), self._cells.forest
+        assert forest is not None
+        return whole, *_leaf_values(forest, whole, len(self._cells.names))
 
     def _from_leaves(self, contexts: Contexts) -> NDArray[np.float64]:
         codes, forest = self._cells.codes, self._cells.forest
@@ -242,7 +253,7 @@ class TreeRanker(CellRanker):
 
     def single_scores(self) -> SingleScores | None:
         """Return a fast way from the tokens of one row to its scores; None for tables with dates."""
-        if not self._rules.can_be_dense:
+        if not self.has_tables:
             return None
         cells, (names_table, _, _, trees) = self._cells, self._built
         if cells.codes is None or cells.codes.coder is None or trees is None or MOMENTS in cells.kinds:

@@ -1,0 +1,194 @@
+"""A model of a table with numbers as a graph: steps, trees and sums with the operations that every runtime has.
+
+A number becomes its step, a name its byte, and a pair of numbers the step of their difference, as in
+:mod:`hammemo.kernels.cells.codes`. All rows walk all trees at once: as many times as the deepest tree has levels, each
+node is replaced by the child that the row's byte chooses, and a leaf by itself. Then the rows of names and leaves are
+added in the order of the library, so the scores are its own to the bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo.kernels.cells.forest import LEAF
+from hammemo.tokens.columns import MOMENTS, NAMES
+from hammemo.tokens.user_input import contexts_with_numbers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hammemo.kernels.cells import Cells
+    from hammemo.kernels.cells.codes import ColumnCodes
+    from hammemo.kernels.cells.forest import Forest
+    from hammemo.memories.exact import TreeRanker, WholeTable
+    from hammemo.portable.graph import Operations
+    from hammemo.tokens.vocabulary import Vocabulary
+
+_NOWHERE = 2**62
+"""The low end of a leaf: no byte is there."""
+_MOST = 255
+"""The highest byte."""
+
+
+@dataclass(frozen=True, eq=False)
+class TreeGraph:
+    """The scores of a predictor as a function of numbers and of the places of names in a list.
+
+    Parameters
+    ----------
+    kinds : str
+        One letter for each column: names (s) or numbers (n).
+    missing : str
+        What takes the place of missing names.
+    tokens : Vocabulary
+        The names that it knows, all strings.
+    constants : dict of arrays
+    n_cuts : tuple of int
+        How many cuts each column of numbers has.
+    pairs : tuple of pairs of int
+        The columns of numbers whose differences are columns too.
+    depth, n_trees : int
+    classes : ndarray
+    """
+
+    kinds: str
+    missing: str
+    tokens: Vocabulary
+    constants: dict[str, NDArray[Any]]
+    n_cuts: tuple[int, ...]
+    pairs: tuple[tuple[int, int], ...]
+    depth: int
+    n_trees: int
+    classes: NDArray[Any]
+
+    def scores(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
+        """Return one score a label; columns of numbers are vectors of floats, columns of names vectors of places."""
+        codes = self._codes(ops, values, places)
+        leaves = self._leaves(ops, codes)
+        totals = ops.constant("base")
+        for j, place in enumerate(places):
+            totals = ops.add(totals, ops.take(ops.constant(f"names.{j}"), place))
+        for tree in range(self.n_trees):
+            row = ops.take(ops.constant("leaf_rows"), ops.column(leaves, tree))
+            totals = ops.add(totals, ops.take(ops.constant("leaves"), row))
+        return totals
+
+    def _codes(self, ops: Operations, values: list[Any], places: list[Any]) -> Any:
+        """Return the bytes of all rows: (m, columns)."""
+        steps = [self._steps(ops, j, value) for j, value in enumerate(values)]
+        named = [ops.take(ops.constant(f"bytes.{j}"), place) for j, place in enumerate(places)]
+        differences = []
+        for j, (first, second) in enumerate(self.pairs):
+            place = ops.add(ops.add(steps[first], ops.multiply(steps[second], ops.word(-1))), ops.word(_MOST))
+            found = ops.take(ops.constant(f"differences.{j}"), place)
+            for step in (steps[first], steps[second]):
+                found = ops.where(ops.less(ops.word(0), step), found, ops.word(0))
+            differences.append(found)
+        return ops.stacked([*steps, *named, *differences])
+
+    def _steps(self, ops: Operations, j: int, value: Any) -> Any:
+        """Return 1 plus the number of cuts that are not above a value; 0 for NaN, which equals nothing.
+
+        The cuts are stored with their signs changed: those above a value are then less than minus the value.
+        """
+        n = self.n_cuts[j]
+        above = ops.search(ops.constant(f"cuts.{j}"), n + 1, ops.multiply(value, ops.constant("minus")))
+        return ops.where(
+            ops.equal(value, value), ops.add(ops.multiply(above, ops.word(-1)), ops.word(n + 1)), ops.word(0)
+        )
+
+    def _leaves(self, ops: Operations, codes: Any) -> Any:
+        """Return the leaf of each row in each tree: (m, trees)."""
+        zeros = ops.stacked([ops.multiply(ops.column(codes, 0), ops.word(0))])
+        at = ops.add(ops.constant("roots"), zeros)
+        for _ in range(self.depth):
+            code = ops.picked(codes, ops.take(ops.constant("column"), at))
+            is_low = ops.less(code, ops.take(ops.constant("low"), at))
+            goes_left = ops.less(code, ops.take(ops.constant("high"), at))
+            right = ops.take(ops.constant("right"), at)
+            at = ops.where(is_low, right, ops.where(goes_left, ops.add(at, ops.word(1)), right))
+        return at
+
+    def numbers(self, X: Any) -> NDArray[np.float64]:
+        """Return rows as the numbers that a torch module takes, the places of names among them: (m, h)."""
+        contexts = contexts_with_numbers(X, self.kinds, self.missing)
+        values = np.append(np.full(len(contexts.vocabulary), np.nan), np.nan)
+        vocabulary = contexts.vocabulary
+        values[: len(vocabulary.ints)] = vocabulary.ints
+        values[len(vocabulary.ints) : len(vocabulary.ints) + len(vocabulary.floats)] = vocabulary.floats
+        places = np.append(self.tokens.find(vocabulary), -1)
+        is_name = np.array([kind == NAMES for kind in self.kinds])
+        return np.where(is_name, places[contexts.ranks], values[contexts.ranks])
+
+
+def tree_graph(ranker: TreeRanker, cells: Cells, missing: str, classes: NDArray[Any]) -> TreeGraph:
+    """Return the graph of a model of names and trees, or refuse one that has none."""
+    codes, forest = cells.codes, cells.forest
+    assert codes is not None
+    assert forest is not None
+    whole, rows, values = ranker.tables()
+    names = _names(cells, codes, whole)
+    if len(names.strings) != len(names):
+        raise ValueError("A graph takes names that are strings: convert the columns of other names before fit.")
+    if MOMENTS in cells.kinds:
+        raise ValueError("A graph takes no dates: make numbers of them before fit, such as the month and the hour.")
+    constants: dict[str, NDArray[Any]] = {
+        "base": whole.base[None, :],
+        "minus": np.array(-1.0),
+        "leaf_rows": rows.astype(np.int64),
+        "leaves": values,
+        **_walk(forest),
+    }
+    for j, known in enumerate(codes.names):
+        constants[f"bytes.{j}"] = np.append(known.find(names) + 1, 0)  # place -1 reads the last one
+        table = np.zeros((len(names) + 1, values.shape[1]))
+        own = whole.table.tuples[j].rows()[:, 0]
+        places = names.find(whole.table.vocabulary)[own]
+        table[places] = whole.values[whole.starts[j] : whole.starts[j + 1]]
+        constants[f"names.{j}"] = table
+    for j, cuts in enumerate(codes.cuts):
+        constants[f"cuts.{j}"] = np.append(-cuts[::-1], np.inf)
+    steps = np.arange(-_MOST, _MOST + 1)
+    for j, cut in enumerate(codes.pair_cuts):
+        constants[f"differences.{j}"] = 1 + np.searchsorted(cut, steps, side="right")
+    pairs = tuple((first, second) for first, second in codes.pairs.tolist())
+    n_cuts = tuple(map(len, codes.cuts))
+    return TreeGraph(cells.kinds, missing, names, constants, n_cuts, pairs, _depth(forest), forest.n_trees, classes)
+
+
+def _names(cells: Cells, codes: ColumnCodes, whole: WholeTable) -> Vocabulary:
+    """Return all names that the columns of names hold."""
+    used = np.zeros(len(whole.table.vocabulary), bool)
+    for j in range(len(cells.names)):
+        used[whole.table.tuples[j].rows()[:, 0]] = True
+    names = whole.table.vocabulary.keep(used)
+    for known in codes.names:
+        names = names.union(known)
+    return names
+
+
+def _walk(forest: Forest) -> dict[str, NDArray[Any]]:
+    """Return the arrays that trees are walked by: nodes are counted from the first of all, a leaf leads to itself."""
+    nodes, is_leaf = np.arange(len(forest.column)), forest.column == LEAF
+    firsts = np.repeat(forest.starts[:-1], np.diff(forest.starts))
+    named = forest.is_name[np.where(is_leaf, 0, forest.column)].astype(bool)
+    step = forest.step.astype(np.int64)
+    return {
+        "roots": forest.starts[None, :-1].astype(np.int64),
+        "column": np.where(is_leaf, 0, forest.column).astype(np.int64),
+        "low": np.where(is_leaf, _NOWHERE, np.where(named, step, 0)),
+        "high": step + 1,
+        "right": np.where(is_leaf, nodes, firsts + forest.right).astype(np.int64),
+    }
+
+
+def _depth(forest: Forest) -> int:
+    """Return how many steps the deepest leaf is away from its root."""
+    depth = np.zeros(len(forest.column), np.int64)
+    for node, parent in enumerate(forest.parents.tolist()):  # parents come first
+        if parent != node:
+            depth[node] = depth[parent] + 1
+    return int(depth.max())
