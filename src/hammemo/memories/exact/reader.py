@@ -30,6 +30,7 @@ from hammemo.memories.exact.score_table import (
 )
 from hammemo.memories.exact.sum import SignedSum
 from hammemo.memories.exact.table import CountTable
+from hammemo.memories.exact.tree_table import holds_trees
 from hammemo.memories.label_counts import Frame, LabelCounts
 from hammemo.memories.reader import Compiled
 from hammemo.memories.row_rules import RowRanker
@@ -273,7 +274,7 @@ class RuleRanker(RowRanker, DenseRanker):
         """Return what ranks rows with numbers, by their cells; made once for the cells asked for last."""
         made = self._of_cells
         if made is None or made[0] is not cells:
-            few = cells.forest is not None and self.n_labels <= MAX_DENSE_LABELS
+            few = holds_trees(self._rows.stored.sites, cells) and self.n_labels <= MAX_DENSE_LABELS
             made = self._of_cells = (cells, TreeRanker(self, cells) if few else super().for_cells(cells))
         return made[1]
 

@@ -290,13 +290,16 @@ def _leaf_values(forest: Forest, whole: WholeTable, n_names: int) -> tuple[NDArr
     rows = np.where(is_leaf, np.cumsum(is_leaf) - 1, 0).astype(np.int32)
     found = np.empty((int(is_leaf.sum()), values.shape[1]))
     sites = iter(range(n_names, len(table.tuples)))
+    vocabulary = table.vocabulary
+    tokens = np.concatenate([vocabulary.ints, np.full(len(vocabulary) - len(vocabulary.ints), -1)])
     for first, last in pairwise(forest.starts.tolist()):
         leaves, terms = first + np.flatnonzero(is_leaf[first:last]), []
         for numbers in forest.cell_numbers:
             site = next(sites)
-            held = table.vocabulary.ints[table.tuples[site].rows()[:, 0]]  # the token of a cell is its number
+            held = tokens[table.tuples[site].rows()[:, 0]]  # the token of a cell is its number
             row_of = np.full(int(numbers[first:last].max()) + 1, -1)
-            row_of[held] = starts[site] + np.arange(len(held))
+            real = np.flatnonzero((held >= 0) & (held < len(row_of)))  # a file may hold others, which no row reads
+            row_of[held[real]] = starts[site] + real
             terms.append(padded[row_of[numbers[leaves]]])
         found[rows[leaves]] = sum(terms[1:], terms[0])
     return rows, found
