@@ -6,9 +6,11 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from hammemo import Exact, Hashed, LogLinear, MemoryClassifier, Tiered
+from hammemo.models import answering
 from hammemo.models.scorer import Scorer
 
 X, Y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 5, ["no", "no", "yes", "yes"] * 5
@@ -91,3 +93,22 @@ def test_a_question_after_forgetting_warns_once_where_parts_were_fitted() -> Non
         MemoryClassifier().fit(X, y).forget(X[:1], y[:1]).fit(X, y).predict(X[:1])
         for unfitted in (MemoryClassifier(vote="sum"), MemoryClassifier("positional", vote="mean")):
             unfitted.fit(X, y).forget(X[:1], y[:1]).forget_one(X[1], y[1]).predict(X[:1])
+
+
+@pytest.mark.parametrize("as_given", [np.array, list, pd.DataFrame], ids=["array", "list", "frame"])
+@pytest.mark.parametrize("numbers", [False, True], ids=["names", "numbers"])
+def test_many_rows_are_answered_some_at_a_time(as_given: Any, numbers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    rows = (rng.normal(size=(90, 3)).round(1) if numbers else rng.integers(0, 4, (90, 3))).tolist()
+    X: Any = as_given(rows)
+    clf = MemoryClassifier().fit(X, [str(row[0] > 1) for row in rows])
+    for model in (clf, clf.compile()):
+        ways = (model.predict, model.predict_proba, model.predict_log_proba, model.class_scores)
+        whole = [way(X) for way in ways]
+        monkeypatch.setattr(answering, "ROWS_AT_ONCE", 7)
+        for way, expected in zip(ways, whole, strict=True):
+            np.testing.assert_array_equal(way(X), expected)
+        monkeypatch.undo()
+    monkeypatch.setattr(answering, "ROWS_AT_ONCE", 7)
+    with pytest.raises(ValueError, match="features"):
+        clf.predict(as_given([row[:2] for row in rows]))

@@ -7,24 +7,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from hammemo.models.explanations import by_columns, one_context
 from hammemo.models.names import VOTES
-from hammemo.models.scorer import check_probabilities
+from hammemo.models.scorer import Scorer, check_probabilities
 from hammemo.tokens.labels import classes_array, label_array
 from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from hammemo.kernels.cells import Cells
     from hammemo.models.explanations import Explanation
-    from hammemo.models.scorer import Scorer
     from hammemo.tokens.contexts import Contexts
     from hammemo.tokens.cutting import Cutting
     from hammemo.votes import Vote
@@ -32,10 +33,21 @@ if TYPE_CHECKING:
 
 Self = TypeVar("Self", bound="Answering")
 
+ROWS_AT_ONCE: Final = 2**15
+"""Rows that are answered at a time."""
+
 
 def _has_probabilities(model: Answering) -> bool:
     check_probabilities(VOTES.resolved(model._vote()))
     return True
+
+
+def _row_slices(X: Any) -> list[Any]:
+    """Return X in slices of bounded length, so that a question takes no more memory the longer it is."""
+    rows = X.iloc if hasattr(X, "iloc") else X if isinstance(X, (list, np.ndarray)) else None
+    if rows is None or not len(X.shape if isinstance(X, np.ndarray) else X) or len(X) <= ROWS_AT_ONCE:
+        return [X]
+    return [rows[first : first + ROWS_AT_ONCE] for first in range(0, len(X), ROWS_AT_ONCE)]
 
 
 def _excluded(exclude: Any, contexts: Contexts, scorer: Scorer) -> NDArray[np.int64]:
@@ -74,6 +86,15 @@ class Answering(ABC):
         model = self._now()
         return model, model._contexts(X), model._scorer()
 
+    def _answers(
+        self: Self, X: Any, ask: Callable[[Scorer, Contexts], NDArray[Any]]
+    ) -> tuple[Self, Scorer, NDArray[Any]]:
+        """Return the version that answers, its scorer, and the answers to all rows, some rows at a time."""
+        first, *others = _row_slices(X)
+        model, contexts, scorer = self._question(first)
+        found = [ask(scorer, contexts), *(ask(scorer, model._contexts(rows)) for rows in others)]
+        return model, scorer, found[0] if len(found) == 1 else np.concatenate(found)
+
     def _cut(self, X: Any, h: int) -> Any:
         """Return contexts of h tokens where the model knows how to make them of shorter and longer ones."""
         return X if self.cutting_ is None else self.cutting_.contexts(X, h)
@@ -102,8 +123,7 @@ class Answering(ABC):
         ------
         X : (m, h); returned : (m, len(classes_))
         """
-        _, contexts, scorer = self._question(X)
-        return scorer.scores(contexts)
+        return self._answers(X, Scorer.scores)[2]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return `class_scores` or, for two labels, how far the second leads, as scikit-learn expects."""
@@ -125,8 +145,7 @@ class Answering(ABC):
         >>> MemoryClassifier(memory=Exact(), vote="log-linear").fit(X, y).predict_proba([["d", "b"]]).round(1)
         array([[0.2, 0.8]])
         """
-        _, contexts, scorer = self._question(X)
-        return scorer.probabilities(contexts)
+        return self._answers(X, Scorer.probabilities)[2]
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
@@ -136,13 +155,13 @@ class Answering(ABC):
         ------
         X : (m, h); returned : (m, len(classes_))
         """
-        _, contexts, scorer = self._question(X)
-        return scorer.log_probabilities(contexts)
+        return self._answers(X, Scorer.log_probabilities)[2]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label with the highest score; the first one in `classes_` among equals."""
-        model, contexts, scorer = self._question(X)
-        return model._classes(scorer)[scorer.winners(contexts)]
+        model, scorer, winners = self._answers(X, Scorer.winners)
+        labels: NDArray[Any] = model._classes(scorer)[winners]
+        return labels
 
     def top_k(self, X: Any, k: int = 5, *, exclude: Any = None) -> NDArray[Any]:
         """Return the k labels with the highest scores, best first; equals in the order of `classes_`.

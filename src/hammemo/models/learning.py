@@ -527,7 +527,7 @@ def warn_of_forgotten_rows(model: Learning) -> None:
         f"Rows were forgotten, but what was chosen and fitted still depends on them until {how}. "
         "This is said once a model.",
         UserWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
 
 
