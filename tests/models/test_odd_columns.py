@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hammemo import Exact, MemoryClassifier, load, save
+from hammemo import Exact, MemoryClassifier, Rolling, load, save
 from hammemo.memories.errors import LayoutError
 from hammemo.tokens.columns import NUMBERS, column_kinds, ordered_values, table_columns, tokens_of
 
@@ -171,3 +171,48 @@ def test_a_predictor_takes_one_row_of_any_form(labels: list[str]) -> None:
     X.columns = [2, 1, 0]
     other = MemoryClassifier().fit(X, labels)
     assert other.compile()(X.iloc[7]) == other.predict(X[7:8])[0]
+
+
+def test_a_window_explains_rows_with_numbers() -> None:
+    X = table(day=pd.Timestamp("2026-01-01"))
+    window = Rolling(MemoryClassifier(), last=40).fit(X, LABELS)
+    assert str(window.explain(X.iloc[7])) == str(window.estimator_.explain(X.iloc[7]))
+
+
+def test_models_of_tables_with_numbers_take_no_streams() -> None:
+    X = table(day=pd.Timestamp("2026-01-01"))
+    clf = MemoryClassifier(random_state=0).fit(X, LABELS)
+    before, documents = clf.digest(), [["a", "b", "c"] * 200]
+    for call in (clf.partial_fit_stream, clf.forget_stream, clf.log_loss_stream):
+        with pytest.raises(ValueError, match="table with numbers"):
+            call(documents)
+    for h in (2, clf.sites_.h):
+        with pytest.raises(ValueError, match="table with numbers"):
+            clf.partial_fit_stream(documents, h=h)
+        with pytest.raises(ValueError, match="table with numbers"):
+            MemoryClassifier().fit_stream(documents, h=h, layout=clf)
+    assert clf.digest() == before
+    fresh = MemoryClassifier(random_state=0).fit_stream(documents, h=2)
+    assert clf.fit_stream(documents, h=2).digest() == fresh.digest()
+    assert clf.predict([["a", "b"]]).tolist() == ["c"]
+
+
+@pytest.mark.parametrize("values", [2, 3, 4, 6, 12])
+def test_few_numbers_that_repeat_are_learnt_as_well_as_names(values: int) -> None:
+    places = np.arange(600) % values
+    X, y = pd.DataFrame({"x": places * 1.5}), places % 2
+    assert MemoryClassifier(random_state=0).fit(X, y).score(X, y) == 1.0
+    X.loc[places == 0, "x"] = np.nan
+    assert MemoryClassifier(random_state=0).fit(X, y).score(X, y) == 1.0
+
+
+def test_weights_of_any_size_are_multiplicities(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = table(took=pd.to_timedelta(np.arange(N) % 17, unit="s"))
+    many = np.full(N, 2**40)
+    plain = MemoryClassifier(random_state=0).fit(X, LABELS)
+    clf = MemoryClassifier(random_state=0).fit(X, LABELS, sample_weight=many)
+    assert clf._cells is not None
+    assert clf._cells.forest is not None
+    assert clf.forget(X, LABELS, sample_weight=many - 1).refit().digest() == plain.digest()
+    monkeypatch.setattr("hammemo.votes.tree_weights._TABLE_COUNTS", 0)
+    assert MemoryClassifier(random_state=0).fit(X, LABELS).digest() == plain.digest()
