@@ -107,7 +107,7 @@ def plain(name: str, value: Any) -> Any:
         value = value.item()
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    if isinstance(value, np.ndarray) and value.dtype.kind in "iufb":
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iufbU":
         value = value.tolist()
     if isinstance(value, (list, tuple, range)):
         return [plain(name, entry) for entry in value]

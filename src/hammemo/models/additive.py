@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
 from hammemo.memories.errors import LayoutError
+from hammemo.tokens.columns import KIND_WORDS, NAMES
 from hammemo.tokens.labels import common_label_dtype
 
 if TYPE_CHECKING:
@@ -185,11 +186,17 @@ class Additive(Versioned):
 
     def _check_kinds(self, other: Additive) -> None:
         """Refuse a model whose columns are of other kinds."""
-        if self._columns != other._columns:
-            raise LayoutError(
-                f"The columns are of the kinds {self._columns or 'names'} here and {other._columns or 'names'} there: "
-                "give both tables the same types, or both models the same numeric=[…]."
-            )
+        if self._columns == other._columns:
+            return
+        mine, theirs = (model._columns or NAMES * model.n_features_in_ for model in (self, other))
+        if len(mine) != len(theirs):
+            raise LayoutError(f"The tables have {len(mine)} columns here and {len(theirs)} there.")
+        names = getattr(self, "feature_names_in_", range(len(mine)))
+        at = next(j for j, pair in enumerate(zip(mine, theirs, strict=True)) if len(set(pair)) > 1)
+        raise LayoutError(
+            f"Column {names[at]!r} holds {KIND_WORDS[mine[at]]} here and {KIND_WORDS[theirs[at]]} there: give both "
+            "tables the same types, or both models the same numeric=[…]; empty_like() takes the kinds over."
+        )
 
     def _check_cells(self, other: Additive) -> None:
         if self._cells is not other._cells and self._cells != other._cells:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from hammemo.models.explanation_plot import draw
-from hammemo.tokens.columns import NAMES
+from hammemo.tokens.columns import NAMES, array_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -359,7 +359,7 @@ def one_context(tokens: Any, names: NDArray[Any] | None = None, call: str = "exp
         )
     if isinstance(tokens, (str, Mapping, Set)) or not hasattr(tokens, "__len__"):
         raise TypeError(f"{call} takes one context, a list of its tokens in order, not {tokens!r}.")
-    values: list[Any] = tokens.tolist() if isinstance(tokens, np.ndarray) else list(tokens)
+    values: list[Any] = array_values(tokens) if isinstance(tokens, np.ndarray) else list(tokens)
     if any(isinstance(value, (list, tuple, np.ndarray)) for value in values):
         raise ValueError(f"{call} takes one context, not a batch of them: {call}(X[0], …), or one call for each row.")
     return values

@@ -101,7 +101,9 @@ class Learning(Additive, Answering):
 
     def _settled_like(self, layout: Learning, n_labels: int) -> Settled:
         check_is_model(layout)
-        return settling.like(self._axes(), layout, n_labels)
+        settled = settling.like(self._axes(), layout, n_labels)
+        self._check_kinds(layout)
+        return settled
 
     def _start(
         self,

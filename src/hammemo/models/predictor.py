@@ -10,6 +10,7 @@ import numpy as np
 from hammemo._versions import cached_property
 from hammemo.memories.exact import MAX_DENSE_LABELS, TreeRanker
 from hammemo.models.answering import Answering
+from hammemo.models.explanations import one_context
 from hammemo.models.scorer import Scorer, check_probabilities
 from hammemo.portable.building import graph_of
 from hammemo.portable.tree_graph import tree_graph
@@ -79,6 +80,7 @@ class Predictor(Answering):
 
     def __call__(self, tokens: Sequence[Any]) -> Any:
         """Return the label of one context, a sequence of h tokens."""
+        tokens = _one(tokens)
         try:
             column = self._single(tokens)
         except ValueError:  # perhaps a missing value: the long way knows what takes its place
@@ -96,6 +98,7 @@ class Predictor(Answering):
         array([0., 1.])
         """
         check_probabilities(self.vote)
+        tokens = _one(tokens)
         try:
             scores = self._single_scores(tokens)
         except ValueError:  # perhaps a missing value: the long way knows what takes its place
@@ -211,3 +214,8 @@ class Predictor(Answering):
     def nbytes(self) -> int:
         """Bytes of the arrays that prediction needs. As in the paper, the numbering of the tokens is not counted."""
         return sum(array.nbytes for array in self.tensors().values())
+
+
+def _one(tokens: Any) -> Sequence[Any]:
+    """Return the tokens of one context as a list or a tuple; a row of a frame is read in order, not by its names."""
+    return tokens if type(tokens) is list or type(tokens) is tuple else one_context(tokens, call="a predictor")

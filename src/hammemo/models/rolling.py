@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from hammemo.kernels.cells import Cells
     from hammemo.models.predictor import Predictor
     from hammemo.models.scorer import Scorer
     from hammemo.tokens.contexts import Contexts
@@ -156,6 +157,10 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
     def label_dtype_(self) -> np.dtype[Any]:  # type: ignore[override]
         """The type that `classes_` and predictions have."""
         return self.estimator_.label_dtype_
+
+    @property
+    def _cells(self) -> Cells | None:  # type: ignore[override]
+        return self._fitted()._cells
 
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None

@@ -155,11 +155,14 @@ class Streaming(Learning):
             raise ValueError(f"There is nothing to learn: no document at the start has more than h={h} tokens.")
         chosen = None if classes is None else label_array(classes)
         kinds = [label_array(first.tokens[first.targets()[:1]]) if chosen is None else chosen]
+        _refuse_numbers(self if hasattr(self, "memory_") else layout)
         if hasattr(self, "memory_"):
             if h != self.sites_.h:
                 raise ValueError(f"The model was fitted on contexts of {self.sites_.h} tokens; h={h}.")
             kinds.append(self._label_ends())
         else:
+            self._columns = None
+            self.__dict__.pop("feature_names_in_", None)  # of a table that was learnt before
             facts = _stream_facts(first, chosen)
             settled = (
                 self._settled_like(layout, facts.n_labels) if layout else settling.for_stream(self._axes(), h, facts)
@@ -225,6 +228,7 @@ class Streaming(Learning):
         labels = None if classes is None else Vocabulary.of(label_array(classes))
 
         def forget(model: Streaming) -> bool:
+            _refuse_numbers(model)
             h, cutting = model.sites_.h, _given_cutting(short, pad) or model._known_cutting()
             whole = long_enough(tokens, h, starts) if short is None and cutting.short == "drop" else tokens
             blocks = stream_blocks(whole, h, starts, cutting.short, cutting.pad)
@@ -276,6 +280,7 @@ class Streaming(Learning):
         model = self._now()
         scorer = model._scorer()
         check_probabilities(scorer.vote)
+        _refuse_numbers(model)
         losses = [np.empty(0)]
         cutting = _given_cutting(short, pad) or model.cutting_ or Cutting()
         for block in stream_blocks(tokens, scorer.sites.h, starts, cutting.short, cutting.pad):
@@ -310,7 +315,17 @@ def _context_length(known: Learning | None) -> int:
     if known is None:
         raise ValueError("Nothing was learnt yet: say how many tokens a context has, h=…")
     check_is_fitted(known)
+    _refuse_numbers(known)
     return known.sites_.h
+
+
+def _refuse_numbers(model: Learning | None) -> None:
+    """Refuse a model of a table with numbers: its contexts are cells, not tokens of a stream."""
+    if model is not None and model._cells is not None:
+        raise ValueError(
+            "The model was fitted on a table with numbers, so it takes rows and no streams: partial_fit(X, y), "
+            "forget(X, y). Streams need a model of their own: fit_stream(…)."
+        )
 
 
 def _stream_facts(first: Block, chosen: NDArray[Any] | None) -> StreamFacts:

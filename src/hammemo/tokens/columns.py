@@ -1,6 +1,7 @@
 """What each column of a table holds, and its values as tokens: names, numbers, or moments (dates and times).
 
-- Strings, categories and booleans are names; so are whole numbers in an array without column names, unless asked.
+- Strings, booleans and the categories of pandas are names, but for categories that are dates; so are whole numbers in
+  an array without column names, unless asked.
 - Floats, and whole numbers in a data frame, are numbers. In lists and object arrays a column with any string holds
   names, one with any fraction holds numbers.
 - Dates and times are moments, durations are numbers (of seconds).
@@ -13,7 +14,7 @@ here; an infinite one is the largest number that there is.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -24,7 +25,7 @@ from scipy import sparse
 
 from hammemo._arrays.integers import object_array
 from hammemo.tokens.missing import filled, is_missing
-from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +35,9 @@ KINDS: Final = (NAMES, NUMBERS, MOMENTS)
 """The kinds of columns, as letters."""
 
 KIND_WORDS: Final = {NAMES: "names", NUMBERS: "numbers", MOMENTS: "dates"}
+
+_OWN_TYPES: Final = {NUMBERS: "iufbm", MOMENTS: "M"}
+"""The kinds of NumPy's types all of whose values are of a kind, or missing."""
 
 _LARGEST: Final = float(np.finfo(np.float64).max)
 _MANY_ROWS: Final = 50
@@ -62,8 +66,18 @@ def _object_table(X: Any) -> NDArray[Any] | None:
         return None
     made = np.empty((len(X), len(X[0])), object)
     for i, row in enumerate(X):
-        made[i] = object_array(row.tolist() if isinstance(row, np.ndarray) else row)
+        made[i] = object_array(array_values(row) if isinstance(row, np.ndarray) else row)
     return made
+
+
+def array_values(array: NDArray[Any]) -> list[Any]:
+    """Return the values of an array; NumPy's `tolist` makes integers of dates and durations in nanoseconds."""
+    return list(array) if array.dtype.kind in "mM" else array.tolist()
+
+
+def category_places(X: Any) -> set[int]:
+    """Return which columns of a frame of pandas are categories."""
+    return {j for j, dtype in enumerate(getattr(X, "dtypes", ())) if type(dtype).__name__ == "CategoricalDtype"}
 
 
 def _frame_column(frame: Any, j: int) -> NDArray[Any]:
@@ -75,7 +89,7 @@ def _frame_column(frame: Any, j: int) -> NDArray[Any]:
         if type(column.dtype).__name__ == "DatetimeTZDtype":
             return np.asarray(column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), "datetime64[us]")
         if kind in "iuf" and not isinstance(column.dtype, np.dtype):  # Int64, Float64 and those of Arrow
-            return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+            return _as_floats(column.to_numpy(dtype=np.float64, na_value=np.nan), column)
         return np.asarray(column)
     column = frame.to_series(j) if hasattr(frame, "to_series") else frame.column(j)
     return _other_column(column)
@@ -86,11 +100,23 @@ def _other_column(column: Any) -> NDArray[Any]:
     name = str(getattr(column, "dtype", getattr(column, "type", ""))).lower()
     values = column.to_list() if hasattr(column, "to_list") else column.to_pylist()
     if name.startswith(("int", "uint", "float", "double", "halffloat", "decimal")):
-        return np.array([np.nan if value is None else float(value) for value in values], np.float64)
+        return _as_floats(np.array([np.nan if value is None else float(value) for value in values]), values)
     return object_array(values)
 
 
-def column_kinds(columns: list[NDArray[Any]], numeric: Any, names: Sequence[Any] | None, *, has_types: bool) -> str:
+def _as_floats(floats: NDArray[np.float64], values: Any) -> NDArray[Any]:
+    """Return the floats of a column, or its values where a float may not hold a whole number: it may be a name."""
+    return object_array(list(values)) if bool((np.abs(floats) >= 2**53).any()) else floats
+
+
+def column_kinds(
+    columns: list[NDArray[Any]],
+    numeric: Any,
+    names: Sequence[Any] | None,
+    *,
+    has_types: bool,
+    categories: Set[int] = frozenset(),
+) -> str:
     """Return the kind of each column, as letters.
 
     Parameters
@@ -101,6 +127,8 @@ def column_kinds(columns: list[NDArray[Any]], numeric: Any, names: Sequence[Any]
         The names of the columns.
     has_types : bool
         Whether columns have types, as in a frame: whole numbers are numbers there.
+    categories : set of int
+        The places of categories: their numbers are names, unless asked.
 
     Examples
     --------
@@ -110,7 +138,8 @@ def column_kinds(columns: list[NDArray[Any]], numeric: Any, names: Sequence[Any]
     'nns'
     """
     if isinstance(numeric, str) and numeric == "auto":
-        return "".join(_kind(column, has_types=has_types) for column in columns)
+        found = [_kind(column, has_types=has_types) for column in columns]
+        return "".join(NAMES if j in categories and kind == NUMBERS else kind for j, kind in enumerate(found))
     if isinstance(numeric, str) and numeric == "none":
         return NAMES * len(columns)
     if isinstance(numeric, str) or not isinstance(numeric, (Sequence, np.ndarray)):
@@ -121,8 +150,8 @@ def column_kinds(columns: list[NDArray[Any]], numeric: Any, names: Sequence[Any]
 
 
 def _place(column: Any, names: Sequence[Any] | None, n: int) -> int:
-    known = [] if names is None else [str(name) for name in names]
-    if isinstance(column, str) and column in known:
+    known = [] if names is None else list(names)
+    if isinstance(column, (str, int, np.integer)) and not isinstance(column, bool) and column in known:
         return known.index(column)
     if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < n:
         return int(column)
@@ -161,7 +190,7 @@ def _value_kind(kind: type) -> str | None:
 def _has_fraction(column: NDArray[Any]) -> bool:
     """Return whether a column of a list holds any fraction: whole floats alone may be names, and NaN is missing."""
     return any(
-        not float(value).is_integer() for value in column.tolist() if _is_number(value) and not is_missing(value)
+        not _number(value).is_integer() for value in column.tolist() if _is_number(value) and not is_missing(value)
     )
 
 
@@ -202,13 +231,15 @@ def tokens_of(
             if column.dtype.kind in "mM":
                 raise ValueError(f"{where} was learnt as names and now holds dates: convert it with astype(str).")
             found.append(filled(column.astype(object), missing))
+            _check_names(found[-1], where)
             continue
         values = ordered_values(column, kind, where)
         lacking = np.isnan(values)
         if missing == "refuse" and lacking.any():
             raise ValueError(f"{where} has missing values, and missing='refuse' was given: use missing='token'.")
-        if learning and column.dtype.kind == "O":
+        if learning and column.dtype.kind not in _OWN_TYPES[kind]:
             _refuse_others(column, lacking, kind, where)
+        values = np.where(values == NO_TOKEN, np.nextafter(NO_TOKEN, 0.0), values)  # this number stands for none
         tokens = np.where(lacking, float(NO_TOKEN), np.clip(values, -_LARGEST, _LARGEST) + 0.0)
         found.append(tokens if learning else _with_strings(tokens, column, lacking))
     if all(tokens.dtype.kind == "f" for tokens in found):
@@ -229,7 +260,7 @@ def ordered_values(column: NDArray[Any], kind: str, where: str) -> NDArray[np.fl
     >>> ordered_values(np.array([2, None, "two"], object), NUMBERS, "Column 0").tolist()
     [2.0, nan, nan]
     """
-    return _moments(column, where) if kind == MOMENTS else _numbers(column, where)
+    return _moments(column) if kind == MOMENTS else _numbers(column, where)
 
 
 def _with_strings(tokens: NDArray[Any], column: NDArray[Any], lacking: NDArray[np.bool_]) -> NDArray[Any]:
@@ -245,12 +276,24 @@ def _with_strings(tokens: NDArray[Any], column: NDArray[Any], lacking: NDArray[n
 
 
 def _refuse_others(column: NDArray[Any], lacking: NDArray[np.bool_], kind: str, where: str) -> None:
-    for value in column[lacking].tolist():
+    for value in array_values(column[lacking]):
         if not is_missing(value):
             raise ValueError(
                 f"{where} holds {KIND_WORDS[kind]}, and {value!r} is none. Convert it, or fit a model anew with "
                 "numeric='none' or a list of the columns that are numbers."
             )
+
+
+def _check_names(values: NDArray[Any], where: str) -> None:
+    """Refuse a value that is no token, and say in which column."""
+    listed = values.tolist()
+    if set(map(type, listed)) <= {str, int, bool}:
+        return
+    try:
+        for value in listed:
+            as_token(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{where}: {error}") from None
 
 
 def _numbers(column: NDArray[Any], where: str) -> NDArray[np.float64]:
@@ -262,14 +305,16 @@ def _numbers(column: NDArray[Any], where: str) -> NDArray[np.float64]:
     if column.dtype.kind == "m":
         lacking = np.isnat(column)
         return np.where(lacking, np.nan, column.astype("timedelta64[us]").astype(np.int64) / 1e6)
-    return np.fromiter(map(_number, column.tolist()), np.float64, len(column))
+    return np.fromiter(map(_number, array_values(column)), np.float64, len(column))
 
 
 def _number(value: Any) -> float:
+    if is_missing(value):
+        return float("nan")
     if isinstance(value, timedelta):
-        return value.total_seconds()
+        return value // timedelta(microseconds=1) / 1e6  # as of a column with a type
     if isinstance(value, np.timedelta64):
-        return float("nan") if np.isnat(value) else float(value / np.timedelta64(1, "s"))
+        return float(value.astype("timedelta64[us]").astype(np.int64) / 1e6)
     if _is_number(value) or isinstance(value, (bool, np.bool_)):
         try:
             return float(value)
@@ -278,15 +323,15 @@ def _number(value: Any) -> float:
     return float("nan")
 
 
-def _moments(column: NDArray[Any], where: str) -> NDArray[np.float64]:
+def _moments(column: NDArray[Any]) -> NDArray[np.float64]:
     """Return the microseconds since 1970 of a column of dates, NaN for what is missing or no date."""
     if column.dtype.kind == "M":
         moments = column.astype("datetime64[us]")
         return np.where(np.isnat(moments), np.nan, moments.astype(np.int64))
-    return np.fromiter((_moment(value, where) for value in column.tolist()), np.float64, len(column))
+    return np.fromiter(map(_moment, array_values(column)), np.float64, len(column))
 
 
-def _moment(value: Any, where: str) -> float:
+def _moment(value: Any) -> float:
     if is_missing(value):
         return float("nan")
     if isinstance(value, str):
@@ -294,15 +339,14 @@ def _moment(value: Any, where: str) -> float:
             value = datetime.fromisoformat(value)
         except ValueError:
             return float("nan")
+    if hasattr(value, "to_datetime64"):  # of pandas, whose years go beyond those of Python
+        value = value.to_datetime64()
     if isinstance(value, np.datetime64):
-        return float("nan") if np.isnat(value) else float(value.astype("datetime64[us]").astype(np.int64))
-    if hasattr(value, "to_pydatetime"):
-        value = value.to_pydatetime(warn=False)
+        return float(value.astype("datetime64[us]").astype(np.int64))
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time())
     if not isinstance(value, datetime):
         return float("nan")
     if value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
-    del where
     return float((value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1))

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
-from hammemo.tokens.columns import NAMES, column_kinds, table_columns, tokens_of, warn_of_ids
+from hammemo.tokens.columns import NAMES, category_places, column_kinds, table_columns, tokens_of, warn_of_ids
 from hammemo.tokens.contexts import (
     Contexts,
     Examples,
@@ -127,7 +127,9 @@ def _columns_with_numbers(estimator: Any, X: Any, *, reset: bool) -> list[NDArra
         if columns:
             names = getattr(X, "columns", None)
             listed = None if names is None else list(names)
-            kinds = column_kinds(columns, estimator.numeric, listed, has_types=names is not None)
+            kinds = column_kinds(
+                columns, estimator.numeric, listed, has_types=names is not None, categories=category_places(X)
+            )
             if isinstance(estimator.numeric, str) and estimator.numeric == "auto":
                 warn_of_ids(columns, kinds, listed, has_types=names is not None)
             estimator._columns = None if set(kinds) <= {NAMES} else kinds

@@ -28,7 +28,7 @@ from hammemo.votes.fitting import SHARED_STEPS, DenseFits, FittedWeights
 from hammemo.votes.log_linear import LogLinear, shares
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -51,6 +51,8 @@ _TRIAL_NUMBERS: Final = 2**19
 """Rows times labels times features of one trial, from which on fewer folds are tried."""
 _MAX_ROWS: Final = 50_000
 _NUMBERS: Final = 2**25
+_TABLE_COUNTS: Final = 2**24
+"""Examples in a cell, multiplicities counted, up to which there are tables of logarithms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,8 +237,17 @@ def _write_tree_features(
     out: NDArray[np.float32],
 ) -> None:
     """Write the features of trees into the first places: compiled, or by NumPy, its twin."""
-    label_logs, starts, total_logs = _logarithms(rows.tree_counts, prior, smoothing)
     of_cells = forest.cell_rows
+    if int(rows.tree_counts.sum(axis=1).max(initial=0)) > _TABLE_COUNTS:
+        amounts = np.array(smoothing)
+
+        def logs(held: NDArray[np.int64]) -> NDArray[np.float64]:
+            totals = np.log1p(held.sum(axis=1)[:, None] / amounts)
+            return np.asarray(np.log1p(held[:, :, None] / (amounts * prior[:, None])) - totals[:, None])
+
+        _write_means(rows.leaves, rows.is_out, of_cells, rows.tree_counts, rows.labels, forest.kinds, logs, out)
+        return
+    label_logs, starts, total_logs = _logarithms(rows.tree_counts, prior, smoothing)
     loops = native()
     arguments = (
         rows.leaves,
@@ -279,7 +290,27 @@ def plain_tree_features(
     out: NDArray[np.float32],
 ) -> None:
     """Do what the compiled `tree_features` does (``src/native/trees/tree_features.hpp``), to the bit."""
-    n_labels, m, n_levels, n_amounts = counts.shape[1], len(leaves), len(cells), label_logs.shape[1]
+    assert n_kinds == len(KINDS)
+
+    def logs(held: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.asarray(label_logs[label_starts + held] - total_logs[held.sum(axis=1)][:, None])
+
+    _write_means(leaves, is_out, cells, counts, labels, kinds, logs, out)
+
+
+def _write_means(
+    leaves: NDArray[np.int32],
+    is_out: NDArray[Any],
+    cells: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    labels: NDArray[Any],
+    kinds: NDArray[Any],
+    logs: Callable[[NDArray[np.int64]], NDArray[np.float64]],
+    out: NDArray[np.float32],
+) -> None:
+    """Write the mean log-ratios over the trees that rows did not grow; `logs` makes (m, L, J) of counts (m, L)."""
+    n_labels, m, n_levels, n_kinds = counts.shape[1], len(leaves), len(cells), len(KINDS)
+    n_amounts = logs(counts[:1]).shape[2]
     sums, seen = np.zeros((m, n_kinds, n_levels, n_amounts, n_labels)), np.zeros((m, n_kinds), np.int64)
     for tree, kind in enumerate(kinds.tolist()):
         rows = np.flatnonzero(is_out[:, tree])
@@ -288,8 +319,7 @@ def plain_tree_features(
         for level in range(n_levels):
             held = counts[cells[level, leaves[rows, tree]]]
             held[places, own] -= held[places, own] > 0
-            logs = label_logs[label_starts + held] - total_logs[held.sum(axis=1)][:, None]
-            sums[rows, kind, level] += logs.transpose(0, 2, 1)
+            sums[rows, kind, level] += logs(held).transpose(0, 2, 1)
     means = sums / np.maximum(seen, 1)[:, :, None, None, None]
     out[:, :, : n_kinds * n_levels * n_amounts] = means.reshape(m, -1, n_labels).transpose(2, 0, 1)
 

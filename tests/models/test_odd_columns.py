@@ -1,0 +1,218 @@
+"""Columns of types that are seldom met, and of other types than those that were learnt."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hammemo import Exact, MemoryClassifier, Rolling, load, save
+from hammemo.memories.errors import LayoutError
+from hammemo.tokens.columns import NUMBERS, column_kinds, ordered_values, table_columns, tokens_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+N = 60
+
+
+def table(**columns: Any) -> pd.DataFrame:
+    """Return a table of a number and a name, and other columns."""
+    return pd.DataFrame({"x": np.arange(N) * 0.5, "name": ["u", "v", "w"] * (N // 3), **columns})
+
+
+LABELS = ["a", "b"] * (N // 2)
+
+
+def kinds(X: pd.DataFrame, numeric: Any = "auto") -> str | None:
+    """Return the kinds of the columns of a model that has learnt a table."""
+    return MemoryClassifier(numeric=numeric).fit(X, LABELS)._columns
+
+
+def test_categories_of_numbers_are_names_unless_asked() -> None:
+    codes = pd.Categorical(np.arange(N) % 7)
+    assert kinds(table(code=codes)) == "nss"
+    assert kinds(table(code=codes), ["x", "code"]) == "nsn"
+    assert kinds(table(day=pd.Categorical([date(2026, 1, 1 + i % 7) for i in range(N)]))) == "nsd"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.full(N, 1j),
+        np.array([b"1"] * N),
+        np.array(["1"] * N),
+        np.array(["1"] * N, np.dtypes.StringDType()),
+        np.array(["2026-01-01"] * N, "datetime64[ns]"),
+    ],
+)
+def test_arrays_of_other_types_are_refused_where_numbers_were_learnt(values: Any) -> None:
+    clf = MemoryClassifier().fit(np.arange(N)[:, None] * 0.5, LABELS)
+    before = clf.digest()
+    with pytest.raises(ValueError, match="Column 0 holds numbers, and"):
+        clf.partial_fit(values[:, None], LABELS)
+    assert clf.digest() == before
+
+
+def test_numbers_are_refused_where_dates_were_learnt() -> None:
+    X = table(day=pd.Timestamp("2026-01-01"))
+    with pytest.raises(ValueError, match=r"Column 'day' holds dates, and np.float64\(1.5\) is none|and 1.5 is none"):
+        MemoryClassifier().fit(X, LABELS).partial_fit(X.assign(day=1.5), LABELS)
+
+
+def test_a_name_that_is_no_token_is_refused_with_its_column() -> None:
+    with pytest.raises(TypeError, match=r"Column 'month': .*Period"):
+        MemoryClassifier().fit(table(month=pd.Period("2026-01")), LABELS)
+    with pytest.raises(ValueError, match="Column 'name': None is not a token"):
+        MemoryClassifier(missing="refuse").fit(table(name=None), LABELS)
+
+
+def test_not_a_number_of_any_type_is_missing() -> None:
+    values = [Decimal("NaN"), Decimal("sNaN"), np.datetime64("NaT"), np.timedelta64("NaT"), None, pd.NA, Decimal("1.5")]
+    column = np.array([*values, 10**400], object)
+    assert tokens_of([column], "n", "token", None, learning=True)[:, 0].tolist()[6:] == [1.5, np.finfo(float).max]
+    assert np.isnan(ordered_values(column, NUMBERS, "Column 0"))[:6].all()
+    assert kinds(table(price=[Decimal("NaN"), *map(Decimal, range(N - 1))])) == "nsn"
+    columns = table_columns([[10**400], [0.5]])
+    assert columns is not None
+    assert column_kinds(columns, "auto", None, has_types=False) == "n"
+
+
+def test_one_row_of_durations_and_dates_in_nanoseconds_is_that_of_the_batch() -> None:
+    rng = np.random.default_rng(0)
+    X = table(
+        took=pd.to_timedelta(rng.integers(-(10**15), 10**15, N), unit="ns"),
+        seen=pd.to_datetime(rng.integers(-(10**18), 10**18, N), unit="ns"),
+        far=np.array([f"{year}-01-01" for year in rng.integers(-9999, 20000, N)], "datetime64[s]"),
+    )
+    clf = MemoryClassifier(random_state=0).fit(X, LABELS)
+    before = clf.digest()
+    for i in range(6):
+        clf.forget_one(X.iloc[i], LABELS[i])
+        clf.learn_one(X.iloc[i].tolist(), LABELS[i])
+    assert clf.digest() == before
+    assert clf.compile()(X.iloc[0]) == clf.predict(X[:1])[0]
+
+
+def test_rows_that_are_arrays_of_dates() -> None:
+    X = np.arange(2 * N).reshape(N, 2).astype("datetime64[D]").astype("datetime64[ns]")
+    clf = MemoryClassifier(random_state=0).fit(X, LABELS)
+    assert clf._columns == "dd"
+    assert clf.digest() == MemoryClassifier(random_state=0).fit(list(X), LABELS).digest()
+    assert str(clf.explain(X[0])) == str(clf.explain(X[0].astype("datetime64[us]").tolist()))
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "int64[pyarrow]"])
+def test_large_ids_that_are_names_stay_apart(dtype: str) -> None:
+    ids = pd.Series([2**60 + i % 2 for i in range(N)], dtype=dtype)
+    ids[5] = None
+    clf = MemoryClassifier(numeric=["x"], kernel="positional", vote="sum").fit(table(id=ids), LABELS)
+    assert isinstance(clf.memory_, Exact)
+    assert {2**60, 2**60 + 1} <= set(clf.memory_.table().vocabulary)
+
+
+def test_the_smallest_integer_is_a_number_and_not_missing() -> None:
+    column = np.array([-(2.0**63), np.nan, 0.5])
+    found = tokens_of([column], "n", "token", None, learning=True)[:, 0]
+    assert found[0] == np.nextafter(-(2.0**63), 0)
+    assert found[1] == -(2.0**63)
+    with pytest.raises(ValueError, match="missing"):
+        tokens_of([column], "n", "refuse", None, learning=True)
+
+
+def test_columns_whose_names_are_numbers_are_asked_for_by_name() -> None:
+    X = table(other=LABELS)
+    X.columns = [2, 0, 1]
+    assert kinds(X, [2]) == "nss"
+
+
+def test_numeric_as_an_array_can_be_saved(tmp_path: Path) -> None:
+    numeric: Any = np.array(["x"])
+    clf = MemoryClassifier(numeric=numeric).fit(table(), LABELS)
+    save(clf, tmp_path / "model")
+    assert load(tmp_path / "model").digest() == clf.digest()
+
+
+def test_a_layout_of_other_kinds_of_columns_is_refused() -> None:
+    X = table()
+    clf = MemoryClassifier(memory=Exact()).fit(X, LABELS)
+    others = {
+        "'x' holds names here and numbers there": X.astype({"x": str}),
+        "'name' holds numbers here and names there": X.assign(name=0.5),
+        "1 columns here and 2 there": X[["x"]],
+    }
+    for message, other in others.items():
+        with pytest.raises(LayoutError, match=message):
+            MemoryClassifier(memory=Exact()).partial_fit(other, LABELS, layout=clf)
+    names = MemoryClassifier(numeric="none").fit(X.astype(str), LABELS)
+    with pytest.raises(LayoutError, match="'x' holds numbers here and names there"):
+        MemoryClassifier().partial_fit(X, LABELS, layout=names)
+
+
+@pytest.mark.parametrize("labels", [LABELS, [str(i % 40) for i in range(N)]])
+def test_a_predictor_takes_one_row_of_any_form(labels: list[str]) -> None:
+    X = table(took=pd.to_timedelta(np.arange(N), unit="s"))
+    clf = MemoryClassifier().fit(X, labels)
+    predictor, row = clf.compile(), X.iloc[7]
+    answer, chances = clf.predict(X[7:8])[0], clf.predict_proba(X[7:8])[0]
+    rows: list[Any] = [row, row.tolist(), tuple(row), row.to_numpy(), [3.5, "v", timedelta(seconds=7)]]
+    for asked in rows:
+        assert predictor(asked) == answer
+        assert np.array_equal(predictor.probabilities_of(asked), chances)
+    for wrong in ({"x": 1.0, "name": "u", "took": 1.0}, "abc", {1.5, 2.5, 3.5}, None):
+        with pytest.raises(TypeError, match="one context"):
+            predictor(wrong)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="one context"):
+            predictor.probabilities_of(wrong)  # type: ignore[arg-type]
+    X.columns = [2, 1, 0]
+    other = MemoryClassifier().fit(X, labels)
+    assert other.compile()(X.iloc[7]) == other.predict(X[7:8])[0]
+
+
+def test_a_window_explains_rows_with_numbers() -> None:
+    X = table(day=pd.Timestamp("2026-01-01"))
+    window = Rolling(MemoryClassifier(), last=40).fit(X, LABELS)
+    assert str(window.explain(X.iloc[7])) == str(window.estimator_.explain(X.iloc[7]))
+
+
+def test_models_of_tables_with_numbers_take_no_streams() -> None:
+    X = table(day=pd.Timestamp("2026-01-01"))
+    clf = MemoryClassifier(random_state=0).fit(X, LABELS)
+    before, documents = clf.digest(), [["a", "b", "c"] * 200]
+    for call in (clf.partial_fit_stream, clf.forget_stream, clf.log_loss_stream):
+        with pytest.raises(ValueError, match="table with numbers"):
+            call(documents)
+    for h in (2, clf.sites_.h):
+        with pytest.raises(ValueError, match="table with numbers"):
+            clf.partial_fit_stream(documents, h=h)
+        with pytest.raises(ValueError, match="table with numbers"):
+            MemoryClassifier().fit_stream(documents, h=h, layout=clf)
+    assert clf.digest() == before
+    fresh = MemoryClassifier(random_state=0).fit_stream(documents, h=2)
+    assert clf.fit_stream(documents, h=2).digest() == fresh.digest()
+    assert clf.predict([["a", "b"]]).tolist() == ["c"]
+
+
+@pytest.mark.parametrize("values", [2, 3, 4, 6, 12])
+def test_few_numbers_that_repeat_are_learnt_as_well_as_names(values: int) -> None:
+    places = np.arange(600) % values
+    X, y = pd.DataFrame({"x": places * 1.5}), places % 2
+    assert MemoryClassifier(random_state=0).fit(X, y).score(X, y) == 1.0
+    X.loc[places == 0, "x"] = np.nan
+    assert MemoryClassifier(random_state=0).fit(X, y).score(X, y) == 1.0
+
+
+def test_weights_of_any_size_are_multiplicities(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = table(took=pd.to_timedelta(np.arange(N) % 17, unit="s"))
+    many = np.full(N, 2**40)
+    plain = MemoryClassifier(random_state=0).fit(X, LABELS)
+    clf = MemoryClassifier(random_state=0).fit(X, LABELS, sample_weight=many)
+    assert clf._cells is not None
+    assert clf._cells.forest is not None
+    assert clf.forget(X, LABELS, sample_weight=many - 1).refit().digest() == plain.digest()
+    monkeypatch.setattr("hammemo.votes.tree_weights._TABLE_COUNTS", 0)
+    assert MemoryClassifier(random_state=0).fit(X, LABELS).digest() == plain.digest()
