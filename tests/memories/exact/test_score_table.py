@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -222,3 +223,13 @@ def test_wrong_trees_and_steps_are_refused() -> None:
     for place, value in wrong:
         with pytest.raises(ValueError, match=r"cuts|pairs|column"):
             native.StepCoder(*good[:place], value, *good[place + 1 :])
+
+
+def test_threads_that_ask_first_at_the_same_time_get_the_same_answers() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 50, (3000, 4)), rng.integers(0, 3, 3000)
+    for _ in range(10):
+        model = MemoryClassifier("positional", Exact(), LogLinear(weights=[1, 1, 1, 1])).fit(X, y)
+        with ThreadPoolExecutor(6) as pool:
+            found = list(pool.map(lambda _: model.predict_proba(X[:500]), range(6)))  # noqa: B023
+        assert all(np.array_equal(answer, found[0]) for answer in found)

@@ -108,14 +108,16 @@ class ScoreTable:
         self._tuples = whole.table.tuples[:n_sites]
         self._starts = np.asarray(whole.starts[: n_sites + 1], np.int64)
         self._values = np.ascontiguousarray(whole.values[: self._starts[-1]])
+        self._compiled = self._made()
+        if self._compiled is not None:
+            self._values = self._values[:0]  # the compiled table has its own
 
-    @cached_property
-    def _compiled(self) -> CompiledTable | None:
+    def _made(self) -> CompiledTable | None:
         loops = native()
         if loops is None:
             return None
         tuples = [found.rows().ravel().astype(np.int32) for found in self._tuples]
-        made = loops.ScoreTable(
+        return loops.ScoreTable(
             self._h,
             np.cumsum([0, *map(len, self._positions)]),
             np.array([place for site in self._positions for place in site], np.int64),
@@ -125,8 +127,6 @@ class ScoreTable:
             self._base,
             secrets.randbits(64),  # tokens that were chosen to share their slots for one seed do not for another
         )
-        self._values = self._values[:0]  # the compiled table has its own
-        return made
 
     def scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the base plus what each site says of each context."""
