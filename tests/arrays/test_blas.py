@@ -212,7 +212,7 @@ def fit_shared() -> MemoryClassifier:
 
 
 def fit_numbers() -> MemoryClassifier:
-    return MemoryClassifier().fit(X + 0.5, Y)
+    return MemoryClassifier().fit(RNG.normal(size=X.shape), Y)
 
 
 def fit_mixture() -> MemoryClassifier:
