@@ -35,14 +35,17 @@ if BUILD:
     spec.loader.exec_module(sys.modules["hammemo._native"])
 
 
-# Each test says how many examples it takes. A slow machine is no mistake of a test: no deadlines, no check of the pace.
+# Each test says how many examples it takes at most. A slow machine is no mistake of a test: no deadlines, no check of
+# the pace.
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("ci")  # the other one: --hypothesis-profile=random
 
 
+EXAMPLES = 30
+"""The most random examples that a property gets; with ``--hypothesis-profile=random`` it gets all that it asks for."""
 QUICK_EXAMPLES = 4
-"""How many random examples a property gets with ``-m quick``."""
+"""The same with ``-m quick``."""
 NOT_QUICK = ("service", "torch_module.py", "client.py")
 """Modules of the package whose examples need a server, or packages that take seconds to import."""
 
@@ -56,23 +59,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return collection_path.suffix != ".py" or "mark.quick" not in collection_path.read_text("utf-8") or None
 
 
-def _make_quick(item: pytest.Item) -> None:
-    if isinstance(item, pytest.DoctestItem) and item.path.suffix == ".py":
-        item.add_marker("quick")
+def _limit_examples(item: pytest.Item, most: int) -> None:
     test = getattr(item, "obj", None)
     given = getattr(test, "_hypothesis_internal_use_settings", None)
-    if given is not None and given.max_examples > QUICK_EXAMPLES:
-        test._hypothesis_internal_use_settings = settings(given, max_examples=QUICK_EXAMPLES)
+    if given is not None and given.max_examples > most:
+        test._hypothesis_internal_use_settings = settings(given, max_examples=most)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Name the group of tests that share a fixture of their module, and begin with the longest ones."""
-    if config.getoption("markexpr") == "quick":
+    quick = config.getoption("markexpr") == "quick"
+    if quick:
         items[:] = [item for item in items if item.get_closest_marker("slow") is None]
-        for item in items:
-            _make_quick(item)
     for item in items:
+        if quick and isinstance(item, pytest.DoctestItem) and item.path.suffix == ".py":
+            item.add_marker("quick")
+        if config.getoption("--hypothesis-profile") != "random" and item.get_closest_marker("slow") is None:
+            _limit_examples(item, QUICK_EXAMPLES if quick else EXAMPLES)
         fixtures = getattr(item, "_fixtureinfo", None)
         shared = fixtures is not None and any(
             definition.scope == "module"

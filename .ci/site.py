@@ -1,9 +1,10 @@
-"""Build the site by the README's own words, in a fresh environment with the pip that Python ships.
+"""Build the site by the words of CONTRIBUTING.md, in a fresh environment with the pip that Python ships.
 
     python .ci/site.py dist/hammemo-….whl
 
-The commands are those of the first code block under "Documentation" in README.md. The clone (``-e .``) is replaced by
-the wheel that was built from it, so that nothing is compiled again; everything else is run as it is written there.
+The commands are those of the first code block under "Documentation" in CONTRIBUTING.md. The clone (``-e .``) is
+replaced by the wheel that was built from it, so that nothing is compiled again; all else is run as
+written there.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def commands(readme: str) -> list[list[str]]:
+def commands(page: str) -> list[list[str]]:
     """Return the commands that build the site, each as a list of words."""
-    block = re.search(r"^## Documentation$.*?^```shell$(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
+    block = re.search(r"^## Documentation$.*?^```shell$(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     if block is None:
-        raise SystemExit("README.md has no block of commands under Documentation")
+        raise SystemExit("CONTRIBUTING.md has no block of commands under Documentation")
     return [shlex.split(line, comments=True) for line in block[1].strip().splitlines()]
 
 
@@ -39,7 +40,7 @@ def main() -> None:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         environment = {**os.environ, "PATH": f"{folder}/bin{os.pathsep}{os.environ['PATH']}", "VIRTUAL_ENV": folder}
         environment |= {"PIP_QUIET": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
-        for words in commands((ROOT / "README.md").read_text(encoding="utf-8")):
+        for words in commands((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
             subprocess.run(with_wheel(words, wheel), cwd=ROOT, env=environment, check=True)
 
 

@@ -81,6 +81,7 @@ def ledger_costs(n: int) -> dict[str, float]:
     assert isinstance(memory, Ledgered)
     state = memory.state()
     distinct = len(state["ledger.counts"])
+    assert memory._ledger is not None
     ledger = memory._ledger.counts()
     held = sys.getsizeof(ledger) + sum(map(sys.getsizeof, ledger))
     forget = waited(lambda: plain.forget(X, y)), waited(lambda: ledgered.forget(X, y))

@@ -2,34 +2,43 @@
 
     python benchmarks/clicks.py [--rows 10000 100000 1000000] [--learners ours LightGBM …] [--seed 0]
                                 [--json FILE]
+    python benchmarks/clicks.py --learners "ours, engines" --rows 10000000 100000000 --folder FOLDER --json FILE
+                                [--workers 2] [--limit 2048] [--parts 32]
 
-The table is made from a seed. It has twenty columns of whole numbers that are names, with 2 to 1,000,000 values each,
-drawn by Zipf's law. The log-odds of a click are the sum of a constant, of an effect of the value of each column and of
-an effect of the two values of each of six pairs of columns; the constant is such that about 2 % of the rows are clicks.
-All learners are judged on the same 200,000 further rows. "truth" is the log-loss and the AUC of the probabilities
-that the labels were drawn by: no learner can be better but by chance.
+The table is made from a seed (``click_rows.py``): about 2 % of the rows are clicks. All learners are judged on the same
+200,000 further rows. "truth" is the log-loss and the AUC of the probabilities that the labels were drawn by: no learner
+can be better but by chance.
 
 Each learner runs in a process of its own with one thread. Printed are log-loss, area under the ROC curve, processor
 seconds of the fit (encoding included), peak memory of the fit beyond the table (Linux), and the size of the model. A
-learner that is not installed is left out. A measurement that ``--json`` holds already is not repeated.
+learner that is not installed is left out. A measurement that ``--json`` holds already is not repeated. At the end, for
+each learner, the exponent by which processor seconds grow with rows from each size to the next.
+
+"ours, engines" learns rows that two worker processes make while they read them, in parts, each process and the driver
+under RLIMIT_DATA of 2 GiB; what it has done stays in ``--folder``, and the same command goes on from there. Its
+processor seconds include making the rows, twice; "rows" says how many of the seconds that is. Its peak memory is the
+largest of any process, as a whole.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
+import shutil
 import tempfile
-from dataclasses import dataclass
-from itertools import combinations
+import time
+from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded: one thread for every learner
 
 import numpy as np
-from scipy.special import expit, ndtri
 from sklearn.metrics import log_loss, roc_auc_score
 
+from click_rows import BLOCK, LABEL, Clicks, click_files
 from hammemo.experiments.measuring import JsonLines, Row, cells, heading, options, seconds
 
 if TYPE_CHECKING:
@@ -37,73 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-COLUMNS = 20
-PAIRS = 6
-BASE = -5.15
-"""The constant of the log-odds: about 2 % of the rows become clicks."""
-COLUMN_EFFECT, PAIR_EFFECT = 0.25, 0.7
-"""Standard deviations of the effects of single values and of pairs of values."""
-ZIPF = 1.05
 TEST_ROWS = 200_000
-BLOCK = 250_000
-"""Rows that are drawn from one random generator: a larger table begins with the rows of a smaller one."""
-
-
-@dataclass(frozen=True, eq=False)
-class Clicks:
-    """A table that is drawn block by block.
-
-    Parameters
-    ----------
-    seed : int
-    """
-
-    seed: int
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """How many values each column has: 2 to 1,000,000."""
-        return np.geomspace(2, 10**6, COLUMNS).round().astype(np.int64)
-
-    @property
-    def pairs(self) -> list[tuple[int, int]]:
-        """The pairs of columns that matter: drawn from those of 3 to 1,000 values, which small tables can learn."""
-        middle = [j for j, size in enumerate(self.sizes) if 3 <= size <= 1000]
-        every = list(combinations(middle, 2))
-        drawn = np.random.default_rng([self.seed, 1]).choice(len(every), PAIRS, replace=False)
-        return sorted(every[i] for i in drawn)
-
-    def rows(self, n: int, *, test: bool = False) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.float64]]:
-        """Return n rows, their labels, and the probability of a click of each.
-
-        Shapes
-        ------
-        returned : (n, 20), (n,), (n,)
-        """
-        blocks = [self._block(number, test) for number in range(-(-n // BLOCK))]
-        table, labels, probabilities = (np.concatenate(parts)[:n] for parts in zip(*blocks, strict=True))
-        return table, labels, probabilities
-
-    def _block(self, number: int, test: bool) -> tuple[NDArray[np.int64], NDArray[np.int8], NDArray[np.float64]]:
-        rng = np.random.default_rng([self.seed, 2, int(test), number])
-        table = np.empty((BLOCK, COLUMNS), np.int64)
-        for j, size in enumerate(self.sizes):
-            shares = np.arange(1, size + 1) ** -ZIPF
-            table[:, j] = np.searchsorted(shares.cumsum() / shares.sum(), rng.random(BLOCK))
-        odds = np.full(BLOCK, BASE)
-        for j in range(COLUMNS):
-            odds += COLUMN_EFFECT * self._effect(table[:, j], j)
-        for i, j in self.pairs:
-            odds += PAIR_EFFECT * self._effect(table[:, i] * 2**20 + table[:, j], 100 + i * COLUMNS + j)
-        probabilities = expit(odds)
-        return table, (rng.random(BLOCK) < probabilities).astype(np.int8), probabilities
-
-    def _effect(self, values: NDArray[np.int64], of: int) -> NDArray[np.float64]:
-        """Return a normal number for each value, the same wherever the value is met: a hash, turned into a number."""
-        word = (values.astype(np.uint64) + np.uint64((self.seed * 1000 + of) << 44)) * np.uint64(0x9E3779B97F4A7C15)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
-        return np.asarray(ndtri(((word >> np.uint64(12)) + 0.5) / 2.0**52))
 
 
 class ClicksOurs:
@@ -214,6 +157,7 @@ def _lines(X: NDArray[np.int64]) -> Iterator[str]:
         yield "| " + " ".join(f"c{j}={value}" for j, value in enumerate(row.tolist()))
 
 
+ENGINES = "ours, engines"
 LEARNERS: dict[str, Callable[[], Any]] = {
     "ours": ClicksOurs,
     "LightGBM": CategoryLightGBM,
@@ -239,13 +183,71 @@ def judge(learner: str, rows: int, seed: int) -> Row:
         "learner": learner,
         "rows": rows,
         "seed": seed,
-        "log_loss": float(log_loss(answers, np.clip(probabilities, 1e-12, 1 - 1e-12))),
-        "auc": float(roc_auc_score(answers, probabilities)),
+        **_losses(answers, probabilities),
         "fit_seconds": fit_seconds,
         "peak_mebibytes": (after - before) / 2**20,
         "mebibytes": size / 2**20,
         "notes": model.notes(),
     }
+
+
+def judge_engines(rows: int, seed: int, folder: str, workers: int, limit: int, parts: int) -> Row:
+    """Return how ours does that engines learn, under a limit of so many MiB a process."""
+    import pandas as pd
+    from joblib.externals.loky import get_reusable_executor
+
+    from hammemo import MemoryClassifier
+    from hammemo.engines import GroupReport, fit
+
+    resource.setrlimit(resource.RLIMIT_DATA, (limit * 2**20,) * 2)  # of this process, and of those that it starts
+    out, reports = Path(folder, f"{rows}-{seed}"), list[GroupReport]()
+    started = time.process_time()
+    model = fit(
+        MemoryClassifier(numeric="none", memory="exact"),
+        table=click_files(seed, rows),
+        label=LABEL,
+        engine="processes",
+        workers=workers,
+        parts=parts,
+        out=out,
+        shard_bytes=2**40,
+        group_size=max(1, -(-rows // (64 * BLOCK))),
+        on_report=reports.append,
+    )
+    spent = time.process_time() - started + sum(report.cpu_seconds for report in reports)
+    get_reusable_executor().shutdown(wait=True)  # else this process would wait for its workers for ever
+    asked, answers, _ = Clicks(seed).rows(TEST_ROWS, test=True)
+    frames = (pd.DataFrame(part, columns=model.feature_names_in_) for part in np.array_split(asked, 100))
+    probabilities = np.concatenate([model.predict_proba(frame)[:, 1] for frame in frames])
+    resumed = sum(report.resumed for report in reports)
+    tuples = " ".join(str(site) for site in model.sites_.positions if len(site) > 1)
+    made = sum(report.reading_seconds for report in reports)
+    return {
+        "learner": ENGINES,
+        "rows": rows,
+        "seed": seed,
+        **_losses(answers, probabilities),
+        "fit_seconds": spent,
+        "peak_mebibytes": max(report.peak_bytes for report in reports) / 2**20,
+        "mebibytes": sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 2**20,
+        "notes": f" rows: {made:.0f} s; {resumed} of {len(reports)} tasks done before; tuples: {tuples}",
+    }
+
+
+def _losses(answers: NDArray[np.int8], probabilities: NDArray[np.float64]) -> Row:
+    return {
+        "log_loss": float(log_loss(answers, np.clip(probabilities, 1e-12, 1 - 1e-12))),
+        "auc": float(roc_auc_score(answers, probabilities)),
+    }
+
+
+def growth(rows: list[Row]) -> Iterator[str]:
+    """Yield, for each learner, by which power of the rows its processor seconds grow, from each size to the next."""
+    for learner in dict.fromkeys(row["learner"] for row in rows):
+        own = sorted((row["rows"], row["fit_seconds"]) for row in rows if row["learner"] == learner)
+        powers = [np.log(after[1] / before[1]) / np.log(after[0] / before[0]) for before, after in pairwise(own)]
+        if powers:
+            yield f"{learner}: seconds grow by the power " + ", ".join(f"{power:.2f}" for power in powers)
 
 
 def _forget_peak() -> int:
@@ -263,32 +265,46 @@ def _status(name: str) -> int:
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--rows", type=int, nargs="*", default=[10**4, 10**5, 10**6])
-    parser.add_argument("--learners", nargs="*", default=list(LEARNERS)[:3], choices=list(LEARNERS))
+    parser.add_argument("--learners", nargs="*", default=list(LEARNERS)[:3], choices=[*LEARNERS, ENGINES])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
+    parser.add_argument("--folder", help="where engines remember what they have done; by default a new folder")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--limit", type=int, default=2048, help="MiB of each process")
+    parser.add_argument("--parts", type=int, default=32)
     given = parser.parse_args()
     _, labels, probabilities = Clicks(given.seed).rows(TEST_ROWS, test=True)
     print(f"pairs that matter: {Clicks(given.seed).pairs}; clicks: {labels.mean():.2%} of the test rows\n")
     print(heading("rows | learner | log-loss | AUC | fit (s) | peak memory (MiB) | model (MiB)"))
     truth = f"{log_loss(labels, probabilities):.4f} | {roc_auc_score(labels, probabilities):.3f}"
     print(f"| | truth | {truth} | | | |", flush=True)
-    kept = JsonLines(given.json)
+    kept, shown = JsonLines(given.json), list[Row]()
+    folder = given.folder or tempfile.mkdtemp()
     for rows in given.rows:
         for learner in given.learners:
-            found = kept.find(learner=learner, rows=rows, seed=given.seed) or _in_a_process(learner, rows, given.seed)
+            found = kept.find(learner=learner, rows=rows, seed=given.seed)
+            if found is None and learner == ENGINES:
+                how = (rows, given.seed, folder, given.workers, given.limit, given.parts)
+                found = _in_a_process(judge_engines, *how)
+            elif found is None:
+                found = _in_a_process(judge, learner, rows, given.seed)
             if found is None:
                 print(f"| {rows:,} | {learner} | not installed |", flush=True)
                 continue
             if found not in kept.rows:
                 kept.add(found)
+            shown.append(found)
             print(f"| {cells(CELLS, found)} |{found['notes']}", flush=True)
+    print("", *growth(shown), sep="\n")
+    if given.folder is None:
+        shutil.rmtree(folder)
 
 
-def _in_a_process(learner: str, rows: int, seed: int) -> Row | None:
+def _in_a_process(work: Callable[..., Row], *given: Any) -> Row | None:
     """Return a measurement made in a fresh process; None where the learner is not installed."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:  # its process may start others
         try:
-            return pool.apply(judge, (learner, rows, seed))
+            return pool.submit(work, *given).result()
         except ImportError:
             return None
 

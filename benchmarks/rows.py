@@ -4,7 +4,9 @@
 
 A history is a random sequence of `fit`, `partial_fit`, `learn_one`, `forget`, `forget_one`, `merge` of models that
 chose for themselves, `unmerge`, `refit`, pickles and files, over random kinds of columns, labels, weights, missing
-values, memories, votes, kernels and seeds; some tables hold rows that were made to have equal hashes. At the end
+values, memories, votes, kernels and seeds; some tables hold rows that were made to have equal hashes. A third of the
+tables leave it to the rows which columns are numbers, in arrays or in data frames: batches may hold missing values or
+whole numbers only where others hold fractions or dates. At the end
 `refit()` is called, and the file of the model is compared with that of a model that `fit` makes of the rows that are
 left, in another order. What is declared (the type of the labels) is the same for both.
 
@@ -20,10 +22,12 @@ import pickle
 import tempfile
 import warnings
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from hammemo import (
     AutoSites,
@@ -83,10 +87,15 @@ _VALUES: dict[str, list[Any]] = {
     "truth": [False, True],
     "measures": [None, *(k / 7 for k in range(-30, 31))],
     "large": [2**62, 2**53 + 1, 2**53, -(2**63) + 1],
+    "late": [*[None] * 6, 1, 2, 3, 0.5],
+    "dates": [*[None] * 3, *(datetime(2026, 1, day, day) for day in range(1, 9))],
 }
 
 _NUMBERS = ("integers", "floats", "measures", "large")
-"""The kinds that may be columns of numbers, in half of the histories."""
+"""The kinds that may be columns of numbers."""
+
+_IN_FRAMES = ("integers", "strings", "floats", "truth", "measures", "dates")
+"""The kinds that have one type in a data frame; its missing values are of no type."""
 
 _LABELS: dict[str, list[Any]] = {
     "integers": [0, 1, 2, -5],
@@ -139,15 +148,17 @@ class History:
 
     def draw_kinds(self) -> None:
         """Draw of what kinds the columns are, and how many rows there are."""
-        self.kinds = [list(_VALUES)[k] for k in self.rng.integers(0, len(_VALUES), self.rng.integers(2, 6))]
+        self.numeric = ("none", "asked", "auto")[int(self.rng.integers(3))]
+        self.as_frame = self.numeric == "auto" and self.rng.random() < 0.4
+        known = _IN_FRAMES if self.as_frame else [k for k in _VALUES if k != "dates" or self.numeric == "auto"]
+        self.kinds = [known[k] for k in self.rng.integers(0, len(known), self.rng.integers(2, 6))]
         self.labels = _LABELS[list(_LABELS)[int(self.rng.integers(len(_LABELS)))]]
         self.size = int(self.rng.choice([3, 20, 60, 150, 300]))
         self.equal_hashes = self.rng.random() < 0.1
         if self.equal_hashes:
-            self.kinds = ["integers", "integers"]
+            self.kinds, self.as_frame = ["integers", "integers"], False
         numbers = [j for j, kind in enumerate(self.kinds) if kind in _NUMBERS]
-        is_numeric = numbers and self.rng.random() < 0.5
-        self.params = {**self.params, "numeric": numbers if is_numeric else "none"}
+        self.params = {**self.params, "numeric": numbers if self.numeric == "asked" else self.numeric}
 
     def run(self) -> list[str]:
         """Live through it; return the parts of the digest that differ from those of a fresh model, "file" if any."""
@@ -178,13 +189,16 @@ class History:
         weights[0] = max(weights[0], 1)
         if how == "fit":
             self.held, self.merged = [], []
-        getattr(self.model, how)(*_given(rows), sample_weight=weights)
+        getattr(self.model, how)(*self.given(rows), sample_weight=weights)
         self.held += [row for row, times in zip(rows, weights.tolist(), strict=True) for _ in range(times)]
 
     def learn_one(self) -> None:
         """Learn one row."""
         row = self.drawn()[0]
-        self.model.learn_one(*row)
+        if "dates" in self.kinds or self.as_frame:  # `learn_one` decides no kinds, and takes a row for a list
+            self.model.partial_fit(*self.given([row]))
+        else:
+            self.model.learn_one(*row)
         self.held.append(row)
 
     def forget(self) -> None:
@@ -205,7 +219,15 @@ class History:
 
     def take_back(self, rows: Held) -> None:
         """Let the model forget rows."""
-        self.model.forget(*_given(rows))
+        self.model.forget(*self.given(rows))
+
+    def given(self, rows: Held) -> tuple[Any, Any]:
+        """Return rows and labels as a user gives them."""
+        X, y = _given(rows)
+        if not self.as_frame:
+            return X, y
+        frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
+        return frame.infer_objects(), y
 
     def forget_one(self) -> None:
         """Forget one row."""
@@ -223,7 +245,7 @@ class History:
 
     def fitted(self, rows: Held) -> MemoryClassifier:
         """Return a new model of these rows."""
-        return MemoryClassifier(**self.params).fit(*_given(rows))
+        return MemoryClassifier(**self.params).fit(*self.given(rows))
 
     def unmerge(self) -> None:
         """Subtract the model that was added last, unless rows were forgotten since."""
@@ -257,8 +279,8 @@ class History:
         """Compare with a fresh model of the rows that are held, in another order."""
         self.model.refit()
         again = [self.held[i] for i in self.rng.permutation(len(self.held))]
-        if not again and self.params.get("numeric", "none") != "none":
-            return []  # which columns are numbers stays declared, and `open` declares nothing
+        if not again and self.as_frame:
+            return []  # names of columns stay declared, and `open` declares none
         fresh = self.fitted(again) if again else MemoryClassifier(**self.params).open(self.model.n_features_in_)
         fresh.label_dtype_ = self.model.label_dtype_
         if _file(self.model) == _file(fresh):
@@ -270,6 +292,7 @@ class History:
 class DocumentHistory(History):
     """One random history of a model of documents."""
 
+    as_frame = False
     configurations = DOCUMENTS
     steps = (
         *("fit", "partial_fit", "partial_fit", "learn_one", "forget", "forget_one"),

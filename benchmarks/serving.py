@@ -11,6 +11,11 @@ Printed in one run, so that limits show:
 - edits of one row and of one whole visit (4 clicks on average), of a model of 23,753 visits to a shop; `python
   benchmarks/serving.py visits` measures these alone.
 
+`python benchmarks/serving.py fair` asks whether one tenant can slow another one down: tenant A sends the heaviest
+questions that the limits allow from 32 connections, and tenant B predicts, lists and edits, alone and beside A. B's p99
+beside A may be three times that of B alone, or 50 ms. The client of A runs at a lower priority: on a network it is on
+another machine.
+
 `python benchmarks/serving.py --before old/bin/python` compares single edits with another installed version, in turns.
 
 The server runs on one core and those who ask on the others. On a machine that does other work, too, the rates a second
@@ -20,6 +25,7 @@ of *processor time* of the server are what can be compared: they are printed bes
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -77,10 +83,13 @@ def row(what: str, a_second: float, taken: Sequence[float] = (), used: float | N
 
 
 class OwnServer:
-    """A server in a process of its own, on one core."""
+    """A server in a process of its own, on one core if it is not to have all."""
 
-    def __init__(self, command: list[str], url: str | None = None, python: str = sys.executable) -> None:
-        pin = ["taskset", "-c", "0"] if shutil.which("taskset") and (os.cpu_count() or 1) > 1 else []
+    def __init__(
+        self, command: list[str], url: str | None = None, python: str = sys.executable, *, one_core: bool = True
+    ) -> None:
+        can_pin = one_core and shutil.which("taskset") and (os.cpu_count() or 1) > 1
+        pin = ["taskset", "-c", "0"] if can_pin else []
         self._process = subprocess.Popen(
             [*pin, python, *command],
             stderr=subprocess.PIPE if url is None else None,
@@ -116,10 +125,10 @@ class OwnServer:
         return answers
 
     @classmethod
-    def of(cls, folder: Path, python: str = sys.executable) -> OwnServer:
+    def of(cls, folder: Path, python: str = sys.executable, *more: str, one_core: bool = True) -> OwnServer:
         """Serve a folder, with the version that an interpreter has."""
-        options = ["--port", "0", "--log-level", "warning", "--rate", "1000000", "--max-body", str(2**24)]
-        return cls(["-m", "hammemo", "serve", str(folder), *options], python=python)
+        options = ["--port", "0", "--log-level", "warning", "--rate", "1000000", "--max-body", str(2**24), *more]
+        return cls(["-m", "hammemo", "serve", str(folder), *options], python=python, one_core=one_core)
 
     @property
     def processor_seconds(self) -> float:
@@ -133,10 +142,11 @@ class OwnServer:
         self._process.wait()
 
 
-def request(method: str, path: str, body: Any) -> bytes:
+def request(method: str, path: str, body: Any, token: str = "") -> bytes:
     """Return a whole request as bytes."""
     content = json.dumps(body).encode()
     head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    head += f"authorization: Bearer {token}\r\n" if token else ""
     return f"{head}content-length: {len(content)}\r\n\r\n".encode() + content
 
 
@@ -150,7 +160,9 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sent:
     return await reader.readexactly(int(length[1]))
 
 
-async def _load(port: int, clients: int, seconds: float, make: Callable[[], bytes], most: int) -> list[float]:
+async def _load(
+    port: int, clients: int, seconds: float, make: Callable[[], bytes], most: int, pause: float = 0.0
+) -> list[float]:
     """Let clients send one request after another; return how long each answer took."""
     until = time.perf_counter() + seconds
     taken: list[float] = []
@@ -161,6 +173,8 @@ async def _load(port: int, clients: int, seconds: float, make: Callable[[], byte
             began = time.perf_counter()
             await _ask(reader, writer, make())
             taken.append(time.perf_counter() - began)
+            if pause:
+                await asyncio.sleep(pause)
         writer.close()
 
     await asyncio.gather(*(client() for _ in range(clients)))
@@ -257,10 +271,7 @@ class Edits:
 
 def created(server: OwnServer, settings: Any) -> None:
     """Make the model ``m`` with 20,000 examples."""
-    rows, labels = examples(20_000)
-    parts = [slice(start, start + 5_000) for start in range(0, 20_000, 5_000)]
-    bodies = [{"op": f"first-{part.start}", "rows": rows[part], "labels": labels[part]} for part in parts]
-    learn = [request("POST", "/v1/models/m/learn", body) for body in bodies]
+    learn = learn_in_parts(*examples(20_000), "/v1/models/m/learn", "")
     asyncio.run(server.ask(request("PUT", "/v1/models/m", settings), *learn))
 
 
@@ -331,6 +342,111 @@ def visits(folder: Path, seconds: float) -> list[Row]:
         ]
 
 
+def heaviest(token: str) -> list[bytes]:
+    """Return the heaviest questions that the limits allow, of the model ``a``: 20,000 labels, 4 columns."""
+    rows = [[f"token {k} {(j * 7 + k) % 50}" for k in range(4)] for j in range(10_000)]
+    asked = (
+        ("explain", {"rows": rows[:100], "k": 1_000}),
+        ("top-k", {"rows": rows[:1_000], "k": 1_000}),
+        ("predict", {"rows": rows}),
+        ("probabilities", {"rows": rows[:50]}),  # the largest answer: twice, since it comes fastest
+        ("probabilities", {"rows": rows[:50]}),
+        ("certify", {"rows": rows}),
+        ("explain", {"rows": rows[:1], "k": 1}),  # as heavy as one that is answered by the server itself
+    )
+    return [request("POST", f"/v1/models/a/{ask}", body, token) for ask, body in asked]
+
+
+async def _ask_on(port: int, sent: list[bytes]) -> None:
+    """Send questions from 32 connections until this process is ended; refusals are answers, too."""
+
+    async def client(number: int) -> None:
+        while True:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                with contextlib.suppress(RuntimeError):
+                    while True:
+                        await _ask(reader, writer, sent[number % len(sent)])
+                writer.close()
+
+    await asyncio.gather(*map(client, range(32)))
+
+
+class Neighbour:
+    """Tenant A: a process that asks the heaviest questions for the time of a block."""
+
+    def __init__(self, port: int, token: str) -> None:
+        command = [sys.executable, __file__, "neighbour", "--port", str(port)]
+        self._process = subprocess.Popen(command, env={**os.environ, "HAMMEMO_TOKEN": token})
+
+    def __enter__(self) -> Neighbour:
+        time.sleep(5.0)  # until processes for long questions have begun
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def learn_in_parts(rows: list[list[str]], labels: list[str], path: str, token: str) -> list[bytes]:
+    """Return requests that learn examples, 5,000 at a time."""
+    parts = [slice(start, start + 5_000) for start in range(0, len(rows), 5_000)]
+    bodies = [{"op": f"first-{part.start}", "rows": rows[part], "labels": labels[part]} for part in parts]
+    return [request("POST", path, body, token) for body in bodies]
+
+
+def latencies(port: int, token: str, seconds: float) -> dict[str, float]:
+    """Return B's p99 of each request in milliseconds, each sent by a client of its own, 50 a second at most."""
+    rows, labels = examples(1_000, 2)
+    numbers = map(str, count(time.time_ns()))
+    made: dict[str, Callable[[], bytes]] = {
+        "predict": lambda: request("POST", "/v1/models/b/predict", {"rows": [random.choice(rows)]}, token),
+        "list": lambda: request("GET", "/v1/models", None, token),
+        "edit": lambda: request(
+            "POST", "/v1/models/b/learn",
+            {"op": next(numbers), "rows": [random.choice(rows)], "labels": [random.choice(labels)]},
+            token,
+        ),
+    }  # fmt: skip
+
+    async def run() -> list[list[float]]:
+        return await asyncio.gather(*(_load(port, 1, seconds, make, 10**9, pause=0.02) for make in made.values()))
+
+    return {what: float(1e3 * np.percentile(taken, 99)) for what, taken in zip(made, asyncio.run(run()), strict=True)}
+
+
+def fair(folder: Path, seconds: float, rounds: int) -> None:
+    """Print B's p99 alone and beside A, in turns, and the median over the rounds."""
+    from hammemo.service.http.tokens import ROLES, new_token, write_entries
+
+    made = {tenant: new_token(tenant, ROLES) for tenant in ("a", "b")}
+    write_entries(folder / "tokens.json", [entry for _, entry in made.values()])
+    of_a, of_b = (token for token, _ in made.values())
+    rows = [[f"token {k} {(j * 7 + k) % 50}" for k in range(4)] for j in range(20_000)]
+    setup = [request("PUT", "/v1/models/a", {"columns": 4}, of_a), request("PUT", "/v1/models/b", {"columns": 8}, of_b)]
+    setup += learn_in_parts(rows, [f"label {j}" for j in range(20_000)], "/v1/models/a/learn", of_a)
+    setup += learn_in_parts(*examples(5_000), "/v1/models/b/learn", of_b)
+    tokens = ["--token-file", str(folder / "tokens.json")]
+    found: list[dict[str, tuple[float, float]]] = []
+    with OwnServer.of(folder / "fair", sys.executable, *tokens, one_core=False) as server:
+        asyncio.run(server.ask(*setup))
+        for _ in range(rounds):
+            alone = latencies(server.port, of_b, seconds)
+            with Neighbour(server.port, of_a):
+                beside = latencies(server.port, of_b, seconds)
+            found.append({what: (alone[what], beside[what]) for what in alone})
+            told = ", ".join(f"{what} {a:.1f} to {b:.1f}" for what, (a, b) in found[-1].items())
+            print(f"p99 alone to p99 beside A, ms: {told}; load average {os.getloadavg()[0]:.1f}", flush=True)
+        figures = asyncio.run(server.ask(request("GET", "/metrics", None, of_a)))[0].decode()
+    counted = re.findall(r'hammemo_requests_total\{ask="(explain|top-k|pr\w+|certify)",status="(\d+)"\} (\d+)', figures)
+    print("answers to A:", ", ".join(f"{n} {ask} with {status}" for ask, status, n in counted))
+    for what in found[0]:
+        alone_ms, beside_ms = (statistics.median(times) for times in zip(*(line[what] for line in found), strict=True))
+        most = max(3 * alone_ms, 50.0)
+        verdict = "fair" if beside_ms <= most else "NOT FAIR"
+        print(f"{what:10} p99 alone {alone_ms:7.1f} ms, beside A {beside_ms:7.1f} ms, at most {most:7.1f}: {verdict}")
+
+
 def replay(folder: Path) -> Row:
     """Measure how long 10,000 edits take to be replayed after kill -9."""
     server = OwnServer.of(folder)
@@ -349,16 +465,29 @@ def replay(folder: Path) -> Row:
 def main() -> None:
     """Measure everything and print a table."""
     parser = options(__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, help="of each measurement: 5, or 60 for fair")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="on the disk to be measured")
-    parser.add_argument("only", nargs="?", choices=["visits"], help="only edits of rows and of whole visits")
+    parser.add_argument(
+        "only", nargs="?", choices=["visits", "fair", "neighbour"], help="only this part; fair starts neighbour"
+    )
+    parser.add_argument("--port", type=int, help="for neighbour")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--before", help="the interpreter of another version: only single edits, of both in turns")
-    parser.add_argument("--rounds", type=int, default=9, help="how often the two versions take turns")
+    parser.add_argument(
+        "--rounds", type=int, help="how often two versions take turns (9), or how many runs (5 for fair)"
+    )
     parser.add_argument("--edits", type=int, default=1_000, help="edits of one turn")
     given = parser.parse_args()
+    if given.only == "neighbour":
+        os.nice(10)
+        asyncio.run(_ask_on(given.port, heaviest(os.environ["HAMMEMO_TOKEN"])))
+    if given.only == "fair":
+        with tempfile.TemporaryDirectory(dir=given.folder) as name:
+            fair(Path(name), given.seconds or 60.0, given.rounds or 5)
+        return
+    given.seconds = given.seconds or 5.0
     if given.before:
-        compare(given.before, given.folder, given.rounds, given.edits)
+        compare(given.before, given.folder, given.rounds or 9, given.edits)
         return
     rows, _ = examples(200, 1)
     found: list[Row] = []

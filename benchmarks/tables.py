@@ -14,7 +14,8 @@ refitting gives the model that `fit` makes of the rest, to the byte; for ten bat
 of `fit`. Times are processor seconds. At the end ours is compared with the others.
 
 A learner that is not installed is left out, and so is one whose fit of a set takes more than `--patience` seconds; both
-are said. LightGBM and CatBoost: ``pip install --group benchmarks``.
+are said. A learner whose fit takes more than five minutes is judged by the first fold alone. LightGBM, CatBoost and
+EBM: ``pip install --group benchmarks``.
 
 ``--rates`` compares the predictions a second of ours and LightGBM. Both are fitted to the first training part and asked
 about its test part by `predict_proba`. The first call of each is not counted: ours then makes what it answers from.
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 
 ONE_SPLIT_ROWS = 20_000
 """Rows from which on there is one split instead of five folds."""
+ONE_FOLD_SECONDS = 300
+"""Seconds of a fit from which on a learner is judged by the first fold alone."""
 MIN_RATE_ROWS = 1000
 """Sets with fewer rows have no rates."""
 PAIR = ("ours", "LightGBM")
@@ -146,6 +149,12 @@ def _catboost() -> Any:
     return Strings(CatBoostClassifier(thread_count=1, verbose=False, allow_writing_files=False))
 
 
+def _explainable() -> Any:
+    from interpret.glassbox import ExplainableBoostingClassifier
+
+    return Categories(ExplainableBoostingClassifier(n_jobs=1))
+
+
 class SmoothedBayes(CategoricalNB):
     """Naive Bayes that has room for values it has not seen."""
 
@@ -169,6 +178,7 @@ LEARNERS: dict[str, Callable[[], Any]] = {
     "histogram boosting": lambda: Categories(HistGradientBoostingClassifier(categorical_features="from_dtype")),
     "LightGBM": _lightgbm,
     "CatBoost": _catboost,
+    "EBM": _explainable,
 }
 NAMES = "set | learner | accuracy | log-loss | fit | predictions/s | MiB | forgets exactly | forget a row (µs)"
 CELLS = (
@@ -212,12 +222,15 @@ def measured(name: str, learner: str, X: Any, y: Any, seed: int, patience: int) 
         elif learner == "ours, in 10 pieces" and not forgetting:
             whole = MemoryClassifier.fit(InPieces(), X[train], y[train])
             forgetting.append((np.nan, model.refit().digest() == whole.digest()))
+        if took > ONE_FOLD_SECONDS:
+            break
     accuracy, loss, took, asked, size = np.mean(rows, axis=0).tolist()
     return {
         "set": name,
         "learner": learner,
         "rows": len(y),
         "labels": len(set(y)),
+        "folds": len(rows),
         "accuracy": accuracy,
         "log_loss": None if np.isnan(loss) else loss,
         "fit_seconds": took,
@@ -412,7 +425,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="*")
     parser.add_argument("--learners", nargs="*", default=list(LEARNERS))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--patience", type=int, default=300)
+    parser.add_argument("--patience", type=int, default=3600)
     parser.add_argument("--json", type=Path, help="append each measurement to this file, one a line")
     parser.add_argument("--show", type=Path, nargs="*", help="print what such files hold, and measure nothing")
     parser.add_argument("--rates", action="store_true", help="ask ours and LightGBM in turns, and print rates")

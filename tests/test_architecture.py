@@ -92,7 +92,7 @@ def test_a_question_to_a_folder(tmp_path: Path) -> None:
     hammemo.save(MemoryClassifier().fit(X, Y), tmp_path / "model", parts=2)
     with calls() as called:
         hammemo.load(tmp_path / "model").predict(X)
-    assert_in_order("A question to a folder", called)
+    assert_in_order("Predict from a folder", called)
 
 
 def test_one_http_edit(tmp_path: Path) -> None:

@@ -27,11 +27,14 @@ def test_the_list_of_guides_is_complete() -> None:
     assert there == set(re.findall(r"\]\(([a-z-]+)\.md\)", index))
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="the console blocks are for a POSIX shell")
-@pytest.mark.parametrize("guide", ["plan-a-cluster", "recommend"])
+@pytest.mark.parametrize(
+    "guide",
+    ["delete-a-customer", *(pytest.param(page, marks=pytest.mark.slow) for page in ("plan-a-cluster", "recommend"))],
+)
 def test_a_shell_prints_what_the_guide_says(guide: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")
+    pytest.importorskip("cryptography")
     commands = tmp_path / "commands"
     commands.mkdir()
     for name, call in {"hammemo": f'"{sys.executable}" -m hammemo', "python": f'"{sys.executable}"'}.items():
@@ -53,8 +56,8 @@ def run_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
     monkeypatch.chdir(tmp_path)
 
-    def run(code: str) -> list[str]:
-        with serving.in_thread(tmp_path / "models") as server:
+    def run(code: str, keys: Path | None = None) -> list[str]:
+        with serving.in_thread(tmp_path / "models", keys=keys) as server:
             assert code.count("http://127.0.0.1:8080") == 1
             exec(code.replace("http://127.0.0.1:8080", server.url), {})
         return capsys.readouterr().out.splitlines()
@@ -86,3 +89,22 @@ def test_clicks_are_served_as_the_guide_says(run_served: Any) -> None:
     save(shop.partial_fit_stream(ast.literal_eval(tomorrow)), "shop.model")
     (code,) = [block for block in python_blocks(page) if ">>>" not in block]
     assert run_served(code) == told_by(code)
+
+
+def test_a_person_is_erased_from_a_server_as_the_guide_says(run_served: Any, tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    from typer.testing import CliRunner
+
+    from hammemo.cli.app import app
+    from hammemo.receipts import new_key_file
+
+    page = (GUIDES / "delete-a-customer.md").read_text(encoding="utf-8")
+    public = new_key_file(tmp_path / "keys").public_key
+    (tmp_path / "operator.pub").write_text(public, encoding="utf-8")
+    (code,) = [block for block in python_blocks(page) if ">>>" not in block]
+    assert run_served(code, tmp_path / "keys") == told_by(code)
+    (command,) = re.findall(r"`hammemo (verify orders.model .*?)`", page)
+    found = CliRunner().invoke(app, command.split())
+    assert found.exit_code == 0, found.output
+    assert "Proven: the model equals, to the byte, one that never saw any but these 102 rows." in found.output
+    assert "The receipt of request 2026-20 is signed, and is about this model." in found.output

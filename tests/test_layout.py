@@ -53,14 +53,14 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 def test_no_two_classes_have_one_name() -> None:
-    """The receipt of a client and that of the service are the same thing: a client imports nothing of the service."""
+    """A client has an acknowledgement of its own: it imports nothing of the service."""
     names = [
         node.name.lstrip("_")
         for path in PACKAGE.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ClassDef)
     ]
-    assert {name for name, times in Counter(names).items() if times > 1} == {"Receipt"}
+    assert {name for name, times in Counter(names).items() if times > 1} == {"Acknowledgement"}
 
 
 @pytest.mark.parametrize("package", sorted(set(shown()) - BY_WORDS))

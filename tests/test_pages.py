@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from typing import TYPE_CHECKING
@@ -37,6 +38,13 @@ WORDS = {  # the library's own words, which a reader cannot know
     *("tuple", "version", "vote", "weight", "window"),
 }
 SAYS_NOTHING = {"all of it", "all of them", "an example", "another page", "here", "how", "it", "link", "more", "page"}
+OLD_STYLE = (  # words of a style that readers found quaint; plain ones say the same
+    *("taken back", "takes back", "take back", "anew", "whoever", "nobody", "somebody", "an enemy", "the enemy"),
+    *("nothing to choose", "with nothing chosen", "the wish that", "which we had none of", "words of these pages"),
+    *("in sight", "good to a factor", "as anywhere", "as it stands", "foretell", "reckon with", "shown to bite"),
+    *("held against", "holds them against", "gone is gone", "no way back", "speaks against", "words that are new"),
+    *("nothing is believed", "nothing has to be chosen", "the ways of the data", "are taken as they come"),
+)
 SAYS_NOTHING |= {"one command", "the table", "this", "times", "what is needed", "written down"}
 
 
@@ -88,3 +96,33 @@ def test_the_first_page_names_licence_versions_and_platforms_as_they_are() -> No
         (systems,) = re.findall(r"os: \[(.*)\]", read(release))
         assert {system.strip().split("-")[0] for system in systems.split(",")} == {"ubuntu", "macos", "windows"}
     assert re.search(r"Linux .*macOS .*Windows", line)
+
+
+def test_the_first_screen_is_short() -> None:
+    readme = read(ROOT / "README.md")
+    assert len(readme.splitlines()) <= 150
+    assert len(readme.split()) <= 1200
+    first = readme.partition("page of the site: start -->")[2].partition("<!-- first page")[0]
+    index = re.sub(r"^```\{toctree\}.*?^```$", "", read(DOCS / "index.md"), flags=re.MULTILINE | re.DOTALL)
+    assert len(f"{first} {index}".split()) <= 300
+    (block,) = re.findall(r"^```python$(.*?)^```$", first, re.MULTILINE | re.DOTALL)
+    assert len(block.strip().splitlines()) <= 8
+    assert max(map(len, block.splitlines())) <= 90
+
+
+def test_the_figures_of_the_first_page_are_those_of_its_picture() -> None:
+    found = json.loads(read(DOCS / "figures" / "first-picture.json"))
+    readme = read(ROOT / "README.md")
+    for title, text in (("tables of names", "19 tables of names"), ("tables with numbers", "14 tables with numbers")):
+        (line,) = (line for line in readme.splitlines() if text in line)
+        assert text.startswith(f"{found[title]['sets']} ")
+        for learner, cell in zip(("ours", "LightGBM", "CatBoost"), line.split(" | ")[1:], strict=True):
+            if learner in found[title]["learners"]:
+                accuracy, loss = found[title]["learners"][learner]
+                assert cell.strip(" |") == f"{accuracy:.3f} / {loss:.3f}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_are_in_plain_english(page: Path) -> None:
+    text = " ".join(read(page).lower().split())
+    assert not [word for word in OLD_STYLE if re.search(rf"\b{word}\b", text)]

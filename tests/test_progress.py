@@ -10,6 +10,7 @@ import pytest
 
 from hammemo import MemoryClassifier, _progress
 from hammemo._progress import progress_bar
+from hammemo.files.contents import file_bytes
 
 pytest.importorskip("rich")
 
@@ -97,3 +98,23 @@ def test_without_rich_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     with progress_bar("Working") as tell:
         tell(1, 2)
     assert terminal.text == ""
+
+
+def test_lines_where_there_is_no_terminal_and_the_model_is_verbose(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_progress, "LINE_SECONDS", 0.0)
+    X = np.random.default_rng(0).integers(0, 2, (200, 4))
+    quiet, loud = MemoryClassifier().fit(X, X[:, 0] ^ X[:, 2]), MemoryClassifier(verbose=1)
+    assert capsys.readouterr().err == ""
+    loud.fit(X, X[:, 0] ^ X[:, 2])
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Choosing sites, rounds: ")
+    assert any(line.startswith("Fitting weights: done in ") for line in lines)
+    assert file_bytes(loud) == file_bytes(quiet)
+    assert loud.digest() == quiet.digest()
+    with pytest.raises(ValueError, match="their shapes are"):
+        loud.fit(X, X[:3, 0])
+    with progress_bar("Later") as tell:
+        tell(1, 2)
+    assert "Later" not in capsys.readouterr().err

@@ -256,14 +256,14 @@ def test_rattler_build_accepts_the_recipe(platform: str) -> None:
     assert {(one.recipe.package.name, one.recipe.package.version) for one in rendered} == {("hammemo", version())}
 
 
-def test_the_readme_builds_the_site_with_an_old_pip() -> None:
-    """The commands that .ci/run takes from the README name what exists, and upgrade pip before they need it."""
+def test_the_site_is_built_with_an_old_pip() -> None:
+    """The commands that .ci/run takes from CONTRIBUTING.md name what exists, and upgrade pip before they need it."""
     spec = importlib.util.spec_from_file_location("site_build", ROOT / ".ci/site.py")
     assert spec is not None
     assert spec.loader is not None
     site: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(site)
-    upgrade, install, build = site.commands((ROOT / "README.md").read_text(encoding="utf-8"))
+    upgrade, install, build = site.commands((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     assert upgrade == ["pip", "install", "--upgrade", "pip"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert install[-1] in project["dependency-groups"]

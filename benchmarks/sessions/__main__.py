@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # before a library reads them
     os.environ[_variable] = "1"
 
+import numpy as np  # noqa: E402
+
 from hammemo.experiments.measuring import options  # noqa: E402
 from hammemo.experiments.sessions.data import SETS, facts, read_task  # noqa: E402
 from hammemo.experiments.sessions.ours import Ours  # noqa: E402
@@ -18,17 +20,31 @@ from hammemo.experiments.sessions.running import SessionOutcome, evaluate, headi
 
 from .copying import copying  # noqa: E402
 from .counts import ItemNeighbours, Markov, Popularity  # noqa: E402
+from .linear import MOST_ITEMS, Ease  # noqa: E402
 from .neighbours import VSKNN, VMISkNN  # noqa: E402
 from .networks import GRU4Rec  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from hammemo.experiments.sessions.data import SessionTask
     from hammemo.experiments.sessions.learner import Learner
 
+
+class WithoutDiscount(Ours):
+    """The same model ranked by probabilities, whatever discount of popular items it has chosen."""
+
+    name = "ours, without discount"
+
+    def _divisors(self) -> NDArray[np.float64]:
+        return np.ones(len(self.model.classes_))
+
+
 LEARNERS: dict[str, type[Learner]] = {
-    learner.name: learner for learner in (Popularity, Markov, ItemNeighbours, VSKNN, VMISkNN, GRU4Rec, Ours)
+    learner.name: learner
+    for learner in (Popularity, Markov, ItemNeighbours, Ease, VSKNN, VMISkNN, GRU4Rec, Ours, WithoutDiscount)
 }
 COPYING = ("Markov, order 1", "item-kNN", "V-SKNN", "VMIS-kNN")
 """Learners that are measured once more with a copy term, if the set is one of clicks."""
@@ -40,6 +56,9 @@ def outcomes(task: SessionTask, names: list[str]) -> Iterator[SessionOutcome]:
         learner = LEARNERS[name]
         if learner is GRU4Rec and importlib.util.find_spec("torch") is None:
             print(f"{name} is left out: pip install torch", file=sys.stderr)
+            continue
+        if learner is Ease and task.test.n_items > MOST_ITEMS:
+            print(f"{name} is left out: {task.name} has more than {MOST_ITEMS:,} items", file=sys.stderr)
             continue
         found = evaluate(task, learner)
         yield found

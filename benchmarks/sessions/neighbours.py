@@ -50,9 +50,9 @@ class SessionNeighbours(Stored):
         length = len(prefix[-last:] if last else prefix)
         lists = [self.sessions_with(item)[-m:] for item, _ in items]
         sizes = [len(numbers) for numbers in lists]
-        weights = np.repeat([(length - distance + 1) / len(items) for _, distance in items], sizes)
+        weights = np.repeat([length - distance + 1 for _, distance in items], sizes)  # whole numbers: ties are exact
         numbers, first, places = np.unique(np.concatenate(lists), return_index=True, return_inverse=True)
-        similarities = np.bincount(places, weights, len(numbers)).astype(np.float64)
+        similarities = np.bincount(places, weights, len(numbers)).astype(np.float64) / len(items)
         distances = np.repeat([distance for _, distance in items], sizes)[first]  # the first match is the latest
         numbers, similarities, distances = numbers[-m:], similarities[-m:], distances[-m:]
         best = np.lexsort((numbers, similarities))[::-1][:k]

@@ -3,7 +3,7 @@ The next item of a visit, and a visitor who asks to be forgotten
 ================================================================
 
 A web shop learns which item comes next. Then one visitor wants to be forgotten: the
-visit is taken back, and the model is the one that never saw it.
+visit is removed, and the model is the one that never saw it.
 """
 
 from itertools import pairwise

@@ -3,7 +3,7 @@ The next word, and how surprising a text is
 ===========================================
 
 The same counts predict the next word of a text. Perplexity says how surprising a text
-is to a model: as if it had to choose, at each word, between so many equally likely
+is to a model: as if it had to choose, at each word, between this many equally likely
 ones.
 """
 

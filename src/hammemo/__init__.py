@@ -87,6 +87,7 @@ _PACKAGES = (
     "kernels",
     "memories",
     "models",
+    "receipts",
     "sources",
     "theory",
     "tokens",

@@ -1,6 +1,7 @@
 """Progress of long work: a bar on standard error, on a terminal only, and not before the work has taken two seconds.
 
-Bars are drawn by Rich (extra ``cli``); without it there are none. Where one is shown already, another stays away.
+Bars are drawn by Rich (extra ``cli``); without it there are none. Where one is shown already, another stays away. Where
+standard error is no terminal, lines are written to it inside `lines_told`, every few seconds and at the end of a phase.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,18 +19,38 @@ if TYPE_CHECKING:
 PATIENCE = 2.0
 """Seconds of work before a bar appears."""
 
+LINE_SECONDS = 5.0
+"""Seconds between two lines where there is no terminal."""
+
 _terminal = threading.Lock()
 """Held while a bar is shown."""
+
+_writes_lines: ContextVar[bool] = ContextVar("writes_lines", default=False)
+"""Whether lines are written where there is no terminal."""
+
+
+@contextmanager
+def lines_told() -> Iterator[None]:
+    """Let progress be written in lines where there is no terminal."""
+    before = _writes_lines.set(True)
+    try:
+        yield
+    finally:
+        _writes_lines.reset(before)
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
     """Yield a function that is told (done, total or None) and draws a bar: on a terminal only, and not at once."""
     bar: Any = None
-    started = time.monotonic()
+    started = last = time.monotonic()
+    writes_lines = _writes_lines.get() and not _is_terminal(sys.stderr)
 
     def tell(done: int, total: int | None) -> None:
-        nonlocal bar
+        nonlocal bar, last
+        if writes_lines and time.monotonic() - last >= LINE_SECONDS:
+            last = time.monotonic()
+            _write_line(f"{title}: {done:,}{'' if total is None else f' of {total:,}'}, {last - started:.0f} s")
         if bar is None and time.monotonic() - started >= PATIENCE and _is_terminal(sys.stderr):
             bar = _new_bar(title)
         if bar is not None:
@@ -36,10 +58,17 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
 
     try:
         yield tell
+        if writes_lines:
+            _write_line(f"{title}: done in {time.monotonic() - started:.1f} s")
     finally:
         if bar is not None:
             bar.stop()
             _terminal.release()
+
+
+def _write_line(text: str) -> None:
+    if sys.stderr is not None and not sys.stderr.closed:
+        print(text, file=sys.stderr, flush=True)
 
 
 def _is_terminal(stream: Any) -> bool:

@@ -15,7 +15,7 @@ import re
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 try:
     import httpx
@@ -25,7 +25,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hammemo.models.explanations import Explanation
 
@@ -37,11 +37,21 @@ _LONGEST_PAUSE: Final = 2.0
 _PIECE: Final = 2**18
 
 
-class Receipt(NamedTuple):
+class Acknowledgement(NamedTuple):
     """An edit that is on the server's disk."""
 
     version: int
     status: str
+
+
+class ForgottenSubject(NamedTuple):
+    """A subject that was forgotten: its rows are removed ("applied"), or its key is destroyed, too ("erased")."""
+
+    version: int
+    status: str
+    state: str
+    receipt: str
+    """One line of JSON, signed; nothing before the state is "erased"."""
 
 
 class Explained(dict[str, Any]):
@@ -103,8 +113,8 @@ class Client:
     >>> from hammemo.client import Client
     >>> with Client("http://127.0.0.1:8080") as client:  # doctest: +SKIP
     ...     client.create("fruit", columns=["colour", "size"])
-    ...     receipt = client.learn("fruit", [["red", "small"]], ["cherry"])
-    ...     client.predict("fruit", [["red", "large"]], min_version=receipt.version)
+    ...     acknowledgement = client.learn("fruit", [["red", "small"]], ["cherry"])
+    ...     client.predict("fruit", [["red", "large"]], min_version=acknowledgement.version)
     ['cherry']
     """
 
@@ -144,18 +154,51 @@ class Client:
 
     # Edits
 
-    def learn(self, model: str, rows: Iterable[Row], labels: Iterable[Any], *, op: str | None = None) -> Receipt:
+    def learn(
+        self,
+        model: str,
+        rows: Iterable[Row],
+        labels: Iterable[Any],
+        *,
+        op: str | None = None,
+        subjects: Iterable[str] = (),
+    ) -> Acknowledgement:
         """Learn examples, all or none, once; `op` is the id of the edit, made here if you give none.
 
-        Give an id of your own where your program may itself end and send the edit again after that.
+        Give an id of your own where your program may itself end and send the edit again after that. A model with
+        subjects needs `subjects`: whose each row is, or one string for all rows.
         """
-        return self._edit(model, "learn", op, rows=_token_lists("rows", rows), labels=_tokens(labels))
+        return self._edit(model, "learn", op, **_examples(rows, labels, subjects))
 
-    def forget(self, model: str, rows: Iterable[Row], labels: Iterable[Any], *, op: str | None = None) -> Receipt:
+    def forget(
+        self,
+        model: str,
+        rows: Iterable[Row],
+        labels: Iterable[Any],
+        *,
+        op: str | None = None,
+        subjects: Iterable[str] = (),
+    ) -> Acknowledgement:
         """Take examples back, all or none, once; what is not stored is refused with status 409."""
-        return self._edit(model, "forget", op, rows=_token_lists("rows", rows), labels=_tokens(labels))
+        return self._edit(model, "forget", op, **_examples(rows, labels, subjects))
 
-    def learn_stream(self, model: str, documents: Iterable[Row], *, op: str | None = None) -> Receipt:
+    def forget_subject(
+        self, model: str, subject: str, *, op: str | None = None, refit: bool = True, timeout: float = 600.0
+    ) -> ForgottenSubject:
+        """Forget all rows of a subject, refit the model, and destroy the key of the subject's journal, once.
+
+        It is asked again until the subject is erased, for `patience` seconds; the answer then has the signed receipt.
+        Ask later with the same `op` if the state is still "applied". An unknown subject, and one that was erased
+        under another id, are refused with status 404.
+        """
+        body = {"op": op or uuid.uuid4().hex, "subject": subject, "refit": refit}
+        until = time.monotonic() + self.patience
+        while True:
+            found = ForgottenSubject(**self._answer("POST", _path(model, "forget-subject"), body, timeout))
+            if found.state == "erased" or time.monotonic() > until:
+                return found
+
+    def learn_stream(self, model: str, documents: Iterable[Row], *, op: str | None = None) -> Acknowledgement:
         """Learn whole documents, all or none, once: every token from the tokens before it.
 
         The model must have been fitted to documents (`fit_stream`): they are cut into examples as those were. A
@@ -163,11 +206,11 @@ class Client:
         """
         return self._edit(model, "learn-stream", op, documents=_token_lists("documents", documents))
 
-    def forget_stream(self, model: str, documents: Iterable[Row], *, op: str | None = None) -> Receipt:
+    def forget_stream(self, model: str, documents: Iterable[Row], *, op: str | None = None) -> Acknowledgement:
         """Take whole documents back, as they were learnt, all or none, once; status 409 if one is not stored."""
         return self._edit(model, "forget-stream", op, documents=_token_lists("documents", documents))
 
-    def refit(self, model: str, *, op: str | None = None, timeout: float = 600.0) -> Receipt:
+    def refit(self, model: str, *, op: str | None = None, timeout: float = 600.0) -> Acknowledgement:
         """Choose sites and vote again and fit the weights, by the rows that the model keeps, once: after `forget`.
 
         A model with a given kernel, one of documents, and one that does not keep all its rows only fits the weights.
@@ -177,9 +220,11 @@ class Client:
         """
         return self._edit(model, "refit", op, timeout)
 
-    def _edit(self, model: str, kind: str, op: str | None, timeout: float | None = None, **content: Any) -> Receipt:
+    def _edit(
+        self, model: str, kind: str, op: str | None, timeout: float | None = None, **content: Any
+    ) -> Acknowledgement:
         answer = self._answer("POST", _path(model, kind), {"op": op or uuid.uuid4().hex, **content}, timeout)
-        return Receipt(answer["version"], answer["status"])
+        return Acknowledgement(answer["version"], answer["status"])
 
     # Questions
 
@@ -194,12 +239,18 @@ class Client:
         rows: Iterable[Row],
         k: int = 5,
         *,
-        exclude: Literal["seen"] | None = None,
+        exclude: Any = None,
+        allow: Any = None,
+        return_scores: bool = False,
         min_version: int | None = None,
-    ) -> list[list[Any]]:
-        """Return the k most likely labels of each row, best first; "seen" leaves out the tokens of the row itself."""
-        found: list[list[Any]] = self.ask(model, "top-k", rows, min_version=min_version, k=k, exclude=exclude)["labels"]
-        return found
+    ) -> Any:
+        """Return the k most likely labels of each row, best first, and their scores if asked.
+
+        "seen" leaves out the tokens of the row itself. Other lists of labels are one for all rows, or one a row.
+        """
+        lists = {"exclude": _label_lists(exclude), "allow": _label_lists(allow), "scores": return_scores or None}
+        found = self.ask(model, "top-k", rows, min_version=min_version, k=k, **lists)
+        return (found["labels"], found["scores"]) if return_scores else found["labels"]
 
     def probabilities(
         self, model: str, rows: Iterable[Row], *, min_version: int | None = None
@@ -247,6 +298,12 @@ class Client:
     def delete(self, model: str) -> None:
         """Remove a model, its log and its snapshots."""
         self._answer("DELETE", _path(model))
+
+    def audit(self, model: str, *, after: int = 0) -> Iterator[dict[str, Any]]:
+        """Yield the lines of the audit record after a number: every edit without its content, oldest first."""
+        while lines := self._answer("GET", f"{_path(model, 'audit')}?after={after}")["lines"]:
+            yield from lines
+            after = lines[-1]["number"]
 
     def snapshot(self, model: str) -> int:
         """Let the server write a snapshot now, and return its version."""
@@ -310,7 +367,7 @@ class Client:
                 answer = send()
             except httpx.TransportError as error:
                 lost = error
-            if answer is not None and (answer.is_success or answer.status_code not in _RETRIED_STATUSES):
+            if answer is not None and _is_final(answer):
                 break
             if time.monotonic() + pause > until:
                 if answer is None:
@@ -322,6 +379,13 @@ class Client:
             time.sleep(pause * random.uniform(0.5, 1.0))  # so that not all come back at the same moment
             pause = min(2 * pause, _LONGEST_PAUSE)
         return answer if answer.is_success else _refused(answer)
+
+
+def _is_final(answer: httpx.Response) -> bool:
+    """Return whether another try would get the same answer; a question that took too long would again."""
+    if answer.status_code == 504:
+        return b'"too_long"' in answer.content
+    return answer.is_success or answer.status_code not in _RETRIED_STATUSES
 
 
 def _refused(answer: httpx.Response) -> NoReturn:
@@ -350,6 +414,20 @@ def _token_lists(name: str, given: Any) -> list[list[Any]]:
     if any(isinstance(entry, (str, bytes)) or not hasattr(entry, "__iter__") for entry in listed):
         raise TypeError(f"{name} is a list of {name}, each a list of tokens: send a single one as [tokens].")
     return [_tokens(entry) for entry in listed]
+
+
+def _label_lists(given: Any) -> Any:
+    """Return labels, or lists of labels, as JSON takes them."""
+    if given is None or isinstance(given, str):
+        return given
+    return [_tokens(one) if hasattr(one, "__iter__") and not isinstance(one, str) else one for one in _tokens(given)]
+
+
+def _examples(rows: Any, labels: Any, subjects: Any) -> dict[str, Any]:
+    """Return the body of an edit; one string is the subject of all rows."""
+    body = {"rows": _token_lists("rows", rows), "labels": _tokens(labels)}
+    named = [subjects] * len(body["rows"]) if isinstance(subjects, str) else _tokens(subjects)
+    return {**body, "subjects": named} if named else body
 
 
 def _tokens(values: Any) -> list[Any]:

@@ -53,7 +53,7 @@ from hammemo.hub import OnHub
 model = OnHub.from_pretrained("this repository").model
 ```
 
-The model is a table of counts: examples can be added and taken back exactly (`partial_fit`, `forget`).
+The model is a table of counts: examples can be added and removed exactly (`partial_fit`, `forget`).
 """
 
 

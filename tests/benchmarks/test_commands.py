@@ -57,6 +57,18 @@ def test_rates_of_a_mixture(tmp_path: Path) -> None:
         assert f"| {learner} |" in page
 
 
+@compiled
+def test_a_shop() -> None:
+    pytest.importorskip("pyarrow", reason="needs pyarrow: pip install hammemo[text]")
+    results = json.loads(
+        printed("benchmarks/shop.py", "--clicks", "5000", "--items", "900", "--questions", "20", "--json")
+    )
+    figures = {row["figure"]: row["value"] for row in results["shop"]}
+    assert 4990 < figures["clicks"] < 5500
+    assert figures["items"] <= 900
+    assert all(value > 0 for value in figures.values())
+
+
 def test_language(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for part in ("train", "valid", "test"):
@@ -75,6 +87,7 @@ def test_threads_of_blas() -> None:
 
 
 @compiled
+@pytest.mark.slow
 def test_rates_of_the_hashed_memory() -> None:
     results = json.loads(printed("benchmarks/hashed.py", "predict", "--rounds", "1", "--json"))
     names = [row["name"] for row in results["rates"]]
@@ -116,6 +129,7 @@ def test_edits_of_every_vote() -> None:
 
 
 @compiled
+@pytest.mark.slow
 def test_many_labels() -> None:
     small = ("benchmarks/labels.py", "--train", "400", "--queries", "40", "--repeats", "1", "--kernel", "positions")
     page = printed(*small)
@@ -160,3 +174,14 @@ def test_two_versions() -> None:
     }
     assert all(ratio > 0 for ratio in figures.values())
     assert [row["equal"] for row in rows if "equal" in row] == [{"state": True, "answers": True}]
+
+
+@pytest.mark.slow  # tests/service/test_subjects.py kills at every step, too
+@pytest.mark.skipif(sys.platform == "win32", reason="processes kill themselves")
+def test_erasure() -> None:
+    page = json.loads(
+        printed("benchmarks/erasure.py", "--edits", "600", "--subjects", "40", "--rounds", "1", "--timed", "400")
+    )
+    assert set(page["killed"].values()) == {1}
+    assert page["equal to the byte"]
+    assert page["files with markers"] == {}

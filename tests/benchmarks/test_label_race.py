@@ -120,7 +120,7 @@ def test_edits_are_timed_with_the_vote_that_is_named(data: LabelledText, vote: s
         assert 0 < found[name]["median"] <= found[name]["p99"]
 
 
-@pytest.mark.slow  # each process imports and fits anew
+@pytest.mark.slow  # each process imports and fits again
 def test_fit_and_memory_are_measured_in_fresh_processes(data: LabelledText) -> None:
     rows = labels.fresh(data, 2)
     assert [row["kernel"] for row in rows] == ["positions", "Suffixes(5)"]

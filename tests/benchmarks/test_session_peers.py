@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sessions.copying import copying
 from sessions.counts import ItemNeighbours, Markov, Popularity
+from sessions.linear import Ease
 from sessions.neighbours import VSKNN, SessionNeighbours, VMISkNN
 
 if TYPE_CHECKING:
@@ -146,3 +147,19 @@ def test_a_recurrent_network_learns_a_cycle() -> None:
     model = GRU4Rec("clicks", width=16, dropout=0.0)
     model.fit([[(start + step) % N for step in range(5)] for start in range(N)] * 150, N)
     assert model.scores([[0, 1], [4]]).argmax(axis=1).tolist() == [2, 5]
+
+
+@settings(max_examples=30)
+@given(sessions=SESSIONS, prefix=SESSION)
+def test_ease_is_a_ridge_regression_of_each_item_on_the_others(sessions: list[Session], prefix: Session) -> None:
+    held = np.array([[item in session for item in range(N)] for session in sessions], float)
+    expected = np.zeros(N)
+    nearest = list(dict.fromkeys(prefix[::-1]))
+    for item in range(N):
+        others = [other for other in range(N) if other != item]
+        gram = held[:, others].T @ held[:, others] + 2 * np.eye(N - 1)
+        weights = dict(zip(others, np.linalg.solve(gram, held[:, others].T @ held[:, item]), strict=True))
+        expected[item] = sum(weights.get(other, 0.0) / math.sqrt(d) for d, other in enumerate(nearest, 1))
+    model = Ease("purchases", ridge=2)
+    model.fit(sessions, N)
+    np.testing.assert_allclose(model.scores([prefix])[0], expected, atol=1e-9)

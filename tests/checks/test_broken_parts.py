@@ -53,7 +53,7 @@ class SharedReader(SparseCounts):
 
 
 class InBulk(Exact):
-    """Keeps tables only: what is stored is not made anew for reading and for small edits."""
+    """Keeps tables only: what is stored is not made again for reading and for small edits."""
 
     def _takes_rows(self, n_examples: int) -> bool:
         return False
@@ -147,7 +147,7 @@ class CopiesShare(Exact):
 
 
 class IgnoresAnArray(Exact):
-    """Has an array in its state that it does not take back."""
+    """Has an array in its state that it does not remove."""
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         return {**super().state_arrays(), "extra": np.zeros(1, np.uint8)}

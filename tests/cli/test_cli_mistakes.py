@@ -168,9 +168,13 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("fit text.txt --h 0 --out m", 2, ["--h 0 is too small: use 1 or more.", "hammemo fit --help"]),
     ("fti fruit.csv", 2, ["No such command 'fti'.", "hammemo --help"]),
     ("--vresion", 2, ["There is no option --vresion. Did you mean --version?"]),
-    ("fit fruit.csv --label fruit --engine ray --out m", 2, ["--engine is for sequences: leave it out"]),
-    ("fit fruit.csv --label fruit --engine processes --out m", 2, ["--engine is for sequences: leave it out"]),
-    ("fit fruit.csv --label fruit --workers 2 --out m", 2, ["--workers is for sequences: leave it out"]),
+    (
+        "fit - --label fruit --engine processes --out m",
+        1,
+        ["Standard input can be read once"],
+    ),
+    ("fit fruit.csv --label fruit --engine spark --out m", 1, ["--engine 'spark'", "threads"]),
+    ("fit fruit.csv --label colour,size --workers 2 --out m", 1, ["fruit.csv has no column 'colour,size'"]),
     # fit: sequences
     ("fit log.csv --h 2 --case case --event event --engine threads --out m", 2, ["--engine needs plain files"]),
     ("fit log.csv --h 2 --case case --event event --workers 2 --out m", 2, ["--workers needs plain files"]),
@@ -318,9 +322,7 @@ def test_every_command_has_help_without_types_of_flags() -> None:
 
 def test_help_groups_the_commands_and_shows_the_usual_options_first() -> None:
     shown = runner.invoke(app, ["--help"]).stdout.split("--help")[1]
-    places = [
-        shown.index(f" {word} ") for word in ("Learn and ask", "predict", "Change and look into a model", "forget")
-    ]
+    places = [shown.index(f" {word} ") for word in ("Fit and predict", "top-k", "Edit and inspect a model", "forget")]
     assert places == sorted(places)
     shown = runner.invoke(app, ["fit", "--help"]).stdout
     places = [shown.index(word) for word in ("--out ", "--label ", "--h ", "--columns ", "--kernel ", "--engine ")]

@@ -69,6 +69,27 @@ def test_the_model_is_that_of_the_frame(file: Path, monkeypatch: pytest.MonkeyPa
     assert load(model).digest(parts=True) == MemoryClassifier(numeric=["price"]).fit(X, y).digest(parts=True)
 
 
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%MZ", "%Y-%m-%dT%H:%M:%S.%f+02:00"])
+def test_dates_of_text_files_are_those_of_the_frame(tmp_path: Path, form: str) -> None:
+    rng = np.random.default_rng(1)
+    when = pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 10**7, N), unit="s")
+    X = pd.DataFrame({"when": when.strftime(form), "x": rng.normal(size=N).round(3), "code": "2026-13-01"})
+    X.loc[::7, "when"] = None
+    X["label"] = np.where(when.hour < 12, "am", "pm")
+    file, model = tmp_path / "all.csv", tmp_path / "m"
+    X.to_csv(file, index=False)
+    run("fit", file, *LABELLED, "--out", model)
+    frame = pd.read_csv(file, parse_dates=["when"])
+    same = MemoryClassifier().fit(frame.drop(columns="label"), frame["label"])
+    assert same._columns == "dns"
+    assert load(model).digest(parts=True) == same.digest(parts=True)
+    assert run("predict", model, file).stdout.split() == same.predict(frame.drop(columns="label")).tolist()
+    run("fit", file, *LABELLED, "--numeric", "x,when", "--out", model)
+    assert load(model)._columns == "dns"
+    run("fit", file, *LABELLED, "--numeric", "none", "--out", model)
+    assert load(model)._columns is None
+
+
 def test_what_is_forgotten_leaves_the_model_of_the_rest(file: Path) -> None:
     model, rest = file.with_name("m"), file.with_name("never")
     run("fit", file, *LABELLED, "--out", model)
@@ -160,8 +181,12 @@ def test_a_shard_is_read_as_its_layout(file: Path) -> None:
         (["1", "x"], "s"),
         (["1", "inf"], "s"),
         (["1", "NA"], "s"),
-        (["2024-01-31", "2024-02-01"], "s"),
-        (["", ""], "m"),
+        (["2024-01-31", "", "2024-02-01 12:30"], "d"),
+        (["2024-01-31T12:00:05.123456789Z", " 2024-02-01T00:00:00+0130"], "d"),
+        (["2024-01-31", "2024-02-30"], "s"),
+        (["2024-01-31", "20240201"], "s"),
+        (["2024-01-31", "1"], "s"),
+        (["", ""], "?"),
     ],
 )
 def test_which_columns_of_text_are_numbers(values: list[str], kind: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from hammemo import Mixture, load
 from hammemo.cli.app import app
+from hammemo.cli.top_k import _listed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +48,22 @@ def test_sessions_are_learnt_asked_and_forgotten(clicks: Path, tmp_path: Path) -
     assert [site.kind for site in learnt.sites_.free] == ["bag", "together", "copy"]
     top = json.loads(run("top-k", str(model), str(clicks), "--k", "3", "--unseen", "--json").splitlines()[0])
     assert len(top["top"]) == 3
+    stock = tmp_path / "stock.txt"
+    stock.write_text("\n".join(map(str, learnt.classes_[:2].tolist())) + "\n\n")
+    only = json.loads(
+        run("top-k", str(model), str(clicks), "--allow", str(stock), "--scores", "--json").splitlines()[0]
+    )
+    assert sorted(only["top"]) == learnt.classes_[:2].tolist()
+    assert only["score"] == sorted(only["score"], reverse=True)
+    others = run("top-k", str(model), str(clicks), "--exclude", str(stock), "--unseen", "--k", "400")
+    documents = {line.split("\t")[0] for line in clicks.read_text().splitlines()[1:]}
+    assert len(others.splitlines()) == len(documents)
+    for row in others.splitlines()[:20]:
+        assert not set(row.split("\t")) & set(learnt.classes_[:2].tolist())
+    assert _listed(stock, np.array([3, 7])).tolist() == [int(label) for label in learnt.classes_[:2]]
+    stock.write_text("one\n")
+    with pytest.raises(ValueError, match="'one'"):
+        _listed(stock, np.array([3, 7]))
     head, *lines = clicks.read_text().splitlines()
     without.write_text("\n".join([head, *(line for line in lines if not line.startswith(("17\t", "23\t")))]) + "\n")
     answer = json.loads(run("forget", str(model), str(clicks), "--only", "17", "--only", "23", "--json"))

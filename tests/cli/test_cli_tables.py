@@ -463,3 +463,28 @@ def test_answers_quote_a_value_with_a_bare_carriage_return(tmp_path: Path) -> No
     run("fit", tmp_path / "a.csv", "--label", "b", "--out", tmp_path / "m")
     run("predict", tmp_path / "m", tmp_path / "a.csv", "--out", tmp_path / "answers.csv")
     assert (tmp_path / "answers.csv").read_bytes() == b'a,b,prediction\n"x\r",1,1\n"y\rz",2,2\n'
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_engines_write_the_file_that_one_process_writes(ending: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    colours = rng.choice(["red", "green", "blue"], 300).tolist()
+    sizes = [None if i % 11 == 0 else int(size) for i, size in enumerate(rng.integers(0, 50, 300))]
+    rows = [[c, s, "yes" if (s or 0) > 20 else "no"] for c, s in zip(colours, sizes, strict=True)]
+    (tmp_path / "rows").mkdir()
+    files = [
+        write(tmp_path / "rows" / f"{k}{ending}", ["colour", "size", "big"], rows[100 * k : 100 * (k + 1)])
+        for k in range(3)
+    ]
+    run("fit", *files, "--label", "big", "--out", tmp_path / "one")
+    options = ["--label", "big", "--engine", "threads", "--resume", tmp_path / "states"]
+    run("fit", tmp_path / "rows" / f"*{ending}", *options, "--out", tmp_path / "two")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    facts = json.loads(run("fit", tmp_path / "rows", *options, "--out", tmp_path / "three", "--json").stdout)
+    assert (facts["examples"], facts["groups"], facts["groups_resumed"]) == (300, 1, 1)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "three").read_bytes()
+    few = ["--memory", "exact", "--workers", 1, "--parts", 2, "--out", tmp_path / "parts"]
+    run("fit", tmp_path / "rows", "--label", "big", *few)
+    run("fit", *files, "--label", "big", "--memory", "exact", "--out", tmp_path / "four")
+    assert load(tmp_path / "parts").digest() == load(tmp_path / "four").digest()
+    assert read_notes(tmp_path / "parts") == read_notes(tmp_path / "four")

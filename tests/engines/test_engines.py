@@ -22,7 +22,7 @@ from hammemo.engines import ray as ray_engine  # noqa: E402
 from hammemo.engines.partitions import even_cuts, split, united  # noqa: E402
 from hammemo.engines.states import filled, pack, unpack  # noqa: E402
 from hammemo.experiments.drawing import zipf_stream  # noqa: E402
-from hammemo.sources.documents import Shard, Source, open_source  # noqa: E402
+from hammemo.sources.documents import Source, open_source  # noqa: E402
 from hammemo.tokens.contexts import Examples  # noqa: E402
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hammemo.sources.documents import Pieces
+    from hammemo.sources.shards import Shard
 
 KERNEL = SiteKernel([-1, (-2, -1), 0])
 MEMORIES = [Hashed(buckets=64, reserved=16), Exact()]
@@ -124,12 +125,12 @@ def test_files_given_in_any_order_are_one_source(zipf: Source) -> None:
 
 @pytest.mark.quick
 def test_small_files_are_taken_together_and_large_ones_cut() -> None:
-    from hammemo.engines import _grouped
+    from hammemo.engines.running import grouped
     from hammemo.sources.listing import File
 
     def sizes(files: list[int], shard_bytes: int, task_bytes: int) -> list[int]:
         shards = Source(tuple(File("", str(i), size) for i, size in enumerate(files)), "text").shards(shard_bytes)
-        groups = _grouped(shards, None, task_bytes)
+        groups = grouped(shards, None, task_bytes)
         assert [shard for group in groups for shard in group] == shards
         return [sum(shard.stop - shard.start for shard in group) for group in groups]
 

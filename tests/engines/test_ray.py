@@ -22,9 +22,11 @@ import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install --group ray-tests")
+import pandas as pd  # noqa: E402
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 from ray.cluster_utils import Cluster  # noqa: E402
+from sklearn.base import clone  # noqa: E402
 
 import marked_source  # noqa: E402
 import object_store  # noqa: E402
@@ -32,6 +34,7 @@ from hammemo import Bag, Exact, Hashed, MemoryClassifier, Mixture, Suffixes, Tie
 from hammemo.engines import fit  # noqa: E402
 from hammemo.experiments.drawing import zipf_stream  # noqa: E402
 from hammemo.sources.documents import open_source  # noqa: E402
+from hammemo.sources.table_files import open_table  # noqa: E402
 from marked_source import Marked, learn, marked, shard_name  # noqa: E402
 from pace import patience, wait_until  # noqa: E402
 
@@ -325,3 +328,26 @@ def test_a_worker_killed_in_a_fit_in_parts_changes_no_byte(
     assert not (Path(where.marks) / f"read-{name}").exists()  # it was in the middle of it
     assert where.count("begun") > shards_of(where)
     assert here == there
+
+
+@pytest.mark.parametrize("parts", [None, 2])
+def test_a_table_gives_the_file_of_fit_when_workers_die_in_both_passes(
+    parts: int | None, cluster: Any, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 30, (900, 3)).astype(str), rng.integers(0, 3, 900).astype(str)
+    rows, marks = tmp_path / "rows", tmp_path / "marks"
+    rows.mkdir()
+    marks.mkdir()
+    for part in range(3):
+        own = slice(300 * part, 300 * (part + 1))
+        columns = {f"c{j}": pa.array(X[own, j].tolist()) for j in range(3)} | {"y": pa.array(y[own].tolist())}
+        pq.write_table(pa.table(columns), rows / f"{part}.parquet", row_group_size=70)
+    source = marked_source.Dying(**vars(open_table(rows)), marks=str(marks), fatal="1.parquet", deaths=(1, 3))
+    clf = MemoryClassifier(memory="exact", keep=150)
+    options: Any = {} if parts is None else {"parts": parts, "out": tmp_path / "model"}
+    model = fit(clone(clf), table=source, label="y", engine="ray", group_size=1, **options)
+    expected = clf.fit(pd.DataFrame(X, columns=["c0", "c1", "c2"], dtype=object), y.astype(object))
+    assert model.digest() == expected.digest()
+    assert len(list(marks.glob("1.parquet-*"))) == 4  # each pass has read it twice
+    assert len(list(marks.iterdir())) == 8

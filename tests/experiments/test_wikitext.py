@@ -72,6 +72,7 @@ def test_every_context_length_has_the_same_positions(task: wikitext.Task) -> Non
     assert not np.array_equal(other.contexts["train"], sample.contexts["train"])
 
 
+@pytest.mark.slow
 @with_data
 def test_the_command_on_the_real_text(tmp_path: Path) -> None:
     arguments = ["reproduce", "wikitext", "--data", str(DATA), "--quick", "--out", str(tmp_path)]

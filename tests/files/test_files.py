@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from file_catalogue import KERNELS, QUERIES, X, Y, classifiers, key_of, predictors, queries_for
 from golden_files import EXPECTED, FOLDER, FOLDERS, facts, write_folder
@@ -209,6 +212,12 @@ class OddClassifier(MemoryClassifier):
 def test_what_has_no_format_is_refused_and_leaves_nothing(path: Path) -> None:
     with pytest.raises(TypeError, match="save takes"):
         save(Exact(), path)
+    pipeline: Any = make_pipeline(FunctionTransformer(), MemoryClassifier()).fit(X, Y)
+    with pytest.raises(TypeError, match=r"Save its step with save\(pipeline\['memoryclassifier'\], path\)"):
+        save(pipeline, path)
+    search: Any = GridSearchCV(MemoryClassifier(), {"vote": ["sum"]}, cv=2).fit([["a"], ["b"]] * 4, ["x", "y"] * 4)
+    with pytest.raises(TypeError, match="Save its best_estimator_"):
+        save(search, path)
     with pytest.raises(ValueError, match="not fitted"):
         save(MemoryClassifier(memory="hashed", vote="sum"), path)
     refused = {

@@ -29,7 +29,7 @@ LINES = {(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4
 
 
 def tic_tac_toe() -> tuple[list[Any], list[str]]:
-    """Return all boards at the end of a game that x began, and whether x has won: UCI's 958 rows, made anew."""
+    """Return all boards at the end of a game that x began, and whether x has won: UCI's 958 rows, made again."""
     boards: dict[str, str] = {}
 
     def play(board: str, player: str) -> None:
@@ -423,8 +423,12 @@ def test_compiled_features_are_those_of_numpy(rows: Any, n_labels: int, leave_on
         ):
             assert found == pytest.approx(expected, abs=1e-2, rel=1e-3)
     by_label, offsets = rng.normal(size=(9, ratios.n_labels)), rng.normal(size=ratios.n_labels)
-    expected = plain.observed_by_label(sites, by_label, offsets)
-    assert compiled.observed_by_label(sites, by_label, offsets) == pytest.approx(expected, abs=1e-4)
+    expected, right = plain.observed_by_label(sites, by_label, offsets)
+    observed, is_right = compiled.observed_by_label(sites, by_label, offsets)
+    assert observed == pytest.approx(expected, abs=1e-4)
+    for said in (is_right, right):
+        assert said[expected > 0.501].all()
+        assert not said[expected < 1 / ratios.n_labels - 0.001].any()
 
 
 @given(st.integers(0, 40), st.integers(0, 2**32 - 1))

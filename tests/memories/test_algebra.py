@@ -115,7 +115,7 @@ class History:
             self.held[i] -= gone
 
     def take_in(self) -> None:
-        """One shard takes in another, which starts anew."""
+        """One shard takes in another, which starts again."""
         i, j = self.random.randrange(len(self.shards)), self.random.randrange(len(self.shards))
         if i != j:
             self.shards[i].merge(self.shards[j])

@@ -113,6 +113,8 @@ def test_one_edit_is_a_batch_of_one(inner: Memory, edits: Any, *, asked: bool) -
 
         refused = refusal_of(lambda: one._edited(lambda memory: memory.update_one(context, label, by)))  # noqa: B023
         assert refused == refusal_of(edit_batch)
+        assert one._ledger is not None
+        assert batch._ledger is not None
         assert one._ledger.counts() == batch._ledger.counts()
         assert one.state_bytes() == batch.state_bytes()
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, log_loss, top_k_accuracy_score
+from sklearn.metrics import accuracy_score, log_loss, roc_auc_score, top_k_accuracy_score
 
-from hammemo import MemoryClassifier
+from hammemo import MemoryClassifier, Mixture
+from hammemo.models import evaluation
 from hammemo.models.evaluation import BAYES, MAJORITY, MODEL, asked_of, evaluate, naive_bayes
 from hammemo.models.splits import DocumentMaterial, Split, TableMaterial, folds, holdout, last_in_time
 
@@ -87,6 +88,27 @@ def test_measures_are_those_of_scikit_learn() -> None:
     assert sum(one["asked"] for one in found.calibration) == 300
 
 
+def test_the_area_under_the_curve_is_that_of_scikit_learn_and_for_two_labels_only() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (400, 3))
+    y = np.where(rng.random(400) < 0.3, rng.integers(0, 2, 400), X.sum(axis=1) % 2)
+    halves = [(np.arange(200), np.arange(200, 400)), (np.arange(200, 400), np.arange(200))]
+    found = evaluate(MemoryClassifier("positional"), TableMaterial(X, y), Split("halves", halves))
+    areas = [
+        roc_auc_score(y[asked], MemoryClassifier("positional").fit(X[learnt], y[learnt]).predict_proba(X[asked])[:, 1])
+        for learnt, asked in halves
+    ]
+    assert found.measures[MODEL].roc_auc == pytest.approx(np.mean(areas))
+    assert found.measures[MAJORITY].roc_auc == 0.5
+    assert found.measures[MODEL].top_5 is None
+    y[0] = 2
+    assert evaluate(MemoryClassifier(), TableMaterial(X, y), Split("", halves[:1])).measures[MODEL].roc_auc is None
+    no_chances = evaluate(MemoryClassifier(vote="sum"), rows_of(["x", "y"] * 10), folds(rows_of(["x", "y"] * 10), 2))
+    assert no_chances.measures[MODEL].roc_auc is None
+    one = rows_of(["x"] * 6)
+    assert evaluate(MemoryClassifier(), one, folds(one, 3)).measures[MODEL].roc_auc is None
+
+
 def brute_force(rankings: list[list[Any]], y: list[Any]) -> tuple[float, float, float]:
     """Return top-5, top-20 and the mean reciprocal rank at 20 of full rankings, by counting."""
     hits_5 = hits_20 = 0
@@ -122,6 +144,7 @@ def test_the_first_twenty_of_many_labels_are_counted(seed: int, vote: str) -> No
         assert measures.top_20 is not None
         counted = brute_force(ranking, y[500:].tolist())
         assert (measures.top_5, measures.top_20, measures.reciprocal_rank_20) == pytest.approx(counted, rel=1e-12)
+        assert measures.top_5 is not None
         assert measures.accuracy <= measures.top_5 <= measures.top_20
 
 
@@ -170,6 +193,20 @@ def test_documents_are_learnt_as_a_stream_and_asked_as_windows() -> None:
     assert found.confusion_labels == ("b", "c")
 
 
+def test_many_labels_are_judged_without_the_probabilities_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    documents = [np.minimum(rng.geometric(0.1, 8), 30) for _ in range(60)]
+    material, model = DocumentMaterial(documents, 3, "pad"), MemoryClassifier(vote=Mixture(discount=0.5))
+    split = holdout(material, 0.3)
+    expected = evaluate(model, material, split).measures
+    monkeypatch.setattr(evaluation, "ALL_LABELS", 5)
+    found = evaluate(model, material, split).measures
+    for name in ("accuracy", "top_5", "log_loss", "calibration_error"):
+        assert getattr(found[MODEL], name) == pytest.approx(getattr(expected[MODEL], name))
+    assert found[BAYES].log_loss is None
+    assert found[BAYES].top_5 == expected[BAYES].top_5
+
+
 def test_one_label_and_no_rows_to_ask() -> None:
     rows = rows_of(["x"] * 6)
     found = evaluate(MemoryClassifier(), rows, folds(rows, 3))
@@ -183,5 +220,8 @@ def test_one_label_and_no_rows_to_ask() -> None:
 def test_the_figure_has_confusion_and_calibration() -> None:
     pytest.importorskip("matplotlib")
     rows = rows_of(list("abcd") * 10)
-    assert len(evaluate(MemoryClassifier(), rows, folds(rows, 2)).plot().axes) == 2
+    confusion, calibration = evaluate(MemoryClassifier(), rows, folds(rows, 2)).plot().axes
+    assert confusion.get_title(loc="left") == "share of each label's rows by answer; 40 rows in all"
+    assert [tick.get_text() for tick in confusion.get_yticklabels()] == ["a (10)", "b (10)", "c (10)", "d (10)"]
+    assert sum(int(text.get_text()) for text in calibration.texts) == 40
     assert len(evaluate(MemoryClassifier(vote="sum"), rows, folds(rows, 2)).plot().axes) == 1

@@ -325,10 +325,6 @@ def test_the_table_in_a_terminal_shows_the_same_and_no_markup() -> None:
         assert part in out.getvalue()
 
 
-def legend_texts(axes: Any) -> list[str]:
-    return [text.get_text() for text in axes.get_legend().get_texts()]
-
-
 MODELS = {
     "exact": MemoryClassifier(memory=Exact(), vote="sum"),
     "hashed": MemoryClassifier(memory=Hashed(buckets=2, reserved=1), vote="sum"),
@@ -338,33 +334,64 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_figure_has_one_bar_a_label_as_long_as_its_score(name: str) -> None:
+def test_the_figure_is_a_waterfall_from_the_prior_to_the_score(name: str) -> None:
     pyplot = pytest.importorskip("matplotlib.pyplot")
     explanation = fitted(MODELS[name], ORDERS).explain(["order", "pay", "ship"])
-    axes = explanation.plot()
-    lengths = np.array([[bar.get_width() for bar in container] for container in axes.containers])
-    np.testing.assert_allclose(lengths.sum(axis=0), explanation.scores, atol=1e-9)
-    texts = legend_texts(axes)
-    assert "position -1: 'ship'" in texts
-    assert ("prior" in texts) == (name == "log-linear")
-    assert ("± two standard errors" in texts) == (name == "gaussian")
-    assert ("bounds of the exact score" in texts) == (name in ("hashed", "log-linear"))
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == list(map(repr, explanation.labels))
-    assert axes.get_title(loc="left").startswith(f"{explanation.labels[0]!r} ")
-    pyplot.close(axes.figure)
+    for label in (None, explanation.labels[1]):
+        axes: Any = explanation.plot(label=label)
+        at = 0 if label is None else 1
+        has_odds = name == "log-linear"
+        starts, lengths = np.array([[bar.get_x(), bar.get_width()] for bar in axes.patches]).T
+        np.testing.assert_allclose(starts[1:-1], np.cumsum(lengths)[:-2], atol=1e-9)
+        assert lengths[:-1].sum() == pytest.approx(lengths[-1])
+        score = explanation.scores[at] - has_odds * explanation.scores[1 - at]
+        assert lengths[-1] == pytest.approx(score)
+        texts = [tick.get_text() for tick in axes.get_yticklabels()]
+        assert "position -1: 'ship'" in texts
+        assert ("prior" in texts) == has_odds
+        legend = [] if axes.get_legend() is None else [text.get_text() for text in axes.get_legend().get_texts()]
+        assert ("± two standard errors" in legend) == (name == "gaussian")
+        assert ("bounds of the exact score" in legend) == (name in ("hashed", "log-linear"))
+        title = axes.get_title(loc="left")
+        assert title.startswith(f"{explanation.labels[0]!r} ")
+        assert ("proven" in title) == (name == "hashed")  # exact counts need no proof
+        assert ("Probabilities: " in title) == has_odds
+        pyplot.close(axes.figure)
+    with pytest.raises(ValueError, match="'nothing' is not explained"):
+        explanation.plot(label="nothing")
 
 
-def test_a_figure_is_drawn_where_it_is_asked_for_and_many_sites_share_a_colour() -> None:
+def test_a_figure_is_drawn_where_it_is_asked_for_and_many_sites_are_one_bar() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
     axes = Figure().subplots()
-    X = [[f"token {i}" * 9 for i in range(12)]]
+    X = [[f"token {i}" * 9 for i in range(15)]]
     explanation = MemoryClassifier(memory=Exact(), vote="sum").fit(X, ["x" * 99]).explain(X[0])
     assert explanation.plot(axes) is axes
-    texts = legend_texts(axes)
-    assert texts[-2:] == ["5 other sites", "score"]
+    texts = [tick.get_text() for tick in axes.get_yticklabels()]
+    assert texts[-2] == "4 other sites"
     assert all(len(text) <= 52 for text in texts)
+
+
+def test_numbers_are_shown_with_their_ranges_and_labels_with_probabilities() -> None:
+    pytest.importorskip("matplotlib").use("agg")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.normal(40, 10, 300).round(1), "job": rng.choice(["a", "b"], 300)})
+    y = np.where(X["age"] > 40, "old", "young")
+    for clf in (MemoryClassifier().fit(X, y), MemoryClassifier(vote="sum").fit(X, y)):
+        explanation = clf.explain(X.iloc[0])
+        assert clf._cells is not None
+        wanted = clf._cells.range_of(0, X["age"][0])
+        assert explanation.ranges == (wanted, None)
+        names = [tick.get_text() for tick in explanation.plot().get_yticklabels()]
+        assert any(name.startswith("age: ") and str(wanted) in name for name in names)
+        again = Explanation.from_dict(json.loads(json.dumps(explanation.to_dict())))
+        assert again.ranges == explanation.ranges
+        if clf.vote == "auto":
+            assert again.probabilities is not None
+            assert again.probabilities == pytest.approx(np.sort(clf.predict_proba(X[:1])[0])[::-1])
+    pytest.importorskip("matplotlib.pyplot").close("all")
 
 
 def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,15 +406,15 @@ def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_what_is_no_single_context_is_refused_with_the_way_out() -> None:
     clf = fitted(MODELS["exact"], ORDERS)
-    with pytest.raises(ValueError, match="one context, not a batch"):
+    with pytest.raises(ValueError, match="one row, not a batch"):
         clf.explain([["order", "pay", "ship"]])
-    with pytest.raises(TypeError, match="a list of its tokens in order, not 'order pay ship'"):
+    with pytest.raises(TypeError, match="a list of its values in order, not 'order pay ship'"):
         clf.explain("order pay ship")
-    with pytest.raises(TypeError, match=r"a list of its tokens in order, not \{'order': 1"):
+    with pytest.raises(TypeError, match=r"a list of its values in order, not \{'order': 1"):
         clf.explain({"order": 1, "pay": 2, "ship": 3})
     with pytest.raises(ValueError, match="k=0"):
         clf.explain(["order", "pay", "ship"], k=0)
-    with pytest.raises(ValueError, match="3 tokens; X has 2"):
+    with pytest.raises(ValueError, match="3 values; those of X have 2"):
         clf.explain(["order", "pay"])
     with pytest.raises(ValueError, match="The memory is empty"):
         clf.empty_like().explain(["order", "pay", "ship"])

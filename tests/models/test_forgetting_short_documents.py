@@ -21,7 +21,7 @@ def shop() -> MemoryClassifier:
 def test_it_is_refused_and_nothing_changes(documents: Any) -> None:
     shop = MemoryClassifier(memory="exact", vote="sum").fit_stream(VISITS * 5, h=3)
     before = shop.memory_.state_bytes()
-    with pytest.raises(ValueError, match="nothing of it would be taken back"):
+    with pytest.raises(ValueError, match="nothing of it would be removed"):
         shop.forget_stream(documents)
     assert shop.memory_.state_bytes() == before
 

@@ -243,7 +243,7 @@ def test_streams_settle_by_their_labels_and_the_length_of_documents() -> None:
     assert isinstance(many.vote_, Mixture)
     assert [site.kind for site in many.sites_.free] == ["bag", "together", "copy"]
     shown = str(many.report())
-    assert "short documents" in shown
+    assert "histories of items" in shown
     assert "bag of 4, together of 4, copy of 4" in shown
     assert "documents: all are kept in plain text (400 distinct ones)" in shown
     text = MemoryClassifier().fit_stream(rng.integers(0, 400, 4000), h=4)
@@ -329,3 +329,20 @@ def test_part_of_a_document_beyond_the_sample_is_forgotten_with_a_warning(memory
         with pytest.raises(NotStoredError):
             clf.forget_stream(never)
     assert clf.memory_.label_counts.sum() == before - 2
+
+
+def test_long_documents_that_hardly_repeat_a_token_are_histories_of_items() -> None:
+    rng = np.random.default_rng(0)
+    films = [rng.permutation(600)[:100].tolist() for _ in range(12)]
+    text = [rng.integers(0, 600, 100).tolist() for _ in range(12)]
+    kernels = []
+    for documents in (films, text):
+        clf = MemoryClassifier(random_state=0).fit_stream(documents, h=4, short="pad")
+        kernels.append([site.kind for site in clf.sites_.free])
+        fresh = MemoryClassifier(random_state=0).fit_stream(documents[1:], h=4, short="pad")
+        assert clf.forget_stream(documents[:1]).refit().digest() == fresh.digest()
+    assert kernels == [["bag", "together", "copy"], ["recent"]]
+    pieces = MemoryClassifier(random_state=0)
+    for document in films:
+        pieces.partial_fit_stream([document], h=4, short="pad")
+    assert [site.kind for site in pieces.refit().sites_.free] == kernels[0]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 from hammemo import (
     NO_TOKEN,
@@ -445,8 +446,32 @@ def test_beyond_the_budget_a_refit_chooses_as_a_fresh_fit_does(seed: int, monkey
     mine, theirs = clf.digest(parts=True), fresh.digest(parts=True)
     if clf.sites_.positions == fresh.sites_.positions:  # kept rows and threshold may differ
         assert {part for part in mine if mine[part] != theirs[part]} <= {"kept rows", "threshold"}
-    else:  # the choice came out different, and counts cannot be made anew without the rows
+    else:  # the choice came out different, and counts cannot be made again without the rows
         assert "choose again: refit(rows=…)" in str(clf.report())
         assert clf.refit(rows=(X[~gone], y[~gone])).digest(parts=True)["layout"] == theirs["layout"]
     few = clf.forget(X[~gone][:700], y[~gone][:700]).refit()
     assert "choose again: refit(rows=…)" in str(few.report())
+
+
+@pytest.mark.parametrize("memory", [Hashed(16, 8), Ledgered(Hashed(16, 8))], ids=str)
+def test_reserved_tokens_come_from_the_kept_rows_where_only_some_are_kept(memory: Any) -> None:
+    rng = np.random.default_rng(3)
+    X, y = rng.integers(0, 40, (2000, 3)), rng.integers(0, 2, 2000)
+    fitted = MemoryClassifier(memory=memory, keep=100).fit(X, y)
+    assert isinstance(fitted._kept, KeptRows)
+    assert not fitted._kept.holds_all
+    alone = fitted.memory_.empty_like()
+    by_kept = clone(memory).open(fitted.sites_, fitted.memory_.seed)
+    by_kept.add(fitted._kept.examples())
+    assert alone.layout() == by_kept.layout()
+
+
+def test_refit_to_sorted_rows_in_batches_reserves_what_fit_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hammemo.models import learning
+
+    monkeypatch.setattr(learning, "CHOICE_ROWS", 50)
+    rng = np.random.default_rng(4)
+    X, y = np.sort(rng.integers(0, 40, (2000, 3)), axis=0), rng.integers(0, 2, 2000)
+    fitted = MemoryClassifier(memory=Hashed(16, 8), keep=100).fit(X, y)
+    batches = [(X[first : first + 500], y[first : first + 500]) for first in range(0, 2000, 500)]
+    assert clone(fitted).fit(X, y).refit(rows=batches).digest() == fitted.digest()

@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from hammemo import Exact, Hashed, Ledgered, MemoryClassifier, load, save
 from hammemo.kernels.cells import plain_trees
 from hammemo.kernels.cells.codes import quantile_cuts
+from hammemo.kernels.cells.forest import copies_in_bag
 from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import CountTable
 from hammemo.memories.exact.tree_table import holds_trees, table_of_trees
 from hammemo.models.kept_rows import KeptRows
-from hammemo.tokens.columns import column_kinds, table_columns, tokens_of
+from hammemo.tokens.columns import table_columns, tokens_of
+from hammemo.tokens.deciding import column_kinds
 from hammemo.tokens.vocabulary import NO_TOKEN
 from hammemo.votes import tree_weights
 
@@ -314,3 +316,23 @@ def test_rows_counted_at_leaves_give_the_table_of_their_cells(seed: int) -> None
         assert np.array_equal(mine, theirs), name
     none = table_of_trees(clf._cells, clf._rows(X[:1], y[:1], [0]).examples(), clf.sites_)
     assert not none.n_examples
+
+
+def test_copies_of_a_row_grow_trees_one_by_one() -> None:
+    words = np.random.default_rng(3).integers(0, 2**64, 2_000, np.uint64)
+    counts = np.arange(2_000) % 70
+    for tree in (0, 5):
+        drawn = np.array([copies_in_bag(words, np.full(2_000, n), tree) for n in range(70)])  # (n, m)
+        assert np.isin(np.diff(drawn, axis=0), [0, 1]).all()  # one copy more adds itself, or nothing
+        np.testing.assert_array_equal(copies_in_bag(words, counts, tree), drawn[counts, np.arange(2_000)])
+        assert abs(drawn[1].mean() - 0.632) < 0.04  # 3.7 standard errors: wrong once in 4,600 draws of the words
+        assert abs(drawn[69].mean() / 69 - 0.632) < 0.04
+
+
+def test_rows_that_occur_often_grow_trees_and_judge_them() -> None:
+    X = pd.DataFrame({"x": np.repeat(np.arange(60) * 1.5, 40)})
+    clf = MemoryClassifier(random_state=0).fit(X, np.arange(2_400) // 40 % 2)
+    assert clf._cells is not None
+    words = np.array([0, clf._cells.last_word], np.uint64)
+    assert clf._cells.out_of_bag(words, np.array([40, 40])).all()
+    assert clf.score(X, np.arange(2_400) // 40 % 2) == 1.0

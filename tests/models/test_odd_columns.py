@@ -12,7 +12,8 @@ import pytest
 
 from hammemo import Exact, MemoryClassifier, Rolling, load, save
 from hammemo.memories.errors import LayoutError
-from hammemo.tokens.columns import NUMBERS, column_kinds, ordered_values, table_columns, tokens_of
+from hammemo.tokens.columns import NUMBERS, ordered_values, table_columns, tokens_of
+from hammemo.tokens.deciding import column_kinds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,9 +165,9 @@ def test_a_predictor_takes_one_row_of_any_form(labels: list[str]) -> None:
         assert predictor(asked) == answer
         assert np.array_equal(predictor.probabilities_of(asked), chances)
     for wrong in ({"x": 1.0, "name": "u", "took": 1.0}, "abc", {1.5, 2.5, 3.5}, None):
-        with pytest.raises(TypeError, match="one context"):
+        with pytest.raises(TypeError, match="one row"):
             predictor(wrong)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="one context"):
+        with pytest.raises(TypeError, match="one row"):
             predictor.probabilities_of(wrong)  # type: ignore[arg-type]
     X.columns = [2, 1, 0]
     other = MemoryClassifier().fit(X, labels)
@@ -197,7 +198,7 @@ def test_models_of_tables_with_numbers_take_no_streams() -> None:
     assert clf.predict([["a", "b"]]).tolist() == ["c"]
 
 
-@pytest.mark.parametrize("values", [2, 3, 4, 6, 12])
+@pytest.mark.parametrize("values", [2, 3, 4, 6, 12, 50, 120])
 def test_few_numbers_that_repeat_are_learnt_as_well_as_names(values: int) -> None:
     places = np.arange(600) % values
     X, y = pd.DataFrame({"x": places * 1.5}), places % 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.feature_selection import SelectFromModel
 
 from hammemo import Exact, LogLinear, MemoryClassifier, PositionalHamming, SiteKernel
 from hammemo.models.site_bits import site_bits
@@ -78,6 +79,21 @@ def test_what_has_no_bits_says_so() -> None:
         MemoryClassifier(vote=LogLinear(), keep=False).fit(X, y).report().plot()
     one = MemoryClassifier().fit([["a"]] * 3, ["x"] * 3)
     assert site_bits(one).model_bits == 0
+
+
+def test_feature_importances_are_bits_by_column() -> None:
+    X, y = exclusive_or()
+    X["four"] = np.linspace(0, 1, len(X)).round(3)
+    for clf in (MemoryClassifier(numeric="none").fit(X[["one", "two", "three"]], y), MemoryClassifier().fit(X, y)):
+        bits = site_bits(clf._now())
+        found = clf.feature_importances_
+        assert found.shape == (clf.n_features_in_,)
+        assert found.sum() == pytest.approx(bits.prior_bits - bits.model_bits, abs=1e-6)
+        assert set(np.argsort(-found)[:2].tolist()) == {0, 2}
+    kept = SelectFromModel(clf, prefit=True, threshold=0.2).fit(X, y).get_support()
+    assert kept.tolist() == [True, False, True, False]
+    for model in (MemoryClassifier(), MemoryClassifier(vote="sum").fit(X, y), MemoryClassifier(keep=False).fit(X, y)):
+        assert not hasattr(model, "feature_importances_")
 
 
 def test_the_figure_has_a_bar_a_site() -> None:

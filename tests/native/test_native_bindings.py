@@ -59,7 +59,7 @@ TUPLES: dict[str, Any] = {
 
 
 def arguments(method: str) -> dict[str, Any]:
-    """Return valid arguments, all made anew."""
+    """Return valid arguments, all made again."""
     rng = np.random.default_rng(0)
     n_rows = 3 * (len(RESERVED) + 4)
     ranks, stream = rng.integers(-1, len(HASHES), (M, H)), rng.integers(-1, len(HASHES), M)

@@ -17,6 +17,7 @@ from places import ROOT
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # also without an activated environment
 RACES = "tests/native/test_native_races.py"
 LIVE = ["tests/memories/exact/test_live.py", "tests/memories/exact/test_ratio_leaders.py"]
+MIXTURE = "tests/votes/test_mixture_threshold.py"
 PARTS = "tests/memories/exact/test_part_set.py"
 PACKED = "tests/memories/exact/test_packed.py"
 SCAN = "tests/kernels/test_auto_sites.py::test_the_compiled_scan_gives_the_sums_of_the_definition"
@@ -25,7 +26,7 @@ TREES = [
     f"tests/models/test_numbers.py::test_compiled_{name}_are_those_of_the_plain_twin" for name in ("trees", "features")
 ]
 LOOPS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py"]
-TESTS = [*LOOPS, RACES, *LIVE, PARTS, PACKED, SCAN, SCORES, *TREES]
+TESTS = [*LOOPS, RACES, *LIVE, MIXTURE, PARTS, PACKED, SCAN, SCORES, *TREES]
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-s"]  # -s: or a report dies with the process
 RACE = """
 import conftest, threading

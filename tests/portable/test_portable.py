@@ -146,6 +146,7 @@ def test_a_token_that_is_not_listed_is_none(folder: Path) -> None:
     expect_same(predictor, np.array([["zzz", "d"], ["", "b"]], object), folder)
 
 
+@pytest.mark.slow  # torch compiles for a minute
 def test_the_module_is_exported_and_compiled() -> None:
     X = np.random.default_rng(0).integers(0, 30, (50, 4))
     predictor = MemoryClassifier(Suffixes(3), Hashed(16, 8), "sum").fit(X, X[:, 0] % 3).compile()

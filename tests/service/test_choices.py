@@ -17,7 +17,7 @@ from hammemo.service.applying import Applier, first_state
 from hammemo.service.choices import chooses, chosen_quickly, packed_choice, take_choice
 from hammemo.service.host import Host
 from hammemo.service.limits import Limits
-from hammemo.service.operations import Edit, LoggedChoice, LoggedRefit, LoggedRows, decoded
+from hammemo.service.operations import Edit, LoggedChoice, LoggedRefit, LoggedRows, Malformed, decoded
 from hammemo.service.settings import Settings
 from hammemo.service.writing import Upkeep
 from pace import patience, wait_until
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hammemo.service.hosted import HostedModel
-    from hammemo.service.operations import Content, Receipt
+    from hammemo.service.operations import Acknowledgement, Content
 
 __all__ = ["hosts", "postgres"]
 
@@ -50,7 +50,7 @@ def model_of(model: HostedModel) -> MemoryClassifier:
     return model.answering()[0]
 
 
-def done(model: HostedModel, edit: Edit) -> Receipt:
+def done(model: HostedModel, edit: Edit) -> Acknowledgement:
     return model.edit(edit).result()
 
 
@@ -75,6 +75,27 @@ def test_it_chooses_when_examples_have_doubled_as_partial_fit_does(hosts: Callab
     assert (again.version, again.replayed) == (4, 4)
     never_stopped = online(X, y).partial_fit(X[:100], y[:100])
     assert model_of(again).digest() == never_stopped.digest()
+
+
+def test_rows_decide_which_columns_are_numbers_when_it_chooses(tmp_path: Path) -> None:
+    X, y = examples()
+    X = [[a, None if b == 0 else b / 7 + i / 1000, c] for i, (a, b, c) in enumerate(X)]
+    with Host(tmp_path, upkeep=Upkeep(at_close=False)) as host:
+        model = host.create("t", "m", {"columns": 3, "seed": 5})
+        done(model, Edit("1", "learn", X[:150], y[:150]))
+        assert model_of(model)._columns is None
+        done(model, Edit("2", "learn", X[150:], y[150:]))
+        clf = chosen(model, 3)
+        assert clf._columns == "sns"
+        assert clf.digest() == online(X, y).digest()
+        with pytest.raises(Malformed, match="Column 1 holds numbers, and 'b' is none"):
+            done(model, Edit("3", "learn", [[1, "b", 2], [1, "b", 2]], ["same", "same"]))
+        done(model, Edit("4", "forget", X, y))
+        for n in range(4):
+            done(model, Edit(f"l{n}", "learn", X[n : n + n % 2 + 1], y[n : n + n % 2 + 1]))
+        last = model_of(model).digest()
+    with Host(tmp_path) as host:  # edits in other groups
+        assert model_of(host.get("t", "m")).digest() == last
 
 
 def test_edits_that_arrive_while_it_chooses_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import service_history
 from hammemo.service.host import Host
-from hammemo.service.operations import Edit, NotStored, Receipt, Unavailable
+from hammemo.service.operations import Acknowledgement, Edit, NotStored, Unavailable
 from pace import patience
 from places import TESTS
 from postgres_server import Server, needs_postgres, server, why_not
@@ -181,7 +181,7 @@ def test_with_a_synchronous_standby_an_edit_is_acknowledged_when_both_servers_ha
                 waits = model.edit(service_history.edit_of(0, 400))
                 assert not _is_done(waits, 1.0)
                 standby.start()
-                assert waits.result(patience(60)) == Receipt(service_history.acknowledged([401]), "applied")
+                assert waits.result(patience(60)) == Acknowledgement(service_history.acknowledged([401]), "applied")
                 primary.kill()
             standby.run("pg_ctl", "promote", "-D", str(standby.data), "-w")
             with Host(folder / "two", standby.address) as host:
@@ -204,4 +204,4 @@ def test_ids_of_other_tenants_and_models_are_others(tmp_path: Path) -> None:
     edit = Edit(op, "learn", [["a"]], ["x"])
     with Host(tmp_path) as host:
         for tenant, name in (("t", "m"), ("t", "n"), ("u", "m")):
-            assert host.create(tenant, name, {}).edit(edit).result() == Receipt(1, "applied")
+            assert host.create(tenant, name, {}).edit(edit).result() == Acknowledgement(1, "applied")

@@ -38,7 +38,7 @@ def test_every_option_that_the_page_names_is_there() -> None:
     text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
     told = "".join(
         CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200"}).output
-        for command in (["serve"], ["tokens", "add"])
+        for command in (["serve"], ["tokens", "add"], ["audit"], ["send"], ["erase"], ["backup"], ["restore"])
     )
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
     assert len(named) > 15

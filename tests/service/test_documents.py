@@ -17,12 +17,12 @@ from hammemo.service.applying import Applier
 from hammemo.service.host import Host
 from hammemo.service.limits import Limits
 from hammemo.service.operations import (
+    Acknowledgement,
     Edit,
     LoggedDocuments,
     Malformed,
     NotStored,
     OpReused,
-    Receipt,
     TooLarge,
     checked,
     decoded,
@@ -54,7 +54,7 @@ def forget(op: str, documents: Visits) -> Edit:
     return Edit(op, "forget", documents=documents)
 
 
-def done(model: HostedModel, edit: Edit) -> Receipt:
+def done(model: HostedModel, edit: Edit) -> Acknowledgement:
     return model.edit(edit).result()
 
 
@@ -63,11 +63,11 @@ def test_edits_are_those_of_the_library(hosts: Callable[..., Host], uploaded: Pa
     twin = learnt(visits())
     host = hosts(upkeep=Upkeep(at_close=False))
     model = host.upload("t", "m", uploaded)
-    assert done(model, learn("1", new)) == Receipt(1, "applied")
+    assert done(model, learn("1", new)) == Acknowledgement(1, "applied")
     assert now(model) == held(twin.partial_fit_stream(new))
-    assert done(model, forget("2", visits()[:5])) == Receipt(2, "applied")
+    assert done(model, forget("2", visits()[:5])) == Acknowledgement(2, "applied")
     assert now(model) == held(twin.forget_stream(visits()[:5]))
-    assert done(model, learn("1", new)) == Receipt(1, "repeated")
+    assert done(model, learn("1", new)) == Acknowledgement(1, "repeated")
     assert now(model) == held(twin)
     host.close()
     again = hosts().get("t", "m")
@@ -83,7 +83,7 @@ def test_after_forget_and_refit_the_model_is_that_of_the_rest(hosts: Callable[..
     rest = model.answering()[0].empty_like().partial_fit_stream(visits()[7:]).refit()
     done(model, forget("1", visits()[:7]))
     assert now(model) != held(rest)  # the weights
-    assert done(model, Edit("2", "refit")) == Receipt(2, "applied")
+    assert done(model, Edit("2", "refit")) == Acknowledgement(2, "applied")
     assert now(model) == held(rest)
 
 
@@ -252,14 +252,14 @@ def test_a_visit_learnt_by_rows_is_not_forgotten_as_a_whole(tmp_path: Path, uplo
 
 
 def test_threads_edit_at_once(tmp_path: Path, uploaded: Path) -> None:
-    receipts: list[Receipt] = []
+    acknowledgements: list[Acknowledgement] = []
     with Host(tmp_path / "models", upkeep=Upkeep(at_close=False)) as host:
         model = host.upload("t", "m", uploaded)
 
         def edit(k: int) -> None:
             for n in range(8):
-                receipts.append(done(model, learn(f"{k}+{n}", [[k, n, k, 90], [k]])))
-                receipts.append(done(model, forget(f"{k}-{n}", [[k, n, k, 90]])))
+                acknowledgements.append(done(model, learn(f"{k}+{n}", [[k, n, k, 90], [k]])))
+                acknowledgements.append(done(model, forget(f"{k}-{n}", [[k, n, k, 90]])))
 
         threads = [threading.Thread(target=edit, args=(k,)) for k in range(4)]
         for thread in threads:
@@ -267,7 +267,7 @@ def test_threads_edit_at_once(tmp_path: Path, uploaded: Path) -> None:
         for thread in threads:
             thread.join()
         twin = learnt(visits()).partial_fit_stream([[k] for k in range(4)] * 8)
-        assert sorted(receipt.version for receipt in receipts) == list(range(1, 65))
+        assert sorted(acknowledgement.version for acknowledgement in acknowledgements) == list(range(1, 65))
         assert now(model) == held(twin)
     with Host(tmp_path / "models") as host:
         again = host.get("t", "m")

@@ -18,6 +18,7 @@ from hammemo.service.host import Host
 from hammemo.service.limits import Limits
 from hammemo.service.log import LogError
 from hammemo.service.operations import (
+    Acknowledgement,
     Edit,
     Exists,
     InUse,
@@ -27,7 +28,6 @@ from hammemo.service.operations import (
     NotReached,
     NotStored,
     OpReused,
-    Receipt,
     ServiceError,
     TooLarge,
     TooMany,
@@ -56,7 +56,7 @@ def forget(op: str, *rows: list[Any], label: Any = "x") -> Edit:
     return Edit(op, "forget", list(rows), [label] * len(rows))
 
 
-def done(model: HostedModel, edit: Edit) -> Receipt:
+def done(model: HostedModel, edit: Edit) -> Acknowledgement:
     return model.edit(edit).result()
 
 
@@ -69,22 +69,22 @@ def state_bytes(model: HostedModel) -> bytes:
 def test_an_edit_is_applied_once_and_survives(hosts: Callable[..., Host]) -> None:
     host = hosts()
     model = host.create("t", "m", {"columns": 2})
-    assert done(model, learn("1", ["a", "b"])) == Receipt(1, "applied")
-    assert done(model, learn("1", ["a", "b"])) == Receipt(1, "repeated")
-    assert done(model, learn("2", ["a", "c"], label="y")) == Receipt(2, "applied")
+    assert done(model, learn("1", ["a", "b"])) == Acknowledgement(1, "applied")
+    assert done(model, learn("1", ["a", "b"])) == Acknowledgement(1, "repeated")
+    assert done(model, learn("2", ["a", "c"], label="y")) == Acknowledgement(2, "applied")
     with pytest.raises(OpReused):
         done(model, learn("1", ["a", "c"]))
     with pytest.raises(OpReused):
         done(model, forget("1", ["a", "b"]))
-    assert done(model, forget("3", ["a", "b"])) == Receipt(3, "applied")
-    assert done(model, learn("1", ["a", "b"])) == Receipt(1, "repeated")  # and it does not come back
+    assert done(model, forget("3", ["a", "b"])) == Acknowledgement(3, "applied")
+    assert done(model, learn("1", ["a", "b"])) == Acknowledgement(1, "repeated")  # and it does not come back
     before = state_bytes(model)
     host.close()
     with pytest.raises(Unavailable):
         model.edit(learn("4", ["a", "b"]))
     again = hosts().get("t", "m")
     assert (again.version, state_bytes(again)) == (3, before)
-    assert done(again, forget("3", ["a", "b"])) == Receipt(3, "repeated")
+    assert done(again, forget("3", ["a", "b"])) == Acknowledgement(3, "repeated")
     clf, version = again.answering()
     assert (clf.classes_.tolist(), version) == (["y"], 3)
 
@@ -107,7 +107,14 @@ def test_a_refused_edit_is_not_remembered_and_the_others_go_on(hosts: Callable[.
         )
     ]
     results = [future.exception() or future.result() for future in futures]
-    assert list(map(type, results)) == [Receipt, NotStored, Malformed, Receipt, NotStored, Receipt]
+    assert list(map(type, results)) == [
+        Acknowledgement,
+        NotStored,
+        Malformed,
+        Acknowledgement,
+        NotStored,
+        Acknowledgement,
+    ]
     assert model.version == 3
     done(model, learn("2", ["e", "f"]))  # the id of a refused edit is free
 
@@ -144,13 +151,13 @@ def test_a_version_that_was_given_out_does_not_change(hosts: Callable[..., Host]
 def test_many_clients_with_repetitions_are_exactly_once(hosts: Callable[..., Host]) -> None:
     host = hosts(upkeep=Upkeep(snapshot_edits=40))
     model = host.create("t", "m", {"columns": 2})
-    receipts: dict[str, list[Receipt]] = {}
+    acknowledgements: dict[str, list[Acknowledgement]] = {}
 
     def client(k: int) -> None:
         for n in range(20):
             edit = learn(f"{k}-{n}", [f"c{k}", n % 5])
             futures = [model.edit(edit) for _ in range(1 + n % 3)]
-            receipts[edit.op] = [future.result() for future in futures]
+            acknowledgements[edit.op] = [future.result() for future in futures]
             if n % 4 == 3:
                 done(model, forget(f"{k}-{n}-", [f"c{k}", n % 5]))
 
@@ -159,10 +166,10 @@ def test_many_clients_with_repetitions_are_exactly_once(hosts: Callable[..., Hos
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(receipts) == 160
-    for one in receipts.values():
-        assert len({receipt.version for receipt in one}) == 1
-        assert Counter(receipt.status for receipt in one)["applied"] == 1
+    assert len(acknowledgements) == 160
+    for one in acknowledgements.values():
+        assert len({acknowledgement.version for acknowledgement in one}) == 1
+        assert Counter(acknowledgement.status for acknowledgement in one)["applied"] == 1
     assert model.version == 160 + 40
     clf = model.state().model
     assert clf is not None
@@ -383,7 +390,7 @@ def test_a_commit_that_fails_is_must_recover_until_the_log_is_read(
         results = [future.exception() for future in futures]
         assert isinstance(results[0], Unavailable)
         assert isinstance(results[1], (Unavailable, NotStored))
-        assert done(model, learn("2", ["secret-b"])) == Receipt(2, "repeated" if written else "applied")
+        assert done(model, learn("2", ["secret-b"])) == Acknowledgement(2, "repeated" if written else "applied")
         assert model.version == 2
     assert "a group failed" in caplog.text
     assert "secret" not in caplog.text
@@ -396,7 +403,7 @@ def test_an_unexpected_error_in_the_writer_stops_nobody(tmp_path: Path, monkeypa
         with pytest.raises(Unavailable):
             done(model, learn("1", ["a"]))
         monkeypatch.undo()
-        assert done(model, learn("1", ["a"])) == Receipt(1, "applied")
+        assert done(model, learn("1", ["a"])) == Acknowledgement(1, "applied")
 
 
 def everywhere(folder: Path, marker: bytes) -> int:
@@ -603,12 +610,14 @@ def test_errors_have_the_statuses_of_http() -> None:
     here = ServiceError.__module__  # other modules may have errors of their own
     assert {cls.__name__: cls.status for cls in all_of(ServiceError) if cls.__module__ == here} == {
         "NoSuchModel": 404,
+        "NoSuchSubject": 404,
         "NotStored": 409,
         "NothingLearnt": 409,
         "NothingKept": 409,
         "Exists": 409,
         "TooLarge": 413,
         "OpReused": 422,
+        "QuotaReached": 507,
         "Malformed": 422,
         "NotReached": 425,
         "TooMany": 429,
@@ -638,7 +647,7 @@ def test_a_writer_that_lost_its_lease_follows_and_takes_over_again(postgres: Ser
     second.close()
     while True:
         try:
-            assert done(first, learn("3", ["a"])) == Receipt(3, "applied")
+            assert done(first, learn("3", ["a"])) == Acknowledgement(3, "applied")
             break
         except Unavailable:
             threading.Event().wait(0.05)

@@ -84,6 +84,11 @@ def test_answers_are_those_of_the_library(client: Client, twin: MemoryClassifier
     assert client.top_k("fruit", asked, 3, exclude="seen") == twin.top_k(X, 3, exclude="seen").tolist()
     with pytest.raises(ServerError, match="exclude"):
         client.ask("fruit", "top-k", asked, exclude="all")
+    with pytest.raises(ServerError, match="2 lists or labels for"):
+        client.top_k("fruit", asked, allow=[["pear"], ["plum"]])
+    best, scores = twin.top_k(X, 2, exclude=twin.classes_[:1], return_scores=True)
+    answer = client.top_k("fruit", asked, 2, exclude=twin.classes_[:1], return_scores=True)
+    assert answer == (best.tolist(), scores.tolist())
     assert client.certify("fruit", asked) == twin.certify(X).tolist()
     classes, probabilities = client.probabilities("fruit", asked)
     assert classes == twin.classes_.tolist()
@@ -405,11 +410,11 @@ def test_the_short_way_with_numbers(ready_for_numbers: ReadyVersion, asked: tupl
 def test_half_a_file_is_no_file(server: serving.Running, client: Client, tmp_path: Path) -> None:
     whole, calls = server.service.in_thread, []
 
-    async def failing(work: Any) -> Any:
+    async def failing(call: Any, work: Any) -> Any:
         calls.append(work)
         if len(calls) == 2:  # the file is written, and the head of the answer is sent
             raise OSError("the disk is gone")
-        return await whole(work)
+        return await whole(call, work)
 
     client.describe("fruit")
     with pytest.MonkeyPatch.context() as changed:

@@ -75,8 +75,10 @@ def test_questions_of_any_length_are_those_of_the_library(asked: tuple[Client, A
     for question in (rows, whole):
         assert client.predict("asked", question) == (clf.predict(rows).tolist() if rows else [])
         assert client.top_k("asked", question, 4) == (clf.top_k(rows, 4).tolist() if rows else [])
-        unseen = clf.top_k(rows, 4, exclude="seen").tolist() if rows else []
-        assert client.top_k("asked", question, 4, exclude="seen") == unseen
+        for lists in ({"exclude": "seen"}, {"exclude": [1, 2], "allow": [row[:1] for row in rows] or None}):
+            found = clf.top_k(question, 4, **lists).tolist() if rows else []
+            left = [[label for label in row if label is not None] for row in found]
+            assert client.top_k("asked", question, 4, **lists) == left
         assert client.certify("asked", question) == (clf.certify(rows).tolist() if rows else [])
         _, found = client.probabilities("asked", question)
         assert np.allclose(found, clf.predict_proba(rows) if rows else [], rtol=1e-12, atol=0)

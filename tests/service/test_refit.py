@@ -25,6 +25,7 @@ from hammemo.service.http.server import _passing_on
 from hammemo.service.http.service import Service
 from hammemo.service.limits import Limits
 from hammemo.service.operations import (
+    Acknowledgement,
     Content,
     Edit,
     LoggedRefit,
@@ -34,7 +35,6 @@ from hammemo.service.operations import (
     NothingLearnt,
     NotStored,
     OpReused,
-    Receipt,
     ServiceError,
     TooLarge,
     Unavailable,
@@ -79,7 +79,7 @@ def weights(model: HostedModel) -> dict[str, bytes]:
     return fitted(clf)
 
 
-def done(model: HostedModel, edit: Edit) -> Receipt:
+def done(model: HostedModel, edit: Edit) -> Acknowledgement:
     return model.edit(edit).result()
 
 
@@ -99,10 +99,10 @@ def test_after_forget_and_refit_weights_are_those_of_the_rest(hosts: Callable[..
     never = MemoryClassifier(memory=Ledgered(Exact())).fit(X[40:], y[40:])
     done(model, Edit("1", "forget", X[:40], y[:40]))
     assert weights(model) == before
-    assert done(model, Edit("2", REFIT)) == Receipt(2, "applied")
+    assert done(model, Edit("2", REFIT)) == Acknowledgement(2, "applied")
     assert weights(model) == fitted(never) != before
-    assert done(model, Edit("2", REFIT)) == Receipt(2, "repeated")
-    assert done(model, Edit("3", REFIT)) == Receipt(3, "applied")  # nothing has changed since
+    assert done(model, Edit("2", REFIT)) == Acknowledgement(2, "repeated")
+    assert done(model, Edit("3", REFIT)) == Acknowledgement(3, "applied")  # nothing has changed since
     assert weights(model) == fitted(never)
     with pytest.raises(OpReused):
         done(model, Edit("2", "learn", X[:1], y[:1]))
@@ -165,7 +165,7 @@ def test_a_vote_without_weights_has_nothing_to_do(vote: str, tmp_path: Path) -> 
     with Host(tmp_path) as host:
         model = host.create("t", "m", {"columns": 3, "vote": vote})
         done(model, Edit("1", "learn", X, y))
-        assert done(model, Edit("2", REFIT)) == Receipt(2, "applied")
+        assert done(model, Edit("2", REFIT)) == Acknowledgement(2, "applied")
         assert weights(model) == {}
     with Host(tmp_path) as host:
         assert host.get("t", "m").version == 2
@@ -233,13 +233,13 @@ def test_questions_are_answered_while_it_fits_and_edits_queue(
         assert begun.wait(patience(60))
         clf, version = model.answering()
         assert (version, fitted(clf)) == (1, before)
-        receipts: list[Receipt] = []
+        acknowledgements: list[Acknowledgement] = []
 
         def edit(k: int) -> None:
             for n in range(10):
                 row, label = X[40 + 10 * k + n], y[40 + 10 * k + n]
-                receipts.append(done(model, Edit(f"{k}-{n}", "forget", [row], [label])))
-                receipts.append(done(model, Edit(f"{k}+{n}", "learn", [row], [label])))
+                acknowledgements.append(done(model, Edit(f"{k}-{n}", "forget", [row], [label])))
+                acknowledgements.append(done(model, Edit(f"{k}+{n}", "learn", [row], [label])))
 
         threads = [threading.Thread(target=edit, args=(k,)) for k in range(2)]
         for thread in threads:
@@ -249,8 +249,8 @@ def test_questions_are_answered_while_it_fits_and_edits_queue(
         go.set()
         for thread in threads:
             thread.join()
-        assert fitting.result() == Receipt(2, "applied")
-        assert sorted(receipt.version for receipt in receipts) == list(range(3, 43))
+        assert fitting.result() == Acknowledgement(2, "applied")
+        assert sorted(acknowledgement.version for acknowledgement in acknowledgements) == list(range(3, 43))
         never = MemoryClassifier(memory=Ledgered(Exact())).fit(X[40:], y[40:])
         assert model.answering()[0].digest() == never.digest()
     with Host(tmp_path / "models") as host:
@@ -301,7 +301,7 @@ def test_a_commit_that_fails_is_must_recover_and_sent_again(
         fail_next_commit(monkeypatch, written=written)
         with pytest.raises(Unavailable):
             done(model, Edit("2", REFIT))
-        assert done(model, Edit("2", REFIT)) == Receipt(2, "repeated" if written else "applied")
+        assert done(model, Edit("2", REFIT)) == Acknowledgement(2, "repeated" if written else "applied")
         assert weights(model) == fitted(never)
 
 
@@ -317,7 +317,7 @@ def test_a_fit_that_fails_changes_nothing(tmp_path: Path, uploaded: Path, monkey
         monkeypatch.setattr(MemoryClassifier, "refit", fail)
         futures = [model.edit(edit) for edit in (Edit("1", REFIT), Edit("2", "learn", X[:1], y[:1]))]
         assert isinstance(futures[0].exception(), ServiceError)
-        assert futures[1].result() == Receipt(1, "applied")
+        assert futures[1].result() == Acknowledgement(1, "applied")
         assert weights(model) == before
 
 
@@ -459,11 +459,11 @@ def test_a_client_refits(server: serving.Running, uploaded: Path) -> None:
     with Client(server.url) as client:
         client.upload("m", uploaded)
         client.forget("m", X[:40], y[:40])
-        receipt = client.refit("m", op="r")
-        assert receipt == (2, "applied")
+        acknowledgement = client.refit("m", op="r")
+        assert acknowledgement == (2, "applied")
         assert client.refit("m", op="r") == (2, "repeated")
         twin = MemoryClassifier(memory=Ledgered(Exact())).fit(X[40:], y[40:])
-        _, found = client.probabilities("m", X[:5], min_version=receipt.version)
+        _, found = client.probabilities("m", X[:5], min_version=acknowledgement.version)
         assert np.allclose(found, twin.predict_proba(X[:5]), rtol=1e-12, atol=0)
         lines = httpx.get(f"{server.url}/metrics").text.splitlines()
         assert 'hammemo_edits_total{kind="refit",model="m",status="applied"} 1.0' in lines
@@ -516,7 +516,7 @@ def test_a_worker_waits_for_a_refit_as_long_as_the_client(tmp_path: Path) -> Non
             service = Service(host, forward=_passing_on(to_writer, Limits()))
             await send(service, "/v1/models/m/refit", {"op": "1"})
             await send(service, "/v1/models/m/learn", {"op": "2", "rows": [["a"]], "labels": ["x"]})
-            service.close()
+            await service.end()
 
     with Host(tmp_path) as host:
         asyncio.run(run(host))

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 
-from hammemo.sources.documents import SHARD_BYTES, Source, open_source, stream_source  # noqa: E402
+from hammemo.sources.documents import Source, open_source, stream_source  # noqa: E402
 from hammemo.sources.formats import opened  # noqa: E402
 from hammemo.sources.listing import listed_files  # noqa: E402
+from hammemo.sources.shards import SHARD_BYTES  # noqa: E402
 from hammemo.sources.tables import read_table  # noqa: E402
 
 if TYPE_CHECKING:

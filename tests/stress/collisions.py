@@ -55,7 +55,7 @@ def wrong_certificates(name: str, n_queries: int, seed: int = 0) -> dict[str, in
     """Return how many queries were asked, crafted, proven, and proven although the exact answer is another one."""
     rng, kernel = np.random.default_rng(seed), KERNELS[name]
     X = learnt(name == "strings and integers", rng)
-    poison = crafted(X, kernel, N_STORED // 2, rng)  # the enemy's rows are learnt too
+    poison = crafted(X, kernel, N_STORED // 2, rng)  # the attacker's rows are learnt too
     X = np.concatenate([X, poison])
     y = np.concatenate([rng.integers(0, 3, N_STORED), np.full(len(poison), 4)])
     models = [

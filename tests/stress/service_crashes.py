@@ -103,7 +103,7 @@ class Run:
             self.take_in(0.5, until="ready")
 
     def take_in(self, wait: float, until: str | None = None) -> bool:
-        """Read what the process says, for so many seconds or until a line; return whether the line came."""
+        """Read what the process says, for this many seconds or until a line; return whether the line came."""
         assert self.child is not None
         end = time.monotonic() + wait
         while select.select([self.child.output], [], [], max(end - time.monotonic(), 0))[0]:
@@ -250,7 +250,7 @@ def _run(*command: str) -> None:
 
 
 def main(what: str, count: str, folder: str, log: str = "sqlite", seed: str = "-1") -> None:
-    """Crash until there were so many crashes, or the part is over."""
+    """Crash until there were this many crashes, or the part is over."""
     began = time.monotonic()
     run = Run(what, Path(folder), log, int(seed))
     try:

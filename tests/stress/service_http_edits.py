@@ -1,7 +1,7 @@
 """Edits over HTTP, sent again and again, while the server is killed: ``service_http_edits.py N [KILLS [CLIENTS]]``.
 
 Clients send N edits in all, of one to three examples; some forget what the same client learnt before. Of all edits 30 %
-are delivered twice or more, some of them much later. With KILLS the server is ended by kill -9 so many times meanwhile,
+are delivered twice or more, some of them much later. With KILLS the server is ended by kill -9 that many times,
 at moments of chance, and started again on the same port and folder. At the end every edit was acknowledged, with one
 version however often it was sent, and the model equals, to the byte, a fresh one that did every edit once.
 """
@@ -65,12 +65,12 @@ class Sender:
 
     def _deliver(self, edit: Edit) -> None:
         op, kind, rows, labels = edit
-        receipt = getattr(self._client, kind)("m", rows, labels, op=op)
+        acknowledgement = getattr(self._client, kind)("m", rows, labels, op=op)
         self.sent += 1
-        self.repeated += receipt.status == "repeated"
-        known = self.versions.setdefault(op, receipt.version)
-        if known != receipt.version:
-            raise AssertionError(f"edit {op} has the versions {known} and {receipt.version}")
+        self.repeated += acknowledgement.status == "repeated"
+        known = self.versions.setdefault(op, acknowledgement.version)
+        if known != acknowledgement.version:
+            raise AssertionError(f"edit {op} has the versions {known} and {acknowledgement.version}")
 
 
 def free_port() -> int:

@@ -1,9 +1,9 @@
 """Edits delivered more than once: ``python tests/stress/service_once.py EDITS FOLDER [sqlite|postgres] [SEED]``.
 
 Sixteen clients send EDITS edits in all. Three in ten are delivered twice to four times: some copies at the same time,
-some when the receipt is there, some much later and by another client, after the example was forgotten or the model was
-snapshotted and restarted. Each edit must be applied once, all its receipts must name one version, and the bytes must be
-those of a fresh model. A run stops after about nine minutes; the same command goes on.
+some when it is acknowledged, some much later and by another client, after the example was forgotten or the model was
+snapshotted and restarted. Each edit must be applied once, all its acknowledgements must name one version, and the bytes
+must be those of a fresh model. A run stops after about nine minutes; the same command goes on.
 """
 
 from __future__ import annotations
@@ -84,18 +84,18 @@ class Clients:
         if service_history.is_refused(number):
             counts["wrong"] += sum(not isinstance(future.exception(), NotStored) for future in futures)
             return 0
-        receipts = [future.result() for future in futures]
-        applied = sum(receipt.status == "applied" for receipt in receipts)
-        counts["wrong"] += applied != 1 or len({receipt.version for receipt in receipts}) != 1
-        return int(receipts[0].version)
+        acknowledgements = [future.result() for future in futures]
+        applied = sum(acknowledgement.status == "applied" for acknowledgement in acknowledgements)
+        counts["wrong"] += applied != 1 or len({acknowledgement.version for acknowledgement in acknowledgements}) != 1
+        return int(acknowledgements[0].version)
 
     def _again(self, client: int, number: int, version: int, counts: Counter[str]) -> None:
         future = self._edit(client, number)
         if service_history.is_refused(number):
             counts["wrong"] += not isinstance(future.exception(), NotStored)
         else:
-            receipt = future.result()
-            counts["wrong"] += (receipt.version, receipt.status) != (version, "repeated")
+            acknowledgement = future.result()
+            counts["wrong"] += (acknowledgement.version, acknowledgement.status) != (version, "repeated")
 
     def _deliver_late(self, rng: random.Random, counts: Counter[str]) -> None:
         """Deliver copies of anybody's edits."""

@@ -3,9 +3,9 @@
 Each of four editors has a token of its own and goes through labels: it learns (token, label i), then forgets (token,
 label i - 1). So at any time its token has one label, or two of equal count. Four askers ask for the label of such a
 token, some of them for a version that an editor has been told, and write down the version of the answer. An answer is
-right if, after the edits up to its version, the token had that label: what that is follows from the receipts alone.
-Every tenth of the time the memory of the server and the median and 99 % of the latencies are noted; both must stay
-level.
+right if, after the edits up to its version, the token had that label: what that is follows from the acknowledgements
+alone. Every tenth of the time the memory of the server and the median and 99 % of the latencies are noted; both
+must stay level.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Editor:
         return f"label {i % LABELS:03}"
 
     def _note(self, kind: str, i: int, after: tuple[str, ...]) -> None:
-        receipt = getattr(self._client, kind)("m", [[self.token]], [self._label(i)])
+        acknowledgement = getattr(self._client, kind)("m", [[self.token]], [self._label(i)])
         self.states.append(after)
-        self.versions.append(receipt.version)  # last: who sees the version sees the state
+        self.versions.append(acknowledgement.version)  # last: who sees the version sees the state
 
     def at(self, version: int) -> tuple[str, ...]:
         """Return the labels that the token had at a version."""

@@ -2,7 +2,7 @@
 
 Every memory, kernel, kind of token and way to come to a state is here.
 ``python tests/support/fixed_states.py`` adds those of models that are new here; with ``--all`` it records all of them
-anew, which is right only when the canonical form is meant to change. Only public names are used, so that any version
+again, which is right only when the canonical form is meant to change. Only public names are used, so that any version
 can run it. States made of floats depend on the linear algebra library in their last bits: of those a few numbers are
 kept.
 """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import sys
 import time
 import uuid
@@ -15,12 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hammemo import Exact, Hashed, MemoryClassifier
-from hammemo.sources.documents import Shard, Source, open_source
+from hammemo.sources.documents import Source, open_source
+from hammemo.sources.table_files import TableFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hammemo.sources.documents import Pieces
+    from hammemo.sources.shards import Shard
+    from hammemo.sources.tables import Batch
 
 H = 3
 SHARD_BYTES = 6000
@@ -82,6 +86,26 @@ class Marked(Source):
     def begun(self) -> set[str]:
         """Return the shards that were begun, as `shard_name` names them."""
         return {path.name.split("-")[1] for path in Path(self.marks).glob("begun-*")}
+
+
+@dataclass(frozen=True)
+class Dying(TableFiles):
+    """Files of rows; the worker that reads one of them dies at it, this many times."""
+
+    marks: str = ""
+    fatal: str = ""
+    deaths: tuple[int, ...] = ()
+    """Which readings of that file are fatal: the first is 1."""
+
+    def batches(self, shard: Shard, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        """Yield the rows of a shard, or die after some of them."""
+        name = Path(shard.file.path).name
+        if not self.files:  # in a task
+            Path(self.marks, f"{name}-{uuid.uuid4().hex}").touch()
+        for batch in super().batches(shard, columns):
+            yield batch
+            if not self.files and name == self.fatal and len(list(Path(self.marks).glob(f"{name}-*"))) in self.deaths:
+                os.kill(os.getpid(), signal.SIGKILL)
 
 
 def marked(where: Any, marks: Any, **options: Any) -> Marked:

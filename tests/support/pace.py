@@ -34,7 +34,7 @@ def patience(seconds: float) -> float:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.02) -> bool:
-    """Return whether a condition comes true before the deadline; it is measured anew before time is called up."""
+    """Return whether a condition comes true before the deadline; it is measured again before time is called up."""
     started, allowed = time.monotonic(), seconds
     while not condition():
         if time.monotonic() - started > allowed:

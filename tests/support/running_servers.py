@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hammemo.service.host import Host
 from hammemo.service.http.app import make_app
 from hammemo.service.http.logs import LOGGER
-from hammemo.service.http.server import ServerSettings, _server, listen
+from hammemo.service.http.server import ServerSettings, _long_questions, _server, listen
 from hammemo.service.http.service import Service
 from hammemo.service.http.tokens import ROLES, Tokens, new_token, write_entries
 
@@ -36,32 +36,45 @@ class Running:
     url: str
     port: int
     service: Service
+    connections: set[Any]
+    """Those that are open."""
 
 
 @contextmanager
-def in_thread(folder: Path, tokens: Path | None = None, limits: Limits | None = None) -> Iterator[Running]:
+def in_thread(
+    folder: Path,
+    tokens: Path | None = None,
+    limits: Limits | None = None,
+    keys: Path | None = None,
+    question_processes: int = 0,
+) -> Iterator[Running]:
     """Serve a folder on a free loopback port for the time of the block."""
     # A command line that an earlier test ran in this process has sent the log to standard error, and pytest captures
     # that during tests only: lines written between two tests would reach the terminal.
     for name in (LOGGER, "uvicorn.error"):
         logging.getLogger(name).handlers, logging.getLogger(name).propagate = [logging.NullHandler()], True
-    settings = ServerSettings(str(folder), port=0)
+    settings = ServerSettings(str(folder), port=0, level="error", question_processes=question_processes)
     listening = listen(settings.host, 0, shared=False)
     port = listening.getsockname()[1]
-    with Host(folder, limits=limits) as host:
-        service = Service(host, None if tokens is None else Tokens(tokens))
+    with Host(folder, limits=limits, keys=keys) as host:
+        long = _long_questions(settings, host.limits)
+        service = Service(host, None if tokens is None else Tokens(tokens), long=long)
         app = make_app(service, settings.names, loopback=True)
         server = _server(app, settings, service.limits, tls=False)
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])))
+
+        async def serve() -> None:
+            await server.serve([listening])
+            await service.end()
+
+        thread = threading.Thread(target=lambda: asyncio.run(serve()))
         thread.start()
         try:
             while not server.started and thread.is_alive():
                 time.sleep(0.005)
-            yield Running(f"http://127.0.0.1:{port}", port, service)
+            yield Running(f"http://127.0.0.1:{port}", port, service, server.server_state.connections)
         finally:
             server.should_exit = True
             thread.join()
-            service.close()
 
 
 class Process:

@@ -2,8 +2,8 @@
 
 ``main(FOLDER, LOG, SNAPSHOT_EDITS, *NEXT)``: client k begins with edit NEXT[k]. Standard output has one line
 for each thing that happened, written at once: ``ready VERSION``, ``ack CLIENT NUMBER VERSION``, ``wrong …``,
-``snapshot begin|saved|end``. A client sends its next edit when it has the receipt of the last one, and one receipt in
-ten it asks for again. What waits for a receipt when the process is killed is sent again by the next process.
+``snapshot begin|saved|end``. A client sends its next edit when the last one is acknowledged, and asks for one
+acknowledgement in ten again. What is not acknowledged when the process is killed is sent again by the next process.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def send(model: HostedModel, client: int, number: int) -> None:
     while True:
         edit = edit_of(client, number)
         try:
-            receipt = model.edit(edit).result()
+            acknowledgement = model.edit(edit).result()
             if is_refused(number):
                 say("wrong", client, number, "was not refused")
             if number % 10 == 0:
                 again = model.edit(edit).result()
-                if (again.version, again.status) != (receipt.version, "repeated"):
+                if (again.version, again.status) != (acknowledgement.version, "repeated"):
                     say("wrong", client, number, "was applied again")
-            say("ack", client, number, receipt.version)
+            say("ack", client, number, acknowledgement.version)
         except NotStored:
             if not is_refused(number):
                 say("wrong", client, number, "was refused")

@@ -339,7 +339,7 @@ def test_polars_categories_are_string_tokens() -> None:
 
 @pytest.mark.parametrize("X", [[1, 2], np.array(["a"]), pd.Series([1, 2]), pl.Series([1, 2]), []], ids=type)
 def test_one_dimension_is_refused_with_the_way_out(X: Any) -> None:
-    with pytest.raises(ValueError, match=r"this one has 1\. Wrap a single context in a list.*windows\(docs, h\)"):
+    with pytest.raises(ValueError, match=r"this one has 1\. Wrap a single row in a list.*windows\(docs, h\)"):
         Contexts.of(X)
 
 

@@ -7,10 +7,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
 
-from hammemo import MemoryClassifier, Rolling
+from hammemo import MemoryClassifier, NotStoredError, Rolling
 from hammemo.tokens.user_input import CheckedRows, asked_contexts, contexts_of_length
 
 if TYPE_CHECKING:
@@ -55,9 +56,11 @@ def test_what_is_learnt_is_converted_and_checked_once(action: Callable[[], objec
 
 def test_a_question_is_converted_and_checked_once() -> None:
     model = MemoryClassifier().fit(X, Y)
-    for asked, times in ((X, 0), (X.tolist(), 1), (X.astype(str), 1)):
+    for asked, times in ((X, 0), (X.tolist(), 0), ([list(map(str, X[0]))], 1), (X.astype(str), 1)):
         calls = _calls(lambda asked=asked: model._contexts(asked))  # type: ignore[misc]
         assert [calls[name] for name in CONVERSIONS] == [times] * len(CONVERSIONS)
+    with pytest.raises(ValueError, match="does not fit in 64 bits"):
+        model.predict([[2**70] * X.shape[1]])
     calls = _calls(lambda: model.compile().predict(X))
     assert calls["token_array"] == calls["check_table"] == 1
 
@@ -85,5 +88,25 @@ def test_questions_of_another_length_are_refused() -> None:
     model = MemoryClassifier().fit(X, Y)
     with pytest.raises(ValueError, match="X has 3 features"):
         asked_contexts(model, X[:, :3])
-    with pytest.raises(ValueError, match="contexts of 4 tokens; X has 3"):
+    with pytest.raises(ValueError, match="rows of 4 values; those of X have 3"):
         contexts_of_length(X[:, :3], 4, "refuse")
+
+
+def test_errors_of_tables_name_the_column_and_the_row() -> None:
+    X, y = pd.DataFrame({"job": ["a", "b"] * 30, "city": ["k"] * 60}), ["x", "y"] * 30
+    clf, array = MemoryClassifier().fit(X, y), MemoryClassifier().fit(X.to_numpy(), y)
+    odd = X.assign(city=[*["k"] * 59, ["list"]])
+    for ask in (lambda: MemoryClassifier().fit(odd, y), lambda: clf.predict(odd), lambda: clf.partial_fit(odd, y)):
+        with pytest.raises(TypeError, match=r"Column 'city', row 59: .* must be a string or a number"):
+            ask()
+    with pytest.raises(TypeError, match="Column 1, row 59: "):
+        array.predict(odd.to_numpy())
+    with pytest.raises(ValueError, match=r"Column 'job', row 3: .* is not a token"):
+        MemoryClassifier(missing="refuse").fit(X.assign(job=[*"abc", None, *["d"] * 56]), y)
+    with pytest.raises(ValueError, match="one label for each of its rows"):
+        clf.partial_fit(X, y[:3])
+    with pytest.raises(ValueError, match="rows of 2 values; this has 1"):
+        array.learn_one(["a"], "x")
+    with pytest.raises(NotStoredError, match=r"1 of 2 examples .* row 1 is the first"):
+        clf.forget(pd.DataFrame({"job": ["a", "c"], "city": ["k", "k"]}), ["x", "x"])
+    assert len(clf.forget(X[:2], y[:2]).classes_) == 2

@@ -74,7 +74,7 @@ class Plain:
         return found
 
     def row(self, key: Any) -> dict[int, int]:
-        return {label: n for label, n in self.rows.get(key, Counter()).items() if n and label in self.labels}
+        return {label: n for label, n in self.rows.get(key, Counter()).items() if n}
 
     def continued(self) -> list[tuple[int, int]]:
         pairs, before = [], -1

@@ -25,9 +25,8 @@ from hammemo._arrays.native import native
 from hammemo.memories.ranker import Ranker
 from hammemo.tokens.labels import top_columns
 from hammemo.votes.mixture.gates import BUCKETS
-from hammemo.votes.mixture.reading import static_tables
 from hammemo.votes.mixture.vote import MixtureRanker
-from mixture_kernels import KERNELS, H
+from mixture_kernels import KERNELS, H, with_weights
 
 pytestmark = pytest.mark.skipif(native() is None, reason="needs the compiled loops")
 
@@ -39,17 +38,6 @@ SEEDS = st.integers(0, 2**32 - 1)
 def model_of(kernel: Any, documents: Any, seed: int, memory: Any = None) -> Any:
     clf = MemoryClassifier(kernel, memory or Exact(), Mixture()).fit_stream(documents, h=H, short="pad")
     return with_weights(clf, seed)
-
-
-def with_weights(clf: Any, seed: int) -> Any:
-    """Give random weights, and none at all for some seeds: then many labels tie."""
-    components = clf.vote_.components(clf.sites_)
-    rng = np.random.default_rng(seed)
-    clf.vote_.weights_ = rng.normal(size=(components.n, BUCKETS)) * rng.integers(0, 3)
-    groups = np.unique(components.groups)[1:]
-    clf.vote_.weights_[np.isin(components.groups, groups[rng.random(len(groups)) < 0.3])] = -np.inf  # left out
-    clf.vote_.discounts_ = static_tables(clf.memory_.static_reader(), components).discounts() * rng.integers(0, 2)
-    return clf
 
 
 def ranker_of(clf: Any) -> MixtureRanker:
@@ -184,13 +172,13 @@ def test_crafted_arrays_are_refused_or_read_within_their_bounds() -> None:
         "n_labels": n,
         "trust": np.ones((components.n, BUCKETS)),
         "discounts": np.zeros((components.n_tables, 4)),
-        "tables": [(inner.version, np.arange(n))],
+        "tables": [(inner.version, np.arange(n), np.arange(n))],
         "parts": np.array([[0, 2, int(components.free(0))], [1, 2, int(components.free(1))]]),
     }
     bad: dict[str, Any] = {
         "trust": [np.full_like(good["trust"], np.nan), np.ones((1, BUCKETS)), np.ones((components.n, 3))],
         "discounts": [np.full((components.n_tables, 4), -1.0), np.zeros((1, 4))],
-        "tables": [[], [(version, np.arange(n))]],
+        "tables": [[], [(inner.version, np.arange(n))], [(version, np.arange(n), np.arange(n))]],
         "parts": [
             good["parts"] + [9, 0, 0],
             good["parts"][::-1].copy(),
@@ -204,12 +192,14 @@ def test_crafted_arrays_are_refused_or_read_within_their_bounds() -> None:
                 compiled.LiveMixture(**{**good, name: value})
     for columns in (np.full(n, 10**15), np.full(n, -7), np.empty(0, np.int64)):
         for labels in (np.full(n, 10**15), np.full(3, -9), np.empty(0, np.int64)):
-            mixture = compiled.LiveMixture(**{**good, "columns": columns, "tables": [(inner.version, labels)]})
+            crafted = {"columns": columns, "tables": [(inner.version, labels, labels)]}
             ranks = np.array([[0, 1, 10**12, -5, 2]])
             numbers = np.array([[0, 1, 2], [10**13, -(10**13), 2], [2**40, 1, -3]])
-            out = np.empty((1, n), np.int64)
-            mixture.leaders(ranks, numbers, out)
-            assert ((out >= -1) & (out < n)).all()
+            for most_whole in (512, 0):  # by whole rows, and by the threshold algorithm
+                out = np.empty((1, n), np.int64)
+                mixture = compiled.LiveMixture(**{**good, **crafted}, most_whole=most_whole, patience=10**6)
+                mixture.leaders(ranks, numbers, out)
+                assert ((out >= -1) & (out < n)).all()
     mixture = compiled.LiveMixture(**good)
     for ranks, numbers, out in (
         (np.zeros((1, H + 1), np.int64), np.zeros((3, 1), np.int64), np.empty((1, 1), np.int64)),
@@ -219,3 +209,18 @@ def test_crafted_arrays_are_refused_or_read_within_their_bounds() -> None:
     ):
         with pytest.raises(ValueError, match=r".+"):
             mixture.leaders(ranks, numbers, out)
+    ranks, numbers = np.zeros((1, H), np.int64), np.zeros((3, 1), np.int64)
+    for mask in (
+        {"is_open": np.ones(n + 1, np.uint8)},
+        {"starts": np.array([0, 1])},
+        {"starts": np.array([0, 5]), "listed": np.zeros(3, np.int64)},
+        {"starts": np.array([2, 1]), "listed": np.zeros(3, np.int64)},
+        {"starts": np.array([-1, 1]), "listed": np.zeros(3, np.int64)},
+        {"starts": np.array([0, 1, 2]), "listed": np.zeros(3, np.int64)},
+        {"scores": np.empty((1, 2))},
+    ):
+        with pytest.raises(ValueError, match=r".+"):
+            mixture.leaders(ranks, numbers, np.empty((1, 1), np.int64), **mask)
+    out, listed = np.empty((1, n), np.int64), np.array([10**15, -(10**15), -1, 0, 0])
+    mixture.leaders(ranks, numbers, out, None, None, np.array([0, 5]), listed, True)
+    assert out.tolist() == [[0, *[-1] * (n - 1)]]

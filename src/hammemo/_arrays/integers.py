@@ -23,9 +23,40 @@ def unique_ranks(keys: NDArray[np.int64], bound: int) -> tuple[NDArray[np.int64]
     if bound > 4 * len(keys) + 1024:
         distinct, ranks = np.unique(keys, return_inverse=True)
         return distinct, ranks.astype(np.int64, copy=False)
+    ranks = keys.astype(np.int64)
+    return replace_by_ranks(ranks, bound), ranks
+
+
+def replace_by_ranks(keys: NDArray[np.int64], bound: int) -> NDArray[np.int64]:
+    """Return the distinct values of `keys`, all in [0, bound), and put in the place of each key its rank.
+
+    It works in the memory of the keys: a second array of their size would cost more time than the look-ups.
+    """
+    if bound > 4 * len(keys) + 1024:
+        distinct, keys[:] = np.unique(keys, return_inverse=True)
+        return distinct
     seen = np.zeros(bound, bool)
     seen[keys] = True
-    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[keys]
+    rank = np.cumsum(seen) - 1
+    for piece in pieces(len(keys)):
+        keys[piece] = rank[keys[piece]]
+    return np.flatnonzero(seen)
+
+
+def distinct_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the distinct numbers of an array, ascending: by a sort, which is faster than NumPy's table of hashes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo._arrays.integers import distinct_numbers
+    >>> distinct_numbers(np.array([5, 2, 5]))
+    array([2, 5])
+    """
+    ordered = np.sort(values)
+    is_first = np.ones(len(ordered), bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[is_first]
 
 
 def sorted_find(haystack: NDArray[Any], needles: NDArray[Any]) -> NDArray[np.int64]:
@@ -65,7 +96,7 @@ def pieces(length: int, size: int = 2**16) -> Iterator[slice]:
 
 
 def row_pieces(n_rows: int, width: int) -> Iterator[slice]:
-    """Yield slices that cut rows of so many numbers into pieces that take a bounded amount of memory: 32 MiB."""
+    """Yield slices that cut rows of this many numbers into pieces that take a bounded amount of memory: 32 MiB."""
     return pieces(n_rows, max(1, _PIECE_NUMBERS // max(width, 1)))
 
 
@@ -88,11 +119,14 @@ def sum_by_key(
     >>> sum_by_key(np.array([5, 2, 5, 3]), np.array([1, 4, 1, 0]), bound=6)
     (array([2, 5]), array([4, 2]))
     """
+    is_dense = bound <= 16 * len(keys) + 1024  # a table of all keys replaces the sort
     if (counts == 1).all():
-        return np.unique(keys, return_counts=True)
-    if (
-        bound <= 16 * len(keys) + 1024 and np.abs(counts).sum(dtype=np.float64) < 2**53
-    ):  # a table of all keys replaces the sort
+        if not is_dense:
+            return np.unique(keys, return_counts=True)
+        totals = np.bincount(keys, minlength=bound)
+        kept = np.flatnonzero(totals)
+        return kept, totals[kept]
+    if is_dense and np.abs(counts).sum(dtype=np.float64) < 2**53:
         sums = np.bincount(keys, weights=counts, minlength=bound)  # float64: exact below 2^53
         kept = np.flatnonzero(sums != 0)  # much faster than on the floats themselves
         return kept, sums[kept].astype(np.int64)

@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 
 from hammemo import __version__
+from hammemo.cli.audit import audit_folder
+from hammemo.cli.backup import back_up_folder, restore_files
 from hammemo.cli.commands import Commands
 from hammemo.cli.compact import compact_folder
 from hammemo.cli.complete import complete_text
@@ -18,18 +20,20 @@ from hammemo.cli.edit import add_files, forget_files
 from hammemo.cli.evaluate import evaluate_files
 from hammemo.cli.explain import explain_contexts
 from hammemo.cli.inspect import inspect_file
+from hammemo.cli.keys import keys
 from hammemo.cli.learn import fit_files
 from hammemo.cli.merge import merge_models
 from hammemo.cli.plan import plan_files
 from hammemo.cli.predict import predict_rows
 from hammemo.cli.refit import refit_model
 from hammemo.cli.reproduce import reproduce
+from hammemo.cli.send import erase_subject, send_files
 from hammemo.cli.serve import serve_folder
 from hammemo.cli.tokens import tokens
 from hammemo.cli.top_k import top_k_rows
 from hammemo.cli.verify import verify_model
 
-_ASK, _CHANGE = "Learn and ask", "Change and look into a model"
+_ASK, _CHANGE = "Fit and predict", "Edit and inspect a model"
 _SERVE, _REPRODUCE = "Serve", "Reproduce"
 
 app = Commands(
@@ -39,23 +43,29 @@ app = Commands(
     """
 )
 for _panel, _name, _function, _summary in (
-    (_ASK, "plan", plan_files, "Say which memory fits a budget, before anything is learnt."),
-    (_ASK, "fit", fit_files, "Learn a table or sequences and write a model file."),
-    (_ASK, "evaluate", evaluate_files, "Say how good a model would be on what it has not learnt."),
-    (_ASK, "predict", predict_rows, "Answer each row or document with the most likely label."),
-    (_ASK, "top-k", top_k_rows, "Answer each row or document with the k most likely labels."),
-    (_ASK, "explain", explain_contexts, "Show which tokens voted for which labels."),
-    (_ASK, "complete", complete_text, "Go on where a prompt stops, as a memorised text does."),
+    (_ASK, "plan", plan_files, "Predict which memory fits a budget, before fitting."),
+    (_ASK, "fit", fit_files, "Fit a model to a table or sequences."),
+    (_ASK, "evaluate", evaluate_files, "Measure the accuracy of a model on held-out data."),
+    (_ASK, "predict", predict_rows, "Print the most likely label of each row or document."),
+    (_ASK, "top-k", top_k_rows, "Print the k most likely labels of each row or document."),
+    (_ASK, "explain", explain_contexts, "Show how much each token adds to each label's score."),
+    (_ASK, "complete", complete_text, "Continue a prompt from a memorised text."),
     (_CHANGE, "add", add_files, "Learn more examples."),
-    (_CHANGE, "forget", forget_files, "Take examples back, as if they had never been learnt."),
-    (_CHANGE, "refit", refit_model, "Choose and fit again, by what the model keeps."),
-    (_CHANGE, "merge", merge_models, "Add models, or take some away."),
-    (_CHANGE, "compact", compact_folder, "Fold what was changed into the parts of a model."),
-    (_CHANGE, "inspect", inspect_file, "Tell what a model file holds."),
-    (_CHANGE, "verify", verify_model, "Make a model again from its rows, and compare."),
+    (_CHANGE, "forget", forget_files, "Remove examples, as if they had never been learnt."),
+    (_CHANGE, "refit", refit_model, "Choose sites and fit weights again from the kept rows."),
+    (_CHANGE, "merge", merge_models, "Add models, or subtract some."),
+    (_CHANGE, "compact", compact_folder, "Write changes into the parts of a model folder."),
+    (_CHANGE, "inspect", inspect_file, "Show the contents of a model file."),
+    (_CHANGE, "verify", verify_model, "Compare a model with a new fit, and check receipts."),
     (_SERVE, "serve", serve_folder, "Serve models over HTTP; no acknowledged edit is lost."),
+    (_SERVE, "send", send_files, "Let a served model learn tables, or take their rows back."),
+    (_SERVE, "erase", erase_subject, "Erase a subject from a served model."),
+    (_SERVE, "audit", audit_folder, "List the edits of served models, and check their chain."),
+    (_SERVE, "backup", back_up_folder, "Back up served models while they are served."),
+    (_SERVE, "restore", restore_files, "Make served models of backups; the erased stay erased."),
 ):
     app.command(_name, short_help=_summary, rich_help_panel=_panel)(_function)
+app.add_typer(keys, name="keys", rich_help_panel=_CHANGE)
 app.add_typer(tokens, name="tokens", rich_help_panel=_SERVE)
 app.add_typer(reproduce, name="reproduce", rich_help_panel=_REPRODUCE)
 

@@ -16,8 +16,9 @@ from hammemo.models.axes import chooses_sites, resolved_vote, stream_kernel
 from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.names import is_auto
 from hammemo.sources.formats import is_address
-from hammemo.sources.kinds import merged_kinds, ordered_columns
+from hammemo.sources.kinds import ORDERED, kinds_of_model, known_kinds, merged_kinds, ordered_columns
 from hammemo.sources.schemas import SequenceSchema, TableSchema
+from hammemo.tokens.columns import MOMENTS
 from hammemo.tokens.contexts import check_column_names
 from hammemo.tokens.labels import most_frequent_labels
 
@@ -91,9 +92,11 @@ def learn_batches(
     elif fresh and layout is None and kept is not None:
         model.refit()
     if fresh and isinstance(schema, TableSchema):
-        schema = replace(schema, columns=columns, kinds=kinds)
+        decided = zip(kinds_of_model(model._columns, len(kinds) - 1), kinds, strict=True)
+        kinds = "".join(now if now in ORDERED else "m" if read in ORDERED else read for now, read in decided)
+        schema = replace(schema, columns=columns, kinds=known_kinds(kinds))
     elif fresh:
-        schema = replace(schema, kinds=kinds)
+        schema = replace(schema, kinds=known_kinds(kinds))
     return schema, {"examples": learnt}
 
 
@@ -104,6 +107,8 @@ def _numbers_of(model: MemoryClassifier, kinds: str) -> Iterator[None]:
     model.set_params(numeric=ordered_columns(kinds))
     yield
     model.set_params(numeric=said)
+    types = "".join("d" if kind == MOMENTS else "t" for kind in kinds[:-1])  # a file is read as a frame is
+    model._types = types or None  # the tokens of documents are names
 
 
 def _learn_sequences(
@@ -142,7 +147,7 @@ def _can_be_read_twice(where: str) -> bool:
 def forget_batches(
     model: MemoryClassifier, schema: Schema, files: Sequence[str], file_format: str | None, only: Sequence[str] = ()
 ) -> int:
-    """Take back the examples of files; return how many. What was never learnt is refused, and its place is named.
+    """Remove the examples of files; return how many. What was never learnt is refused, and its place is named.
 
     With `only`, those of the cases with these names.
     """
@@ -173,8 +178,8 @@ def forget_batches(
 
 
 def _first_refused(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> int:
-    """Return the first row such that the rows up to it cannot all be taken back; the model is then not to be used."""
-    low, high = 0, len(y)  # the first `low` rows can be taken back, the first `high` cannot
+    """Return the first row such that the rows up to it cannot all be removed; the model is then not to be used."""
+    low, high = 0, len(y)  # the first `low` rows can be removed, the first `high` cannot
     while high - low > 1:
         middle = (low + high) // 2
         try:

@@ -14,13 +14,13 @@ from hammemo.cli.console import counted, one_line_errors, print_json, progress_b
 def compact_folder(
     model: opt.Model,
     parts: Annotated[
-        int | None, typer.Option(min=1, help="Cut it anew into about so many parts.", show_default="as it is cut")
+        int | None, typer.Option(min=1, help="Split it again into about this many parts.", show_default="unchanged")
     ] = None,
     wait: opt.Wait = None,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Fold what was added and forgotten into the parts of MODEL, a folder; then no file holds what was forgotten."""
+    """Write additions and removals into the parts of MODEL, a folder; then no file holds forgotten data."""
     from hammemo import files
 
     with one_line_errors(), progress_bar("Compacting") as tell:

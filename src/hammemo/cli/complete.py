@@ -39,20 +39,18 @@ _MEBIBYTE = 2**20
 
 def complete_text(
     source: Annotated[str, typer.Argument(metavar="MODEL|TEXT", help="A model of sequences, or a text file.")],
-    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What is to be continued.")],
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The text to continue.")],
     n: Annotated[int, typer.Option("--n", min=1, help="Tokens to add.")] = 40,
     temperature: Annotated[
-        float, typer.Option(min=0.0, help="0: always the best token; above: draw, the wilder the higher.")
+        float, typer.Option(min=0.0, help="0 takes the best token; higher values draw more randomly.")
     ] = 0.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
-    tokens: Annotated[
-        str, typer.Option(metavar="HOW", help="A text file is learnt by words or by characters.")
-    ] = "words",
-    most: Annotated[int, typer.Option(min=1, metavar="MIB", help="Learn so much of a text file.")] = 4,
+    tokens: Annotated[str, typer.Option(metavar="HOW", help="Split a text file into words or characters.")] = "words",
+    most: Annotated[int, typer.Option(min=1, metavar="MIB", help="Learn at most this much of a text file.")] = 4,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Continue a prompt from a memorised text: verbatim where the text holds it, plausibly where it does not."""
+    """Continue a prompt from a memorised text: verbatim if the text contains it, plausibly otherwise."""
     with one_line_errors():
         if tokens not in SUFFIXES:
             raise UsageError(f"--tokens {tokens!r} is not known here: use words or characters.")

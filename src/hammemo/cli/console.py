@@ -67,6 +67,17 @@ def check_writable(out: Path, option: str = "--out") -> None:
         raise ValueError(f"{option} {out} cannot be written: name a file in a folder that exists.")
 
 
+def _refuse_served(path: Path) -> None:
+    """Refuse to change what a server keeps: the snapshot without its log is another model."""
+    place = os.path.realpath(path)
+    for folder in (place, os.path.dirname(place)):
+        if os.path.exists(os.path.join(folder, "log.sqlite")):
+            raise ValueError(
+                f"{path} belongs to a model that hammemo serve keeps, with a log of its edits: send edits to the "
+                f"server, `hammemo send URL {os.path.basename(folder)} FILE`."
+            )
+
+
 def check_model_writable(out: Path, *, parts: bool = False) -> None:
     """Refuse a model that cannot be written, on object storage too, before any work is done.
 
@@ -76,6 +87,7 @@ def check_model_writable(out: Path, *, parts: bool = False) -> None:
     from hammemo.files.locks import refuse_object_storage
 
     refuse_object_storage(out)
+    _refuse_served(out)
     if parts and out.is_file():
         raise ValueError(f"--out {out} is a file: with --parts, name a folder, which need not exist.")
     if out.is_dir() and (parts or (out / HEAD).exists()):

@@ -9,7 +9,7 @@ import numpy as np
 
 from hammemo.cli.console import progress_bar
 from hammemo.memories import NotStoredError
-from hammemo.sources.kinds import kind_of, merged_kinds
+from hammemo.sources.kinds import kind_of, known_kinds, merged_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -78,7 +78,7 @@ def learn_documents(
     with progress_bar("Learning") as tell:
         learn(documents.through(tell), schema.h, classes=classes, short=short, layout=layout)
     learnt = int(model.memory_.label_counts.sum()) - before
-    return (replace(schema, kinds=documents.kinds) if fresh else schema), {"examples": learnt}
+    return (replace(schema, kinds=known_kinds(documents.kinds)) if fresh else schema), {"examples": learnt}
 
 
 def forget_documents(

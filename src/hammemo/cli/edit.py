@@ -11,6 +11,7 @@ import typer
 from hammemo.cli import options as opt
 from hammemo.cli.console import UsageError, check_model_writable, counted, one_line_errors, print_json, say_where_from
 from hammemo.cli.input_options import InputOptions, KnownLabel  # noqa: TC001  (typer reads annotations at run time)
+from hammemo.cli.receipts import ReceiptFiles, ReceiptOptions, say_done
 from hammemo.sources.formats import STANDARD_INPUT
 
 if TYPE_CHECKING:
@@ -37,29 +38,32 @@ class FileEdit:
 
 
 def add_files(edit: FileEdit, given: InputOptions, key_file: opt.KeyFile = None, as_json: opt.AsJson = False) -> None:
-    """Learn more examples; MODEL is replaced when all of them are learnt, or stays as it was."""
+    """Learn more examples; MODEL is replaced when all of them are learnt, otherwise it does not change."""
     with one_line_errors():
-        _change(edit, given, key_file, "added", as_json=as_json)
+        _change(edit, given, key_file, "added", ReceiptFiles(), as_json=as_json)
 
 
 def forget_files(
     edit: FileEdit,
     given: InputOptions,
+    recording: ReceiptOptions,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="CASE", help="Event logs: forget this case only; may be given several times."),
+        typer.Option(metavar="CASE", help="Event logs: forget only this case (repeatable)."),
     ] = None,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Take examples back, as if they had never been learnt; what was never learnt is refused, and nothing changes.
+    """Remove examples, as if they had never been learnt; unknown examples are refused, and nothing changes.
 
-    Fitted weights still tell of them until they are fitted again: --refit does it at once, hammemo refit later.
+    The weights still depend on them until they are fitted again: now with --refit, or later with hammemo refit.
 
-    A model fitted with --ledger refuses every example it has not learnt; others refuse what they can tell.
+    A model fitted with --ledger refuses every example it has not learnt; others refuse those they can detect.
+
+    --receipt adds a signed receipt to a file; hammemo verify checks it.
     """
-    with one_line_errors():
-        _change(edit, given, key_file, "forgotten", as_json=as_json, only=only or ())
+    with one_line_errors(), recording.evidence(edit.wait) as evidence:
+        _change(edit, given, key_file, "forgotten", evidence, as_json=as_json, only=only or ())
 
 
 def _check_only(only: Sequence[str], schema: Schema) -> None:
@@ -70,7 +74,14 @@ def _check_only(only: Sequence[str], schema: Schema) -> None:
 
 
 def _change(
-    edit: FileEdit, given: InputOptions, key_file: Path | None, verb: str, *, as_json: bool, only: Sequence[str] = ()
+    edit: FileEdit,
+    given: InputOptions,
+    key_file: Path | None,
+    verb: str,
+    evidence: ReceiptFiles,
+    *,
+    as_json: bool,
+    only: Sequence[str] = (),
 ) -> None:
     from hammemo.cli.batches import example_count, forget_batches, learn_batches
     from hammemo.cli.models import changing, open_model
@@ -82,9 +93,12 @@ def _change(
     with changing(target, [edit.model], edit.wait):
         opened = open_model(edit.model, opt.read_key(key_file))
         learner = opened.learner(edit.model)
+        if evidence.is_done(opened, edit.model):
+            say_done(evidence, as_json=as_json)
+            return
         if edit.refit:
             check_can_refit(learner, edit.model)  # before anything is read
-        schema = given.changed(opened.schema, edit.label)
+        schema = given.changed(opened.rows_schema, edit.label)
         say_where_from(files)
         if verb == "added":
             changed = learn_batches(learner, schema, files, given.file_format)[1]["examples"]
@@ -92,13 +106,14 @@ def _change(
             _check_only(only, schema)
             changed = forget_batches(learner, schema, files, given.file_format, only)
         refitted = refit(learner, edit.model) if edit.refit else NOT_ASKED
-        opened.write(target, edit.wait)
+        evidence.write(opened, edit.model, target, edit.wait)
     facts: dict[str, Any] = {
         verb: changed,
         "examples": example_count(learner),
         "labels": len(learner.classes_),
         **refitted.facts,
         "out": str(target),
+        **evidence.facts,
     }
     if as_json:
         print_json(facts)
@@ -106,3 +121,5 @@ def _change(
     holds = f"the model holds {counted(facts['examples'], 'example')} of {counted(facts['labels'], 'label')}."
     told = (f"{counted(changed, 'example')} {verb}; {holds}", refitted.sentence, f"Written to {target}")
     typer.echo(" ".join(filter(None, told)))
+    if evidence.sentence:
+        typer.echo(evidence.sentence)

@@ -44,7 +44,7 @@ def evaluate_files(
     folds: Annotated[
         int | None,
         typer.Option(
-            min=2, help="Cut into so many parts, and ask about each what the others taught.", show_default="5"
+            min=2, help="Cut into this many parts, and ask about each what the others taught.", show_default="5"
         ),
     ] = None,
     holdout: Annotated[
@@ -193,7 +193,9 @@ def _print(found: Evaluation) -> None:
 def _cells(measures: Measures) -> dict[str, str]:
     """Return the figures of one learner by their titles."""
     spread = "" if measures.accuracy_sd is None else f" ± {measures.accuracy_sd:.4f}"
-    numbers = {"top-5": measures.top_5}
+    numbers = {} if measures.top_5 is None else {"top-5": measures.top_5}
+    if measures.roc_auc is not None:
+        numbers["ROC AUC"] = measures.roc_auc
     if measures.top_20 is not None and measures.reciprocal_rank_20 is not None:
         numbers |= {"top-20": measures.top_20, "MRR@20": measures.reciprocal_rank_20}
     losses = {"log-loss": measures.log_loss, "calibration error": measures.calibration_error}

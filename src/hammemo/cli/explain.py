@@ -28,24 +28,24 @@ def explain_contexts(
         list[str] | None,
         typer.Argument(
             metavar="TOKENS",
-            help="One context: a value for each column, or a text or events that lead up to what is predicted.",
+            help="One context: a value for each column, or the text or events before the predicted token.",
             show_default="the rows or documents of --file",
         ),
     ] = None,
     file: Annotated[
         str, typer.Option(metavar="FILE", help="Rows or documents to explain.", show_default="standard input")
     ] = "-",
-    first: Annotated[int, typer.Option(min=1, help="Explain so many rows or documents, the first ones.")] = 10,
-    k: Annotated[int, typer.Option("--k", min=1, help="How many labels, the best ones.")] = 5,
+    first: Annotated[int, typer.Option(min=1, help="Explain the first rows or documents, this many.")] = 10,
+    k: Annotated[int, typer.Option("--k", min=1, help="Number of labels, best first.")] = 5,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the first context to this file, such as votes.png.")
     ] = None,
     *,
     given: InputOptions,
     key_file: opt.KeyFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a context, each on a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per context, one per line.")] = False,
 ) -> None:
-    """Show which tokens of a context voted for which labels, how much, and whether the answer is proven."""
+    """Show how much each token of a context adds to each label's score, and whether the answer is proven."""
     from hammemo.cli.models import open_model
 
     with one_line_errors():

@@ -24,14 +24,14 @@ NOT_FOR_TABLES: Final = "is for sequences: leave it out, or use --h instead of -
 
 NewLabel: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Learn a table: the column to predict (its number with --no-header)."),
+    typer.Option(metavar="COLUMN", help="Table: the column to predict (its number with --no-header)."),
 ]
-NewLength: TypeAlias = Annotated[int | None, typer.Option("--h", min=1, help="Learn sequences: tokens per context.")]
+NewLength: TypeAlias = Annotated[int | None, typer.Option("--h", min=1, help="Sequences: tokens per context.")]
 Numeric: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="auto|none|A,B,…",
-        help="The columns that are numbers: those that hold nothing else, none, or a list.",
+        help="The numeric columns: auto (those with only numbers), none, or a list.",
         show_default="auto",
         rich_help_panel=_PANEL,
     ),
@@ -64,7 +64,7 @@ class InputOptions:
         str | None,
         typer.Option(
             metavar="C",
-            help="What stands between the values of a CSV file.",
+            help="The delimiter of a CSV file.",
             show_default="comma",
             rich_help_panel=_PANEL,
         ),
@@ -73,7 +73,7 @@ class InputOptions:
         str | None,
         typer.Option(
             metavar="WHAT",
-            help="Empty cells: a token of their own, empty positions that match nothing, or refuse.",
+            help="Empty cells: token (a value of their own), empty (match nothing) or refuse.",
             show_default="token",
             rich_help_panel=_PANEL,
         ),
@@ -114,7 +114,7 @@ class InputOptions:
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="When each event or row was: sorts the events of a case; no part of a context.",
+            help="The time of each event or row: sorts the events of a case; not part of a context.",
             rich_help_panel=_PANEL,
         ),
     ] = None
@@ -175,12 +175,12 @@ class WindowOptions:
 
     end: Annotated[
         str | None,
-        typer.Option(metavar="TOKEN", help="Put this at the end of each document.", rich_help_panel=SEQUENCES),
+        typer.Option(metavar="TOKEN", help="Append this token to each document.", rich_help_panel=SEQUENCES),
     ] = None
     short: Annotated[
         str,
         typer.Option(
-            metavar="WHAT", help="Tokens with fewer than h before them: drop, or pad.", rich_help_panel=SEQUENCES
+            metavar="WHAT", help="Tokens with fewer than h tokens before them: drop or pad.", rich_help_panel=SEQUENCES
         ),
     ] = "drop"
 

@@ -15,11 +15,11 @@ from hammemo.cli.console import console, one_line_errors, print_error, print_jso
 
 def inspect_file(
     file: opt.Model,
-    digest: Annotated[bool, typer.Option("--digest", help="Load the model and show its digest, too.")] = False,
+    digest: Annotated[bool, typer.Option("--digest", help="Load the model and also show its digest.")] = False,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Tell what a model file holds, without loading it; exit with 1 if its checksum is wrong."""
+    """Show the contents of a model file without loading it; exit with 1 if its checksum is wrong."""
     from hammemo import files
     from hammemo.files.archive import FileError
 

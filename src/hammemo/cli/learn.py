@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.sources.schemas import Schema, SequenceSchema, TableSchema
 
-_ENGINE = "Large files of sequences"
+_ENGINE = "Large files"
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class SequenceOptions(WindowOptions):
         int | None,
         typer.Option(
             min=1,
-            help="Predict only so many tokens, the most frequent ones of a sample.",
+            help="Predict only the most frequent tokens of a sample, this many.",
             rich_help_panel=SEQUENCES,
         ),
     ] = None
     classes_file: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Predict only the tokens in this file, one a line.", rich_help_panel=SEQUENCES
+            metavar="FILE", help="Predict only the tokens in this file, one per line.", rich_help_panel=SEQUENCES
         ),
     ] = None
 
@@ -74,25 +74,25 @@ class SequenceOptions(WindowOptions):
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Who learns large files of sequences."""
+    """Who learns large files."""
 
     engine: Annotated[
         str, typer.Option(metavar="NAME", help="local, threads, processes or ray.", rich_help_panel=_ENGINE)
     ] = "local"
     workers: Annotated[
-        int | None, typer.Option(min=1, help="How many workers.", show_default="all cores", rich_help_panel=_ENGINE)
+        int | None, typer.Option(min=1, help="Number of workers.", show_default="all cores", rich_help_panel=_ENGINE)
     ] = None
     address: Annotated[
         str | None,
         typer.Option(
-            metavar="ADDRESS", help="With Ray: the cluster.", show_default="this machine", rich_help_panel=_ENGINE
+            metavar="ADDRESS", help="Ray: address of the cluster.", show_default="this machine", rich_help_panel=_ENGINE
         ),
     ] = None
     resume: Annotated[
         str | None,
         typer.Option(
             metavar="FOLDER",
-            help="Remembers what is done; the same command repeats none of it.",
+            help="Store finished work here; the same command continues from it.",
             rich_help_panel=_ENGINE,
         ),
     ] = None
@@ -100,11 +100,16 @@ class EngineOptions:
         int | None,
         typer.Option(
             min=1,
-            help="Write an exact table that may be larger than memory: --out is a folder, with about so many parts. It "
-            "remembers what is done, too.",
+            help="Write an exact table that may be larger than memory: --out is a folder with about this many parts. "
+            "It also stores finished work.",
             rich_help_panel=_ENGINE,
         ),
     ] = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that were given."""
+        return {name: value for name, value in asdict(self).items() if value != getattr(EngineOptions, name)}
 
 
 def fit_files(
@@ -112,8 +117,8 @@ def fit_files(
         list[str],
         typer.Argument(
             metavar="FILE",
-            help="Tables or sequences: files, addresses such as s3://bucket/a.csv, - for standard input; for sequences "
-            "also folders and globs.",
+            help="Tables or sequences: files, addresses such as s3://bucket/a.csv, - for standard input; for "
+            "sequences, and with --engine, also folders and globs.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="MODEL", help="The model file to write; a folder with --parts.")],
@@ -146,8 +151,10 @@ def fit_files(
             set_table_parameters(model, schema)
         if isinstance(schema, SequenceSchema) and _can_be_cut(schema, source, given.file_format):
             model, facts = _learn_with_engine(model, schema, source, given.file_format, classes, layout, machines, out)
+        elif isinstance(schema, TableSchema) and machines.given:
+            model, schema, facts = _learn_table(model, schema, source, given.file_format, layout, machines, out)
         else:
-            _refuse_engines(schema, machines)
+            refuse(machines.given, "needs plain files of sequences, without -, --case and --end")
             say_where_from(source)
             schema, facts = learn_batches(model, schema, source, given.file_format, layout=layout, classes=classes)
         OpenModel(model, schema, {}).write(out, wait)
@@ -188,15 +195,6 @@ def _can_be_cut(schema: SequenceSchema, files: list[str], file_format: str | Non
     return True
 
 
-def _refuse_engines(schema: Schema, machines: EngineOptions) -> None:
-    from hammemo.sources.schemas import TableSchema
-
-    given = {name: value for name, value in asdict(machines).items() if value != getattr(EngineOptions, name)}
-    if isinstance(schema, TableSchema):
-        refuse(given, NOT_FOR_TABLES)
-    refuse(given, "needs plain files of sequences, without -, --case and --end")
-
-
 def _learn_with_engine(
     model: MemoryClassifier,
     schema: SequenceSchema,
@@ -222,11 +220,39 @@ def _learn_with_engine(
     facts = {
         "tokens": sum(report.tokens for report in reports),
         "examples": int(model.memory_.label_counts.sum()),
+        **_of_groups(reports),
+    }
+    return model, facts
+
+
+def _learn_table(
+    model: MemoryClassifier,
+    schema: TableSchema,
+    files: list[str],
+    file_format: str | None,
+    layout: MemoryClassifier | None,
+    machines: EngineOptions,
+    out: Path,
+) -> tuple[MemoryClassifier, TableSchema, dict[str, Any]]:
+    """Learn the rows of files, on many cores or machines."""
+    from hammemo.engines.running import Machines
+    from hammemo.engines.tables import fit_table
+    from hammemo.sources.table_files import open_table
+
+    reports: list[GroupReport] = []
+    source = open_table(files, format=file_format, header=schema.header, delimiter=schema.delimiter)
+    who = Machines(**asdict(machines), out=None if machines.parts is None else out)
+    with progress_bar("Learning") as tell:
+        model, schema = fit_table(model, source, schema, who, layout=layout, on_progress=tell, on_report=reports.append)
+    return model, schema, {"examples": int(model.memory_.label_counts.sum()), **_of_groups(reports)}
+
+
+def _of_groups(reports: list[GroupReport]) -> dict[str, Any]:
+    return {
         "groups": len(reports),
         "groups_resumed": sum(report.resumed for report in reports),
         "peak_bytes": max(report.peak_bytes for report in reports),
     }
-    return model, facts
 
 
 def _report_learnt(facts: dict[str, Any], *, as_json: bool) -> None:

@@ -18,15 +18,13 @@ if TYPE_CHECKING:
 def merge_models(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="Model files of the same layout.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The model file to write.")],
-    minus: Annotated[
-        list[Path] | None, typer.Option(metavar="MODEL", help="Take away what this one has learnt; may be repeated.")
-    ] = None,
+    minus: Annotated[list[Path] | None, typer.Option(metavar="MODEL", help="Subtract this model (repeatable).")] = None,
     refit: opt.Refit = False,
     key_file: opt.KeyFile = None,
     wait: opt.Wait = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Write the model that has learnt what all of these have; parameters, vote and notes are those of the first."""
+    """Write the sum of models; parameters, vote and notes are those of the first."""
     from hammemo.cli.batches import example_count
     from hammemo.cli.models import changing, open_model
     from hammemo.cli.refit import NOT_ASKED

@@ -39,7 +39,7 @@ class ModelOptions:
         str,
         typer.Option(
             metavar="NAME",
-            help="auto, log-linear or mixture (give --proba), sum (the paper's) or mean.",
+            help="auto, log-linear or mixture (both support --proba), sum (the paper's) or mean.",
             rich_help_panel=_PANEL,
         ),
     ] = "auto"
@@ -53,28 +53,28 @@ class ModelOptions:
         ),
     ] = "auto"
     buckets: Annotated[
-        int, typer.Option(min=1, help="Shared rows of a hashed memory, for each position.", rich_help_panel=_PANEL)
+        int, typer.Option(min=1, help="Shared rows of a hashed memory, per position.", rich_help_panel=_PANEL)
     ] = BUCKETS
     reserved: Annotated[
-        int, typer.Option(min=0, help="Tokens with rows of their own in a hashed memory.", rich_help_panel=_PANEL)
+        int, typer.Option(min=0, help="Tokens with a reserved row in a hashed memory.", rich_help_panel=_PANEL)
     ] = RESERVED
     d: Annotated[int, typer.Option("--d", min=1, help="Dimension of a gaussian memory.", rich_help_panel=_PANEL)] = 1024
     ledger: Annotated[
         bool,
-        typer.Option("--ledger", help="Keep digests: forget refuses what was never learnt.", rich_help_panel=_PANEL),
+        typer.Option("--ledger", help="Store digests: forget refuses examples never learnt.", rich_help_panel=_PANEL),
     ] = False
     key_file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Make a keyed model: a secret key of 16 to 64 bytes.", rich_help_panel=_PANEL
-        ),
+        typer.Option(metavar="FILE", help="Use a keyed model: a secret key of 16 to 64 bytes.", rich_help_panel=_PANEL),
     ] = None
     seed: Annotated[
         int, typer.Option(help="Models with the same seed and layout can be merged.", rich_help_panel=_PANEL)
     ] = 0
     layout: Annotated[
         Path | None,
-        typer.Option(metavar="MODEL", help="Use its layout: the two can be merged.", rich_help_panel=_PANEL),
+        typer.Option(
+            metavar="MODEL", help="Use the layout of this model, so both can be merged.", rich_help_panel=_PANEL
+        ),
     ] = None
 
     def classifiers(self) -> tuple[MemoryClassifier, MemoryClassifier | None]:

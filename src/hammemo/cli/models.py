@@ -16,9 +16,13 @@ from hammemo.files.folders import head_of
 from hammemo.files.locks import locked, refuse_object_storage
 from hammemo.files.models import load, read_notes, save
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.kept_documents import KeptDocuments
+from hammemo.models.kept_rows import KeptRows
 from hammemo.models.learning import silence_forgetting
 from hammemo.models.predictor import Predictor
-from hammemo.sources.schemas import TableSchema, schema_from_notes
+from hammemo.sources.kinds import ORDERED
+from hammemo.sources.schemas import SequenceSchema, TableSchema, schema_from_notes
+from hammemo.tokens.column_kinds import ColumnKinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,14 +55,31 @@ class OpenModel:
         silence_forgetting(self.model)  # the commands say themselves what was refitted
         return self.model
 
+    @property
+    def rows_schema(self) -> Schema:
+        """How rows to be forgotten are read: as documents, where a model of documents was saved in Python."""
+        cutting = getattr(self.model, "cutting_", None)
+        if not isinstance(self.schema, TableSchema) or not isinstance(self.model._kept, KeptDocuments):
+            return self.schema
+        return SequenceSchema(self.h, short="drop" if cutting is None else cutting.short)
+
+    def as_written(self, path: Path) -> MemoryClassifier:
+        """Return a version of the classifier as `write` writes it, for its digest."""
+        model = self.learner(path).snapshot()
+        self._name_columns(model)
+        return model
+
+    def _name_columns(self, model: Any) -> None:
+        columns = self.schema.columns if isinstance(self.schema, TableSchema) else None
+        if columns is not None and isinstance(model, MemoryClassifier):
+            model.feature_names_in_ = np.array(columns, dtype=object)
+
     def write(self, path: Path, wait: float | None) -> None:
         """Write the model with its notes; at every moment the path holds the old file or the new one.
 
-        While another process has the file locked, wait, at most so many seconds.
+        While another process has the file locked, wait, at most this many seconds.
         """
-        columns = self.schema.columns if isinstance(self.schema, TableSchema) else None
-        if columns is not None and isinstance(self.model, MemoryClassifier):
-            self.model.feature_names_in_ = np.array(columns, dtype=object)
+        self._name_columns(self.model)
         with locked(head_of(path), wait, _say):
             save(self.model, path, notes={**self.notes, **self.schema.notes()})
 
@@ -86,9 +107,19 @@ def open_model(path: Path, key: bytes | None = None) -> OpenModel:
     model = load(path, key=key)
     columns = model.__dict__.pop("feature_names_in_", None)
     opened = OpenModel(model, TableSchema(), notes)
-    cells = model._cells
-    opened.schema = schema_from_notes(notes, columns, opened.h, None if cells is None else cells.kinds)
+    opened.schema = schema_from_notes(notes, columns, opened.h, lambda: _kinds_of(model, opened.h))
     return opened
+
+
+def _kinds_of(model: Any, h: int) -> str:
+    """Return the kinds of the columns of a model that was saved in Python, the label last: those of its kept rows."""
+    kept, label = getattr(model, "_kept", None), getattr(model, "label_dtype_", np.dtype(object))
+    rows = ColumnKinds.of(kept.examples().contexts).letters if isinstance(kept, KeptRows) and len(kept) else "?" * h
+    letters = "".join({"n": "i", "s": "s"}.get(letter, "m") for letter in rows)
+    if model._cells is not None:
+        pairs = zip(model._cells.kinds, letters, strict=True)
+        letters = "".join(kind if kind in ORDERED else name for kind, name in pairs)
+    return letters + {"i": "i", "u": "i", "U": "s"}.get(label.kind, "m")
 
 
 def _notes_of(path: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ NAME_A_MODEL: Final = "Name a file that hammemo fit or hammemo.save wrote."
 
 Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file.")]
 KeyFile: TypeAlias = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The secret key of a keyed model: 16 to 64 bytes, as they are.")
+    Path | None, typer.Option(metavar="FILE", help="File with the secret key of a keyed model: 16 to 64 raw bytes.")
 ]
 Wait: TypeAlias = Annotated[
     float | None,
@@ -24,7 +24,7 @@ Wait: TypeAlias = Annotated[
 ]
 Refit: TypeAlias = Annotated[
     bool,
-    typer.Option("--refit", help="Then fit the weights of the vote again, to the sample of examples that is kept."),
+    typer.Option("--refit", help="Then choose sites and fit weights again from the kept rows."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 

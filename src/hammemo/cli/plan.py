@@ -31,16 +31,16 @@ def plan_files(
     label: NewLabel = None,
     h: NewLength = None,
     budget: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="The most bytes of the state, for example '2 MiB'.")
+        str | None, typer.Option(metavar="SIZE", help="Maximal size of the state, for example '2 MiB'.")
     ] = None,
     agreement: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="How often to agree with the exact classifier, from 0 to 1.")
+        float | None, typer.Option(metavar="SHARE", help="Required agreement with the exact classifier, from 0 to 1.")
     ] = None,
     n_examples: Annotated[
-        int | None, typer.Option(min=2, help="How many examples there are in all.", show_default="those of the files")
+        int | None, typer.Option(min=2, help="Total number of examples.", show_default="those of the files")
     ] = None,
     n_labels: Annotated[
-        int | None, typer.Option(min=1, help="How many labels there are in all.", show_default="as many as expected")
+        int | None, typer.Option(min=1, help="Total number of labels.", show_default="extrapolated")
     ] = None,
     *,
     given: InputOptions,
@@ -48,7 +48,7 @@ def plan_files(
     parameters: ModelOptions,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Say which memory fits a budget, or reaches an agreement, and what can be expected of it.
+    """Predict which memory fits a budget or reaches an agreement, with its size and speed.
 
     The options are those of fit, but for what the plan says. A plan is for sums of counts (--vote sum or mean; auto is
     taken for sum, and a kernel that is auto for positions).
@@ -99,7 +99,7 @@ def _refuse_what_is_planned(parameters: ModelOptions) -> None:
 def _held_examples(
     schema: Schema, files: list[str], file_format: str | None, classes: Any
 ) -> tuple[NDArray[Any], NDArray[Any], int]:
-    """Return at most so many examples of the files, drawn at random, and how many there are."""
+    """Return at most this many examples of the files, drawn at random, and how many there are."""
     from hammemo.cli.batches import with_labels
     from hammemo.tokens.labels import most_frequent_labels
     from hammemo.tokens.sampling import UniformSample

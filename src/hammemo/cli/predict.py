@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILE", help="Rows or documents to answer.", show_default="standard input"),
+    typer.Argument(metavar="FILE", help="Rows or documents to predict.", show_default="standard input"),
 ]
 Out = Annotated[
     Path | None,
@@ -39,7 +39,7 @@ def predict_rows(
     files: Files = None,
     out: Out = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="Add the answer's probability (of a log-linear vote).")
+        bool, typer.Option("--proba", help="Add the probability of the answer (log-linear vote or mixture).")
     ] = False,
     certify: Annotated[
         bool, typer.Option("--certify", help="Add whether the answer is proven to be that of the exact classifier.")
@@ -49,7 +49,7 @@ def predict_rows(
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Print the most likely label of each row, or the most likely next token of each document: one answer a line."""
+    """Print the most likely label of each row, or the most likely next token of each document, one per line."""
 
     def answer(model: Any, queries: Queries) -> Answers:
         predicted = model.predict(queries.X)

@@ -14,6 +14,7 @@ import typer
 
 from hammemo.cli import options as opt
 from hammemo.cli.console import check_model_writable, counted, one_line_errors, print_json
+from hammemo.cli.receipts import ReceiptOptions, say_done
 
 if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
@@ -37,6 +38,7 @@ NOT_ASKED: Final = Refitted("", "")
 
 def refit_model(
     model: opt.Model,
+    recording: ReceiptOptions,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the changed model here.", show_default="MODEL itself")
     ] = None,
@@ -44,25 +46,30 @@ def refit_model(
     wait: opt.Wait = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Fit the weights of the vote again, to the sample of examples that MODEL keeps: no data is needed.
+    """Choose sites and fit weights again from the rows that MODEL keeps; no data is needed.
 
-    After hammemo forget and hammemo refit, the weights are those of a model that never learnt what was forgotten.
+    After hammemo forget and hammemo refit, the model is the one that never learnt the forgotten examples.
     """
     from hammemo.cli.models import changing, open_model
 
     target = model if out is None else out
     with one_line_errors():
         check_model_writable(target)
-        with changing(target, [model], wait):
+        with recording.evidence(wait) as evidence, changing(target, [model], wait):
             opened = open_model(model, opt.read_key(key_file))
+            if evidence.is_done(opened, model):
+                say_done(evidence, as_json=as_json)
+                return
             refitted = refit(opened.learner(model), model)
-            writes = refitted.weights != "none" or out is not None
+            writes = refitted.weights != "none" or out is not None or evidence.is_signed
             if writes:
-                opened.write(target, wait)
+                evidence.write(opened, model, target, wait)
     if as_json:
-        print_json({**refitted.facts, "out": str(target)})
-    else:
-        typer.echo(f"{refitted.sentence} {f'Written to {target}' if writes else f'{model} is as it was.'}")
+        print_json({**refitted.facts, "out": str(target), **evidence.facts})
+        return
+    typer.echo(f"{refitted.sentence} {f'Written to {target}' if writes else f'{model} is as it was.'}")
+    if evidence.sentence:
+        typer.echo(evidence.sentence)
 
 
 def refit(learner: MemoryClassifier, path: Path) -> Refitted:
@@ -84,6 +91,6 @@ def check_can_refit(learner: MemoryClassifier, path: Path) -> None:
     if learner.vote_.fits_weights and learner._kept is None:
         raise ValueError(
             f"{path} keeps no sample of its examples, so its weights cannot be fitted again; it is as it was. Fit it "
-            "anew with hammemo fit, which keeps one, or fit the weights to examples of your choice in Python: "
+            "again with hammemo fit, which keeps one, or fit the weights to examples of your choice in Python: "
             "fit_vote(X, y)."
         )

@@ -66,7 +66,7 @@ def bounds(
     jobs: opt.Jobs = opt.ALL_CORES,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Hold every bound of the theory against independent draws: violations, and how loose it is."""
+    """Compare every bound of the theory with independent draws: violations and looseness."""
     from hammemo.experiments import bounds as experiment
 
     settings = opt.settings(experiment.BoundSettings, seed, "--draws", draws, quick=quick)
@@ -158,7 +158,7 @@ def hashed(
     jobs: opt.Jobs = opt.ALL_CORES,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Weigh the hashed memory on WikiText-2: fidelity and proofs against size, and as the examples grow."""
+    """Measure the hashed memory on WikiText-2: fidelity and proofs by size and by number of examples."""
     from hammemo.experiments import fidelity as experiment
     from hammemo.experiments.figures import fidelity_figures, require_matplotlib
 
@@ -184,7 +184,7 @@ def votes(
     seed: opt.DrawSeed = opt.SEED,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Weigh kernels of sites and log-linear votes on WikiText-2: accuracy, calibration, size, forgetting."""
+    """Measure kernels of sites and log-linear votes on WikiText-2: accuracy, calibration, size, forgetting."""
     from hammemo.experiments import votes as experiment
 
     settings = opt.settings(experiment.VoteSettings, seed, "--draws", draws, quick=quick)
@@ -204,7 +204,7 @@ def events(
     out: Annotated[Path | None, opt.results_folder("events.md, results.json and the like")] = None,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Predict the next activity of two event logs under the published protocol, beside the LSTM's figures."""
+    """Predict the next activity of two event logs under the published protocol, next to the LSTM's figures."""
     from hammemo.experiments import events as experiment
 
     folder = opt.ResultsFolder(out)
@@ -222,7 +222,7 @@ def deletion(
     out: Annotated[Path | None, opt.results_folder("deletion.md, results.json and the like")] = None,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Delete 100 rows of a real table: quality and cost, beside LightGBM where it is installed. Needs no data."""
+    """Delete 100 rows of a real table: quality and cost, compared with LightGBM if it is installed. Needs no data."""
     from hammemo.datasets.loading import TABLES
     from hammemo.experiments import deletion as experiment
 
@@ -239,7 +239,7 @@ def deletion(
 @reproduce.command()
 @one_line_errors()
 def sessions(
-    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with bol-train.tsv and the like.")],
+    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with bol-train.tsv and similar files.")],
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME", help="One of the sets; may be repeated.")
     ] = None,
@@ -266,12 +266,12 @@ def sessions(
 def language(
     data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with wiki.train.tokens and .test.")],
     most: Annotated[
-        int | None, typer.Option(min=1, help="Ask the first so many targets only.", show_default="all")
+        int | None, typer.Option(min=1, help="Test only the first targets, this many.", show_default="all")
     ] = None,
     out: Annotated[Path | None, opt.results_folder("language.md, results.json and the like")] = None,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Predict every token of WikiText-2's test out of the whole vocabulary: perplexity, with and without caches."""
+    """Predict every token of WikiText-2's test text from the whole vocabulary: perplexity, with and without caches."""
     from hammemo.experiments import language as experiment
 
     folder = opt.ResultsFolder(out)

@@ -36,6 +36,20 @@ def serve_folder(
         bool,
         typer.Option("--behind-proxy", help="A proxy in front of it encrypts connections.", rich_help_panel=_SAFE),
     ] = False,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="A proxy whose X-Forwarded-For is believed, an address or a network (repeatable).",
+            rich_help_panel=_SAFE,
+        ),
+    ] = None,
+    health_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="Answer health and metrics at this port, too, whatever happens at the other one."
+        ),
+    ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A name under which clients call it (repeatable).", rich_help_panel=_SAFE),
@@ -65,6 +79,17 @@ def serve_folder(
     retry_days: Annotated[
         float, typer.Option(min=0, metavar="DAYS", help="How long an edit that is sent again is recognised.")
     ] = 7,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The keys of models with subjects; `hammemo keys new` writes it. Keep it on another disk than DIR.",
+            rich_help_panel=_SAFE,
+        ),
+    ] = None,
+    audit_days: Annotated[
+        float, typer.Option(min=1, metavar="DAYS", help="How long the audit record keeps a line.")
+    ] = 1095,
     rate: Annotated[
         float,
         typer.Option(min=0.1, metavar="N", help="Requests a second of one tenant.", rich_help_panel=_LIMITS),
@@ -77,6 +102,51 @@ def serve_folder(
     ] = 2**30,
     max_models: Annotated[
         int, typer.Option(min=1, metavar="N", help="The most models of one tenant.", rich_help_panel=_LIMITS)
+    ] = 256,
+    max_labels: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="The most labels of all models of one tenant; 0 for any.", rich_help_panel=_LIMITS
+        ),
+    ] = 0,
+    max_examples: Annotated[
+        int, typer.Option(min=0, metavar="N", help="The most examples of them; 0 for any.", rich_help_panel=_LIMITS)
+    ] = 0,
+    max_stored: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="BYTES",
+            help="The most bytes of their snapshots and logs; 0 for any.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = 0,
+    deadline: Annotated[
+        float,
+        typer.Option(
+            min=0.1,
+            metavar="SECONDS",
+            help="A request without an answer by then gets 504; edits go on, and have longer.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = 10,
+    question_processes: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Processes for long questions, started when needed; 0 answers them in threads of the server.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = 2,
+    address_connections: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Connections of one address; of one that a trusted proxy reports, requests at once.",
+            rich_help_panel=_LIMITS,
+        ),
     ] = 256,
     log_level: Annotated[str, typer.Option(metavar="NAME", help="info (a line a request), warning or error.")] = "info",
 ) -> None:
@@ -107,8 +177,22 @@ def serve_folder(
             behind_proxy,
             tuple(allow_host or ()),
             log_level,
-            {"rate": rate, "body": max_body, "file": max_file, "models": max_models},
-            {"snapshot_seconds": snapshot_seconds, "retention": retry_days * 86_400},
+            {
+                "rate": rate,
+                "body": max_body,
+                "file": max_file,
+                "models": max_models,
+                "deadline": deadline,
+                "address_connections": address_connections,
+                "stored_labels": max_labels,
+                "stored_examples": max_examples,
+                "stored_bytes": max_stored,
+            },
+            {"snapshot_seconds": snapshot_seconds, "retention": retry_days * 86_400, "audit": audit_days * 86_400},
+            None if keys is None else str(keys),
+            question_processes,
+            tuple(trusted_proxy or ()),
+            health_port,
         )
         try:
             settings.check()

@@ -15,7 +15,7 @@ from hammemo.cli.console import console, one_line_errors, print_json
 if TYPE_CHECKING:
     from hammemo.service.http.tokens import StoredToken
 
-tokens = Commands(help="Make, list and take back the tokens of hammemo serve.")
+tokens = Commands(help="Create, list and revoke access tokens of hammemo serve.")
 
 File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="A token file.")]
 
@@ -24,11 +24,13 @@ File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="A token f
 @one_line_errors()
 def add(
     file: File,
-    role: Annotated[list[str], typer.Option(metavar="NAME", help="read, learn, forget or admin (repeatable).")],
-    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose models it opens.")] = "default",
+    role: Annotated[
+        list[str], typer.Option(metavar="NAME", help="read, learn, forget, admin, audit or metrics (repeatable).")
+    ],
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="The tenant whose models it opens.")] = "default",
     name: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
 ) -> None:
-    """Make a token and print it, once: the file keeps a hash of it."""
+    """Create a token and print it once; the file stores only a hash of it."""
     from hammemo.service.http.tokens import change_entries, new_token
 
     token, entry = new_token(tenant, role, name)
@@ -58,8 +60,8 @@ def show(file: File, as_json: opt.AsJson = False) -> None:
 
 @tokens.command()
 @one_line_errors()
-def remove(file: File, key: Annotated[str, typer.Argument(metavar="ID", help="The id that list shows.")]) -> None:
-    """Take a token back; a running server knows within about a second."""
+def remove(file: File, key: Annotated[str, typer.Argument(metavar="ID", help="The id shown by list.")]) -> None:
+    """Revoke a token; a running server notices within about a second."""
     from hammemo.service.http.tokens import change_entries
 
     def without(entries: list[StoredToken]) -> list[StoredToken]:
@@ -69,4 +71,4 @@ def remove(file: File, key: Annotated[str, typer.Argument(metavar="ID", help="Th
         return left
 
     change_entries(file, without)
-    typer.echo(f"Token {key} was taken back.", err=True)
+    typer.echo(f"Token {key} was revoked.", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from hammemo.cli.input_options import InputOptions  # noqa: TC001  (typer reads 
 from hammemo.cli.predict import Files, Out, answer_files, probabilities
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from hammemo.cli.answers import Answers
     from hammemo.sources.examples import Queries
 
@@ -20,29 +23,52 @@ if TYPE_CHECKING:
 def top_k_rows(
     model: opt.Model,
     files: Files = None,
-    k: Annotated[int, typer.Option("--k", min=1, help="How many labels.")] = 5,
+    k: Annotated[int, typer.Option("--k", min=1, help="Number of labels.")] = 5,
     scores: Annotated[bool, typer.Option("--scores", help="Add the labels' scores.")] = False,
     proba: Annotated[
         bool, typer.Option("--proba", help="Add the labels' probabilities (of a log-linear vote or a mixture).")
     ] = False,
-    unseen: Annotated[bool, typer.Option("--unseen", help="Leave out labels that the row or document holds.")] = False,
+    unseen: Annotated[
+        bool, typer.Option("--unseen", help="Leave out labels that the row or document contains.")
+    ] = False,
+    exclude: Annotated[
+        Path | None, typer.Option("--exclude", help="A file with labels to leave out, one per line.")
+    ] = None,
+    allow: Annotated[Path | None, typer.Option("--allow", help="A file with the allowed labels, one per line.")] = None,
     out: Out = None,
     *,
     given: InputOptions,
     key_file: opt.KeyFile = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Print the k most likely labels of each row or document, best first, with tabs between."""
+    """Print the k most likely labels of each row or document, best first, separated by tabs."""
 
     def answer(model: Any, queries: Queries) -> Answers:
-        best = model.top_k(queries.X, k, exclude="seen" if unseen else None)
-        answers: Answers = {"top": best.tolist()}
-        place = np.searchsorted(model.classes_, best)
+        seen = queries.documents or "seen"
+        gone, only = (None if path is None else _listed(path, model.classes_) for path in (exclude, allow))
+        if unseen and gone is not None:
+            only = np.setdiff1d(model.classes_ if only is None else only, gone)
+        best, of_best = model.top_k(queries.X, k, exclude=seen if unseen else gone, allow=only, return_scores=True)
+        best = [[label for label in row if label is not None] for row in best.tolist()]
+        answers: Answers = {"top": best}
         if scores:
-            answers["score"] = np.take_along_axis(model.class_scores(queries.X), place, axis=1).tolist()
+            answers["score"] = [own[: len(row)] for own, row in zip(of_best.tolist(), best, strict=True)]
         if proba:
-            answers["probability"] = np.take_along_axis(probabilities(model, queries), place, axis=1).tolist()
+            places = [np.searchsorted(model.classes_, row) for row in best]
+            found = probabilities(model, queries)
+            answers["probability"] = [own[place].tolist() for own, place in zip(found, places, strict=True)]
         return answers
 
     with one_line_errors():
         answer_files(model, files, given, key_file, out, answer, as_json=as_json)
+
+
+def _listed(path: Path, classes: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels that a file names, one a line; whole numbers where those of the model are."""
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if classes.dtype.kind not in "iu":
+        return np.array(lines, object)
+    wrong = next((line for line in lines if not line.lstrip("-").isdecimal()), None)
+    if wrong is not None:
+        raise ValueError(f"{path} holds {wrong!r}, and the labels of the model are whole numbers: one a line.")
+    return np.array([int(line) for line in lines], object)

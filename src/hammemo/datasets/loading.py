@@ -2,7 +2,7 @@
 
 Each is one compressed text file in this folder: a table is CSV with a header, the label in the last column; visits are
 one line each, the numbers of the items in the order of the clicks. All values of tables are strings. Files are read
-anew with each call, so a change of what is returned changes no other copy.
+again with each call, so a change of what is returned changes no other copy.
 """
 
 from __future__ import annotations

@@ -1,74 +1,65 @@
 r"""Engines: learn a source on many threads, processes or machines, with the same bytes as a result.
 
-The model is a sum over the documents, :math:`\sum_{\text{groups}} \sum_{\text{shards}} \sum_{\text{documents}}`, and a
-sum of whole numbers has no order. What must be settled before the first term is the layout: it comes from a sample of
-the source that depends on the files alone (:meth:`hammemo.sources.documents.Source.sample`). Then every engine, number
-of workers, size of shards or groups, and every repetition of a lost task gives the same state, to the byte.
+The model is a sum over the documents or rows, :math:`\sum_{\text{groups}} \sum_{\text{shards}} \sum_{\text{rows}}`, and
+a sum of whole numbers has no order. What must be settled before the first term is the layout. For documents it comes
+from a sample of the source that depends on the files alone (:meth:`hammemo.sources.documents.Source.sample`), for
+tables from the rows with the lowest hashes, which a first pass finds. Then every engine, number of workers, size of
+shards or groups, and every repetition of a lost task gives the same state, to the byte.
 
-`jobs` is what a task does, `local` and `ray` run tasks, `states` and `partitions` move partial states, `checkpoints`
-keeps them; `parts` learns a table that no process holds. Imports `files`, `models` and all below; `experiments` and the
-command line may import it.
+`jobs` is what a task does, `tables` what it does with rows; `running` says who runs tasks, `local` and `ray` run them;
+`states` and `partitions` move partial states, `checkpoints` keeps them; `parts` learns a table that no process holds.
+Imports `files`, `models` and all below; `experiments` and the command line may import it.
 """
 
 from __future__ import annotations
 
-import os
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.base import clone
 
-from hammemo.engines import local
-from hammemo.engines.checkpoints import open_checkpoint
 from hammemo.engines.jobs import GroupReport, Job
-from hammemo.engines.partitions import even_cuts
-from hammemo.engines.parts import PartsJob, job_names, run_parts
-from hammemo.files.folders import HEAD, facts_of
-from hammemo.files.models import save
-from hammemo.files.remote import Remote, temporary_folder
-from hammemo.kernels.free_sites import tabled
+from hammemo.engines.running import ENGINES, GroupObserver, Machines
+from hammemo.engines.tables import fit_table
 from hammemo.memories import Hashed
-from hammemo.memories.exact import InParts
 from hammemo.models.axes import resolved_vote
 from hammemo.models.growing import warn_if_large
+from hammemo.models.learning import rows_to_fit
 from hammemo.models.names import is_auto
 from hammemo.sources.documents import Source, open_source
-from hammemo.sources.formats import is_address
+from hammemo.sources.kinds import kinds_of_model
+from hammemo.sources.schemas import TableSchema
+from hammemo.sources.table_files import open_table
 from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.labels import label_array, most_frequent_labels
 from hammemo.tokens.vocabulary import Vocabulary
-from hammemo.votes import LogLinear, Mixture
+from hammemo.votes import LogLinear
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import os
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
-    from hammemo.memories.reader import Reader
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.models.kept import Kept
-    from hammemo.sources.documents import Shard
+    from hammemo.sources.shards import Shard
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.streams import Block
-    from hammemo.votes import Vote
 
 __all__ = ["ENGINES", "GroupReport", "fit"]
-
-ENGINES: Final = ("local", "threads", "processes", "ray")
-_MAX_GROUPS: Final = 4096
-"""Groups, at most about: each has a state that must be made, kept and added."""
 
 
 def fit(
     estimator: MemoryClassifier,
-    source: Any,
-    h: int,
+    source: Any = None,
+    h: int | None = None,
     *,
+    table: Any = None,
+    label: str | None = None,
+    columns: Sequence[str] | None = None,
     classes: ArrayLike | int | None = None,
     short: Literal["drop", "pad"] = "drop",
     pad: Any = None,
@@ -84,7 +75,10 @@ def fit(
     on_progress: Callable[[int, int], None] | None = None,
     on_report: Callable[[GroupReport], None] | None = None,
 ) -> MemoryClassifier:
-    r"""Return a copy of the estimator that has learnt to predict every token of a source from the h tokens before it.
+    r"""Return a copy of the estimator that has learnt files: documents (source, h), or the rows of a table.
+
+    Of documents it learns to predict every token from the h tokens before it. Of a table it learns what `fit` learns of
+    all its rows, to the byte of the model file.
 
     Parameters
     ----------
@@ -94,8 +88,16 @@ def fit(
         The documents.
     h : int
         Tokens per context.
+    table : TableFiles, or what `open_table` takes
+        In place of source and h: files, folders or globs of CSV, TSV, JSON lines or Parquet, or an Arrow dataset. They
+        are read twice, so what can be read only once is refused.
+    label : str
+        With `table`: the column to predict.
+    columns : sequence of str, optional
+        With `table`: the columns of a context, in this order; by default all but the label.
     classes : array-like or int, optional
-        Learn only the windows whose next token is one of these, or one of the so many most frequent ones of the sample.
+        Learn only the windows whose next token is one of these, or of this many frequent ones of the sample.
+        With `table`: labels to keep as candidates even while they have no example.
     short, pad
         As in `windows`.
     layout : MemoryClassifier, optional
@@ -110,7 +112,7 @@ def fit(
         A folder or an address on object storage that remembers what is done: the same call made again repeats none of
         it. A cluster's workers must reach it too.
     parts : int, optional
-        Write the exact table of an `Exact` or a `Tiered` memory to the folder `out` in about so many parts, cut by
+        Write the exact table of an `Exact` or a `Tiered` memory to the folder `out` in about this many parts, cut by
         ranges of keys, and return the model that answers from them. No process holds the whole table, and the folder
         remembers what is done: the same call made again repeats none of it. Workers must reach the folder.
     out : str or path, optional
@@ -136,17 +138,23 @@ def fit(
     ...     model = fit(MemoryClassifier(vote="sum"), open_source(folder, tokens="words"), h=2)
     >>> model.predict([["on", "the"]]).tolist()
     ['mat']
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "a.csv").write_text("colour,size,fruit\nred,small,cherry\ngreen,large,melon\n")
+    ...     _ = Path(folder, "b.csv").write_text("colour,size,fruit\nyellow,large,melon\n")
+    ...     model = fit(MemoryClassifier(), table=folder, label="fruit")
+    >>> import pandas as pd
+    >>> model.predict(pd.DataFrame({"colour": ["green"], "size": ["large"]})).tolist()
+    ['melon']
     """
-    if engine not in ENGINES:
-        raise ValueError(f"engine={engine!r} is not known: use {', '.join(ENGINES)}.")
-    for name, number in (
-        ("workers", workers),
-        ("parts", parts),
-        ("shard_bytes", shard_bytes),
-        ("group_size", group_size),
-    ):
-        if number is not None and number < 1:
-            raise ValueError(f"{name}={number!r} is a whole number of at least 1.")
+    machines = Machines(engine, workers, address, resume, parts, out, shard_bytes, group_size)
+    if table is not None:
+        if source is not None or h is not None or short != "drop" or pad is not None:
+            raise ValueError("table= learns rows: leave out source, h, short and pad, which are for documents.")
+        return _fit_table(
+            estimator, table, label, columns, machines, classes, layout, on_progress=on_progress, on_report=on_report
+        )
+    if source is None or h is None or label is not None or columns is not None:
+        raise ValueError("Give a source and h= for documents, or table= and label= for the rows of a table.")
     source = source if isinstance(source, Source) else open_source(source)
     block = source.sample(h, short, pad)
     if block is None or not len(block.targets()):
@@ -159,24 +167,12 @@ def fit(
     labels = None if chosen is None else Vocabulary.of(label_array(chosen))
     template = model.memory_.empty_like()
     kept = None if model._kept is None else model._kept.emptied()
-    task_bytes = max(shard_bytes or source.fair_bytes, source.nbytes // _MAX_GROUPS)
-    groups = _grouped(source.shards(shard_bytes), group_size, task_bytes)
+    groups = machines.groups(source)
     manifest = _manifest(source, template, h, short, pad, labels, groups, kept)
-    checkpoint = None if resume is None else open_checkpoint(str(resume), manifest)
-    job = Job(template, replace(source, files=()), h, short, pad, labels, checkpoint, kept)
-    tell = _GroupObserver(len(groups), kept, on_progress, on_report)
-    work = None if parts is None else _in_parts(job, manifest, model.memory_, parts, out, engine)
-    if work is not None:
-        kind = "processes" if engine == "local" else engine
-        with _spreading(kind, workers, address) as spread:
-            memory = run_parts(work, groups, spread, tell)
-    elif engine == "ray":
-        from hammemo.engines import ray
-
-        memory = ray.run(job, groups, model.memory_, workers, address, tell)
-    else:
-        kind = _local_kind(template, source, block) if engine == "local" else engine
-        memory = local.run(job, groups, kind, workers, tell)
+    job = Job(template, replace(source, files=()), h, short, pad, labels, machines.checkpoint(manifest), kept)
+    tell = GroupObserver(len(groups), kept, on_progress, on_report)
+    kind = _local_kind(template, source, block)
+    memory, work = machines.count(job, groups, model.memory_, manifest, tell, kind)
     if labels is not None:
         memory.declare(labels)
     model.memory_, model._kept = memory, tell.kept
@@ -188,63 +184,32 @@ def fit(
         sample = _examples_of(block, labels) if model._kept is None else model._kept.fitting_sample(model.vote_)
         reader = memory.static_reader() if model.vote_.keeps_cases else memory.reader()
         if work is not None:
-            reader = _rows_to_fit(reader, model.vote_, model.sites_, sample)
+            reader = rows_to_fit(reader, model.vote_, model.sites_, sample)
         model.vote_.fit_to(reader, sample, model.sites_, seed=memory.seed)
-    if work is not None:
-        save(model, work.folder)
-        work.delete_runs()
-        if out is not None and is_address(os.fspath(out)):
-            _put(model, work.folder, os.fspath(out))
+    machines.finish(model, work)
     return model
 
 
-def _rows_to_fit(reader: Reader, vote: Vote, sites: Sites, sample: Examples) -> Reader:
-    """Return what weights are fitted with: the rows of the sample; for continuation counts, the whole table."""
-    if not isinstance(vote, Mixture):
-        return reader.restricted(sample.contexts)
-    return reader if vote.components(sites).continued else reader.restricted(sample.contexts, times=True)
-
-
-def _in_parts(job: Job, manifest: dict[str, Any], sample: Any, parts: int, out: Any, engine: str) -> PartsJob:
-    """Return what a fit in parts must know, or refuse what cannot be learnt so."""
-    if not isinstance(sample, InParts) or tabled(sample.sites):
-        raise ValueError(
-            "parts= cuts an exact table of sites with positions: use memory='exact' or 'tiered', and a kernel without "
-            "Bag and Together."
-        )
-    if parts < 1 or out is None or job.checkpoint is not None:
-        raise ValueError(
-            f"parts={parts!r}: a table is cut into one part or more, out= names the folder to write, and that folder "
-            "remembers what is done: resume= is not used."
-        )
-    if engine == "ray" and is_address(os.fspath(out)):
-        raise ValueError(
-            f"out={os.fspath(out)!r}: workers of Ray write parts to a folder that all of them see. Name one on a disk "
-            "of the network, and copy it to object storage when it is done."
-        )
-    cuts = even_cuts(sample.table(), parts)
-    names = job_names(manifest, cuts)
-    folder = temporary_folder() if is_address(os.fspath(out)) else os.path.abspath(os.fspath(out))
-    return PartsJob(job, folder, *names, tuple(cuts))
-
-
-def _put(model: MemoryClassifier, folder: str, address: str) -> None:
-    """Copy a model in parts to object storage."""
-    parted = model.memory_.parted
-    assert parted is not None
-    Remote(address).put(folder, HEAD, [one.name for one in facts_of(parted)])
-
-
-@contextmanager
-def _spreading(engine: str, workers: int | None, address: str | None) -> Iterator[Any]:
-    """Yield what calls a function with many arguments on threads, on processes or on Ray."""
-    if engine == "ray":
-        from hammemo.engines import ray
-
-        with ray.spreading(address, workers) as spread:
-            yield spread
-    else:
-        yield partial(local.spread, kind=engine, workers=workers)
+def _fit_table(
+    estimator: MemoryClassifier,
+    table: Any,
+    label: str | None,
+    columns: Sequence[str] | None,
+    machines: Machines,
+    classes: Any,
+    layout: MemoryClassifier | None,
+    **observers: Any,
+) -> MemoryClassifier:
+    if isinstance(classes, (int, np.integer)):
+        raise ValueError(f"classes={classes!r}: for a table, list the labels to declare, or leave classes out.")
+    source = open_table(table)
+    numeric = estimator.numeric if isinstance(estimator.numeric, str) else tuple(estimator.numeric)
+    names = None if columns is None else tuple(columns)
+    schema = TableSchema(label, names, source.header, source.delimiter, missing=estimator.missing, numeric=numeric)
+    if layout is not None:
+        schema = replace(schema, kinds=kinds_of_model(layout._columns, layout.n_features_in_))
+    model, _ = fit_table(estimator, source, schema, machines, classes=classes, layout=layout, **observers)
+    return model
 
 
 def _examples_of(block: Block, labels: Vocabulary | None) -> Examples:
@@ -257,22 +222,6 @@ def _frequent(block: Block, number: int) -> NDArray[Any]:
     """Return the most frequent targets of a block; among equals those that come first in canonical order."""
     labels = most_frequent_labels(block.tokens[block.targets()], number)
     return np.array(labels, None if block.tokens.dtype.kind in "iub" else object)
-
-
-def _grouped(shards: list[Shard], size: int | None, task_bytes: int) -> list[tuple[Shard, ...]]:
-    """Return consecutive shards in groups, one task each: of `size` shards, or of about so many bytes."""
-    if size is not None:
-        return [tuple(shards[first : first + size]) for first in range(0, len(shards), size)]
-    groups: list[tuple[Shard, ...]] = []
-    held: list[Shard] = []
-    held_bytes = 0
-    for shard in shards:
-        held.append(shard)
-        held_bytes += shard.stop - shard.start
-        if 4 * held_bytes >= 3 * task_bytes:
-            groups.append(tuple(held))
-            held, held_bytes = [], 0
-    return [*groups, tuple(held)] if held else groups
 
 
 def _local_kind(template: Memory, source: Source, block: Block) -> str:
@@ -309,46 +258,3 @@ def _manifest(
         "groups": len(groups),
         "first_group": [[shard.file.path, shard.start, shard.stop] for shard in groups[0]],
     }
-
-
-class _GroupObserver:
-    """Is given the report of each group: tells others, and adds up the samples that are kept.
-
-    Parameters
-    ----------
-    total : int
-        How many groups there are.
-    kept : Kept or None
-        An empty one, if a sample is kept.
-    on_progress, on_report
-        As in `fit`.
-    """
-
-    def __init__(
-        self,
-        total: int,
-        kept: Kept | None,
-        on_progress: Callable[[int, int], None] | None,
-        on_report: Callable[[GroupReport], None] | None,
-    ) -> None:
-        self.kept = kept
-        self._done, self._total = 0, total
-        self._on_progress, self._on_report = on_progress, on_report
-        self.step(0)
-
-    def expect(self, more: int) -> None:
-        """Take note of tasks that return no report."""
-        self._total += more
-
-    def step(self, done: int = 1) -> None:
-        """Tell that a task is done."""
-        self._done += done
-        if self._on_progress is not None:
-            self._on_progress(self._done, self._total)
-
-    def __call__(self, report: GroupReport) -> None:
-        if self.kept is not None and report.kept is not None:
-            self.kept = self.kept.plus(self.kept.unpacked(report.kept), 1)
-        if self._on_report is not None:
-            self._on_report(replace(report, kept=None))
-        self.step()

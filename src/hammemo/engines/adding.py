@@ -66,7 +66,7 @@ def brought_together(
     spread: Spread,
     expect: Callable[[int], None],
 ) -> list[Band]:
-    """Return bands of no more than `MAX_RUNS` runs each, which `add` writes; `expect` is told of so many tasks."""
+    """Return bands of no more than `MAX_RUNS` runs each, which `add` writes; `expect` is told of this many tasks."""
     done, waiting = list[Band](), [band]
     while waiting:
         done += [one for one in waiting if len(one.runs) <= MAX_RUNS]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hammemo.engines.states import Arrays, pack, unpack
 from hammemo.models.documents import Way
@@ -14,14 +15,17 @@ from hammemo.tokens.cutting import Cutting
 from hammemo.tokens.streams import stream_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hammemo.engines.checkpoints import Checkpoint
     from hammemo.memories import Memory
     from hammemo.models.kept import Kept
-    from hammemo.sources.documents import Shard, Source
+    from hammemo.sources.documents import Source
+    from hammemo.sources.shards import Shard
     from hammemo.tokens.streams import Block
     from hammemo.tokens.vocabulary import Vocabulary
+
+Piece = TypeVar("Piece")
 
 _KEPT: Final = "kept sample."
 """How names of arrays begin that belong to the sample, in the state of a group that is stored."""
@@ -35,7 +39,7 @@ class GroupReport:
     ----------
     group : int
     tokens : int
-        Tokens read; 0 where the state was found in the folder of an earlier run.
+        Tokens read, or values of a table; 0 where the state was found in the folder of an earlier run.
     source_bytes : int
         Bytes of the files that the shards cover.
     seconds, reading_seconds : float
@@ -61,45 +65,41 @@ class GroupReport:
     kept: Arrays | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True)
-class Job:
-    """All that a task must know except which shards are its own.
+class GroupJob(ABC):
+    """All that a task must know except which shards are its own: what is learnt, and how.
 
-    Parameters
+    Attributes
     ----------
     template : Memory
         Empty, its layout settled.
-    source : Source
-        How shards are read; it need not list the files.
-    h, short, pad
-        As in `MemoryClassifier.fit_stream`.
-    labels : Vocabulary, optional
-        Learn only windows with these targets.
-    checkpoint : Checkpoint, optional
+    checkpoint : Checkpoint or None
         Where states are kept.
-    kept : Kept, optional
+    kept : Kept or None
         An empty one, if a sample of the examples is to be kept.
     """
 
     template: Memory
-    source: Source
-    h: int
-    short: str
-    pad: Any
-    labels: Vocabulary | None
-    checkpoint: Checkpoint | None = None
-    kept: Kept | None = None
+    checkpoint: Checkpoint | None
+    kept: Kept | None
+
+    @abstractmethod
+    def reader(self) -> GroupReader:
+        """Return what reads the shards of one group."""
+
+    @abstractmethod
+    def add(self, memory: Memory, pieces: Iterable[Any]) -> None:
+        """Store what a reader has read."""
 
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[Memory, GroupReport]:
         """Return a memory that has learnt these shards, or what an earlier run has stored of them."""
-        reader = ShardReader(self)
+        reader = self.reader()
         known = None if self.checkpoint is None else self.checkpoint.read(group)
         if known is not None:
             kept = {name.removeprefix(_KEPT): known.pop(name) for name in list(known) if name.startswith(_KEPT)} or None
             memory: Memory = unpack(self.template, known)
         else:
             memory = self.template.empty_like()
-            memory.add_blocks(reader.blocks(shards), self.labels)
+            self.add(memory, reader.pieces(shards))
             kept = None if reader.kept is None else reader.kept.packed()
             if self.checkpoint is not None:
                 named = {f"{_KEPT}{name}": array for name, array in (kept or {}).items()}
@@ -112,32 +112,62 @@ class Job:
         return pack(memory), report
 
 
-class ShardReader:
-    """The blocks of some shards, and how many tokens they had, how long reading them took and what is kept of them."""
+@dataclass(frozen=True)
+class Job(GroupJob):
+    """Learn documents.
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.kept = job.kept
+    Parameters
+    ----------
+    template, checkpoint, kept
+        As in `GroupJob`.
+    source : Source
+        How shards are read; it need not list the files.
+    h, short, pad
+        As in `MemoryClassifier.fit_stream`.
+    labels : Vocabulary, optional
+        Learn only windows with these targets.
+    """
+
+    template: Memory
+    source: Source
+    h: int
+    short: str
+    pad: Any
+    labels: Vocabulary | None
+    checkpoint: Checkpoint | None = None
+    kept: Kept | None = None
+
+    def reader(self) -> ShardReader:
+        """Return what reads the documents of one group."""
+        return ShardReader(self)
+
+    def add(self, memory: Memory, pieces: Iterable[Block]) -> None:
+        """Store the windows of blocks."""
+        memory.add_blocks(pieces, self.labels)
+
+
+class GroupReader(ABC):
+    """What some shards hold, how much that was, how long reading it took and what is kept of it."""
+
+    def __init__(self, kept: Kept | None) -> None:
+        self.kept = kept
         self.tokens = 0
         self.seconds = 0.0
         self._started, self._spent = time.perf_counter(), time.thread_time()
 
-    def blocks(self, shards: tuple[Shard, ...]) -> Iterator[Block]:
-        """Yield the blocks."""
-        job = self.job
-        way = Way.of(Cutting(job.short, job.pad), job.labels)  # type: ignore[arg-type]
-        for shard in shards:
-            pieces = job.source.pieces(shard)
-            while True:
-                started = time.perf_counter()
-                piece = next(pieces, None)
-                self.seconds += time.perf_counter() - started
-                if piece is None:
-                    break
-                self.tokens += piece.n_tokens
-                keeper = Keeper(self.kept, way)
-                yield from keeper.through(stream_blocks(piece.tokens, job.h, piece.starts, job.short, job.pad))
-                self.kept = keeper.kept
+    @abstractmethod
+    def pieces(self, shards: tuple[Shard, ...]) -> Iterator[Any]:
+        """Yield what is learnt, some at a time."""
+
+    def timed(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """Yield what an iterator does, and take the time that it needs."""
+        while True:
+            started = time.perf_counter()
+            piece = next(pieces, None)
+            self.seconds += time.perf_counter() - started
+            if piece is None:
+                return
+            yield piece
 
     def report(self, group: int, shards: tuple[Shard, ...], kept: Arrays | None, *, resumed: bool) -> GroupReport:
         """Return what learning the group took since this reader was made."""
@@ -152,6 +182,25 @@ class ShardReader:
             resumed=resumed,
             kept=kept,
         )
+
+
+class ShardReader(GroupReader):
+    """The blocks of some shards."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job.kept)
+        self.job = job
+
+    def pieces(self, shards: tuple[Shard, ...]) -> Iterator[Block]:
+        """Yield the blocks."""
+        job = self.job
+        way = Way.of(Cutting(job.short, job.pad), job.labels)  # type: ignore[arg-type]
+        for shard in shards:
+            for piece in self.timed(job.source.pieces(shard)):
+                self.tokens += piece.n_tokens
+                keeper = Keeper(self.kept, way)
+                yield from keeper.through(stream_blocks(piece.tokens, job.h, piece.starts, job.short, job.pad))
+                self.kept = keeper.kept
 
 
 def peak_memory() -> int:

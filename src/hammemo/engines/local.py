@@ -13,13 +13,13 @@ from hammemo.engines.states import unpack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from hammemo.engines.jobs import GroupReport, Job
+    from hammemo.engines.jobs import GroupJob, GroupReport
     from hammemo.memories import Memory
-    from hammemo.sources.documents import Shard
+    from hammemo.sources.shards import Shard
 
 
 def run(
-    job: Job,
+    job: GroupJob,
     groups: Sequence[tuple[Shard, ...]],
     kind: str,
     workers: int | None,

@@ -30,7 +30,6 @@ import numpy as np
 
 from hammemo._arrays.integers import narrow
 from hammemo.engines.adding import Adder, Band, brought_together
-from hammemo.engines.jobs import GroupReport, ShardReader
 from hammemo.engines.states import pack, unpack
 from hammemo.files.atomic import write_file
 from hammemo.files.folders import opened
@@ -44,10 +43,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.engines.adding import Spread
-    from hammemo.engines.jobs import Job
+    from hammemo.engines.jobs import GroupJob, GroupReader, GroupReport
     from hammemo.memories import Memory
     from hammemo.memories.exact import CountTable, InParts, Part
-    from hammemo.sources.documents import Shard
+    from hammemo.sources.shards import Shard
     from hammemo.tokens.vocabulary import Token
 
 _KEPT: Final = "kept."
@@ -63,7 +62,7 @@ class PartsJob:
 
     Parameters
     ----------
-    job : Job
+    job : GroupJob
         What is learnt, and how.
     folder : str
         The folder of the model.
@@ -75,7 +74,7 @@ class PartsJob:
         Bytes of memory that a worker may take; None where the operating system says.
     """
 
-    job: Job
+    job: GroupJob
     folder: str
     runs_name: str
     parts_name: str
@@ -105,7 +104,7 @@ class PartsJob:
     def learn(self, group: int, shards: tuple[Shard, ...]) -> tuple[list[PartFacts], GroupReport]:
         """Learn a group of shards into runs, or return those that an earlier call has written."""
         record = os.path.join(self.runs_folder, f"{self.runs_name}-{group:06d}.json")
-        reader = ShardReader(self.job)
+        reader = self.job.reader()
         runs = _recorded(self.runs_folder, record)
         resumed = runs is not None
         if runs is None:
@@ -113,11 +112,11 @@ class PartsJob:
             write_file(record, [json.dumps([facts.described() for facts in runs]).encode()])
         return runs, reader.report(group, shards, self._kept(runs), resumed=resumed)
 
-    def _write_runs(self, group: int, shards: tuple[Shard, ...], reader: ShardReader) -> Iterator[PartFacts]:
+    def _write_runs(self, group: int, shards: tuple[Shard, ...], reader: GroupReader) -> Iterator[PartFacts]:
         most, number = self.adder.most_entries(), 0
         memory: InParts = self.template.empty_like()
-        for block in reader.blocks(shards):
-            memory.add_blocks([block], self.job.labels)
+        for piece in reader.pieces(shards):
+            self.job.add(memory, [piece])
             if memory.terms.n_entries >= most:
                 yield self._write_run(memory, group, number, {})
                 memory, number = memory._with_empty_table(), number + 1

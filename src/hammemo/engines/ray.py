@@ -29,10 +29,10 @@ from hammemo.memories import Exact
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from hammemo.engines.jobs import GroupReport, Job
+    from hammemo.engines.jobs import GroupJob, GroupReport
     from hammemo.memories import Memory
     from hammemo.memories.exact import CountTable
-    from hammemo.sources.documents import Shard
+    from hammemo.sources.shards import Shard
     from hammemo.tokens.vocabulary import Token
 
 FAN_IN = 4
@@ -41,7 +41,7 @@ _MAX_CUTS = 32
 
 
 def run(
-    job: Job,
+    job: GroupJob,
     groups: Sequence[tuple[Shard, ...]],
     sample: Memory,
     workers: int | None,
@@ -117,7 +117,7 @@ def _session(address: str | None, workers: int | None) -> Iterator[Any]:
 class _Cluster:
     """One job on a cluster: hands out tasks, few at a time, and collects what they return."""
 
-    def __init__(self, ray: Any, job: Job, workers: int | None, on_report: Callable[[GroupReport], None]) -> None:
+    def __init__(self, ray: Any, job: GroupJob, workers: int | None, on_report: Callable[[GroupReport], None]) -> None:
         self.ray = ray
         self.job = job
         self.workers = workers
@@ -204,7 +204,7 @@ def _passing(ray: Any) -> list[type[Exception]]:
     return [ray.exceptions.ObjectLostError]
 
 
-def _learn(job: Job, group: int, shards: tuple[Shard, ...], cuts: Sequence[Token] | None) -> list[Any]:
+def _learn(job: GroupJob, group: int, shards: tuple[Shard, ...], cuts: Sequence[Token] | None) -> list[Any]:
     memory, report = job.learn(group, shards)
     if cuts is None:
         return [report, pack(memory)]

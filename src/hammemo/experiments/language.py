@@ -219,7 +219,7 @@ def evaluate(text: Text, model: LanguageModel, *, most: int | None = None) -> li
     text : Text
     model : LanguageModel
     most : int, optional
-        Ask the first so many targets of validation and test only; the rows say how many were asked.
+        Ask only this many targets of validation and test, the first ones; the rows say how many were asked.
     """
     started = time.process_time()
     model.fit(text)

@@ -68,7 +68,7 @@ def in_turns(
 
 
 def rate(call: Callable[[], Any], size: int, least: float = 0.2) -> float:
-    """Return what is done a processor second by calls that each do `size`, repeated for at least so many seconds."""
+    """Return what is done a processor second by calls that each do `size`, repeated for at least this many seconds."""
     started, calls, spent = time.process_time(), 0, 0.0
     while spent < least:
         call()

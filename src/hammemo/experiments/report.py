@@ -26,7 +26,7 @@ def reproduction(results: Row) -> str:
         [
             "# Reproduction of the paper's real-data evaluation",
             "",
-            "Written by `hammemo reproduce wikitext`; do not edit. The numbers are in `results.json` beside it.",
+            "`hammemo reproduce wikitext` writes this page, and its numbers to `results.json`; do not edit it.",
             "",
             *(
                 []
@@ -39,9 +39,10 @@ def reproduction(results: Row) -> str:
             "",
             "## Results at h = 8",
             "",
-            f"Percent. Ours: mean ± standard deviation over {draws} draws of positions (MeMo: of the mean over "
-            f"{codebooks} codebooks, new ones in every draw). In brackets the paper's figure and how many standard "
-            "errors of the difference of a single draw and our mean lie between them; those beyond three are in bold.",
+            f"Figures are percentages, as mean ± standard deviation over {draws} draws of positions (for MeMo, of the "
+            f"mean over {codebooks} codebooks, new ones in every draw). In brackets are the paper's figure and its "
+            "distance from our mean, in standard errors of the difference between a single draw and our mean; "
+            "distances above three are in bold.",
             "",
             *_comparison((row for row in results["table"] if row["h"] == 8), "method", "{method}"),
             "",
@@ -51,26 +52,26 @@ def reproduction(results: Row) -> str:
             "",
             "## Other context lengths",
             "",
-            "The paper shows these in a figure only.",
+            "The paper shows these results only in a figure.",
             "",
             *_comparison((row for row in results["table"] if row["h"] != 8), "h | method", "{h} | {method}"),
             "",
             "## Inference on this machine",
             "",
-            f"Threads: {protocol['threads']}. As in the paper, the median of repeats after a warm-up: "
+            f"Threads: {protocol['threads']}. As in the paper, times are medians of repeats after a warm-up: "
             f"{protocol['warm_up']} batches to warm up, {protocol['timed']} timed, {protocol['repeats']} repeats. In "
-            "brackets the paper's figures on an RTX 4060 Laptop GPU: other hardware, not a comparison of speed. Our "
-            "GPU figures are still to be measured: the CUDA path runs the same code through torch and is tested on "
-            "torch's CPU device. The sparse table's state is its canonical form, "
-            "with its vocabulary; SciPy's product behind the timing holds wider copies of it.",
+            "brackets are the paper's figures on an RTX 4060 Laptop GPU; the hardware differs, so speeds are not "
+            "comparable. We have not measured a GPU: the CUDA path runs the same code through torch and is tested on "
+            "torch's CPU device. The state of the sparse table is its canonical form, with its vocabulary; the SciPy "
+            "product that is timed holds wider copies of it.",
             "",
             *throughput.table_lines(results["inference"], beside_paper=True),
             "",
             "## The whole vocabulary",
             "",
-            f"Every token is a candidate; h = 8, {results['full_vocabulary'][0]['examples']:,} training positions, "
-            f"{results['full_vocabulary'][0]['queries']:,} test positions drawn from all eligible ones. Seconds are "
-            "wall time on this machine; MeMo is one codebook.",
+            f"Every token is a candidate. There are {results['full_vocabulary'][0]['examples']:,} training positions "
+            f"with h = 8, and {results['full_vocabulary'][0]['queries']:,} test positions drawn from all eligible "
+            "ones. Seconds are wall time on this machine; MeMo has one codebook.",
             "",
             *table(
                 results["full_vocabulary"],
@@ -84,8 +85,11 @@ def reproduction(results: Row) -> str:
 
 
 def _task(task: Row) -> Iterable[str]:
-    yield f"{task['types']:,} token types. Positions with at least 16 preceding tokens on their line, and those among"
-    yield "them whose token is one of the 64 most frequent training tokens without `<unk>`:"
+    yield (
+        f"There are {task['types']:,} token types. The table counts positions with at least 16 preceding tokens on "
+        "their line, and those"
+    )
+    yield "of them whose token is among the 64 most frequent training tokens without `<unk>`:"
     yield ""
     in_paper = {"train": "45.12 %", "valid": "", "test": "44.79 %"}
     rows = [{"split": split, "paper": in_paper[split], **row} for split, row in task["coverage"].items()]
@@ -129,8 +133,8 @@ def _apart(rows: list[Row], rules: list[Row]) -> Iterable[str]:
     yield f"More than three standard errors apart: {'; '.join(far) or 'none'}."
     yield ""
     yield "Two methods depend on rules that the paper does not state: how suffix back-off ranks labels that never"
-    yield "followed the longest known suffix, and which label wins among equal votes of the neighbours. The first draw"
-    yield "under three rules each; the paper's figures are close to those of overall frequency:"
+    yield "followed the longest known suffix, and which label wins if neighbours' votes are equal. The table shows the"
+    yield "first draw under three rules each. The paper's figures are close to those of overall frequency:"
     yield ""
     in_paper = [
         {"method": method, "rule": "the paper", **dict(zip(MEASURES, PAPER[method], strict=True))}

@@ -12,7 +12,7 @@ queries in the bin. With n queries, perfectly calibrated answers have an error o
 n = 5,000) by chance alone; in practice, with most queries in a few bins, about a third of that.
 
 **All eligible examples** are the same in every draw, so these models are fitted once; the draws differ in their test
-positions. **Forgetting**: a random tenth of the examples is taken back, and every score is compared with those of a
+positions. **Forgetting**: a random tenth of the examples is removed, and every score is compared with those of a
 model that learnt the rest only and has the same weights.
 """
 

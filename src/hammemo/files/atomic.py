@@ -71,6 +71,14 @@ def write_file(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]
         file.writelines(parts)
 
 
+def write_private(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
+    with replacement(path) as temporary:
+        os.chmod(temporary, 0o600)  # before there is anything in it
+        with open(temporary, "wb") as file:
+            file.writelines(parts)
+
+
 def delete_leftovers(path: str | os.PathLike[str]) -> None:
     """Delete the temporary files of a file that killed processes left beside it; the lock of the file must be held."""
     folder, file = os.path.split(checked_target(path))

@@ -24,21 +24,21 @@ def compact(
     tell: Callable[[str], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Fold what was learnt and taken back since into the parts of a folder, one part at a time.
+    """Write additions and removals into the parts of a folder, one part at a time.
 
-    Afterwards no file of the folder holds what was forgotten. The folder is locked meanwhile; a reader sees
+    Afterwards no file of the folder holds forgotten data. The folder is locked during the call; a reader sees
     the model before or after, which give the same answers. A range in which nothing changed keeps its file. If the
-    process dies, the next call goes on from the parts that it has made.
+    process dies, the next call continues with the parts already written.
 
     Parameters
     ----------
     folder : str or path
     parts : int, optional
-        Cut the table anew into about so many parts of about the same size; without it the cuts stay where they are.
+        Split the table again into about this many parts of about the same size; by default, the cuts do not change.
     key, trust, wait, tell
         As in `editing`.
     on_progress : callable, optional
-        Is told (ranges done, ranges).
+        Called with (ranges done, ranges).
 
     Examples
     --------

@@ -23,11 +23,14 @@ from hammemo.files.descriptions import Restorer, exactly, field
 from hammemo.files.registry import BUILT_IN, PARTS, Registry, is_built_in, name_in_file
 from hammemo.memories.exact import InParts, head_state, restore_in_parts
 from hammemo.memories.label_counts import Frame
+from hammemo.memories.ledgered import Ledgered
+from hammemo.models.digests import UNSTORED
 from hammemo.models.kept import EVERYTHING, Kept
 from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.kept_rows import KeptRows
 from hammemo.models.predictor import Predictor
 from hammemo.models.settling import Choices
+from hammemo.tokens.deciding import packed_types, unpacked_types
 from hammemo.tokens.missing import check_missing_rule
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.sites import Sites
+    from hammemo.memories import Memory
     from hammemo.memories.exact import SignedSum
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.votes import Vote
@@ -91,6 +95,8 @@ def _classifier_parts(
         )
     params: dict[str, Any] = {}
     for name, value in model.get_params(deep=False).items():
+        if name in UNSTORED:
+            continue
         if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
             params[name] = memory.seed
         elif name in PARTS and not isinstance(value, (str, type(None))):
@@ -110,7 +116,9 @@ def _classifier_parts(
         "fingerprint": memory.fingerprint(),
         "pinned": model._pinned,
         "chosen_at": model._chosen_at,
+        **descriptions.held_out_entry(model._held_out),
         **descriptions.cutting_entry(model.cutting_),
+        **({} if model._types is None else {"types": packed_types(model._types)}),
         **descriptions.forgetting_entry(memory),
     }
     kept, rows = model._kept, {}
@@ -177,10 +185,12 @@ def restored(archive: Archive, restorer: Restorer, *, verify: bool, folder: str)
 def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: str) -> MemoryClassifier:
     about, arrays = archive.about, dict(archive.arrays)
     entries = (*_START, "params", "fitted", "feature_names_in", "seed", "layout", "fingerprint")
-    exactly(about, (*entries, "pinned", "chosen_at"), optional=("kept", *_OPTIONAL, "parts", "notes"))
+    exactly(
+        about, (*entries, "pinned", "chosen_at"), optional=("held_out", "kept", "types", *_OPTIONAL, "parts", "notes")
+    )
     cls = restorer.registry.find("classifier", field(about, "class", str))
     params = field(about, "params", dict)
-    exactly(params, descriptions.parameter_names(cls))
+    exactly(params, [name for name in descriptions.parameter_names(cls) if name not in UNSTORED])
     field(params, "random_state", int, type(None))
     model: MemoryClassifier = cls(**{name: restorer.parameter(name, value) for name, value in params.items()})
     check_missing_rule(model._missing())
@@ -207,16 +217,35 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
         raise ValueError("its layout is not the one it declares")
     memory.forgot_unchecked = descriptions.stored_forgetting(about)
+    _check_ledger(memory, kept)
     model.kernel_, model.memory_, model.vote_, model.sites_ = kernel, memory, vote, sites
     model._kept, model.cutting_ = kept, descriptions.stored_cutting(about)
     model._pinned, model._chosen_at = field(about, "pinned", bool), field(about, "chosen_at", int)
-    model.choices_ = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED)
+    model.choices_ = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED, held_out=descriptions.stored_held_out(about))
     model._cells, model._columns = cells, None if cells is None else cells.kinds
     model.n_features_in_ = n_columns
+    if "types" in about:
+        model._types = unpacked_types(field(about, "types", str), n_columns)
     model.label_dtype_ = descriptions.stored_label_dtype(about, memory.labels)
     if field(about, "feature_names_in", list, type(None)) is not None:
         model.feature_names_in_ = descriptions.stored_feature_names(about, n_columns)
     return model
+
+
+def _check_ledger(memory: Memory, kept: Kept | None) -> None:
+    """Refuse a memory whose ledger is neither in the file nor the rows that it keeps."""
+    whole = isinstance(kept, KeptRows) and kept.holds_all
+    outer: Any = memory
+    while isinstance(outer, Ledgered):
+        if not outer.has_ledger and not whole:
+            raise ValueError("it has neither a ledger nor all rows")
+        whole, outer = False, outer.memory_  # the rows are the ledger of the outermost
+    if isinstance(memory, Ledgered) and not memory.has_ledger and isinstance(kept, KeptRows):
+        rows = kept.examples()
+        held = dict(zip(rows.labels.tolist(), rows.label_counts().tolist(), strict=True))
+        observed = memory.observed()
+        if held != dict(zip(observed.labels.tolist(), observed.counts.tolist(), strict=True)):
+            raise ValueError("the rows that it keeps are not those that it counts")
 
 
 def _stored_kept(about: Mapping[str, Any], arrays: dict[str, NDArray[Any]], h: int) -> Kept | None:

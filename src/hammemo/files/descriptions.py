@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -22,11 +23,13 @@ from hammemo.kernels import Joined, SiteKernel
 from hammemo.kernels.cells import Cells
 from hammemo.kernels.sites import FREE_KINDS, FreeSite
 from hammemo.memories.secret_keys import secret_digest
+from hammemo.models.digests import sorted_pairs
 from hammemo.tokens.contexts import check_column_names
 from hammemo.tokens.cutting import Cutting
+from hammemo.votes.choosing import HeldOut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -102,13 +105,15 @@ def _parameter_description(name: str, value: Any, fitted: Memory | None) -> Any:
 
 
 def plain(name: str, value: Any) -> Any:
-    """Return a parameter as JSON has it: a number, a string, a truth value, None, or a list of these."""
+    """Return a parameter as JSON has it: a number, a string, a truth value, None, or a list; a mapping as pairs."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, np.ndarray) and value.dtype.kind in "iufbU":
         value = value.tolist()
+    if isinstance(value, Mapping):
+        value = sorted_pairs(value)
     if isinstance(value, (list, tuple, range)):
         return [plain(name, entry) for entry in value]
     raise FileError(
@@ -119,6 +124,11 @@ def plain(name: str, value: Any) -> Any:
 def cutting_entry(cutting: Cutting | None) -> dict[str, Any]:
     """Return the entry that says how streams were cut, if that is known."""
     return {} if cutting is None else {"cutting": {"short": cutting.short, "pad": cutting.pad}}
+
+
+def held_out_entry(held_out: HeldOut | None) -> dict[str, Any]:
+    """Return the entry that says how good a model was on held-out folds, if that is known."""
+    return {} if held_out is None else {"held_out": dict(vars(held_out))}
 
 
 def forgetting_entry(of: Memory | Reader) -> dict[str, Any]:
@@ -318,6 +328,21 @@ def stored_cutting(about: Mapping[str, Any]) -> Cutting | None:
     if type(cutting.pad) is not type(pad):  # such as 2.0, which is the token 2
         raise ValueError("its pad token is not in canonical form")
     return cutting
+
+
+def stored_held_out(about: Mapping[str, Any]) -> HeldOut | None:
+    """Return how good a model was on held-out folds, checked; None where the file does not say it."""
+    if "held_out" not in about:
+        return None
+    described = field(about, "held_out", dict)
+    exactly(described, ("log_loss", "accuracy", "folds", "rows"))
+    loss, accuracy = (field(described, name, float) for name in ("log_loss", "accuracy"))
+    folds, rows = (field(described, name, int) for name in ("folds", "rows"))
+    if not (0 <= loss < math.inf and 0 <= accuracy <= 1 and 1 <= folds <= rows < 2**63):
+        raise ValueError("its figures on held-out folds cannot be")
+    if field(about, "pinned", bool) or field(about, "chosen_at", int) < 1:
+        raise ValueError("it has figures on held-out folds, and no layout that was chosen by them")
+    return HeldOut(loss, accuracy, folds, rows)
 
 
 def stored_forgetting(about: Mapping[str, Any]) -> bool:

@@ -30,11 +30,11 @@ def editing(
     wait: float | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Iterator[MemoryClassifier]:
-    """Yield the model in a file; when the block has ended without an error, the changed model replaces the file.
+    """Yield the model in a file; if the block ends without an error, the changed model replaces the file.
 
-    No other process can edit the file meanwhile; reading it is always possible. The notes in the file stay. An error
-    leaves the file as it was. The lock is the file ``path + ".lock"``, in a folder beside its head, which stays and
-    says who had it last.
+    No other process can edit the file during the block; reading it is always possible. The notes in the file stay. An
+    error leaves the file unchanged. The lock is the file ``path + ".lock"``, in a folder next to its head; it stays
+    and records its last holder.
 
     Parameters
     ----------
@@ -43,10 +43,11 @@ def editing(
     key, trust
         As in `load`.
     wait : float, optional
-        The most seconds to wait while another process edits the file, without end by default. Then `FileError` says
-        who has it.
+        The maximal number of seconds to wait while another process edits the file; no limit by default. Then
+        `FileError` names the holder.
     tell : callable, optional
-        Called with one sentence that names who has the file, if that takes longer than a second; ``print`` will do.
+        Called with one sentence that names the holder of the lock, if waiting takes more than a second; for example
+        ``print``.
 
     Examples
     --------

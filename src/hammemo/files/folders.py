@@ -4,7 +4,7 @@ r"""A model in parts: a folder with a head and files of parts, for tables that a
   sites, labels and how many examples they have, vote, parameters; and the list of the parts, each with its size and
   hashes.
 - ``part-….safetensors`` are parts of the table, cut by ranges of keys (:mod:`hammemo.files.part_files`).
-- ``edits-….safetensors`` are what was learnt, and what was taken back, since the table was cut.
+- ``edits-….safetensors`` are what was learnt, and what was removed, since the table was cut.
 
 The folder changes when its head is replaced, which is atomic; parts that the new head does not name are deleted after
 that. So a process that dies leaves the model before or the model after, and perhaps files that the next change deletes.
@@ -66,7 +66,7 @@ def head_of(path: str | os.PathLike[str]) -> str:
 def write_parts(parted: SignedSum, folder: str, parts: int | None = None) -> SignedSum:
     """Return the same table with all its parts in a folder: others are copied there, and edits get two of their own.
 
-    With `parts`, or where no part lies in a file yet, the table is cut anew into so many ranges.
+    With `parts`, or where no part lies in a file yet, the table is cut again into this many ranges.
     """
     if parts is not None or not any(not facts.edits for facts in facts_of(parted)):
         return cut(parted, folder, parts)
@@ -83,7 +83,7 @@ def write_parts(parted: SignedSum, folder: str, parts: int | None = None) -> Sig
 
 
 def _is_edit(signed: SignedPart) -> bool:
-    """Return whether a part holds what was learnt or taken back since: in memory, or in a file of edits."""
+    """Return whether a part holds what was learnt or removed since: in memory, or in a file of edits."""
     return signed.about is None or signed.about[1].edits
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.files import descriptions, folders
@@ -45,10 +46,10 @@ def save(
     force: bool = False,
     parts: int | None = None,
 ) -> None:
-    """Write a model to a file, so that at every moment the path holds the old file or the new one, whole.
+    """Write a model to a file atomically: at every moment, the path holds the complete old or new file.
 
     A model that is larger than memory is written to a folder, in parts (see Files in the guide): with `parts`,
-    where the path is such a folder, or where the model was loaded from one. The folder changes as a whole, too.
+    if the path is such a folder, or if the model was loaded from one. A folder is also replaced atomically.
 
     A model that was loaded from this file or saved to it is refused if another program has written it since: saving
     would undo that. Between processes use `editing`. While another process edits the file, `save` waits for it.
@@ -59,17 +60,17 @@ def save(
     Parameters
     ----------
     model : MemoryClassifier, MeMoClassifier or Predictor
-        A fitted classifier, which goes on learning after `load`; or what its `compile` returned, for serving only.
+        A fitted classifier, which can continue learning after `load`; or a compiled predictor, for serving only.
     path : str or path
-        Where to; an existing file is replaced and its permissions are kept.
+        The destination; an existing file is replaced and its permissions are kept.
     notes : mapping of str to str, optional
-        Short texts that are kept with the model and change nothing in it, such as where its examples came from; at most
+        Short texts that are stored with the model and do not change it, such as the source of its examples; at most
         64, each with a name of letters, digits, ``-`` and ``_``. `read_notes` returns them.
     force : bool
-        Whether to overwrite what another program has written since.
+        Whether to overwrite a file that another program has written since.
     parts : int, optional
-        Write a folder, and cut the exact table into about so many parts. 0 writes one file. Without it, what is new in
-        a model that was loaded from a folder is written beside the parts that are there; see `compact`.
+        Write a folder, and split the exact table into about this many parts. 0 writes one file. By default, the
+        changes of a model loaded from a folder are written next to its existing parts; see `compact`.
 
     Examples
     --------
@@ -84,10 +85,7 @@ def save(
     ['y', 'x']
     """
     if not isinstance(model, (MemoryClassifier, Predictor)):
-        raise TypeError(
-            f"save takes a fitted MemoryClassifier or a compiled Predictor, not {model!r}. Of a Rolling model, save "
-            "its estimator_."
-        )
+        raise TypeError(_what_to_save(model))
     if _is_for_folder(model, path, parts) and isinstance(model, MemoryClassifier):
         _save_folder(model, os.fspath(path), notes, parts, force=force)
         return
@@ -101,6 +99,23 @@ def save(
         write_file(path, pieces)
         delete_leftovers(path)
         remember(model, path, bytes(pieces[1]).decode())
+
+
+def _what_to_save(model: Any) -> str:
+    """Return why something cannot be saved, and what can be."""
+    wanted = f"save takes a fitted MemoryClassifier or a compiled Predictor, not a {type(model).__name__}. "
+    if isinstance(model, Pipeline):
+        step = next((name for name, part in model.steps if isinstance(part, MemoryClassifier)), None)
+        if step is not None:
+            return (
+                f"{wanted}Save its step with save(pipeline[{step!r}], path), and make the steps before it again from "
+                "code. Or leave them out: a MemoryClassifier takes names, numbers, dates and missing values as they "
+                "come. hammemo.sklearn_onnx exports a whole pipeline."
+            )
+    inner = getattr(model, "best_estimator_", None)
+    if isinstance(inner, MemoryClassifier):
+        return f"{wanted}Save its best_estimator_."
+    return f"{wanted}Of a Rolling model, save its estimator_."
 
 
 def _is_for_folder(model: Any, path: str | os.PathLike[str], parts: int | None) -> bool:
@@ -154,28 +169,28 @@ def load(
     trust: Iterable[type] = (),
     cache: str | os.PathLike[str] | None = None,
 ) -> Any:
-    """Return the model in a file that `save` wrote. A classifier goes on learning; the file is never changed by that.
+    """Return the model in a file that `save` wrote. A classifier can continue learning; this does not change the file.
 
-    Of a folder, the rows of counts stay in its parts, which are mapped: a query reads what it touches.
+    For a folder, the rows of counts stay in its parts, which are memory-mapped: a query reads only the rows it needs.
 
     Parameters
     ----------
     path : str or path
         A file, or a folder; or the address of a folder on object storage, such as ``s3://bucket/model``: then a query
-        fetches the pages that it touches first (needs pyarrow).
+        fetches the pages that it needs (requires pyarrow).
     key : bytes, optional
         The secret key of a `Hashed` memory that has one.
     verify : bool
-        Whether to read the whole file, compare its checksum and check all that is in it. Without that the arrays stay
-        on the disk and are memory-mapped, and only shapes are checked: for large files that you know to be yours and
-        whole. An exact memory then answers from the disk, reading the rows that a query touches. Of a folder the
-        head is read in any case; the pages of its parts are checked when they are first touched, or not at all.
+        Whether to read the whole file, compare its checksum and check its content. Otherwise the arrays stay on disk
+        and are memory-mapped, and only shapes are checked: use this for large files that you wrote and that are
+        undamaged. An exact memory then answers from disk, reading only the rows that a query needs. For a folder, the
+        head is always read; the pages of its parts are checked when they are first read, or not at all.
     trust : iterable of classes
         Kernels, memories, votes and compiled forms that are not part of hammemo and that the file may hold. Their
-        constructors and `restore` methods are called with what the file says; nothing else is.
+        constructors and `restore` methods get their arguments from the file; nothing else is called.
     cache : str or path, optional
-        Where pages of a model on object storage are kept: an empty folder, or one that an earlier call has used. By
-        default they go when the process ends. It takes no more room than the model.
+        Where to keep pages of a model on object storage: an empty folder, or one that an earlier call has used. By
+        default they are deleted when the process ends. It takes no more space than the model.
 
     Raises
     ------

@@ -63,7 +63,7 @@ class PartFacts:
     sign : int
         Whether it is added, 1, or subtracted, -1.
     edits : bool
-        Whether it holds what was learnt or taken back on top of the others.
+        Whether it holds what was learnt or removed on top of the others.
     bytes, rows, entries : int
     checksum : str
         Of the whole file.

@@ -5,7 +5,7 @@ A *free site* looks at the last `reach` tokens of a context, each distinct token
 - ``bag``: one table for all of these places. An example adds its label once to the row of each distinct token;
 - ``together``: tokens and labels are one vocabulary. For each distinct token a other than its label y, an example adds
   y to the row of a, and a to the row of y: what occurs together, in either order. A token that never was a label is
-  never answered;
+  never answered, but counts in the total of its rows;
 - ``copy``: the label is the token at that place. No table;
 - ``recent``: the label's share of the last `reach` tokens, repetitions counted. No table.
 
@@ -63,7 +63,7 @@ class FreeKernel(SiteKernel):
 
 
 class Bag(FreeKernel):
-    """One table for the last `reach` tokens, whatever their order: each distinct one counts once in an example.
+    """One table for the last `reach` tokens, in any order; each distinct token counts once per example.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Bag(FreeKernel):
 
 
 class Together(FreeKernel):
-    """What occurs together with the last `reach` tokens, before or after them; tokens and labels are one vocabulary.
+    """Counts what occurs together with the last `reach` tokens, before or after; tokens and labels share a vocabulary.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Together(FreeKernel):
 
 
 class Copy(FreeKernel):
-    """The label is one of the last `reach` tokens. Nothing is stored.
+    """Predicts one of the last `reach` tokens. Stores nothing.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class Copy(FreeKernel):
 
 
 class Recent(FreeKernel):
-    """The label's share of the last `reach` tokens, repetitions counted: a cache. Nothing is stored.
+    """A cache: each label's share of the last `reach` tokens, counting repetitions. Stores nothing.
 
     Parameters
     ----------

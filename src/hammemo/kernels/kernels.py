@@ -48,7 +48,7 @@ class SiteKernel(BaseEstimator):
         Positions, or tuples of positions that must all match. Negative ones count from the end: -1 is the last token.
         Names are those of the columns of a data frame; `MemoryClassifier.fit` looks up their positions.
     weights : sequence of float, optional
-        One non-negative weight a site; equal by default.
+        One non-negative weight per site; equal by default.
 
     Examples
     --------
@@ -192,7 +192,7 @@ class Suffixes(SiteKernel):
     k : int
         Length of the longest suffix.
     base : float
-        How many times more a suffix weighs than the one that is a token shorter.
+        The weight of a suffix divided by that of the suffix one token shorter.
 
     Examples
     --------
@@ -223,12 +223,12 @@ class Suffixes(SiteKernel):
 
 
 class SkipPairs(SiteKernel):
-    """All pairs of the last few positions, without the pair of the last two, which is a suffix.
+    """All pairs of the last few positions, except the last two, which form a suffix.
 
     Parameters
     ----------
     reach : int
-        How many of the last positions, at least 3.
+        The number of last positions, at least 3.
 
     Examples
     --------
@@ -349,7 +349,7 @@ class SiteOneHot(TransformerMixin, BaseEstimator):
     sites_ : Sites
     vocabulary_ : Vocabulary
     tuples_ : list of TupleSet
-        What each site held in the training contexts; one column for each.
+        The tuples of tokens of each site in the training contexts; one column for each.
 
     Examples
     --------

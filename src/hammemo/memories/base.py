@@ -197,8 +197,12 @@ class Memory(Versioned, BaseEstimator, ABC):
         self._edited(lambda memory: memory.update(examples, 1))
 
     def remove(self, examples: Examples) -> None:
-        """Take examples back: all of them, or none and an error where that is known to be impossible."""
+        """Remove examples: all of them, or none with an error if one is known not to be stored."""
         self._edited(lambda memory: memory.update(examples, -1))
+
+    def add_cells(self, cells: Cells, examples: Examples) -> None:
+        """Store rows with numbers: their cells are counted."""
+        self._edited(lambda memory: memory.update_cells(cells, examples, 1))
 
     def add_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Store the windows of a stream, block by block; with `labels`, only those that have one of them."""
@@ -380,6 +384,10 @@ class Memory(Versioned, BaseEstimator, ABC):
         for part in row_pieces(len(examples), cells.h):
             rows = np.arange(len(examples))[part]
             self.update(cells.counted(examples.rows(rows).with_used_labels()), sign)
+
+    def update_one_row(self, cells: Cells, row: Sequence[Any], label: Any, by: int) -> None:
+        """Add one row with numbers `by` times or, below zero, take it back."""
+        self.update_one(cells.of_one(row), label, by)
 
     def update_from_blocks(self, blocks: Iterable[Block], labels: Vocabulary | None = None) -> None:
         """Add the windows of a stream; with `labels`, only those that have one of them."""

@@ -34,9 +34,9 @@ class CompileBudget:
         return self._per_call + n_contexts * self._per_context
 
     def pays(self, n_contexts: int, price: float) -> bool:
-        """Return whether a form of this price pays by now, so many contexts counted."""
+        """Return whether a form of this price pays by now, this many contexts counted."""
         return self.spent + self._cost(n_contexts) > price
 
     def spend(self, n_contexts: int, more: int = 0) -> None:
-        """Note that so many contexts were answered the plain way, at `more` cost than usual."""
+        """Note that this many contexts were answered the plain way, at `more` cost than usual."""
         self.spent += self._cost(n_contexts) + more

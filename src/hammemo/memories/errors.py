@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class NotStoredError(ValueError):
-    """Raised when an example is to be removed that the memory cannot hold; the state is unchanged."""
+    """Raised when an example to be removed is not stored; the state is unchanged."""
 
 
 def never_stored() -> NotStoredError:
@@ -20,4 +20,4 @@ def fewer_stored(label: object) -> NotStoredError:
 
 
 class LayoutError(ValueError):
-    """Raised when two memories differ in what must agree before their states can be added."""
+    """Raised when the layouts of two memories differ, so their states cannot be added."""

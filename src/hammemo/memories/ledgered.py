@@ -9,10 +9,15 @@ position once, b at the second once, and y has two examples, so taking back (a, 
 and how often it was stored, but no token. An example is removed only if its digest is there often enough; otherwise
 `NotStoredError` is raised and nothing is changed. (Two different examples share a digest with probability 2^-128.)
 
-The whole context is digested, also positions that no site compares, and tokens have one identity: 3 and 3.0 are the
-same. The digest of a string is computed once a batch for each distinct one; then an example costs one call.
+The whole context is digested, also positions that no site compares, and of a row with numbers the numbers themselves,
+not the ranges that are counted. Tokens have one identity: 3 and 3.0 are the same. The digest of a string is computed
+once a batch for each distinct one; then an example costs one call.
 
 The ledger is part of the state: it adds, subtracts and has its canonical form, digests in ascending order.
+
+**A model that keeps all its rows is its own ledger.** It looks up there what it is asked to forget, so no row is stored
+twice: the memory has no digests then (`has_ledger` is False) and checks nothing itself. In an edit it notes what it
+adds and removes, so that the digests can be made should the model have to drop rows.
 
 What a ledger reveals: who holds the key can test whether a guessed example is stored; who does not, learns how many
 distinct examples there are and how often each occurs. Without a key of its own the ledger uses one made from the seed,
@@ -33,22 +38,22 @@ from sklearn.base import clone
 
 from hammemo._arrays.integers import narrow
 from hammemo.memories.base import Memory
-from hammemo.memories.errors import NotStoredError
+from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.hashed import Hashed
 from hammemo.memories.secret_keys import SecretKey, check_secret, secret_digest
-from hammemo.tokens.contexts import MAX_EXAMPLES, as_label
+from hammemo.tokens.contexts import MAX_EXAMPLES, Examples, as_label
 from hammemo.tokens.hashing import feature_words, key_words, vocabulary_words
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo.kernels.cells import Cells
     from hammemo.memories.label_counts import LabelCounts
     from hammemo.memories.reader import Compiled, Reader
-    from hammemo.tokens.contexts import Examples
     from hammemo.tokens.vocabulary import Token, Vocabulary
 
 Key = TypeVar("Key", bound=Hashable)
@@ -106,7 +111,7 @@ def _without_zeros(layer: Mapping[Key, int]) -> dict[Key, int]:
 
 
 class Ledgered(Memory):
-    """Any memory with a ledger of what it holds, so that `forget` refuses whatever was never learnt.
+    """Any memory with a ledger of its examples, so that `forget` refuses examples that were never learnt.
 
     Parameters
     ----------
@@ -139,7 +144,10 @@ class Ledgered(Memory):
     inner = ("memory",)
 
     memory_: Memory
-    _ledger: Ledger[bytes]
+    _ledger: Ledger[bytes] | None
+    """None where the rows that a model keeps are the ledger."""
+    _noted: tuple[tuple[Examples, int] | tuple[list[Token], Any, int], ...] = ()
+    """Without a ledger: what was added and, below zero, removed in this edit; single examples as they came."""
 
     def __init__(self, memory: Memory | None = None, key: bytes | None = None) -> None:
         self.memory = memory
@@ -162,28 +170,73 @@ class Ledgered(Memory):
         ------
         returned : (len(examples),)
         """
+        if self._ledger is None:
+            raise ValueError("The rows that the model keeps are its ledger: ask a memory of a model with keep=False.")
         stored = map(self._ledger.count, self._digests(examples))
         return np.fromiter(stored, np.int64, len(examples))
 
+    @property
+    def has_ledger(self) -> bool:
+        """Whether it has digests of its own; else a model looks rows up in those that it keeps."""
+        return self._ledger is not None
+
+    def drop_ledger(self) -> None:
+        """Have no digests, and nothing noted: a model keeps all rows."""
+        self._ledger, self._noted = None, ()
+
+    def make_ledger(self, rows: Iterable[Examples]) -> None:
+        """Make the digests of the rows that a model kept before this edit, and of what was noted since."""
+        ledger: Ledger[bytes] = Ledger()
+        for examples in rows:
+            ledger = ledger.plus(self._entries(examples))
+        for noted in self._noted:
+            *what, by = noted
+            added = Examples.of([what[0]], [what[1]]) if len(what) > 1 else what[0]
+            ledger = ledger.plus(self._entries(added), by)
+        self._ledger, self._noted = ledger, ()
+
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples; or take them back, or raise `NotStoredError` where one of them is not stored often enough."""
+        self._change(examples, sign, lambda memory: memory.update(examples, sign))
+
+    def update_cells(self, cells: Cells, examples: Examples, sign: int) -> None:
+        """Add rows with numbers, or take them back: the ledger holds the rows, the inner memory counts their cells."""
+        self._change(examples, sign, lambda memory: memory.update_cells(cells, examples, sign))
+
+    def _change(self, examples: Examples, sign: int, update: Callable[[Memory], None]) -> None:
+        memory, ledger = self.memory_.snapshot(), self._ledger
+        if ledger is None:
+            update(memory)
+            self.memory_, self._noted = memory, (*self._noted, (examples, sign))
+            return
         entries = self._entries(examples)
         if sign < 0:
-            self._check_held(entries, examples)
-        memory = self.memory_.snapshot()
-        memory.update(examples, sign)
-        self.memory_, self._ledger = memory, self._ledger.plus(entries, sign)
+            self._check_held(ledger, entries, examples)
+        update(memory)
+        self.memory_, self._ledger = memory, ledger.plus(entries, sign)
 
     def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
         """Add one example `by` times or, below zero, take it back; no slower than one call of BLAKE2b a string."""
         context = [as_token(token) for token in tokens]
+        self._change_one(context, label, by, lambda memory: memory.update_one(context, label, by))
+
+    def update_one_row(self, cells: Cells, row: Sequence[Any], label: Any, by: int) -> None:
+        """Add one row with numbers, or take it back."""
+        context = [as_token(token) for token in row]
+        self._change_one(context, label, by, lambda memory: memory.update_one_row(cells, context, label, by))
+
+    def _change_one(self, context: list[Token], label: Any, by: int, update: Callable[[Memory], None]) -> None:
+        ledger, memory = self._ledger, self.memory_.snapshot()
+        if ledger is None:
+            update(memory)
+            self.memory_, self._noted = memory, (*self._noted, (context, label, by))
+            return
         words = [word for token in context for word in _words(token)]
         digest = self._digest(struct.pack(f"<{len(words) + 3}Q", *words, *feature_words(as_label(label))))
-        if self._ledger.count(digest) + by < 0:
-            raise _not_held([0], 1)
-        memory = self.memory_.snapshot()
-        memory.update_one(context, label, by)
-        self.memory_, self._ledger = memory, self._ledger.plus({digest: by})
+        if ledger.count(digest) + by < 0:
+            raise not_held([0], 1)
+        update(memory)
+        self.memory_, self._ledger = memory, ledger.plus({digest: by})
 
     def keeps_rows(self) -> bool:
         """Return whether the reader of the inner memory has rows of counts."""
@@ -230,7 +283,7 @@ class Ledgered(Memory):
     def _prepare(self) -> None:
         check_secret(self.key)
         self._secret = struct.pack("<QQ", *key_words(self.seed, "ledger")) if self.key is None else bytes(self.key)
-        self._ledger: Ledger[bytes] = Ledger()
+        self._ledger, self._noted = Ledger(), ()
 
     def _inner(self) -> Memory:
         inner = Hashed() if self.memory is None else self.memory
@@ -243,6 +296,9 @@ class Ledgered(Memory):
         self._prepare()
         self.memory_ = clone(self._inner())
         self.memory_.restore_inside(self, all_labels, stored.part("memory"))
+        if "ledger.digests" not in stored:
+            self._ledger = None
+            return
         digests = stored.take("ledger.digests", "uint8", (None, DIGEST_BYTES))
         counts = stored.whole_numbers("ledger.counts", (len(digests),), below=MAX_EXAMPLES, least=1)
         data = digests.tobytes()
@@ -278,23 +334,29 @@ class Ledgered(Memory):
             entries[digest] += count
         return entries
 
-    def _check_held(self, entries: Counter[bytes], examples: Examples) -> None:
-        missing = {digest for digest, count in entries.items() if self._ledger.count(digest) < count}
+    def _check_held(self, ledger: Ledger[bytes], entries: Counter[bytes], examples: Examples) -> None:
+        missing = {digest for digest, count in entries.items() if ledger.count(digest) < count}
         if missing:
             rows = [row for row, digest in enumerate(self._digests(examples)) if digest in missing]
-            raise _not_held(rows, len(examples))
+            raise not_held(rows, len(examples))
 
     def add_state(self, other: Ledgered, sign: int) -> None:
         """Add the other's ledger and inner memory, or subtract them."""
+        memory, ledger = self.memory_.snapshot(), self._ledger
+        if ledger is None or other._ledger is None:
+            if ledger is not other._ledger:
+                raise LayoutError("One of the two has a ledger, and the rows of a model are that of the other.")
+            memory.add_state(other.memory_, sign)
+            self.memory_ = memory
+            return
         theirs = other._ledger.counts()
-        if sign < 0 and any(self._ledger.count(digest) < count for digest, count in theirs.items()):
+        if sign < 0 and any(ledger.count(digest) < count for digest, count in theirs.items()):
             raise NotStoredError(
                 "The other memory is not part of this one: its ledger holds an example that is not stored here "
                 "(so often). Nothing was changed."
             )
-        memory = self.memory_.snapshot()
         memory.add_state(other.memory_, sign)
-        self.memory_, self._ledger = memory, self._ledger.plus(theirs, sign)
+        self.memory_, self._ledger = memory, ledger.plus(theirs, sign)
 
     def observed(self) -> LabelCounts:
         """Return the labels that have examples, and how many."""
@@ -305,12 +367,15 @@ class Ledgered(Memory):
         return self.memory_.observed_labels()
 
     def state_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the inner memory's arrays, and the digests in ascending order with their counts."""
+        """Return the inner memory's arrays, and the digests, if there are any, in ascending order with their counts."""
+        inner = {f"memory.{name}": array for name, array in self.memory_.state_arrays().items()}
+        if self._ledger is None:
+            return inner
         held = self._ledger.counts()
         digests = sorted(held)
         counts = np.fromiter(map(held.__getitem__, digests), np.int64, len(digests))
         return {
-            **{f"memory.{name}": array for name, array in self.memory_.state_arrays().items()},
+            **inner,
             "ledger.digests": np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGEST_BYTES),
             "ledger.counts": narrow(counts),
         }
@@ -320,7 +385,8 @@ def _words(token: Token) -> Sequence[int]:
     return _NO_TOKEN_WORDS.tolist() if token == NO_TOKEN else feature_words(token)
 
 
-def _not_held(rows: Sequence[int], n_examples: int) -> NotStoredError:
+def not_held(rows: Sequence[int], n_examples: int) -> NotStoredError:
+    """Return the error for rows, the first of them named, that are not stored so often as they are to be removed."""
     return NotStoredError(
         f"{len(rows)} of {n_examples} examples to be removed {'is' if len(rows) == 1 else 'are'} not stored "
         f"(so often): row {rows[0]} is the first of them. Nothing was changed."

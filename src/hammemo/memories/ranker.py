@@ -7,7 +7,7 @@ A vote makes a ranker of a reader. A ranker with a faster way to the best labels
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from hammemo.kernels.cells import Cells
     from hammemo.memories.contributions import SiteScores
+    from hammemo.memories.label_mask import LabelMask
     from hammemo.tokens.contexts import Contexts
 
 
@@ -29,6 +30,10 @@ Divisor: TypeAlias = float | NDArray[np.float64]
 
 SingleScores: TypeAlias = "Callable[[Sequence[Any]], NDArray[np.float64] | None]"
 """From the tokens of one context to its scores, (1, L), or None: then ask `scores`."""
+
+
+MAX_PASSED_OVER: Final = 64
+"""Labels that a query leaves out, up to which they are passed over among the leaders of all."""
 
 
 class Ranker(ABC):
@@ -82,6 +87,39 @@ class Ranker(ABC):
         width = min(k, self.n_labels)
         return leading_columns(lambda part: self.scores(contexts[part]), len(contexts), self.row_width, width)
 
+    def ranked(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k labels that `top_k` lists, best first: the leaders, unless a vote discounts some.
+
+        Shapes
+        ------
+        contexts : m of them; returned : (m, min(k, number of labels))
+        """
+        return self.leaders(contexts, k)
+
+    def masked_leaders(
+        self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool = True
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+        """Return the same among the labels that a mask allows, and their scores, with the discount, if asked.
+
+        Best first, equals in column order; -1 and NaN where fewer labels are allowed.
+
+        Shapes
+        ------
+        contexts : m of them; returned : (m, min(k, number of labels)), twice
+        """
+        width = min(k, self.n_labels)
+        if not with_scores and mask.leaves_out_few(MAX_PASSED_OVER):
+            return mask.passed_over(self.leaders(contexts, k + mask.most_listed()), width), None
+        columns, scores = np.full((len(contexts), width), -1), np.full((len(contexts), width), np.nan)
+        for part in row_pieces(len(contexts), self.row_width):
+            allowed, found = mask.allowed(part), self.scores(contexts[part])
+            least = np.finfo(np.float64).min  # the score of a label that is allowed may be minus infinity
+            best = top_columns(np.where(allowed, np.maximum(found, least), -np.inf), width)
+            is_allowed = np.take_along_axis(allowed, best, axis=1)
+            columns[part] = np.where(is_allowed, best, -1)
+            scores[part] = np.where(is_allowed, np.take_along_axis(found, best, axis=1), np.nan)
+        return columns, scores
+
     def single(self) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context, or None.
 
@@ -131,6 +169,16 @@ class CellRanker(Ranker):
     def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
         """Return the columns of the k highest scores of each row, best first, equals in column order."""
         return self._inner.leaders(self._cells.of(contexts), k)
+
+    def ranked(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k labels that `top_k` lists for each row."""
+        return self._inner.ranked(self._cells.of(contexts), k)
+
+    def masked_leaders(
+        self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool = True
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+        """Return the same among the labels that a mask allows, and their scores."""
+        return self._inner.masked_leaders(self._cells.of(contexts), k, mask, with_scores=with_scores)
 
 
 def is_one_number(divisor: Divisor) -> TypeGuard[float]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Tiered(InParts):
-    """A hashed memory in front of an exact one; every answer is the exact one's.
+    """A hashed memory in front of an exact one; every answer is that of the exact memory.
 
     Parameters
     ----------

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo._versions import Versioned
+from hammemo.memories import Ledgered
 from hammemo.memories.errors import LayoutError
+from hammemo.models.kept_rows import KeptRows
 from hammemo.tokens.columns import KIND_WORDS, NAMES
 from hammemo.tokens.labels import common_label_dtype
 
@@ -43,6 +45,8 @@ class Additive(Versioned):
     n_features_in_: int
     _columns: str | None = None
     """The kinds of the columns of a table with numbers or dates; None where all are names."""
+    _types: str | None = None
+    """How the values of the columns came (:mod:`hammemo.tokens.deciding`); None where kinds are never decided again."""
     _cells: Cells | None = None
     """How rows with numbers become contexts; None for names."""
     _kinds: ColumnKinds | None = None
@@ -54,7 +58,7 @@ class Additive(Versioned):
         raise NotImplementedError
 
     def merge(self: Self, other: Additive) -> Self:
-        """Add all that another classifier has learnt.
+        """Add everything that another classifier has learnt.
 
         Models of the same layout, seed included, add their counts and kept rows. With another layout, one of the two
         must keep all its rows: they are counted under the layout of the other model, or of this one where both keep
@@ -70,15 +74,17 @@ class Additive(Versioned):
         ['no', 'yes']
         """
         self._check_operand(other, "merge")
-        other = other._now()
-        self._check_kinds(other)
+        given = other._now()
+        self._check_names(given)
 
         def add(model: Additive) -> None:
+            other = model._agreed(given)
             dtype = common_label_dtype(model.classes_, other.classes_)
-            memory, cutting = model.memory_.snapshot(), model._cutting_with(other.cutting_, other.memory_)
+            cutting = model._cutting_with(other.cutting_, other.memory_)
+            memory, theirs = _memories(model, other)
             try:
                 model._check_cells(other)
-                memory.merge(other.memory_)
+                memory.merge(theirs)
                 model.memory_, model._kept = memory, model._kept_with(other, 1)
             except LayoutError as error:
                 model._merge_rows(other, error)
@@ -87,11 +93,11 @@ class Additive(Versioned):
                 model._kinds = model._kinds.plus(other._kinds)
 
         self._edited(add)
-        self._warn_of_other_weights(other)
+        self._warn_of_other_weights(given)
         return self
 
     def unmerge(self: Self, other: Additive) -> Self:
-        """Take back all that another classifier has learnt: the exact inverse of `merge`.
+        """Remove everything that another classifier has learnt: the exact inverse of `merge`.
 
         A model of another layout must keep all its rows.
         Raises `NotStoredError`, with nothing changed, where the memory can tell that the other is not part of this one.
@@ -107,19 +113,21 @@ class Additive(Versioned):
         True
         """
         self._check_operand(other, "unmerge")
-        other = other._now()
-        self._check_kinds(other)
+        given = other._now()
+        self._check_names(given)
 
         def subtract(model: Additive) -> None:
-            memory, theirs = model.memory_.snapshot(), all_kept(other)
+            other = model._as_mine(given)
+            memory, theirs = _memories(model, other)
+            rows = all_kept(other)
             try:
                 model._check_cells(other)
-                memory.unmerge(other.memory_)
+                memory.unmerge(theirs)
                 model.memory_, model._kept = memory, model._kept_with(other, -1)
             except LayoutError:
-                if theirs is None:
+                if rows is None:
                     raise
-                model._take_back_kept(theirs)
+                model._take_back_kept(rows)
 
         self._edited(subtract)
         return self
@@ -143,7 +151,7 @@ class Additive(Versioned):
         return self._apart().unmerge(other) if isinstance(other, Additive) else NotImplemented
 
     def empty_like(self: Self) -> Self:
-        """Return a model of the same layout that has learnt nothing: a shard for `partial_fit`, then `merge` or ``+``.
+        """Return an empty model of the same layout: a shard for `partial_fit`, then `merge` or ``+``.
 
         The layout is all that is settled before the first example, such as the seed and which tokens a hashed memory
         reserves. Declared classes are not carried over. `refit` of the new model does not choose another layout.
@@ -161,7 +169,21 @@ class Additive(Versioned):
         fresh.memory_ = fresh.memory_.empty_like()
         fresh._kept = None if fresh._kept is None else fresh._kept.emptied()
         fresh._pinned, fresh._chosen_at = True, 0
+        fresh._settle_ledger()
         return fresh
+
+    def _settle_ledger(self, before: Kept | None = None) -> None:
+        """Let the kept rows be the ledger of the memory while all are kept; else it has one, of the rows `before`."""
+        memory = self.memory_
+        if not isinstance(memory, Ledgered):
+            return
+        rows = self._kept if isinstance(self._kept, KeptRows) and self._kept.holds_all else None
+        if rows is not None and (memory.has_ledger or memory._noted):
+            self.memory_ = memory.snapshot()
+            self.memory_.drop_ledger()
+        elif rows is None and not memory.has_ledger:
+            self.memory_ = memory.snapshot()
+            self.memory_.make_ledger([] if before is None else before.batches())
 
     def _take_back_kept(self, rows: Kept) -> None:
         """Forget the rows or documents that another model keeps."""
@@ -183,6 +205,26 @@ class Additive(Versioned):
             self._take_layout(other)
         self._pinned |= other._pinned
         self.memory_, self._kept = memory, kept
+
+    def _agreed(self: Self, other: Additive) -> Additive:
+        """Let both models have columns of the same kinds, where rows decide them; return the other one, or a copy."""
+        raise NotImplementedError
+
+    def _as_mine(self, other: Additive) -> Additive:
+        """Return another model with its rows as those of a table with the kinds of this one's columns."""
+        raise NotImplementedError
+
+    def _check_names(self, other: Additive) -> None:
+        """Refuse a model whose columns have other names, or come in another order."""
+        mine, theirs = (getattr(model, "feature_names_in_", None) for model in (self, other))
+        if mine is None or theirs is None or len(mine) != len(theirs) or mine.tolist() == theirs.tolist():
+            return  # of their number, the layouts tell
+        at = next(j for j, pair in enumerate(zip(mine.tolist(), theirs.tolist(), strict=True)) if pair[0] != pair[1])
+        same = " The columns are the same in another order." if set(mine) == set(theirs) else ""
+        raise LayoutError(
+            f"Column {at} is {mine[at]!r} here and {theirs[at]!r} there.{same} Give both tables the same columns in "
+            "the same order."
+        )
 
     def _check_kinds(self, other: Additive) -> None:
         """Refuse a model whose columns are of other kinds."""
@@ -263,6 +305,24 @@ def _sum(mine: Kept, theirs: Kept, sign: int) -> Kept | None:
     if type(mine) is not type(theirs) and mine.holds_all and not len(mine):
         mine = replace(theirs.emptied(), seed=mine.seed, threshold=mine.threshold)
     return mine.plus(theirs, sign)
+
+
+def _memories(model: Additive, other: Additive) -> tuple[Memory, Memory]:
+    """Return the memories of two models, which are to be added, for changes; both with a ledger, or both without.
+
+    Without one, both models keep all rows, and both together no more than are kept.
+    """
+    mine, theirs = model.memory_.snapshot(), other.memory_.snapshot()
+    if not isinstance(mine, Ledgered) or not isinstance(theirs, Ledgered) or (mine.has_ledger and theirs.has_ledger):
+        return mine, theirs
+    kept, more = model._kept, other._kept
+    fits = kept is not None and more is not None and len(kept) + len(more) <= kept.most and kept.seed == more.seed
+    if fits and not mine.has_ledger and not theirs.has_ledger:
+        return mine, theirs
+    for memory, rows in ((mine, kept), (theirs, more)):
+        if not memory.has_ledger and rows is not None:
+            memory.make_ledger(rows.batches())
+    return mine, theirs
 
 
 def all_kept(model: Additive) -> Kept | None:

@@ -13,11 +13,11 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from hammemo.models.explanations import by_columns, one_context
+from hammemo.models.masking import columns_of, label_mask
 from hammemo.models.names import VOTES
 from hammemo.models.scorer import Scorer, check_probabilities
-from hammemo.tokens.labels import classes_array, label_array
+from hammemo.tokens.labels import classes_array
 from hammemo.tokens.user_input import contexts_of_length, contexts_with_numbers
-from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,16 +48,6 @@ def _row_slices(X: Any) -> list[Any]:
     if rows is None or not len(X.shape if isinstance(X, np.ndarray) else X) or len(X) <= ROWS_AT_ONCE:
         return [X]
     return [rows[first : first + ROWS_AT_ONCE] for first in range(0, len(X), ROWS_AT_ONCE)]
-
-
-def _excluded(exclude: Any, contexts: Contexts, scorer: Scorer) -> NDArray[np.int64]:
-    """Return the columns that each context leaves out, -1 for none: (m, n)."""
-    if isinstance(exclude, str):
-        if exclude != "seen":
-            raise ValueError(f"exclude={exclude!r} is not known: use 'seen', or a list of labels.")
-        return contexts.ranks_in(scorer.labels)
-    columns = scorer.labels.find(Vocabulary.of(label_array(exclude)))
-    return np.broadcast_to(columns, (len(contexts), len(columns)))
 
 
 class Answering(ABC):
@@ -132,7 +122,7 @@ class Answering(ABC):
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each label, in the order of `classes_`; for a log-linear vote only.
+        """Return the probability of each label, in the order of `classes_`; for a log-linear vote or a mixture.
 
         Shapes
         ------
@@ -149,7 +139,7 @@ class Answering(ABC):
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the natural logarithms of `predict_proba`, without underflow; for a log-linear vote only.
+        """Return the natural logarithms of `predict_proba`, without underflow; for a log-linear vote or a mixture.
 
         Shapes
         ------
@@ -158,13 +148,13 @@ class Answering(ABC):
         return self._answers(X, Scorer.log_probabilities)[2]
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label with the highest score; the first one in `classes_` among equals."""
+        """Return the label with the highest score; ties go to the first one in `classes_`."""
         model, scorer, winners = self._answers(X, Scorer.winners)
         labels: NDArray[Any] = model._classes(scorer)[winners]
         return labels
 
-    def top_k(self, X: Any, k: int = 5, *, exclude: Any = None) -> NDArray[Any]:
-        """Return the k labels with the highest scores, best first; equals in the order of `classes_`.
+    def top_k(self, X: Any, k: int = 5, *, exclude: Any = None, allow: Any = None, return_scores: bool = False) -> Any:
+        """Return the k labels with the highest scores, best first; ties follow the order of `classes_`.
 
         Parameters
         ----------
@@ -172,12 +162,19 @@ class Answering(ABC):
         k : int
             How many.
         exclude : "seen" or array-like, optional
-            Labels that are never among them. "seen" leaves out the tokens of the context itself, such as items that
-            were bought already.
+            Labels that are never among them: one list for all queries, or one list a query. "seen" leaves out all
+            tokens of the query itself, such as items that were bought already, also those that a model of streams does
+            not read because they are too long ago.
+        allow : array-like, optional
+            Only these labels are among them, such as items in stock: one list for all queries, or one list a query.
+        return_scores : bool
+            Whether to return the scores, too. A vote that discounts popular labels (`Mixture`) returns discounted
+            ones; its first label may be another one than that of `predict`.
 
         Shapes
         ------
-        X : (m, h); returned : (m, min(k, len(classes_))), or fewer columns where too few labels are left
+        X : (m, h); returned : (m, min(k, len(classes_))), or fewer columns where no query has this many labels left. A
+        query that has fewer than others ends with None, and its scores with NaN.
 
         Examples
         --------
@@ -187,14 +184,29 @@ class Answering(ABC):
         [['y', 'x']]
         >>> clf.top_k([["a", "c"]], k=2, exclude=["y"]).tolist()
         [['x']]
+        >>> clf.top_k([["a", "c"], ["b", "c"]], k=2, allow=[["y"], ["x", "y"]]).tolist()
+        [['y', None], ['y', 'x']]
         """
         model, contexts, scorer = self._question(X)
-        if exclude is None:
-            return model._classes(scorer)[scorer.leaders(contexts, k)]
-        return model._classes(scorer)[scorer.leaders_without(contexts, k, _excluded(exclude, contexts, scorer))]
+        if exclude is None and allow is None and not return_scores:
+            return model._classes(scorer)[scorer.ranked(contexts, k)]
+        mask = label_mask(scorer.labels, len(contexts), exclude, allow, lambda: model._seen(X, contexts, scorer))
+        columns, scores = scorer.masked_leaders(contexts, k, mask, with_scores=return_scores)
+        width = int((columns >= 0).sum(axis=1).max(initial=0))
+        columns = columns[:, :width]
+        found = model._classes(scorer)[columns]
+        if (columns < 0).any():
+            found = found.astype(object)
+            found[columns < 0] = None
+        return (found, scores[:, :width]) if return_scores and scores is not None else found
+
+    def _seen(self, X: Any, contexts: Contexts, scorer: Scorer) -> list[NDArray[np.int64]]:
+        """Return the columns of the tokens that each query holds, also of those before its context."""
+        is_longer = self.cutting_ is not None and not hasattr(X, "columns") and len(X) == len(contexts)
+        return columns_of(scorer.labels, list(X)) if is_longer else list(contexts.ranks_in(scorer.labels))
 
     def explain(self, x: Any, k: int = 5) -> Explanation:
-        """Return which sites and tokens of one context voted for the k leading labels, and how much.
+        """Return how much each site and token of one context adds to the scores of the k best labels.
 
         The contributions and the base add up to the scores of `class_scores`. Where the memory is a sketch, each comes
         with hard bounds or with a standard error. ``print`` shows a table, ``.plot()`` draws it, ``.to_dict()`` is

@@ -4,8 +4,9 @@
 - vote: log-linear where the memory keeps rows of counts, else the sum of the paper.
 - kernel: positions and the tuples of columns that a table asks for (`AutoSites`), for a stream positions, suffixes and
   skip pairs. This is for an exact memory with a vote whose weights are fitted; with others, positions.
-- a stream with more than 256 labels: the mixture. Where its documents are short, as sessions are, it reads suffixes, a
-  bag, what occurs together, and copies; else positions, suffixes, skip pairs, and how often a token was recent.
+- a stream with more than 256 labels: the mixture. Where its documents are short, as sessions are, or hardly repeat a
+  token, as lists of films do, it reads suffixes, a bag, what occurs together, and copies; else, as in text, positions,
+  suffixes, skip pairs, and how often a token was recent.
 
 ``None`` means positions, and a hashed memory.
 """
@@ -13,8 +14,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from sklearn.base import clone
 
 from hammemo.kernels import (
@@ -33,6 +35,9 @@ from hammemo.models.names import KERNELS, MEMORIES, VOTES, is_auto
 from hammemo.votes import LogLinear, Sum, Vote
 from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, plain_log_linear
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 def resolved_memory(memory: Any) -> Memory:
     """Return a new memory: of a name, or a clone of the one given."""
@@ -44,6 +49,11 @@ def resolved_memory(memory: Any) -> Memory:
 SHORT_DOCUMENT: Final = 64
 """Documents of fewer tokens on average are sessions, cases or purchases: their order says less than what is in them."""
 
+FEW_REPEATS: Final = 0.05
+"""Documents are item histories, too, where a smaller share of tokens has occurred before in its document."""
+
+_JUDGED_TOKENS: Final = 2**20
+
 
 @dataclass(frozen=True)
 class StreamFacts:
@@ -51,6 +61,13 @@ class StreamFacts:
 
     n_labels: int
     mean_length: float
+    repeats: float
+    """The share of tokens that have occurred before in their document."""
+
+    @property
+    def are_items(self) -> bool:
+        """Whether documents are clicks or purchases, not text."""
+        return self.mean_length < SHORT_DOCUMENT or self.repeats < FEW_REPEATS
 
     @property
     def has_many_labels(self) -> bool:
@@ -58,16 +75,31 @@ class StreamFacts:
         return self.n_labels > MAX_OWN_WEIGHT_LABELS
 
 
-def mixture_kernel(h: int, mean_length: float) -> SiteKernel:
+def repeated_share(codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> float:
+    """Return the share of tokens that occur before in their document, among the first million tokens.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.models.axes import repeated_share
+    >>> repeated_share(np.array([4, 7, 4, 4]), np.array([3, 1]))
+    0.25
+    """
+    owners = np.repeat(np.arange(len(lengths)), lengths)[:_JUDGED_TOKENS]
+    keys = owners * (int(codes.max(initial=0)) + 2) + codes[: len(owners)]
+    return 1 - len(np.unique(keys)) / max(len(keys), 1)
+
+
+def mixture_kernel(h: int, *, items: bool) -> SiteKernel:
     """Return what "auto" compares in a stream with many labels.
 
     Examples
     --------
     >>> from hammemo.models.axes import mixture_kernel
-    >>> mixture_kernel(8, mean_length=5)
+    >>> mixture_kernel(8, items=True)
     Joined(kernels=[Suffixes(k=3), Bag(reach=8), Together(reach=8), Copy(reach=8)])
     """
-    if mean_length >= SHORT_DOCUMENT:
+    if not items:
         return stream_kernel(h) + Recent(h)
     return Suffixes(min(3, h)) + Bag(min(10, h)) + Together(min(30, h)) + Copy(min(30, h))
 

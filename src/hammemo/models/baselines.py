@@ -73,12 +73,12 @@ class _Baseline(ClassifierMixin, BaseEstimator):
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the label with the highest score; the first one in `classes_` among equals."""
+        """Return the label with the highest score; ties go to the first one in `classes_`."""
         columns = self._answers(X, lambda scores: scores.argmax(axis=1))
         return np.asarray(self.classes_[columns])
 
     def top_k(self, X: Any, k: int = 5) -> NDArray[Any]:
-        """Return the k labels with the highest scores, best first; equals in the order of `classes_`.
+        """Return the k labels with the highest scores, best first; ties follow the order of `classes_`.
 
         Shapes
         ------

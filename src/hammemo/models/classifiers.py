@@ -9,6 +9,7 @@ nothing with what is stored ties all labels at zero, so it too gets the first on
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
@@ -18,23 +19,25 @@ from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models import settling
 from hammemo.models.axes import part_for, resolved_vote
+from hammemo.models.column_values import column_values
 from hammemo.models.digests import part_digests, whole_digest
 from hammemo.models.kept_documents import KeptDocuments
-from hammemo.models.learning import note_forgetting, note_refit
+from hammemo.models.learning import has_forgotten, note_forgetting, note_refit
 from hammemo.models.names import is_auto
 from hammemo.models.predictor import Predictor
 from hammemo.models.report import Report, site_names
 from hammemo.models.scorer import Scorer
-from hammemo.models.settling import Choices
 from hammemo.models.streaming import Streaming
+from hammemo.tokens.contexts import Examples
 from hammemo.tokens.labels import classes_array
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.user_input import CheckedRows, asked_contexts
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
     from hammemo.kernels import SiteKernel
@@ -46,32 +49,41 @@ Self = TypeVar("Self", bound="MemoryClassifier")
 
 
 class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
-    """One-pass classifier of categorical sequences.
+    """One-pass classifier of tables and sequences that can exactly forget training rows.
 
     Parameters
     ----------
     kernel : {"auto", "positional", "pairs", "decaying", "suffixes", "skip-pairs"} or SiteKernel
         Which sites are compared, and their weights. "auto" compares positions and, for a table that `fit` learns whole,
-        the tuples of columns that say more together (`AutoSites`); for a stream, suffixes and skip pairs. Tuples are
-        for an exact memory and a vote with fitted weights: with others "auto" compares positions.
+        the tuples of columns that are informative together (`AutoSites`); for a stream, suffixes and skip pairs. Tuples
+        need an exact memory and a vote with fitted weights; with others "auto" compares positions.
     memory : {"auto", "exact", "hashed", "gaussian", "tiered", "ledgered"} or Memory
-        Where the counts are kept. "auto" is `Exact`; `Hashed` has a size that does not grow.
+        Where the counts are stored. "auto" is `Exact`; `Hashed` has a fixed number of rows.
     vote : {"auto", "sum", "mean", "log-linear", "mixture"} or Vote
-        How the sites' counts become one score a label. "auto" is log-linear where the memory keeps rows of counts, with
-        weights for each label while there are few; for a stream with more than 256 labels it is a mixture. "sum" is the
+        How counts become one score per label. "auto" is log-linear if the memory stores rows of counts, with
+        weights for each label if there are few; for a stream with more than 256 labels it is a mixture. "sum" is the
         paper's rule.
     random_state : int, RandomState or None
-        Seeds all that is random. Models with the same seed can be merged; None draws a new one at each fit.
+        The seed. Models with the same seed can be merged; None draws a new seed at each fit.
     missing : {"token", "empty", "refuse"}
-        What a missing value of X (None, NaN, pandas' NA) becomes: a token of its own, so that missing values match each
-        other; an empty position, which matches nothing; or an error. A missing label is always refused.
+        How to treat a missing value of X (None, NaN, pandas' NA): as a token of its own, so missing values match each
+        other; as an empty position, which matches nothing; or as an error. A missing label is always refused.
     keep : {"auto", True, False} or int
-        Whether the model keeps its rows, in plain text, so that `refit` needs no data. "auto" keeps them where sites
+        Whether the model keeps its rows, in plain text, so that `refit` needs no data. "auto" keeps them if sites
         are chosen or weights are fitted: up to 200,000 distinct rows and 2^26 tokens, beyond that those with the lowest
-        hashes. A number is the most distinct rows to keep, or tokens of documents; False keeps none.
+        hashes. A number limits the distinct rows, or the tokens of documents, to keep; False keeps none.
     numeric : "auto", "none" or list of columns
         Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers of data
         frames for numbers; "none" makes every column names.
+    class_weight : "balanced", dict from labels to weights, or None
+        How much labels matter: the odds of a label are multiplied by its weight where counts are read. With weights w,
+        probabilities are p'(c) = w(c) p(c) / Σ w(k) p(k), which is a shift of the prior; counts stay whole numbers, and
+        weights of sites are fitted as without it. Labels that are not named have weight 1. "balanced" takes one over
+        the share of each label that is held now, so that all labels are equally likely before anything is known. It is
+        for a log-linear vote.
+    verbose : int or bool
+        Whether long edits say on standard error what they do, every few seconds, where that is no terminal; on a
+        terminal there are progress bars. It changes nothing in the model, and is not in its files.
 
     Attributes
     ----------
@@ -82,17 +94,17 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
     label_dtype_ : dtype
         The type that `classes_` and predictions have.
     kernel_ : SiteKernel
-        What "auto" became, or the kernel given.
+        The kernel that "auto" chose, or the kernel given.
     vote_ : Vote
     sites_ : Sites
         The kernel's sites for this context length.
     choices_ : Choices
-        Why the parts are what they are; `report` shows it.
+        What was chosen, and why; `report` shows it.
     n_features_in_ : int
         Tokens per context, the paper's h.
     cutting_ : Cutting or None
-        What `fit_stream` did with beginnings of documents (short, pad); None where no streams were learnt, or not all
-        alike. Where it is known, contexts may have any length.
+        How `fit_stream` cut the beginnings of documents (short, pad); None if no streams were learnt, or not all
+        alike. If it is known, contexts may have any length.
     version_ : int
         How many edits there were.
 
@@ -117,6 +129,8 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         missing: str = "token",
         keep: str | bool | int = "auto",
         numeric: str | Sequence[Any] = "auto",
+        class_weight: str | Mapping[Any, float] | Sequence[tuple[Any, float]] | None = None,
+        verbose: Any = 0,
     ) -> None:
         self.kernel = kernel
         self.memory = memory
@@ -125,6 +139,8 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         self.missing = missing
         self.keep = keep
         self.numeric = numeric
+        self.class_weight = class_weight
+        self.verbose = verbose
 
     def set_params(self: Self, **params: Any) -> Self:
         """Set parameters, those of parts too, also where these are "auto": ``memory__buckets=512`` makes it hashed.
@@ -179,9 +195,9 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X, y, sample_weight
-            As in `fit`; a sample of what the memory holds will do.
+            As in `fit`; a sample of the stored examples is enough.
         leave_one_out : bool
-            Whether these examples are stored, so that each must be left out of the counts it is judged by. Say False
+            Whether these examples are stored, so each must be left out of the counts that predict it. Pass False
             for examples that the memory has not learnt.
 
         Examples
@@ -207,7 +223,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         return self
 
     def refit(self: Self, what: Literal["all", "weights"] = "all", rows: Any = None) -> Self:
-        """Choose sites and vote again and fit the weights, by the rows that the model keeps: without data.
+        """Choose sites and vote again and fit the weights from the rows that the model keeps; no data is needed.
 
         While all rows are kept, the result is the model that `fit` makes of the rows that are left, to the byte of its
         file, after any history of learning, forgetting and merging. A layout that was given (``layout=``,
@@ -221,7 +237,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             With "weights", sites and the settings of the vote stay as they are.
         rows : (X, y) or iterable of such pairs, optional
             The rows that the model holds, for one that does not keep all of them: everything is chosen and counted
-            anew by these.
+            again by these.
 
         Examples
         --------
@@ -236,7 +252,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         if what not in ("all", "weights"):
             raise ValueError(f"what={what!r} is not known: use 'all' or 'weights'.")
         if rows is not None and what == "weights":
-            raise ValueError("refit(rows=…) chooses and counts anew: leave out what='weights', or use fit_vote(X, y).")
+            raise ValueError("refit(rows=…) chooses and counts again: leave out what='weights', or use fit_vote(X, y).")
         if rows is None:
             self._edited(lambda model: model._refit(what))
         else:
@@ -245,7 +261,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         return self
 
     def open(self: Self, h: int) -> Self:
-        """Forget everything and settle the layout, as the first `partial_fit` would, with nothing learnt.
+        """Forget everything and fix the layout, as the first `partial_fit` would, without learning anything.
 
         Then the model can be saved, copied and merged before its first example. An automatic vote has equal weights.
 
@@ -267,8 +283,9 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
         def start(model: MemoryClassifier) -> None:
             model.__dict__.pop("feature_names_in_", None)
-            model._start(int(h), settling.for_pieces(model._axes(), 0))
-            model.n_features_in_, model.label_dtype_ = int(h), np.dtype(object)
+            model._declare_nothing(int(h))
+            model._start(int(h), settling.for_pieces(model._axes(), 0, _no_rows(int(h))))
+            model.label_dtype_ = np.dtype(object)
 
         self._edited(start)
         return self
@@ -298,7 +315,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             At the first call: a fitted model whose layout, and fitted vote, to use, so that the two can be merged.
             Without it a hashed memory gives rows of their own to the most frequent tokens of the first batch.
         choose : bool
-            Say False where no call may take longer than its batch does.
+            Whether this call may choose again; pass False if no call may take longer than its batch.
 
         Examples
         --------
@@ -310,7 +327,10 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """
 
         def learn(model: MemoryClassifier) -> None:
-            rows = model._rows(X, y, sample_weight, reset=not hasattr(model, "memory_"))
+            is_first = not hasattr(model, "memory_")
+            if choose and not is_first:
+                model._admit(X)
+            rows = model._rows(X, y, sample_weight, reset=is_first)
             model._learn_batch(rows, classes, layout, choose=choose)
 
         self._edited(learn)
@@ -320,7 +340,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         self, rows: CheckedRows, classes: Any, layout: MemoryClassifier | None = None, *, choose: bool = True
     ) -> None:
         is_first = not hasattr(self, "memory_")
-        examples = self._learn(rows, classes, layout=layout)
+        examples = self._learn(rows, classes, layout=layout, choose=choose)
         if choose and self._choose_if_doubled():
             return
         is_fitted = is_first and layout is None and is_auto(self.vote)
@@ -328,9 +348,9 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             self._fit_vote_to_kept(examples)
 
     def forget(self: Self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Take examples back: the exact inverse of `partial_fit`. A label whose last example goes is no longer a class.
+        """Remove examples: the exact inverse of `partial_fit`. A label without examples is no longer a class.
 
-        All of them are taken back, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
+        All of them are removed, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
         one of them was never stored. What `classes` declared, and the layout of the memory, stay. So do chosen sites
         and fitted weights, until `refit`: a model that is asked before warns of it, once.
 
@@ -349,7 +369,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         return self
 
     def learn_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
-        """Learn one example, the short way: no table of contexts is checked, and an exact memory takes microseconds.
+        """Learn one example, quickly: no table of contexts is checked, and an exact memory takes microseconds.
 
         Examples
         --------
@@ -366,7 +386,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         return self
 
     def forget_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
-        """Take one example back, the short way: the inverse of `learn_one`, with the refusals of `forget`."""
+        """Remove one example, quickly: the inverse of `learn_one`; refuses what `forget` refuses."""
         check_is_fitted(self, "memory_")
         self._edited(lambda model: model._change_one(tokens, label, -1))
         note_forgetting(self)
@@ -383,16 +403,16 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
     def compile(
         self, form: str | None = None, vocabulary: Iterable[Any] | None = None, n_jobs: int | None = None
     ) -> Predictor:
-        """Fold the state into what serving needs: a read-only `Predictor` that learns nothing more.
+        """Compile the state into a read-only `Predictor` for fast answers.
 
         Parameters
         ----------
         form : str, optional
-            Which form, of those the memory knows: "sparse" or "dense" counts, "fused" or "two-stage" codes.
+            A compiled form of the memory: "sparse" or "dense" counts, "fused" or "two-stage" codes.
         vocabulary : iterable of tokens, optional
-            The tokens that the predictor carries data for; by default those the memory has met.
+            The tokens that the predictor knows; by default those the memory has met.
         n_jobs : int, optional
-            Threads for large batches, where the compiled form can use them (a hashed memory's can): one by default,
+            Threads for large batches, if the compiled form supports them (a hashed memory's does): one by default,
             -1 for all processors.
         """
         check_is_fitted(self)
@@ -412,7 +432,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
     def digest(self, parts: Literal[True]) -> dict[str, str]: ...
 
     def digest(self, parts: bool = False) -> str | dict[str, str]:
-        """Return BLAKE2b-256 of all that the model is, in hexadecimal digits: equal digests, equal models.
+        """Return the BLAKE2b-256 hash of the whole model in hexadecimal digits: equal digests mean equal models.
 
         It covers the parameters and the seed, the layout, the counts, what was declared (classes, the type of labels,
         names of columns), the settings of the vote, its weights, and the kept rows with their threshold.
@@ -436,17 +456,19 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         return found if parts else whole_digest(found)
 
     def report(self) -> Report:
-        """Return what the model is made of: what was chosen, why, and what it gained; ``print`` shows it."""
+        """Return a report of what was chosen, why, and what it gained; ``print`` shows it."""
         check_is_fitted(self)
         model = self._now()
         names = getattr(model, "feature_names_in_", None)
-        positions, kept = model.sites_.positions, model._kept
+        positions, kept, cells = model.sites_.positions, model._kept, model._cells
+        counts = model.memory_.label_counts
         return Report(
-            n_examples=int(model.memory_.label_counts.sum()),
+            n_examples=int(counts.sum()),
             n_labels=len(model.memory_.labels),
             n_positions=model.n_features_in_,
             tuples=site_names(positions, None if names is None else names.tolist()),
             n_single=sum(len(site) == 1 for site in positions),
+            n_trees=0 if cells is None or cells.forest is None else cells.forest.n_trees,
             memory=repr(model.memory_),
             nbytes=model.memory_.nbytes,
             vote=repr(model.vote_),
@@ -454,12 +476,63 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             keeps_all=kept is not None and kept.holds_all,
             chosen_at=model._chosen_at,
             is_pinned=model._pinned,
-            choices=getattr(model, "choices_", Choices()),
+            choices=replace(model.choices_, held_out=model._held_out),
             free=tuple(site.name for site in model.sites_.free),
             keeps_documents=isinstance(kept, KeptDocuments),
             unread=model.vote_.unread(model.sites_),
+            is_stale=has_forgotten(self),
+            is_weighed=getattr(model.vote_, "class_weight", None) is not None,
+            most_frequent=float(counts.max() / counts.sum()) if counts.any() else None,
             model=model,
         )
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """What each column of X is worth: its share of the bits an example that the model gains over the labels alone.
+
+        They are those of ``report().bits()``, with a tuple of columns divided evenly among its columns, and are
+        computed at each access from the rows that the model keeps. A column that speaks against the right label more
+        than for it is below zero.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from hammemo import MemoryClassifier
+        >>> X = np.random.default_rng(0).integers(0, 2, (400, 3))
+        >>> found = MemoryClassifier().fit(X, X[:, 1]).feature_importances_
+        >>> int(found.argmax()), bool(found[1] > 0.9)
+        (1, True)
+        """
+        if not hasattr(self, "memory_"):
+            raise AttributeError("feature_importances_ is known after fit.")
+        try:
+            return self.report().bits().of_columns(self.n_features_in_)
+        except ValueError as error:  # scikit-learn asks with hasattr
+            raise AttributeError(str(error)) from None
+
+    def plot_column(self, column: Any, other: Any = None, *, label: Any = None, ax: Axes | None = None) -> Axes:
+        """Draw what a column, or a pair of columns, says of the labels, and how many rows say it; return the axes.
+
+        Shown is the share of labels among the rows with each value. Numbers and dates are in ranges. Rows are those
+        that the model holds now, or the kept ones among them: what was forgotten is gone. It is the data that the model
+        reads, one column or pair alone; what the model makes of a row, `explain` says. It needs the ``plot`` extra.
+
+        Parameters
+        ----------
+        column, other : str or int
+            Columns by name or by place; with two, a field of the figure is a pair of values.
+        label : optional
+            Draw this label only. By default it is the second of two labels, or the most frequent ones.
+        ax : matplotlib Axes, optional
+            Where to draw; a new figure by default.
+        """
+        check_is_fitted(self)
+        columns = [column] if other is None else [column, other]
+        return column_values(self._now(), columns).plot(label, ax)
+
+    def __str__(self) -> str:
+        """Return two lines once fitted: what was chosen, and how good it is on held-out folds."""
+        return f"{type(self).__name__}: {self.report().summary()}" if hasattr(self, "memory_") else repr(self)
 
     def _repr_html_inner(self) -> str:
         """Return scikit-learn's picture and, once fitted, what was chosen."""
@@ -482,7 +555,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         contexts = asked_contexts(self, self._cut(X, self.n_features_in_))
         if self._kinds is not None:
-            self._kinds.warn_of_others(contexts, vars(self).get("feature_names_in_"))
+            self._kinds.warn_of_others(contexts, vars(self).get("feature_names_in_"), self._columns)
         return contexts
 
     def _vote(self) -> str | Vote:
@@ -495,3 +568,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         tags.input_tags.categorical = True
         tags.input_tags.allow_nan = self._missing() != "refuse"
         return tags
+
+
+def _no_rows(h: int) -> Examples:
+    return Examples.of(np.empty((0, h), object), np.empty(0, object))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -16,8 +17,6 @@ from sklearn.base import BaseEstimator
 from hammemo.memories.secret_keys import secret_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from hammemo.models.learning import Learning
@@ -26,12 +25,17 @@ PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "
 """The parts of a digest, in order."""
 
 
+UNSTORED: Final = frozenset({"verbose"})
+"""Parameters that change nothing in a model: they are neither in digests nor in files."""
+
+
 def part_digests(model: Learning) -> dict[str, str]:
     """Return the digest of each part of one version of a fitted model, in hexadecimal digits."""
-    memory, kept = model.memory_._now(), model._kept
+    memory, kept, held_out = model.memory_._now(), model._kept, model._held_out
     names = getattr(model, "feature_names_in_", None)
     sites, cutting = model.sites_, model.cutting_
     parameters = _described(model)
+    parameters["params"] = {name: value for name, value in parameters["params"].items() if name not in UNSTORED}
     if not isinstance(model.random_state, (int, np.integer, type(None))):
         parameters["params"]["random_state"] = memory.seed  # as in files: a generator is described by its address
     described = {
@@ -41,6 +45,7 @@ def part_digests(model: Learning) -> dict[str, str]:
             sites.weights.tolist(),
             model._pinned,
             None if model._cells is None else model._cells.digest(),
+            None if held_out is None else list(vars(held_out).values()),
         ],
         "declared": [
             memory.declared.tolist(),
@@ -48,6 +53,7 @@ def part_digests(model: Learning) -> dict[str, str]:
             None if names is None else [str(name) for name in names],
             None if cutting is None else [cutting.short, cutting.pad],
             model._columns,
+            model._types,
         ],
         "vote settings": _described(model.vote_),
         "threshold": None if kept is None else [type(kept).__name__, kept.seed, kept.most, kept.lowest_threshold],
@@ -77,6 +83,11 @@ def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=32).hexdigest()
 
 
+def sorted_pairs(weights: Mapping[Any, Any]) -> list[list[Any]]:
+    """Return a mapping, such as class weights, as files have it: pairs in the order of the names of their keys."""
+    return [[key, weights[key]] for key in sorted(weights, key=lambda key: (str(type(key)), str(key)))]
+
+
 def _described(value: Any) -> Any:
     """Return a parameter as JSON: an estimator by its class and parameters, a secret by its digest."""
     if isinstance(value, BaseEstimator):
@@ -86,6 +97,8 @@ def _described(value: Any) -> Any:
             for name, given in value.get_params(deep=False).items()
         }
         return {"class": type(value).__name__, "params": params}
+    if isinstance(value, Mapping):
+        value = sorted_pairs(value)
     if isinstance(value, (list, tuple, range, np.ndarray)):
         return [_described(entry) for entry in value]
     if isinstance(value, np.generic):

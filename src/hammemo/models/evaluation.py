@@ -4,29 +4,35 @@ What is learnt and what is asked, a `Split` says (:mod:`hammemo.models.splits`).
 
 **What is measured**, over all examples that are asked: the share of right answers; the share whose label is among the
 five best; the mean log-loss in nats; and the expected calibration error: over 15 bins of equal width of the highest
-probability, the mean of \|its mean - share of right answers\|, weighted by the examples in the bin. With more than a
-hundred labels also, as recommenders are judged: the share whose label is among the twenty best, and the mean of one
-over its rank there, 0 where it is not among them. A label that the training part does not have cannot be answered: it
-counts as wrong, and is left out of the log-loss.
+probability, the mean of \|its mean - share of right answers\|, weighted by the examples in the bin. With two labels the
+area under the ROC curve is measured, the mean over the fits; with five labels or fewer the five best are not. With more
+than a hundred labels also, as recommenders are judged: the share whose label is among the twenty best, and the mean of
+one over its rank there, 0 where it is not among them. Lists are those of `top_k`, right answers those of `predict`. A
+label that the training part does not have cannot be answered: it counts as wrong, and is left out of the log-loss.
 
 **Beside it**: the most frequent label with the labels' shares as probabilities, and naive Bayes from the same counts:
 single positions, each with weight 1, one pseudo-example a row that is spread as the labels are.
+
+With more than `ALL_LABELS` labels no probabilities of all labels are made: a mixture is asked for those of the label
+and of the answer alone, and learners that cannot tell these have no log-loss and no calibration error.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 from hammemo.kernels import PositionalHamming
 from hammemo.memories import Exact
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.tokens.contexts import Examples
 from hammemo.tokens.labels import label_array, most_frequent_labels
-from hammemo.votes import LogLinear
+from hammemo.votes import LogLinear, Mixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,6 +46,8 @@ BINS: Final = 15
 SHORT_LIST: Final = 5
 LONG_LIST: Final = 20
 """The two lengths of a list of answers that are judged."""
+ALL_LABELS = 5000
+"""Labels up to which the probabilities of all are made."""
 LONG_LIST_LABELS: Final = 100
 """Labels above which the longer list is judged, too."""
 MODEL: Final = "this model"
@@ -65,11 +73,8 @@ class Answers:
     """Of the label; NaN where that was not learnt, or where there are no probabilities."""
     highest: NDArray[np.float64]
     """Of the answer; NaN where there are no probabilities."""
-
-    @property
-    def right(self) -> NDArray[np.bool_]:
-        """Whether the answer is the label."""
-        return np.asarray(self.rank == 1)
+    right: NDArray[np.bool_]
+    """Whether the answer is the label."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,8 @@ class Measures:
     """The figures of one learner; None where its scores are not probabilities."""
 
     accuracy: float
-    top_5: float
+    top_5: float | None
+    """None where labels are five or fewer."""
     log_loss: float | None
     calibration_error: float | None
     accuracy_sd: float | None = None
@@ -86,6 +92,8 @@ class Measures:
     """None where labels are a hundred or fewer."""
     reciprocal_rank_20: float | None = None
     """The mean of 1 / rank in the best twenty; None where labels are a hundred or fewer."""
+    roc_auc: float | None = None
+    """The area under the ROC curve, the mean over the fits; None where labels are not two."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +181,7 @@ class _Tally:
         self.truths: list[NDArray[Any]] = []
         self.answers: dict[str, list[Answers]] = {MODEL: [], BAYES: [], MAJORITY: []}
         self.sizes: list[int] = []
+        self.labels: set[Any] = set()
         self.seconds: list[float] = []
 
     def add(
@@ -190,6 +199,7 @@ class _Tally:
         self.answers[BAYES].append(asked_of(material.learnt_by(bayes, learnt), X, y))
         self.answers[MAJORITY].append(_most_frequent(labels, y))
         self.truths.append(y)
+        self.labels.update(labels.tolist(), y.tolist())
         self.sizes.append(len(labels))
 
     def found(self, title: str) -> Evaluation:
@@ -206,11 +216,29 @@ class _Tally:
             n_labels=n_labels,
             n_not_learnt=int(sum(np.isnan(part.probability).sum() for part in self.answers[MAJORITY])),
             fit_seconds=float(np.mean(self.seconds)),
-            measures={name: _measures(parts, n_labels) for name, parts in self.answers.items()},
+            measures={
+                name: replace(_measures(parts, n_labels), roc_auc=self._roc_auc(parts))
+                for name, parts in self.answers.items()
+            },
             confusion_labels=names,
             confusion=confusion,
             calibration=_calibration(self.answers[MODEL]),
         )
+
+    def _roc_auc(self, parts: list[Answers]) -> float | None:
+        """Return the mean area under the ROC curve of fits whose answers have both of two labels; None for others."""
+        if len(self.labels) != 2:
+            return None
+        last = max(self.labels, key=str)  # which of the two does not matter
+        found = []
+        for truth, part in zip(self.truths, parts, strict=True):
+            is_last = np.array([label == last for label in truth.tolist()], bool)
+            if np.isnan(part.highest).any() or len(set(is_last.tolist())) < 2:
+                continue
+            of_truth = np.nan_to_num(part.probability)  # a label that was not learnt has none
+            of_last = np.where(is_last, of_truth, 1 - of_truth).round(12)  # equal ones stay so
+            found.append(roc_auc_score(is_last, of_last))
+        return float(np.mean(found)) if found else None
 
 
 def naive_bayes(h: int) -> MemoryClassifier:
@@ -222,27 +250,44 @@ def asked_of(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> Answe
     """Return what a model says to contexts whose labels are known."""
     columns = {label: column for column, label in enumerate(model.classes_.tolist())}
     place = np.array([columns.get(label, -1) for label in y.tolist()], np.int64)
-    step = max(1, _CHUNK_NUMBERS // max(len(columns), 1))
+    step = max(1, _CHUNK_NUMBERS // min(max(len(columns), 1), ALL_LABELS))
     truths = np.asarray(y, object)
     parts = [_chunk(model, X[i : i + step], truths[i : i + step], place[i : i + step]) for i in range(0, len(y), step)]
-    nothing = Answers(np.empty(0, object), np.empty(0, np.int64), np.empty(0), np.empty(0))
+    nothing = Answers(np.empty(0, object), np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0, bool))
     return Answers(*(np.concatenate(arrays) for arrays in zip(*map(_arrays, parts or [nothing]), strict=True)))
 
 
 def _arrays(answers: Answers) -> tuple[NDArray[Any], ...]:
-    return answers.predicted, answers.rank, answers.probability, answers.highest
+    return answers.predicted, answers.rank, answers.probability, answers.highest, answers.right
 
 
 def _chunk(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any], place: NDArray[np.int64]) -> Answers:
     """Return what a model says to a few contexts; `place` is the column of each label, -1 where it was not learnt."""
-    best = model.top_k(X, LONG_LIST).astype(object)
-    found = best == y[:, None]
-    rank = np.where(found.any(axis=1), 1 + found.argmax(axis=1), 0)
-    if not hasattr(model, "predict_proba"):
-        return Answers(best[:, 0], rank, np.full(len(X), np.nan), np.full(len(X), np.nan))
+    listed = model.top_k(X, LONG_LIST).astype(object) == y[:, None]
+    rank = np.where(listed.any(axis=1), 1 + listed.argmax(axis=1), 0)
+    predicted = model.predict(X).astype(object)
+    of_truth, highest = _probabilities(model, X, place)
+    return Answers(predicted, rank, of_truth, highest, np.asarray(predicted == y, bool))
+
+
+def _probabilities(
+    model: MemoryClassifier, X: NDArray[Any], place: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the probability of each label and of each answer; NaN where the model cannot tell it."""
+    nothing = np.full(len(X), np.nan)
+    if len(model.classes_) > ALL_LABELS and isinstance(model.vote_, Mixture):
+        _, contexts, scorer = model._question(X)
+        ones = np.ones(len(X), np.int64)
+
+        def of(columns: NDArray[np.int64]) -> NDArray[np.float64]:
+            return np.asarray(np.exp(-scorer.losses(Examples(contexts, columns, scorer.labels, ones))))
+
+        return np.where(place >= 0, of(np.maximum(place, 0)), np.nan), of(scorer.winners(contexts))
+    if len(model.classes_) > ALL_LABELS or not hasattr(model, "predict_proba"):
+        return nothing, nothing
     probabilities = model.predict_proba(X)
     of_truth = np.where(place >= 0, probabilities[np.arange(len(X)), place], np.nan)
-    return Answers(best[:, 0], rank, of_truth, probabilities.max(axis=1))
+    return of_truth, probabilities.max(axis=1)
 
 
 def _most_frequent(learnt: NDArray[Any], y: NDArray[Any]) -> Answers:
@@ -258,12 +303,14 @@ def _most_frequent(learnt: NDArray[Any], y: NDArray[Any]) -> Answers:
         np.array([ranks.get(label, 0) for label in truths], np.int64),
         np.array([shares.get(label, np.nan) for label in truths], np.float64),
         np.full(len(y), shares[best[0]]),
+        np.array([label == best[0] for label in truths], bool),
     )
 
 
 def _measures(parts: list[Answers], n_labels: int) -> Measures:
     rank = np.concatenate([part.rank for part in parts])
-    right, listed, many = rank == 1, rank > 0, n_labels > LONG_LIST_LABELS
+    right = np.concatenate([part.right for part in parts])
+    listed, many = rank > 0, n_labels > LONG_LIST_LABELS
     probability, highest = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("probability", "highest")
     )
@@ -272,7 +319,7 @@ def _measures(parts: list[Answers], n_labels: int) -> Measures:
     loss = float(-np.log(np.maximum(probability[known], _MIN_PROBABILITY)).mean()) if told and known.any() else None
     return Measures(
         accuracy=float(right.mean()),
-        top_5=float((listed & (rank <= SHORT_LIST)).mean()),
+        top_5=float((listed & (rank <= SHORT_LIST)).mean()) if n_labels > SHORT_LIST else None,
         log_loss=loss,
         calibration_error=expected_calibration_error(highest, right) if told else None,
         accuracy_sd=float(np.std(shares, ddof=1)) if len(shares) > 1 else None,

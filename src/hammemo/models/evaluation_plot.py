@@ -2,12 +2,12 @@
 
 It needs the ``plot`` extra. Left, a cell is the share of a label's examples that got an answer, so that every row adds
 up to one. Right, a point is a bin of the highest probability: on the diagonal, answers with a probability of .8 are
-right in 8 of 10 cases; the area of a point grows with the examples in its bin.
+right in 8 of 10 cases. Beside a point stands how many answers are in its bin, and its area grows with them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -56,15 +56,15 @@ def _draw_confusion(ax: Axes, counts: NDArray[np.int64], labels: Sequence[str], 
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     ax.imshow(shares, cmap="cividis", vmin=0, vmax=1)
     names = [name if len(name) <= 16 else name[:15] + "…" for name in labels]
-    ax.set_xticks(range(len(names)), names, rotation=90)
-    ax.set_yticks(range(len(names)), names)
+    ax.set_xticks(range(len(names)), names, rotation=0 if sum(map(len, names)) < 40 else 90)
+    ax.set_yticks(range(len(names)), [f"{name} ({n:,})" for name, n in zip(names, counts.sum(axis=1), strict=True)])
     if len(names) <= 10:
         for row, column in np.ndindex(*shares.shape):
             colour = "white" if shares[row, column] < 0.5 else "black"
             ax.text(column, row, f"{shares[row, column]:.2f}", ha="center", va="center", color=colour, fontsize=8)
     ax.set_xlabel("answer")
-    ax.set_ylabel("label")
-    ax.set_title(f"share of each label's {n_asked:,} examples", loc="left", fontsize=10)
+    ax.set_ylabel("label (rows)")
+    ax.set_title(f"share of each label's rows by answer; {n_asked:,} rows in all", loc="left", fontsize=10)
 
 
 def _draw_calibration(ax: Axes, calibration: Sequence[dict[str, float]], error: float | None) -> None:
@@ -72,10 +72,15 @@ def _draw_calibration(ax: Axes, calibration: Sequence[dict[str, float]], error: 
         np.array([one[name] for one in calibration]) for name in ("probability", "right", "asked")
     )
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=1)
+    ax.plot(probability, right, color="#0072B2", linewidth=1)
+    for x, y, n in zip(probability.tolist(), right.tolist(), asked.tolist(), strict=True):
+        away = 1 if y > x else -1  # from the diagonal
+        place: dict[str, Any] = {"xytext": (-9 * away, 5 * away), "textcoords": "offset points", "va": "center"}
+        ax.annotate(f"{int(n):,}", (x, y), fontsize=7, color="0.2", ha="right" if away > 0 else "left", **place)
     ax.scatter(probability, right, s=20 + 280 * asked / asked.max(), color="#0072B2", alpha=0.8, edgecolor="white")
-    ax.set_xlim(0, 1.03)
+    ax.set_xlim(0, 1.1)
     ax.set_ylim(0, 1.03)
-    ax.set_xlabel("highest probability")
+    ax.set_xlabel("highest probability; beside each dot its answers")
     ax.set_ylabel("share of right answers")
-    ax.set_title(f"expected calibration error {error:.3f}", loc="left", fontsize=10)
+    ax.set_title(f"reliability; expected calibration error {error:.3f}", loc="left", fontsize=10)
     ax.grid(visible=True, alpha=0.3)

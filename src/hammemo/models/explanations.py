@@ -60,7 +60,7 @@ class Explanation:
     sites : tuple of tuples of int
         The positions that each site compares, 0 to h - 1.
     labels : tuple
-        The leading labels, best first: those of `top_k`.
+        The labels with the highest scores, best first: those of `top_k`, unless the vote discounts popular labels.
     scores : ndarray of shape (K,)
         Their scores: those of `class_scores`.
     base : ndarray of shape (K,)
@@ -82,6 +82,10 @@ class Explanation:
         What the positions are called: the columns of the data frame that the model learnt.
     kinds : tuple of str
         For each site, the kind of a site without a position, such as ``"bag of 10"``; empty for one with positions.
+    probabilities : ndarray of shape (K,), or None
+        Those of the labels; None where the vote gives none.
+    ranges : tuple of str or None, or None
+        For each column of a table with numbers the range that its number lies in, None for a name; None elsewhere.
 
     Examples
     --------
@@ -115,6 +119,8 @@ class Explanation:
     certified: bool | None
     names: tuple[str, ...] | None = None
     kinds: tuple[str, ...] = ()
+    probabilities: NDArray[np.float64] | None = None
+    ranges: tuple[str | None, ...] | None = None
 
     @property
     def precision(self) -> Precision:
@@ -158,7 +164,7 @@ class Explanation:
         """Return one sentence: who leads by how much, whether that is proven, and what the figures are."""
         return f"{self._decision()}; {_SAYS[self.precision]}."
 
-    def _decision(self) -> str:
+    def _decision(self, *, proofs: bool = True) -> str:
         best, rival = repr(self.labels[0]), repr(self.labels[1]) if len(self.labels) > 1 else "the next label"
         if self.margin is None:
             lead = f"{best} is the only label"
@@ -168,7 +174,7 @@ class Explanation:
             return (
                 f"no token of this context has a vote: {lead}{'' if self.margin else ', so the first label is given'}"
             )
-        if self.certified is None:
+        if self.certified is None or not proofs:
             return lead
         return f"{lead}, {'proven' if self.certified else 'not proven'} to be the exact classifier's answer"
 
@@ -192,6 +198,8 @@ class Explanation:
             "score_low": None if bounds is None else bounds[0].tolist(),
             "score_high": None if bounds is None else bounds[1].tolist(),
             "score_errors": None if self.score_errors is None else self.score_errors.tolist(),
+            "probabilities": None if self.probabilities is None else self.probabilities.tolist(),
+            "ranges": None if self.ranges is None else list(self.ranges),
             "base": self.base.tolist(),
             "sites": [self._site_dict(k) for k in range(len(self.sites))],
             "margin": self.margin,
@@ -217,6 +225,7 @@ class Explanation:
             return None if None in rows else np.array(rows, np.float64).reshape(shape)  # a null in JSON is not finite
 
         contributions, errors = of_sites("contributions"), told["score_errors"]
+        probabilities, ranges = told.get("probabilities"), told.get("ranges")
         assert contributions is not None
         return cls(
             tokens=tuple(told["tokens"]),
@@ -234,6 +243,8 @@ class Explanation:
             certified=told["certified"],
             names=None if told["names"] is None else tuple(told["names"]),
             kinds=tuple(site.get("kind", "") for site in sites),
+            probabilities=None if probabilities is None else np.array(probabilities, np.float64),
+            ranges=None if ranges is None else tuple(ranges),
         )
 
     def _site_dict(self, k: int) -> dict[str, Any]:
@@ -245,28 +256,68 @@ class Explanation:
             **{name: None if part is None else part[k].tolist() for name, part in parts.items()},
         }
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw a bar for each label, stacked and coloured by site, with the error of its score; return the axes.
+    def plot(self, ax: Axes | None = None, label: Any = None) -> Axes:
+        """Draw a waterfall from the prior to the score of the best label, with its probability; return the axes.
 
-        It needs Matplotlib, the ``plot`` extra. What speaks against a label is stacked to the left.
+        Where there are probabilities, bars are log-odds: what each site adds to the score of the label less that of the
+        best other label. It needs Matplotlib, the ``plot`` extra. Numbers of a table are shown with the ranges that
+        they lie in. Where counts are estimates, a line on the score is what is known of the exact one.
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
             Where to draw; a new figure by default.
+        label : optional
+            Draw another of the leading labels.
         """
-        names = [self.site_name(k) for k in range(len(self.sites))]
-        labels = list(map(repr, self.labels))
-        title = "\n".join([self._decision() + ".", *self._unseen("Never seen: ")])
-        return draw(ax, title, labels, self.base, names, self.contributions, self.scores, self._interval())
+        if label is not None and label not in self.labels:
+            raise ValueError(f"label={label!r} is not explained; these are: {', '.join(map(repr, self.labels))}.")
+        at = 0 if label is None else self.labels.index(label)
+        is_against = self.probabilities is not None and len(self.labels) > 1
+        rival = (1 if at == 0 else 0) if is_against else None
+        names = [self._site_text(k) for k in range(len(self.sites))]
+        title = "\n".join([*self._headlines(), *self._unseen("Never seen: ")])
+        name, other = repr(self.labels[at]), "" if rival is None else repr(self.labels[rival])
+        what = f"{name} against {other}" if other else f"score of {name}"
+        base, contributions, score = (
+            values[..., at] - (0 if rival is None else values[..., rival])
+            for values in (self.base, self.contributions, self.scores)
+        )
+        interval = self._interval(at, rival)
+        axes = draw(ax, title, float(base), names, contributions, (what, float(score)), interval)
+        axes.set_xlabel(what if rival is None else f"log-odds of {what}")
+        return axes
 
-    def _interval(self) -> tuple[str, NDArray[np.float64], NDArray[np.float64]] | None:
-        """Return what the exact scores may be, for the figure: a name, from and to."""
-        if self.score_errors is not None:
-            return "± two standard errors", self.scores - 2 * self.score_errors, self.scores + 2 * self.score_errors
+    def _headlines(self) -> list[str]:
+        """Return who leads, and the probabilities; where counts are no estimates, nothing needs to be proven."""
+        lead = self._decision(proofs=self.precision != "exact") + "."
+        chances = [f"{label!r} {self._chance(at)}" for at, label in enumerate(self.labels[:3])]
+        return [lead] if self.probabilities is None else [lead, f"Probabilities: {', '.join(chances)}."]
+
+    def _chance(self, at: int) -> str:
+        return "" if self.probabilities is None else f"{self.probabilities[at]:.3f}"
+
+    def _site_text(self, k: int) -> str:
+        """Return the name of a site for the figure, with the range of a number."""
+        site = self.sites[k]
+        if self.ranges is None or len(site) != 1 or self.ranges[site[0]] is None:
+            return self.site_name(k)
+        column, value = site[0], self.tokens[site[0]]
+        name = f"column {column}" if self.names is None else self.names[column]
+        if value is None or isinstance(value, str):  # what is compared is the range
+            return f"{name}: {self.ranges[column]}"
+        return f"{name}: {value} ({self.ranges[column]})"
+
+    def _interval(self, at: int, rival: int | None) -> tuple[str, float, float] | None:
+        """Return what the exact score of a label, less that of a rival, may be, for the figure: a name, from and to."""
+        if self.score_errors is not None and rival is None:  # those of two labels are not independent
+            score, error = float(self.scores[at]), 2 * float(self.score_errors[at])
+            return "± two standard errors", score - error, score + error
         if self.score_bounds is None or self.precision == "exact":
             return None
-        return "bounds of the exact score", *self.score_bounds
+        low, high = self.score_bounds
+        least, most = (0.0, 0.0) if rival is None else (low[rival], high[rival])
+        return "bounds of the exact score", float(low[at] - most), float(high[at] - least)
 
     def __str__(self) -> str:
         header, rows = self._cells()
@@ -326,7 +377,8 @@ def by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> Explana
     ranks, tokens = row.ranks[0].tolist(), row.vocabulary.tolist()
     held = [None if rank < 0 else cells.shown(j, tokens[rank]) for j, rank in enumerate(ranks)]
     seen = [known if cells.kinds[j] == NAMES else None for j, known in enumerate(explanation.seen[:h])]
-    explanation = replace(explanation, tokens=tuple(held), seen=tuple(seen))
+    ranges = [None if rank < 0 else cells.range_of(j, tokens[rank]) for j, rank in enumerate(ranks)]
+    explanation = replace(explanation, tokens=tuple(held), seen=tuple(seen), ranges=tuple(ranges))
     if cells.forest is None:
         return explanation
     shares = cells.column_shares(row)[[site[0] for site in explanation.sites]]  # every site has one position
@@ -351,17 +403,18 @@ def one_context(tokens: Any, names: NDArray[Any] | None = None, call: str = "exp
     """Return the tokens of one context, or refuse what is a batch already, or a row of a frame with other columns."""
     if hasattr(tokens, "columns"):  # to go through a data frame is to go through the names of its columns
         raise ValueError(
-            f"{call} takes one context, not a frame: {call}(X.iloc[0], …) (pandas) or {call}(X.row(0), …) (polars)."
+            f"{call} takes one row, not a frame: {call}(X.iloc[0], …) (pandas) or {call}(X.row(0), …) (polars)."
         )
     if names is not None and hasattr(tokens, "iloc") and list(tokens.index) != names.tolist():
         raise ValueError(
             f"The row has the columns {list(tokens.index)}, the model {names.tolist()}: take these, in this order."
         )
     if isinstance(tokens, (str, Mapping, Set)) or not hasattr(tokens, "__len__"):
-        raise TypeError(f"{call} takes one context, a list of its tokens in order, not {tokens!r}.")
+        raise TypeError(f"{call} takes one row, a list of its values in order, not {tokens!r}.")
     values: list[Any] = array_values(tokens) if isinstance(tokens, np.ndarray) else list(tokens)
-    if any(isinstance(value, (list, tuple, np.ndarray)) for value in values):
-        raise ValueError(f"{call} takes one context, not a batch of them: {call}(X[0], …), or one call for each row.")
+    is_plain = set(map(type, values)) <= {str, int, float, bool}  # as most are
+    if not is_plain and any(isinstance(value, (list, tuple, np.ndarray)) for value in values):
+        raise ValueError(f"{call} takes one row, not a batch of them: {call}(X[0], …), or one call for each row.")
     return values
 
 

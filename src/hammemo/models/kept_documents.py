@@ -25,6 +25,7 @@ from hammemo._arrays.integers import narrow
 from hammemo._versions import cached_property
 from hammemo.memories.errors import NotStoredError
 from hammemo.memories.ledgered import Ledger
+from hammemo.models.axes import StreamFacts, repeated_share
 from hammemo.models.documents import (
     NONE,
     PIECE,
@@ -129,11 +130,11 @@ class KeptDocuments(Kept):
         """The threshold of `state`: small edits are not bounded before the next base is made."""
         return (self.base if self.overlay.n_entries else self).threshold
 
-    @property
-    def mean_length(self) -> float:
-        """How many tokens a document has on average."""
+    def facts(self, n_labels: int) -> StreamFacts:
+        """Return what the documents tell of the stream, with this many labels."""
         held = self.base.held
-        return int((held.lengths * held.counts).sum()) / max(int(held.counts.sum()), 1)
+        mean_length = int((held.lengths * held.counts).sum()) / max(int(held.counts.sum()), 1)
+        return StreamFacts(n_labels, mean_length, repeated_share(held.codes, held.lengths))
 
     @property
     def cutting(self) -> Cutting | None:
@@ -239,7 +240,7 @@ class KeptDocuments(Kept):
         return rows.examples()
 
     def _lowest_pieces(self, most: int) -> Examples:
-        """Return pieces of documents with at most so many examples, but one piece at least.
+        """Return pieces of documents with at most this many examples, but one piece at least.
 
         No piece comes before its document in the order, so where some documents are kept only, those that are not kept
         change nothing while the sample is small.

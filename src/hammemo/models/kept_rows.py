@@ -1,7 +1,7 @@
 """The rows that a model keeps: what its layout and its weights are functions of.
 
 Kept is every distinct example (context and label) whose hash lies below a threshold, with how often it is stored
-(:mod:`hammemo.models.kept`); of a small table, all of them. Rows are held as integer codes in the order of their
+(:mod:`hammemo.models.kept`); for small tables, all rows. Rows are held as integer codes in the order of their
 hashes; rows with equal hashes stay apart, in the order of their tokens. That base never changes. Single edits go into
 an overlay, a sum of small layers, and the two become one base again when the overlay has grown to a sixteenth of it,
 and for files, pickles and `examples`.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo._arrays.integers import narrow, object_array
+from hammemo._arrays.integers import distinct_numbers, narrow, object_array
 from hammemo._versions import cached_property
 from hammemo.memories.errors import never_stored
 from hammemo.memories.ledgered import Ledger
@@ -121,7 +121,7 @@ class KeptRows(Kept):
         rows = Examples.of(X, object_array(key[-1] for key in keys))
         times = np.fromiter(counts.values(), np.int64, len(keys))
         made = replace(self, overlay=Ledger())._with(rows, times, example_words(rows, self.seed))
-        return made._below(made._bound(np.unique(made.words))) if len(made.words) > made.most else made
+        return made._below(made._bound(distinct_numbers(made.words))) if len(made.words) > made.most else made
 
     def examples(self) -> Examples:
         """Return the rows in the order of their hashes."""
@@ -138,7 +138,7 @@ class KeptRows(Kept):
         return self.examples()
 
     def lowest(self, most: int) -> Examples:
-        """Return the rows with the lowest hashes, at most so many of them."""
+        """Return the rows with the lowest hashes, at most this many of them."""
         examples = self.examples()
         return examples if len(examples) <= most else examples.rows(np.arange(most)).with_used_labels()
 
@@ -161,15 +161,20 @@ class KeptRows(Kept):
             return self
         return self._overlaid({row: abs(by)}, 1 if by > 0 else -1)
 
+    def lacking(self, examples: Examples) -> list[int]:
+        """Return which of these examples, all below the threshold, are not kept as often as they are given."""
+        missing = {row for row, times in _counted(examples).items() if self.times(row) < times}
+        return [i for i, row in enumerate(_rows(examples)) if row in missing] if missing else []
+
     def _overlaid(self, rows: Mapping[Row, int], sign: int) -> KeptRows:
         """Return the rows with some of them stored more or less often: a change of the overlay."""
-        if sign < 0 and any(self._times(row) < times for row, times in rows.items()):
+        if sign < 0 and any(self.times(row) < times for row, times in rows.items()):
             raise never_stored()
-        kept = replace(self, overlay=self.overlay.plus(rows, sign))
-        lookup = vars(self).get("_lookup")
-        if lookup is not None:
-            vars(kept)["_lookup"] = lookup  # of the base, which both share
-        n = kept.overlay.n_entries
+        kept = object.__new__(KeptRows)  # not `replace`: single edits take microseconds
+        overlay = self.overlay.plus(rows, sign)
+        vars(kept).update(vars(self), overlay=overlay)  # also what is known of the base, which both share
+        vars(kept).pop("base", None)
+        n = overlay.n_entries
         may_be_too_many = sign > 0 and n + len(self.words) > self.most  # as many edits at once would find, at once
         return kept.base if may_be_too_many or n > max(_SMALL_OVERLAY, len(self.words) // 16) else kept
 
@@ -226,7 +231,7 @@ class KeptRows(Kept):
         return kept
 
     def _with(self, examples: Examples, times: NDArray[np.int64], words: NDArray[np.uint64]) -> KeptRows:
-        """Return the base with these examples stored so many times more or, below zero, less."""
+        """Return the base with these examples stored this many times more or, below zero, less."""
         tokens, labels = self.tokens.union(examples.contexts.vocabulary), self.labels.union(examples.labels)
         here = np.append(tokens.find(self.tokens), -1)  # rank -1 reads the last entry
         old = here[self.codes.astype(np.int64) - 1]
@@ -275,7 +280,7 @@ class KeptRows(Kept):
         """Return the base with its threshold low enough for rows with these hashes too."""
         if len(words) + len(self.words) <= self.most:
             return self
-        return self._below(self._bound(np.unique(np.concatenate([self.words, words[self._are_low(words)]]))))
+        return self._below(self._bound(distinct_numbers(np.concatenate([self.words, words[self._are_low(words)]]))))
 
     def _bound(self, distinct: NDArray[np.uint64]) -> int:
         return highest_threshold(distinct, np.ones(len(distinct), np.int64), self.most)
@@ -300,7 +305,7 @@ class KeptRows(Kept):
         empty = (0, int(key_words(self.seed, "empty position")[0]))
         return {**dict(coded), NO_TOKEN: empty}, dict(named)
 
-    def _times(self, row: Row) -> int:
+    def times(self, row: Row) -> int:
         """Return how often a row is stored: in the base, found by its hash and then by itself, and in the overlay."""
         tokens, labels = self._lookup
         if row[-1] not in labels or any(token not in tokens for token in row[:-1]):
@@ -335,12 +340,15 @@ def row_of(context: Sequence[Any], label: Any) -> Row:
 
 def _counted(examples: Examples) -> Counter[Row]:
     """Return each example as a row, and how often it occurs."""
+    found: Counter[Row] = Counter()
+    for row, times in zip(_rows(examples), examples.multiplicity.tolist(), strict=True):
+        found[row] += times
+    return found
+
+
+def _rows(examples: Examples) -> list[Row]:
+    """Return each example as a row."""
     tokens = [*examples.contexts.vocabulary.tolist(), NO_TOKEN]  # rank -1 reads the last entry
     labels = examples.labels.tolist()
-    rows = zip(
-        examples.contexts.ranks.tolist(), examples.label_ranks.tolist(), examples.multiplicity.tolist(), strict=True
-    )
-    found: Counter[Row] = Counter()
-    for ranks, label, times in rows:
-        found[(*(tokens[rank] for rank in ranks), labels[label])] += times
-    return found
+    ranks = zip(examples.contexts.ranks.tolist(), examples.label_ranks.tolist(), strict=True)
+    return [(*(tokens[rank] for rank in row), labels[label]) for row, label in ranks]

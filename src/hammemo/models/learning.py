@@ -1,4 +1,4 @@
-"""How a model learns and takes back: the parts that are settled first, then examples, their sample and the vote.
+"""How a model learns and forgets: the parts that are settled first, then examples, their sample and the vote.
 
 Every method here is a step of an edit and works on a private version of the model (:mod:`hammemo._versions`); who asks
 for the edit publishes it. The public methods are in `classifiers`, those for streams in `streaming`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
@@ -18,27 +18,29 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from hammemo._arrays.integers import object_array
+from hammemo._progress import lines_told, progress_bar
 from hammemo.kernels import AutoSites
-from hammemo.memories.errors import LayoutError
+from hammemo.memories.errors import LayoutError, NotStoredError
 from hammemo.memories.exact import InParts
+from hammemo.memories.ledgered import Ledgered, not_held
 from hammemo.models import settling
-from hammemo.models.additive import Additive
-from hammemo.models.answering import Answering
-from hammemo.models.axes import StreamFacts, counts_in_any_order, resolved_memory
+from hammemo.models.axes import counts_in_any_order, resolved_kernel, resolved_memory
+from hammemo.models.deciding import Deciding
 from hammemo.models.explanations import one_context
+from hammemo.models.growing import warn_if_large
 from hammemo.models.kept import EVERYTHING
 from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.kept_rows import KeptRows, row_of
 from hammemo.models.names import is_auto
 from hammemo.models.settling import Axes, Choices
 from hammemo.tokens.column_kinds import ColumnKinds
-from hammemo.tokens.columns import tokens_of
-from hammemo.tokens.contexts import Examples, check_column_names, joined_examples
+from hammemo.tokens.columns import NAMES, NUMBERS, tokens_of
+from hammemo.tokens.contexts import Contexts, Examples, check_column_names, joined_examples
 from hammemo.tokens.labels import classes_array, common_label_dtype, holds_label, label_array
 from hammemo.tokens.missing import check_missing_rule, filled_tokens
 from hammemo.tokens.user_input import CheckedRows
 from hammemo.tokens.vocabulary import Vocabulary, as_token
-from hammemo.votes import LogLinear
+from hammemo.votes import LogLinear, Mixture
 from hammemo.votes.tree_weights import fit_tree_weights
 
 if TYPE_CHECKING:
@@ -50,20 +52,60 @@ if TYPE_CHECKING:
     from hammemo.kernels import SiteKernel
     from hammemo.kernels.sites import Sites
     from hammemo.memories import Memory
+    from hammemo.memories.reader import Reader
     from hammemo.models.kept import Kept
     from hammemo.models.scorer import Scorer
     from hammemo.models.settling import Settled
-    from hammemo.tokens.contexts import Contexts
     from hammemo.votes import Vote
+    from hammemo.votes.choosing import HeldOut
 
 CHOICE_ROWS: Final = 2**17
 """Sites are chosen by the kept rows with the lowest hashes, at most this number of rows."""
+
+_WEIGHTS_FITTED: Final = frozenset({"weights"})
+_EVERYTHING_FITTED: Final = frozenset({"layout", "weights"})
 
 Self = TypeVar("Self", bound="Learning")
 Result = TypeVar("Result")
 
 
-class Learning(Additive, Answering):
+@dataclass(frozen=True, eq=False)
+class TableFacts:
+    """What is known of a table that others have read.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The columns.
+    columns : str or None
+        Their kinds; None where all are names.
+    types : str
+        How their values came (:mod:`hammemo.tokens.deciding`).
+    kinds : ColumnKinds
+    labels : Vocabulary
+        All labels.
+    label_dtype : dtype
+    kept : KeptRows or None
+        The rows that are kept; None where none are.
+    seed : int
+    """
+
+    names: tuple[str, ...]
+    columns: str | None
+    types: str
+    kinds: ColumnKinds
+    labels: Vocabulary
+    label_dtype: np.dtype[Any]
+    kept: KeptRows | None
+    seed: int
+
+    def no_rows(self) -> Examples:
+        """Return the labels of the table without its rows, where nothing depends on these."""
+        none = np.empty(0, np.int64)
+        return Examples(Contexts.with_ranks(Vocabulary(), none.reshape(0, len(self.names))), none, self.labels, none)
+
+
+class Learning(Deciding):
     """A model of three settled parts, and the steps of its edits."""
 
     kernel: Any
@@ -78,13 +120,33 @@ class Learning(Additive, Answering):
     version_: int
     n_features_in_: int
 
+    _refitted: frozenset[str] = frozenset()
+    """Which of "layout" and "weights" the last edit chose and fitted by all rows that the model holds since."""
+
+    @property
+    def _held_out(self) -> HeldOut | None:
+        """How good the model was on the folds by which its layout was chosen.
+
+        None where no folds were, and where `refit` could not measure it again because too few rows are kept.
+        """
+        kept = self._kept
+        is_lost = kept is not None and not kept.holds_all and len(kept) < CHOICE_ROWS
+        return None if self._pinned or not self._chosen_at or is_lost else self.choices_.held_out
+
     def _question(self: Self, X: Any) -> tuple[Self, Contexts, Scorer]:
         warn_of_forgotten_rows(self)
         return super()._question(X)
 
     def _edited(self: Self, change: Callable[[Self], Result]) -> Result:
         def counted(model: Self) -> Result:
-            result = change(model)
+            before = model._kept
+            model._refitted = frozenset()
+            if getattr(model, "verbose", 0):
+                with lines_told():
+                    result = change(model)
+            else:  # single edits take microseconds
+                result = change(model)
+            model._settle_ledger(before)
             model.version_ = getattr(model, "version_", 0) + 1
             return result
 
@@ -102,6 +164,7 @@ class Learning(Additive, Answering):
     def _settled_like(self, layout: Learning, n_labels: int) -> Settled:
         check_is_model(layout)
         settled = settling.like(self._axes(), layout, n_labels)
+        self._check_names(layout)
         self._check_kinds(layout)
         return settled
 
@@ -116,7 +179,7 @@ class Learning(Additive, Answering):
     ) -> None:
         """Take the parts that were settled, with nothing stored."""
         self.kernel_ = settled.kernel.named(getattr(self, "feature_names_in_", None))
-        self.vote_, self.choices_ = settled.vote, settled.choices
+        self.vote_, self.choices_ = self._weighed(settled.vote), settled.choices
         self._cells = settled.cells
         self.sites_ = self.kernel_.resolve(h if settled.cells is None else settled.cells.h)
         self.sites_.check_size()
@@ -125,13 +188,27 @@ class Learning(Additive, Answering):
                 f"vote={self.vote_!r} reads positions only, and the kernel has a {self.sites_.free[0].kind!r}: "
                 "use vote='mixture', or 'log-linear'."
             )
-        memory = settled.memory.open(self.sites_, _seed(self.random_state) if seed is None else seed)
+        memory = settled.memory.open(self.sites_, seed_of(self.random_state) if seed is None else seed)
         self.memory_ = memory if layout is None else _shard_of(layout, memory)
         self.cutting_ = None if layout is None else layout.cutting_
         self._pinned, self._chosen_at = layout is not None, 0
         fresh = self._nothing_kept(h, self.memory_.seed, self.vote_, documents=documents)
         theirs = getattr(layout, "_kept", None)
         self._kept = theirs.emptied() if fresh is not None and type(theirs) is type(fresh) else fresh
+
+    def _weighed(self, vote: Vote) -> Vote:
+        """Return a vote with the class weights of the model, if it has any."""
+        weights = getattr(self, "class_weight", None)
+        if weights is None:
+            return vote
+        if not isinstance(vote, LogLinear):
+            raise ValueError(
+                f"class_weight= multiplies the odds of labels, and the scores of vote={vote!r} are none that it can "
+                "multiply: use vote='log-linear', or leave out class_weight."
+            )
+        if isinstance(self.vote, LogLinear) and self.vote.class_weight is not None:
+            raise ValueError("class_weight= is given twice, to the model and to its vote: leave out one of them.")
+        return vote.with_class_weight(weights)
 
     def _nothing_kept(self, h: int, seed: int, vote: Vote, *, documents: bool = False) -> Kept | None:
         """Return what rows or documents are kept in; None where none are: `keep` says so, or nothing needs them."""
@@ -153,10 +230,12 @@ class Learning(Additive, Answering):
         *,
         whole: bool = False,
         layout: Learning | None = None,
+        choose: bool = False,
     ) -> Examples:
         """Learn rows, and return them as examples; from nothing with `whole`, or where nothing was learnt before.
 
-        With `whole` they are all that there is, so that everything is chosen by them.
+        With `whole` they are all that there is, so that everything is chosen by them. With `choose` they cut numbers
+        into ranges where no rows did.
         """
         reset = whole or not hasattr(self, "memory_")
         declared = rows.labels[:0] if classes is None else label_array(classes)
@@ -169,13 +248,17 @@ class Learning(Additive, Answering):
         if reset:
             check_column_names(getattr(self, "feature_names_in_", ()))
         if whole:
-            self._choose(examples, _seed(self.random_state), Vocabulary.of(declared))
+            self._choose(examples, seed_of(self.random_state), Vocabulary.of(declared))
             self._kinds, self.label_dtype_ = ColumnKinds.of(examples.contexts), dtype
             return examples
         if reset:
             h, n_labels = examples.contexts.h, len(examples.labels.union(Vocabulary.of(declared)))
+            if layout is not None:
+                examples = self._as_layout(examples, layout)
             like = None if layout is None else self._settled_like(layout, n_labels)
             self._start(h, like or settling.for_pieces(self._axes(), n_labels, examples), layout)
+        elif choose and self._columns is not None and not self._pinned and self._holds_nothing():
+            self._start_again(examples)
         self._note_kinds(ColumnKinds.of(examples.contexts))
         memory = self.memory_.snapshot()
         if len(declared):
@@ -198,14 +281,119 @@ class Learning(Additive, Answering):
         if room is None or type(room) is not type(kept) or room.most != kept.most:  # or `keep` was set since
             kept = None if room is None else room.changed(examples, 1)
         rows = kept.lowest(CHOICE_ROWS) if isinstance(kept, KeptRows) else examples
-        self._start(h, settling.for_table(axes, rows, seed, quickly=quickly), seed=seed)
-        memory = self.memory_.snapshot()
+
+        def count(memory: Memory) -> Memory:
+            self._count(memory, kept.examples() if isinstance(kept, KeptRows) and kept.holds_all else examples, 1)
+            return memory
+
+        self._choose_by(rows, kept, seed, declared, count, quickly=quickly)
+        self._fit_vote_to_kept(examples)
+        self._refitted = _EVERYTHING_FITTED
+
+    def _choose_by(
+        self,
+        rows: Examples,
+        kept: Kept | None,
+        seed: int,
+        declared: Vocabulary,
+        count: Callable[[Memory], Memory],
+        *,
+        quickly: bool = False,
+    ) -> None:
+        """Choose all that is automatic by some rows; `count` returns the memory, which is given empty, with all rows.
+
+        The layout of the memory is a function of the kept rows too: they settle what is open in it.
+        """
+        h = rows.contexts.h
+        self._start(h, settling.for_table(self._axes(), rows, seed, quickly=quickly), seed=seed)
+        memory = self._empty_memory(kept)
         if len(declared):
             memory.declare_labels(declared)
-        self._count(memory, kept.examples() if isinstance(kept, KeptRows) and kept.holds_all else examples, 1)
-        self.memory_, self._kept = memory, kept
-        self._chosen_at = int(memory.label_counts.sum())
-        self._fit_vote_to_kept(examples)
+        self.memory_, self._kept = count(memory), kept
+        self._chosen_at = int(self.memory_.label_counts.sum())
+
+    def _empty_memory(self, kept: Kept | None) -> Memory:
+        """Return an empty memory; where only some rows are kept, these settle what is open in its layout.
+
+        Where all are kept, they are counted first and settle it then.
+        """
+        memory = self.memory_.snapshot()
+        return memory if kept is None or kept.holds_all else self._settled_memory(memory, kept)
+
+    def _settled_memory(self, memory: Memory, kept: Kept) -> Memory:
+        """Return an empty memory, given one; where its layout is open, the kept rows settle it."""
+        if memory.undecided():
+            self._count_kept(memory, kept, 1)
+            memory = memory.empty_like()
+        return memory
+
+    def _room_for_rows(self, h: int, columns: str | None, seed: int, layout: Learning | None) -> KeptRows | None:
+        """Return what the rows of a table of these columns are kept in, while others read it; nothing is learnt yet.
+
+        Where no rows are kept, nothing may depend on them.
+        """
+        check_missing_rule(self._missing())
+        self._columns = columns
+        if layout is not None:
+            fresh = self._nothing_kept(h, layout.memory_.seed, self._settled_like(layout, 2).vote)
+            theirs = layout._kept
+            return theirs.emptied() if isinstance(theirs, KeptRows) and fresh is not None else fresh  # type: ignore[return-value]
+        axes = self._axes()
+        vote = axes.vote_for(2)
+        kernel, room = resolved_kernel(axes.kernel, axes.memory, vote), self._nothing_kept(h, seed, vote)
+        if room is None and (
+            columns is not None
+            or vote.fits_weights
+            or isinstance(kernel, AutoSites)
+            or clone(axes.memory).open(kernel.resolve(h), seed).undecided()
+        ):
+            raise ValueError(
+                "Engines choose from the rows that a model keeps, and this one keeps none: use keep=True, and "
+                "set_params(keep=False).refit() afterwards, or what depends on no rows (names only, memory='exact' and "
+                "vote='sum')."
+            )
+        return room  # type: ignore[return-value]
+
+    def _learn_table(
+        self,
+        facts: TableFacts,
+        classes: Any,
+        layout: Learning | None,
+        count: Callable[[Memory], Memory],
+        *,
+        kept_are_counted: bool,
+    ) -> None:
+        """Learn a table that others have read, as `fit` does; `count` returns the memory with all its rows.
+
+        With `kept_are_counted`, it is not asked where all rows are kept.
+        """
+        h, kept = len(facts.names), facts.kept
+        listed = np.empty(0, facts.label_dtype) if classes is None else label_array(classes)
+        declared = Vocabulary.of(listed)
+        self.label_dtype_ = common_label_dtype(classes_array(facts.labels, facts.label_dtype), listed)
+        self._columns, self._types, self.n_features_in_ = facts.columns, facts.types, h
+        self.feature_names_in_ = object_array(facts.names)
+
+        def counted(memory: Memory) -> Memory:
+            if kept is not None and kept.holds_all and kept_are_counted:
+                self._count_kept(memory, kept, 1)
+                return memory
+            memory = count(memory if kept is None else self._settled_memory(memory, kept))
+            memory.declare_labels(declared)
+            return memory
+
+        if layout is not None:
+            n_labels = len(facts.labels.union(declared))
+            self._start(h, self._settled_like(layout, n_labels), layout)
+            self.memory_.declare(declared)
+            self.memory_, self._kept = counted(self.memory_), kept
+        else:
+            rows = facts.no_rows() if kept is None else kept.lowest(CHOICE_ROWS)
+            self._choose_by(rows, kept, facts.seed, declared, counted)
+            self._fit_vote_to_kept()
+        self._kinds = facts.kinds
+        if is_auto(getattr(self, "memory", None)) and not _is_in_parts(self.memory_):
+            warn_if_large(self.memory_)
 
     def _choose_documents(self, kept: KeptDocuments, *, is_counted: bool = False) -> None:
         """Choose all that is automatic by documents, all of which are kept, count them and fit the vote.
@@ -213,8 +401,9 @@ class Learning(Additive, Answering):
         It is what both `fit_stream` and `refit` do. With `is_counted` the memory has learnt them in the order in which
         they came: it is taken as it is where neither its layout nor the order would change it.
         """
+        self._types = None  # the tokens of documents are names
         counted, weights, axes = self.memory_, self.sites_.weights, self._axes()
-        settled = settling.for_stream(axes, kept.h, StreamFacts(len(counted.labels), kept.mean_length))
+        settled = settling.for_stream(axes, kept.h, kept.facts(len(counted.labels)))
         self._start(kept.h, settled, seed=kept.seed, documents=True)
         is_alike = self.memory_.layout() == counted.layout() and np.array_equal(self.sites_.weights, weights)
         if is_counted and is_alike and counts_in_any_order(axes.memory):
@@ -231,14 +420,16 @@ class Learning(Additive, Answering):
         self.cutting_ = kept.cutting
         self._chosen_at = int(self.memory_.label_counts.sum())
         self._fit_vote_to_kept()
+        self._refitted = _EVERYTHING_FITTED
 
     def _choose_if_doubled(self) -> bool:
-        """Choose anew where twice as many examples are held as at the last choice; return whether it was done."""
+        """Choose again where twice as many examples are held as at the last choice; return whether it was done."""
         kept = self._kept
         if not self._has_doubled() or not (is_auto(self.vote) or self._kernel_is_automatic()):
             return False
         if not isinstance(kept, KeptRows) or not self._can_choose():
             return False
+        kept = self._decided_again(kept)
         self._choose(kept.examples(), kept.seed, self.memory_.declared, kept, quickly=True)
         return True
 
@@ -257,14 +448,17 @@ class Learning(Additive, Answering):
         return is_whole and not self._pinned and not _is_in_parts(self.memory_)
 
     def _take_choice(self, chosen: Learning) -> None:
-        """Take layout, vote and weights that another version of this model has chosen; count the kept rows anew."""
+        """Take layout, vote and weights that another version of this model has chosen; count the kept rows again."""
 
         def take(model: Learning) -> None:
             kept = model._kept
             if kept is None or not model._can_choose():
                 raise ValueError("only a model that keeps all its rows can take another layout")
-            if (chosen.n_features_in_, chosen._columns) != (model.n_features_in_, model._columns):
+            if chosen.n_features_in_ != model.n_features_in_:
                 raise ValueError("the layout is of a model with other columns")
+            if isinstance(kept, KeptRows) and chosen._columns != model._columns:
+                kept = model._kept = model._with_kinds(kept, chosen._kinds_of_columns())
+            model.cutting_, model._types = chosen.cutting_, chosen._types  # as `refit` does
             declared = model.memory_.declared
             model._take_layout(chosen)
             memory = chosen.memory_.empty_like()
@@ -285,10 +479,31 @@ class Learning(Additive, Answering):
         self._take_back(self._examples(X, y, sample_weight))
 
     def _take_back(self, examples: Examples) -> None:
+        self._check_stored(examples)
         memory = self.memory_.snapshot()
-        self._count(memory, examples, -1)
-        self._take_checked(memory)
-        self._change_kept(examples, -1)
+        try:
+            self._count(memory, examples, -1)
+            self._take_checked(memory)
+            self._change_kept(examples, -1)
+        except NotStoredError:
+            kept = self._kept
+            lacking = kept.lacking(examples) if isinstance(kept, KeptRows) and kept.holds_all else []
+            if lacking:
+                raise not_held(lacking, len(examples)) from None
+            raise
+
+    def _check_stored(self, examples: Examples) -> None:
+        """Refuse rows that are not stored, and say which, where the kept rows are the ledger of the memory."""
+        rows = self._ledger_rows()
+        lacking = [] if rows is None else rows.lacking(examples)
+        if lacking:
+            raise not_held(lacking, len(examples))
+
+    def _ledger_rows(self) -> KeptRows | None:
+        """Return the kept rows where they are the ledger of the memory."""
+        memory, kept = self.memory_, self._kept
+        is_ledger = isinstance(memory, Ledgered) and not memory.has_ledger
+        return kept if is_ledger and isinstance(kept, KeptRows) else None
 
     def _take_back_kept(self, rows: Kept) -> None:
         memory = self.memory_.snapshot()
@@ -316,28 +531,33 @@ class Learning(Additive, Answering):
         if self._columns is None:
             context = filled_tokens(context, self._missing())
         if len(context) != self.n_features_in_:
-            raise ValueError(
-                f"The model was fitted on contexts of {self.n_features_in_} tokens; this has {len(context)}."
-            )
+            raise ValueError(f"The model was fitted on rows of {self.n_features_in_} values; this has {len(context)}.")
         dtype = self.label_dtype_
         if by > 0 and not holds_label(dtype, label):
             dtype = common_label_dtype(label_array([label]), self._label_ends())
-        asked = context
         if self._columns is not None:
             context = self._one_row(context)
-            asked = context if self._cells is None else self._cells.of_one(context)
         memory = self.memory_.snapshot()
-        memory.update_one(asked, label, by)
+        row = row_of(context, label) if isinstance(self._kept, KeptRows) else ()
+        rows = self._ledger_rows() if by < 0 else None
+        if rows is not None and rows.times(row) + by < 0:
+            raise not_held([0], 1)
+        if self._cells is None:
+            memory.update_one(context, label, by)
+        else:
+            memory.update_one_row(self._cells, context, label, by)
         self._take_checked(memory)
         self.label_dtype_ = dtype
         if isinstance(self._kept, KeptRows):
-            self._kept = self._kept.changed_one(row_of(context, label), by)
+            self._kept = self._kept.changed_one(row, by)
         else:
             self._change_kept(Examples.of([context], [label]), by)
 
     def _one_row(self, context: Sequence[Any]) -> list[Any]:
         """Return the tokens of one row with numbers."""
         assert self._columns is not None
+        if all(map(_is_plain, context, self._columns)):
+            return [as_token(value) for value in context]
         names = getattr(self, "feature_names_in_", None)
         columns = [object_array([value]) for value in context]
         listed = None if names is None else names.tolist()
@@ -360,27 +580,34 @@ class Learning(Additive, Answering):
         if what == "weights":
             self._fit_vote_anew()
         elif not kept.holds_all:
+            self._check_numeric()
             self._settle_again(kept)
         elif self._pinned or not len(kept):
+            self._check_numeric()
             self._count_again(kept)
             self._fit_vote_anew()
+            self._refitted = _WEIGHTS_FITTED if self._pinned else _EVERYTHING_FITTED
         elif isinstance(kept, KeptDocuments):
             self._choose_documents(kept)
         elif isinstance(kept, KeptRows):
+            kept = self._decided_again(kept)
             self._choose(kept.examples(), kept.seed, self.memory_.declared, kept)
         if getattr(self, "keep", "auto") is False:  # set after they were learnt
             self._kept = None
 
     def _refit_to(self, rows: Any) -> None:
-        """Choose anew, and count rows that are given: (X, y), or an iterable of such pairs."""
+        """Choose again, and count rows that are given: (X, y), or an iterable of such pairs."""
         kept, seed, declared = self._kept, self.memory_.seed, self.memory_.declared
-        batches = self._batches(rows)
         if not isinstance(kept, KeptRows) or len(kept) < CHOICE_ROWS:
-            self._choose(joined_examples(list(batches)), seed, declared)  # they are needed for the choice, too
+            pairs = list(_pairs(rows))  # they are needed for the choice, too
+            self._decide_by([X for X, _ in pairs])
+            self._choose(joined_examples(list(self._batches(pairs))), seed, declared)
             return
+        self._check_numeric()
+        batches = self._batches(_pairs(rows))
         chosen = settling.for_table(self._axes(), kept.lowest(CHOICE_ROWS), seed)
         self._start(kept.h, chosen, seed=seed)
-        memory = self.memory_.snapshot()
+        memory = self._empty_memory(kept)
         memory.declare_labels(declared)
         for examples in batches:
             self._count(memory, examples, 1)
@@ -389,24 +616,20 @@ class Learning(Additive, Answering):
             raise ValueError("There is nothing to learn: no rows were given.")
         self.memory_, self._chosen_at = memory, int(memory.label_counts.sum())
         self._fit_vote_to_kept()
+        self._refitted = _EVERYTHING_FITTED
 
-    def _batches(self, rows: Any) -> Iterator[Examples]:
-        """Yield (X, y), or each pair of an iterable, as examples; the type of the labels becomes one for them too."""
-        wanted = "rows= takes (X, y), or an iterable of such pairs"
-        if not isinstance(rows, Iterable):
-            raise TypeError(f"{wanted}, not {rows!r}.")
-        for pair in [rows] if isinstance(rows, tuple) and len(rows) == 2 else rows:
-            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise TypeError(f"{wanted}; one of these is a {type(pair).__name__}, not a pair.")
-            X, y = pair
+    def _batches(self, pairs: Iterable[tuple[Any, Any]]) -> Iterator[Examples]:
+        """Yield pairs (X, y) as examples; the type of the labels becomes one for them too."""
+        for X, y in pairs:
             checked = self._rows(X, y, None)
             self.label_dtype_ = common_label_dtype(checked.labels, np.empty(0, self.label_dtype_), self._label_ends())
             yield checked.examples()
 
     def _count_again(self, kept: Kept) -> None:
-        """Make the counts anew from all rows, under the same layout; with no rows, as `open` does."""
+        """Make the counts again from all rows, under the same layout; with no rows, as `open` does."""
         declared = self.memory_.declared
         if not len(kept) and not self._pinned:
+            self._declare_nothing(kept.h)
             nothing = kept.examples() if isinstance(kept, KeptRows) else None
             self._start(kept.h, settling.for_pieces(self._axes(), len(declared), nothing), seed=kept.seed)
             self._kept = kept if isinstance(kept, KeptRows) else self._kept
@@ -422,18 +645,21 @@ class Learning(Additive, Answering):
         if isinstance(kept, KeptRows) and len(kept) >= CHOICE_ROWS and not self._pinned:
             settled = settling.for_table(self._axes(), kept.lowest(CHOICE_ROWS), kept.seed)
             if _is_same_layout(settled, self):
-                self.vote_, self.choices_ = settled.vote, settled.choices
+                self.vote_, self.choices_ = self._weighed(settled.vote), settled.choices
                 self._chosen_at = int(self.memory_.label_counts.sum())
                 self._fit_vote_to_kept()
+                self._refitted = _EVERYTHING_FITTED
                 return
         if not self._pinned:
             how = "refit(rows=…)" if isinstance(kept, KeptRows) else "fit_stream(…)"
-            self.choices_ = replace(self.choices_, kernel=f"{self.choices_.kernel}; choose again: {how}")
+            why = f"{self.choices_.kernel}; choose again: {how}"
+            self.choices_ = replace(self.choices_, kernel=why, held_out=None)
         self._fit_vote_anew()
 
     def _fit_vote_anew(self) -> None:
-        self.vote_ = clone(self.vote_)  # without what was fitted
+        self.vote_ = self._weighed(clone(self.vote_))  # without what was fitted
         self._fit_vote_to_kept()
+        self._refitted = _WEIGHTS_FITTED
 
     def _fit_vote_to_kept(self, learnt: Examples | None = None) -> None:
         """Fit the vote to what is kept, or to what was learnt where nothing is kept; to nothing if that is too few."""
@@ -471,10 +697,11 @@ class Learning(Additive, Answering):
         assert isinstance(self.vote_, LogLinear)
         kept, memory = self._kept, self.memory_
         is_all = isinstance(kept, KeptRows) and kept.holds_all and len(examples) == len(kept)
-        if self.vote_.fits_weights:
-            fit_tree_weights(
-                self.vote_, self._cells, self.sites_, examples, memory.seed, memory.static_reader(), rows_are_all=is_all
-            )
+        if not self.vote_.fits_weights:
+            return
+        parts, reader = (self.vote_, self._cells, self.sites_), memory.static_reader()
+        with progress_bar("Fitting weights"):
+            fit_tree_weights(*parts, examples, memory.seed, reader, rows_are_all=is_all)
 
     def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
         if self.vote_.has_weights:  # else no reader is made
@@ -484,7 +711,28 @@ class Learning(Additive, Answering):
                 return
             examples = examples if self._cells is None else self._cells.counted(examples)
             reader = memory.static_reader() if self.vote_.keeps_cases else memory.reader()
-            self.vote_.fit_to(reader, examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
+            if _is_in_parts(memory):
+                reader = rows_to_fit(reader, self.vote_, self.sites_, examples)
+            with progress_bar("Fitting weights"):
+                self.vote_.fit_to(reader, examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
+
+
+def _is_plain(value: Any, kind: str) -> bool:
+    """Return whether a value of a row with numbers is its own token, seen at a glance."""
+    if kind == NUMBERS:
+        return type(value) in (float, int) and abs(value) < 2**53  # not so NaN
+    return kind == NAMES and type(value) is str
+
+
+def _pairs(rows: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield (X, y), or each pair of an iterable."""
+    wanted = "rows= takes (X, y), or an iterable of such pairs"
+    if not isinstance(rows, Iterable):
+        raise TypeError(f"{wanted}, not {rows!r}.")
+    for pair in [rows] if isinstance(rows, tuple) and len(rows) == 2 else rows:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise TypeError(f"{wanted}; one of these is a {type(pair).__name__}, not a pair.")
+        yield pair[0], pair[1]
 
 
 def _is_same_layout(settled: Settled, model: Learning) -> bool:
@@ -509,13 +757,20 @@ def silence_forgetting(model: Learning) -> None:
 
 def note_forgetting(model: Learning) -> None:
     """Note that a model has forgotten rows; its first question before a refit then warns."""
+    if model in _stale:
+        return
     now = model._now()
     if now.vote_.state() or now._cells is not None or isinstance(now.kernel, AutoSites):
         _stale.add(model)
 
 
+def has_forgotten(model: Learning) -> bool:
+    """Return whether a model has forgotten rows on which what was chosen or fitted still depends."""
+    return model in _stale
+
+
 def note_refit(model: Learning) -> None:
-    """Note that everything was chosen and fitted anew."""
+    """Note that everything was chosen and fitted again."""
     _stale.discard(model)
 
 
@@ -541,6 +796,16 @@ def check_is_model(layout: Any) -> None:
         )
 
 
+def rows_to_fit(reader: Reader, vote: Vote, sites: Sites, examples: Examples) -> Reader:
+    """Return what weights are fitted with where a table lies in parts: the rows that these examples read.
+
+    Continuation counts need the whole table.
+    """
+    if not isinstance(vote, Mixture):
+        return reader.restricted(examples.contexts)
+    return reader if vote.components(sites).continued else reader.restricted(examples.contexts, times=True)
+
+
 def _is_in_parts(memory: Memory) -> bool:
     return isinstance(memory, InParts) and memory.parted is not None
 
@@ -555,7 +820,8 @@ def _shard_of(model: Learning, memory: Memory) -> Memory:
     return shard
 
 
-def _seed(random_state: Any) -> int:
+def seed_of(random_state: Any) -> int:
+    """Return the seed of a model; of None, a new one."""
     if isinstance(random_state, (int, np.integer)):
         if abs(int(random_state)) >= 2**64:  # the limit of parameters in files
             raise ValueError(f"random_state={random_state} does not fit in 64 bits: use a smaller seed.")

@@ -44,6 +44,8 @@ class Report:
     """The sites of several positions, by the names of their columns."""
     n_single: int
     """How many sites have one position."""
+    n_trees: int
+    """How many trees put rows into cells."""
     memory: str
     nbytes: int
     vote: str
@@ -61,6 +63,12 @@ class Report:
     """Whether the layout was given, so that `refit` does not choose another one."""
     unread: tuple[str, ...] = ()
     """The sites that the vote leaves out, because they say little."""
+    is_stale: bool = False
+    """Whether rows were forgotten since sites, vote and weights were chosen."""
+    is_weighed: bool = False
+    """Whether labels have weights, which the figures of held-out folds leave out."""
+    most_frequent: float | None = None
+    """The share of the most frequent label; None where there is none."""
     model: Any = field(default=None, repr=False, compare=False)
     """The version of the model that this is about; `bits` asks it."""
 
@@ -72,10 +80,43 @@ class Report:
             f"memory: {self.memory}, {self.nbytes / 2**20:.2f} MiB; {self.choices.memory}",
             f"vote: {self.vote}; {self.choices.vote}",
             *self._trials(),
+            f"held out: {self._held_out()}",
             *([f"  left out, because it says little: {', '.join(self.unread)}"] if self.unread else []),
             *self._kept(),
         ]
         return "\n".join(lines)
+
+    def summary(self) -> str:
+        """Return two lines: what the model holds and what was chosen, and how good that is on held-out folds."""
+        row, column = ("window", "position") if self.keeps_documents else ("row", "column")
+        chosen = [
+            f"{self.n_trees:,} trees of cuts" if self.n_trees else self._counted(self.n_single, column),
+            *([self._counted(len(self.tuples), "tuple")] if self.tuples else []),
+            *self.free,
+        ]
+        vote = self.vote.partition("(")[0]
+        numbers = (self.n_examples, row), (self.n_positions, column), (self.n_labels, "label")
+        held = ", ".join(self._counted(number, what) for number, what in numbers)
+        return f"{held}; chosen: {', '.join(chosen)} and {vote}\nheld out: {self._held_out()}"
+
+    @staticmethod
+    def _counted(number: int, what: str) -> str:
+        return f"{number:,} {what}{'s' if number != 1 else ''}"
+
+    def _held_out(self) -> str:
+        """Return how good the model is on the folds by which it was chosen, or why that is not known."""
+        found = self.choices.held_out
+        if found is None:
+            return "not measured, because nothing was chosen by folds of rows that are kept; hammemo evaluate does it"
+        figures = f"accuracy {found.accuracy:.3f}, log-loss {found.log_loss:.3f}"
+        measured = f"{figures} on {self._counted(found.folds, 'fold')}, {self._counted(found.rows, 'row')}"
+        measured += ", without class weights" if self.is_weighed else ""
+        if self.is_stale or self.chosen_at > self.n_examples:
+            return f"stale, refit ({measured}, some of which may be forgotten)"
+        if self.chosen_at < self.n_examples:
+            return f"{measured}, when there were {self.chosen_at:,}"
+        alone = "" if self.most_frequent is None else f"; the most frequent label alone: {self.most_frequent:.3f}"
+        return f"{measured}{alone}"
 
     def _repr_html_(self) -> str:
         """Return the same for a notebook."""

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from hammemo._versions import Versioned
 from hammemo.models.answering import Answering
 from hammemo.models.classifiers import MemoryClassifier
-from hammemo.tokens.contexts import Examples, joined
+from hammemo.tokens.contexts import joined_examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.models.predictor import Predictor
     from hammemo.models.scorer import Scorer
-    from hammemo.tokens.contexts import Contexts
+    from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.tokens.user_input import CheckedRows
     from hammemo.votes import Vote
 
@@ -42,18 +42,18 @@ _CHUNK_ROWS = 1024  # the oldest chunk is copied when it loses examples, so chun
 
 
 class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """A classifier of the last examples, or of those of the last seconds.
+    """A classifier of a rolling window: the last examples, or those of the last seconds.
 
-    With both limits an example stays while it is within both.
+    With both limits, an example stays while it is within both.
 
     Parameters
     ----------
     estimator : MemoryClassifier
-        The model to keep; it is cloned.
+        The model to fit; it is cloned.
     last : int, optional
         How many examples to keep. An example with sample_weight 3 is three examples.
     seconds : float, optional
-        How long to keep an example. One that is this old, or older, is forgotten.
+        How long to keep an example: at this age, it is forgotten.
 
     Attributes
     ----------
@@ -192,6 +192,8 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
         reset = not hasattr(self, "estimator_") if reset is None else reset
         clock, oldest = (-np.inf, -np.inf) if reset else (self._clock, self._newest)
         model: MemoryClassifier = clone(self.estimator) if reset else self.estimator_.snapshot()
+        if not reset:
+            model._admit(X)
         learnt = model._rows(X, y, sample_weight, reset=reset)
         if not reset and self.seconds is not None and times is None and not self._by_the_clock:
             raise ValueError(
@@ -206,6 +208,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
                 "times are those of a clock: none is before the one ahead of it, or before what was learnt earlier. "
                 "Sort the examples by time."
             )
+        kinds = model._kinds_of_columns()
         model._edited(lambda model: model._learn_batch(learnt, classes))
         self.estimator_ = model
         if reset:
@@ -213,7 +216,7 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
             self._n_examples = 0
         kept = np.flatnonzero(learnt.counts)
         for places in np.split(kept, range(_CHUNK_ROWS, len(kept), _CHUNK_ROWS)):
-            self._chunks = self._chunks.pushed(_Chunk(learnt[places], when[places]))
+            self._chunks = self._chunks.pushed(_Chunk(learnt[places], when[places], kinds))
         self._n_examples += int(learnt.counts.sum())
         self._newest = max(oldest, float(when[-1]))
         self._clock = max(clock, self._newest)
@@ -232,14 +235,14 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
     def _forget_what_fell_out(self) -> None:
         surplus = 0 if self.last is None else max(0, self._n_examples - self.last)
         horizon = -np.inf if self.seconds is None else self._clock - self.seconds
-        fallen: list[CheckedRows] = []
+        fallen: list[_Chunk] = []
         chunks = self._chunks
         while chunks:
             oldest, chunks = chunks.popped()
             gone, rest = oldest.split(surplus, horizon)
             n_gone = int(gone.rows.counts.sum())
             if n_gone:
-                fallen.append(gone.rows)
+                fallen.append(gone)
                 surplus = max(0, surplus - n_gone)
                 self._n_examples -= n_gone
             if len(rest.times):
@@ -247,11 +250,11 @@ class Rolling(Versioned, Answering, MetaEstimatorMixin, ClassifierMixin, BaseEst
                 break
         self._chunks = chunks
         if fallen:
-            tokens, labels = joined([rows.tokens for rows in fallen]), joined([rows.labels for rows in fallen])
-            counts = np.concatenate([rows.counts for rows in fallen])
-            before = self.estimator_.memory_.forgot_unchecked
-            self.estimator_._take_back(Examples.of_arrays(tokens, labels, counts))
-            self.estimator_.memory_.forgot_unchecked = before  # the window has learnt all that it forgets
+            model, before = self.estimator_, self.estimator_.memory_.forgot_unchecked
+            now, kept = model._kinds_of_columns(), model._kept
+            model._take_back(joined_examples([model._converted(gone.examples(), gone.kinds, now) for gone in fallen]))
+            model._settle_ledger(kept)
+            model.memory_.forgot_unchecked = before  # the window has learnt all that it forgets
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -266,6 +269,12 @@ class _Chunk:
 
     rows: CheckedRows
     times: NDArray[np.float64]
+    kinds: str
+    """The kinds of the columns when they came: they may have been decided again since."""
+
+    def examples(self) -> Examples:
+        """Return the rows as examples."""
+        return self.rows.examples()
 
     def split(self, surplus: int, horizon: float) -> tuple[_Chunk, _Chunk]:
         """Return what falls out, the first `surplus` examples and all as old as `horizon`, and what stays."""
@@ -276,7 +285,7 @@ class _Chunk:
 
     def _with(self, counts: NDArray[np.int64]) -> _Chunk:
         held = counts > 0  # a copy, so that what has fallen out is not kept alive by a view
-        return _Chunk(replace(self.rows, counts=counts)[held], self.times[held])
+        return _Chunk(replace(self.rows, counts=counts)[held], self.times[held], self.kinds)
 
 
 @dataclass(frozen=True, eq=False)

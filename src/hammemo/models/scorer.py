@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hammemo.kernels.cells import Cells
     from hammemo.kernels.sites import Sites
     from hammemo.memories.base import Memory
+    from hammemo.memories.label_mask import LabelMask
     from hammemo.memories.ranker import Ranker
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
@@ -118,22 +119,20 @@ class Scorer:
         """Return the columns of the k highest scores of each context, best first, equals in column order."""
         return self.ranker.leaders(contexts, checked_k(k))
 
-    def leaders_without(self, contexts: Contexts, k: int, excluded: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the columns of the k highest scores of each context that are not among those left out.
+    def ranked(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k labels that `top_k` lists: the leaders, unless the vote discounts some."""
+        return self.ranker.ranked(contexts, checked_k(k))
+
+    def masked_leaders(
+        self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+        """Return the same among the labels that a mask allows, and their scores, with the discount, if asked.
 
         Shapes
         ------
-        excluded : (m, n), -1 for none; returned : (m, k), or fewer columns where some context has fewer labels left
+        returned : (m, min(k, L)), twice; -1 and NaN where fewer labels are allowed
         """
-        n_out = [len(set(row) - {-1}) for row in excluded.tolist()]
-        most = max(n_out, default=0)
-        columns = self.leaders(contexts, checked_k(k) + most)
-        found = [
-            [column for column in row if column not in out][:k]
-            for row, out in zip(columns.tolist(), map(set, excluded.tolist()), strict=True)
-        ]
-        width = min(map(len, found), default=0)
-        return np.array([row[:width] for row in found], np.int64).reshape(len(found), width)
+        return self.ranker.masked_leaders(contexts, checked_k(k), mask, with_scores=with_scores)
 
     def certified(self, contexts: Contexts) -> NDArray[np.bool_]:
         """Return for each context whether the winner is proven to be that of the exact classifier."""
@@ -184,6 +183,7 @@ class Scorer:
             score_errors=None if terms.total_errors is None else terms.total_errors[0],
             margin=margin,
             certified=certified,
+            probabilities=self.vote.probabilities(scores[None])[0][columns] if self.vote.has_probabilities else None,
         )
 
 

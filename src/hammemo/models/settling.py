@@ -15,11 +15,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from hammemo._progress import progress_bar
 from hammemo.kernels import AutoSites, PositionalHamming, SiteKernel
 from hammemo.kernels.cells import chosen_cells
 from hammemo.kernels.selection.auto_sites import MIN_EXAMPLES as MIN_EXAMPLES_TO_CHOOSE
 from hammemo.models.axes import (
-    SHORT_DOCUMENT,
     chooses_sites,
     mixture_kernel,
     resolved_kernel,
@@ -28,7 +28,7 @@ from hammemo.models.axes import (
 )
 from hammemo.models.names import is_auto
 from hammemo.votes import LogLinear, Mixture
-from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, WeightTrial, chosen_log_linear
+from hammemo.votes.choosing import MAX_OWN_WEIGHT_LABELS, HeldOut, WeightTrial, chosen_log_linear
 from hammemo.votes.tree_weights import chosen_tree_vote
 
 if TYPE_CHECKING:
@@ -63,6 +63,14 @@ class Choices:
     folds: int = 0
     trials: tuple[WeightTrial, ...] = ()
     """What was tried for the vote, the best first."""
+    held_out: HeldOut | None = None
+    """How good the best one is on the folds; None where nothing was tried."""
+
+    def with_trials(self, trials: list[WeightTrial], vote: Vote) -> Choices:
+        """Return the choices with the vote that is the best of some."""
+        why = f"auto: {_why(vote)}, the best of {len(trials)} tried"
+        held_out = HeldOut.of(trials[0]) if trials else None
+        return replace(self, trials=tuple(trials), vote=why, held_out=held_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +139,7 @@ def for_table(axes: Axes, examples: Examples, seed: int, *, quickly: bool = Fals
     if is_auto(axes.vote) and selection.trials:
         n_sites = examples.contexts.h + n_tuples
         vote, trials = chosen_log_linear(selection, len(examples.labels), n_sites)
-        choices = replace(choices, trials=tuple(trials), vote=f"auto: {_why(vote)}, the best of {len(trials)} tried")
+        choices = choices.with_trials(trials, vote)
     return Settled(chosen, axes.memory, vote, axes.reasons(choices, vote), cells)
 
 
@@ -140,8 +148,9 @@ def _for_trees(axes: Axes, cells: Cells, examples: Examples, vote: Vote, seed: i
     assert cells.forest is not None
     choices = Choices(kernel=f"auto: names, and {cells.forest.n_trees} trees of cuts, for a table with numbers")
     if is_auto(axes.vote):
-        vote, trials = chosen_tree_vote(cells, examples, seed)
-        choices = replace(choices, trials=tuple(trials), vote=f"auto: {_why(vote)}, the best of {len(trials)} tried")
+        with progress_bar("Choosing the vote"):
+            vote, trials = chosen_tree_vote(cells, examples, seed)
+        choices = choices.with_trials(trials, vote)
     return Settled(SiteKernel(cells.sites()), axes.memory, vote, axes.reasons(choices, vote), cells)
 
 
@@ -171,14 +180,14 @@ def for_stream(axes: Axes, h: int, facts: StreamFacts) -> Settled:
     vote = axes.vote_for(facts.n_labels)
     kernel, choices = resolved_kernel(axes.kernel, axes.memory, vote), _of_kernel(axes)
     if is_auto(axes.vote) and facts.has_many_labels and chooses_sites(axes.memory, vote):
-        vote = Mixture(prune=PRUNED)
+        vote = Mixture(prune=PRUNED, discount="auto" if facts.are_items else 0.0)
         choices = replace(choices, vote=f"auto: a mixture, because there are more than {MAX_OWN_WEIGHT_LABELS} labels")
     if isinstance(kernel, AutoSites) and not is_auto(axes.kernel):
         kernel = PositionalHamming()
         choices = replace(choices, kernel="auto: positions, because it was learnt in pieces")
     elif isinstance(kernel, AutoSites) and isinstance(vote, Mixture):
-        kernel = mixture_kernel(h, facts.mean_length)
-        kinds = "short documents" if facts.mean_length < SHORT_DOCUMENT else "long documents"
+        kernel = mixture_kernel(h, items=facts.are_items)
+        kinds = "histories of items" if facts.are_items else "text"
         choices = replace(choices, kernel=f"auto: for many labels and {kinds}")
     elif isinstance(kernel, AutoSites):
         kernel = stream_kernel(h)

@@ -58,6 +58,15 @@ class SiteBits:
     """The log-loss of the model, each example left out of its own counts."""
     n_examples: int
     """How many distinct examples were looked at."""
+    sites: tuple[Site, ...]
+    """The columns of each site; none for a site without a position."""
+
+    def of_columns(self, h: int) -> NDArray[np.float64]:
+        """Return what each of h columns is worth: a tuple of columns is divided evenly among them."""
+        found = np.zeros(h)
+        for site, bits in zip(self.sites, self.bits.tolist(), strict=True):
+            found[list(site)] += bits / max(len(site), 1)
+        return found
 
     def __str__(self) -> str:
         width = max(map(len, self.names))
@@ -73,7 +82,7 @@ class SiteBits:
         ax.set_yticks(places, [name if len(name) <= 40 else name[:39] + "…" for name in names])
         ax.set_ylim(len(names) - 0.5, -0.5)
         ax.axvline(0, color="black", linewidth=0.8)
-        ax.set_xlabel("share of the gain, bits an example")
+        ax.set_xlabel("bits an example that the column or tuple adds")
         ax.set_title(self._title(), loc="left", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
         ax.grid(visible=True, axis="x", alpha=0.3)
@@ -112,6 +121,7 @@ def site_bits(model: Learning) -> SiteBits:
         prior_bits=float(weights @ _bits(np.broadcast_to(base, together.shape), truths)),
         model_bits=float(weights @ _bits(base + together, truths)),
         n_examples=len(truths),
+        sites=tuple(() if sites[k][0] else tuple(sites[k][1]) for k in order.tolist()),
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from hammemo.models import settling
-from hammemo.models.axes import StreamFacts, resolved_vote
+from hammemo.models.axes import StreamFacts, repeated_share, resolved_vote
 from hammemo.models.documents import Way
 from hammemo.models.growing import watched
 from hammemo.models.kept_documents import Keeper, KeptDocuments
@@ -24,6 +24,7 @@ from hammemo.models.scorer import check_probabilities
 from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.cutting import Cutting
+from hammemo.tokens.event_frames import FRAME_CONTEXT, event_documents
 from hammemo.tokens.labels import common_label_dtype, label_array, widened_label_dtype
 from hammemo.tokens.streams import WindowSample, long_enough, stream_blocks
 from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary, factorize
@@ -49,17 +50,20 @@ class Streaming(Learning):
     def fit_stream(
         self: Self,
         tokens: Any,
-        h: int,
+        h: int | None = None,
         *,
         starts: ArrayLike | None = None,
         classes: ArrayLike | None = None,
-        short: Literal["drop", "pad"] = "drop",
+        short: Literal["drop", "pad"] | None = None,
         pad: Any = None,
         layout: Learning | None = None,
+        case: str | None = None,
+        item: str | None = None,
+        time: str | None = None,
     ) -> Self:
         """Forget everything and learn to predict every token of a stream from the h tokens before it.
 
-        The same examples as ``fit(*windows(docs, h))``, but the windows are never held all at once: the extra memory
+        Learns the same examples as ``fit(*windows(docs, h))``, but never holds all windows at once: the extra memory
         does not depend on the length of the stream. The documents are kept as ``keep`` says, up to 2^26 tokens; while
         all are kept, the order in which they come does not matter. A vote fits its weights to a sample of the windows
         of kept documents (``LogLinear(sample=…)`` many).
@@ -68,18 +72,22 @@ class Streaming(Learning):
         ----------
         tokens : ndarray of shape (n,), or iterable of documents
             A flat array of tokens, which may be memory-mapped, or documents as `windows` takes them, which may come
-            from a generator.
+            from a generator. Or a data frame (pandas, polars, Arrow) with one row per event.
         h : int
-            Tokens per context.
+            Tokens per context; for a data frame, 30 by default.
         starts : array-like of int, optional
             With a flat array: where documents start. No window crosses from one to the next.
         classes : array-like, optional
             Learn only the windows whose next token is one of these, and keep them all as candidates.
         short, pad
-            As in `windows`. The model remembers them (``cutting_``): contexts that are asked about later may be shorter
-            or longer than h, and are filled up or cut alike.
+            As in `windows`; ``short="pad"`` for a data frame, else ``short="drop"``, where it is not said. The model
+            remembers them (``cutting_``): contexts that are asked about later may be shorter or longer than h, and are
+            filled up or cut alike.
         layout : MemoryClassifier, optional
             As in `partial_fit`; its fitted vote, if it has one, is not fitted again.
+        case, item, time : str, optional
+            Columns of a data frame: which events belong together, such as those of a visit, what is predicted, and when
+            it was. Without a time the rows are in order.
 
         Examples
         --------
@@ -93,13 +101,23 @@ class Streaming(Learning):
         >>> shop = MemoryClassifier(vote="sum").fit_stream(visits, h=3, short="pad")
         >>> shop.predict([["pen"], ["tea", "cup"]]).tolist()
         ['ink', 'pot']
+        >>> import pandas as pd
+        >>> clicks = pd.DataFrame({"visit": [1, 1, 2, 2, 2], "item": ["pen", "ink", "tea", "cup", "pot"]})
+        >>> shop = MemoryClassifier(vote="sum").fit_stream(clicks, case="visit", item="item")
+        >>> shop.predict([["pen"]]).tolist()
+        ['ink']
         """
-        cutting = Cutting(short, pad)
-        blocks = stream_blocks(tokens, h, starts, short, pad)
+        is_frame = _is_frame(tokens, case, item, time)
+        n_context = FRAME_CONTEXT if h is None and is_frame else h
+        if n_context is None:
+            raise ValueError("Say how many tokens a context has: h=…")
+        documents = event_documents(tokens, case, item, time) if is_frame else tokens
+        cutting = _given_cutting(short, pad) or Cutting("pad" if is_frame else "drop")
+        blocks = stream_blocks(documents, n_context, starts, cutting.short, cutting.pad)
 
         def learn(model: Streaming) -> None:
             model.__dict__.pop("memory_", None)
-            sample = model._learn_blocks(blocks, h, cutting, classes, layout, sampled=True)
+            sample = model._learn_blocks(blocks, n_context, cutting, classes, layout, sampled=True)
             kept = model._kept
             if layout is None and isinstance(kept, KeptDocuments) and kept.holds_all:
                 model._choose_documents(kept, is_counted=True)
@@ -121,19 +139,26 @@ class Streaming(Learning):
         short: Literal["drop", "pad"] | None = None,
         pad: Any = None,
         layout: Learning | None = None,
+        case: str | None = None,
+        item: str | None = None,
+        time: str | None = None,
     ) -> Self:
         """Learn the windows of one more stream; the parameters are those of `fit_stream`. No vote is fitted.
 
-        What is not said of h, short and pad is as in the streams that were learnt before, or in those of the layout.
+        By default, h, short and pad are those of the streams learnt before, or of the layout.
         """
         if layout is not None:
             check_is_model(layout)
+        is_frame = _is_frame(tokens, case, item, time)
+        documents = event_documents(tokens, case, item, time) if is_frame else tokens
 
         def learn(model: Streaming) -> None:
             known = model if hasattr(model, "memory_") else layout
-            n_context = _context_length(known) if h is None else h
-            cutting = _given_cutting(short, pad) or (known.cutting_ if known else None) or Cutting()
-            blocks = stream_blocks(tokens, n_context, starts, cutting.short, cutting.pad)
+            of_first = FRAME_CONTEXT if is_frame and known is None else None
+            n_context = h or of_first or _context_length(known)
+            default = Cutting("pad" if is_frame else "drop")
+            cutting = _given_cutting(short, pad) or (known.cutting_ if known else None) or default
+            blocks = stream_blocks(documents, n_context, starts, cutting.short, cutting.pad)
             model._learn_blocks(blocks, n_context, cutting, classes, layout)
 
         self._edited(learn)
@@ -169,6 +194,7 @@ class Streaming(Learning):
             )
             self._start(h, settled, layout, documents=True)
             self.n_features_in_ = h
+        self._types = None  # the tokens of documents are names
         self._note_kinds(ColumnKinds.of(Contexts(first.tokens[:, None]), 1))
         self.cutting_ = self._cutting_with(cutting)
         self.label_dtype_ = common_label_dtype(*kinds)
@@ -199,15 +225,18 @@ class Streaming(Learning):
         classes: ArrayLike | None = None,
         short: Literal["drop", "pad"] | None = None,
         pad: Any = None,
+        case: str | None = None,
+        item: str | None = None,
+        time: str | None = None,
     ) -> Self:
-        """Take the windows of whole documents back: the exact inverse of `partial_fit_stream`.
+        """Remove the windows of whole documents: the exact inverse of `partial_fit_stream`.
 
-        All of them are taken back, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
+        All of them are removed, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
         an example was never stored, or the kept documents that one was not learnt as a whole.
 
         Parameters
         ----------
-        tokens, starts, classes
+        tokens, starts, classes, case, item, time
             As in `fit_stream`, and as the documents were learnt.
         short, pad
             The same. Where they are not said, the model knows how they were learnt; one that does not know, because
@@ -226,11 +255,12 @@ class Streaming(Learning):
         """
         check_is_fitted(self)
         labels = None if classes is None else Vocabulary.of(label_array(classes))
+        documents = event_documents(tokens, case, item, time) if _is_frame(tokens, case, item, time) else tokens
 
         def forget(model: Streaming) -> bool:
             _refuse_numbers(model)
             h, cutting = model.sites_.h, _given_cutting(short, pad) or model._known_cutting()
-            whole = long_enough(tokens, h, starts) if short is None and cutting.short == "drop" else tokens
+            whole = long_enough(documents, h, starts) if short is None and cutting.short == "drop" else documents
             blocks = stream_blocks(whole, h, starts, cutting.short, cutting.pad)
             return model._forget_blocks(blocks, cutting, labels)
 
@@ -254,15 +284,15 @@ class Streaming(Learning):
     ) -> NDArray[np.float64]:
         """Return minus the natural logarithm of the probability of every token of a stream that has a context.
 
-        Its mean is the log-loss, the exponential of that the perplexity. A token that is no label costs infinity:
-        declare all that may come as ``classes``. With a mixture only the probability of the token that came is made.
+        Its mean is the log-loss, and the exponential of that the perplexity. A token that is no label costs infinity:
+        declare all possible tokens as ``classes``. A mixture computes only the probability of the true token.
 
         Parameters
         ----------
         tokens, starts
             As in `fit_stream`; nothing is learnt.
         short, pad
-            The same; as the model has learnt where they are not said.
+            The same; by default, as in the learnt streams.
 
         Shapes
         ------
@@ -311,6 +341,11 @@ def _given_cutting(short: Literal["drop", "pad"] | None, pad: Any) -> Cutting | 
     return None if short is None and pad is None else Cutting(short or "drop", pad)
 
 
+def _is_frame(tokens: Any, case: str | None, item: str | None, time: str | None) -> bool:
+    """Return whether the events are rows of a data frame."""
+    return hasattr(tokens, "columns") or not (case is item is time is None)
+
+
 def _context_length(known: Learning | None) -> int:
     if known is None:
         raise ValueError("Nothing was learnt yet: say how many tokens a context has, h=…")
@@ -332,8 +367,12 @@ def _stream_facts(first: Block, chosen: NDArray[Any] | None) -> StreamFacts:
     """Return what the first block of a stream, and the labels chosen, tell of it."""
     lengths = np.diff(np.append(first.starts, len(first.tokens)))
     padding = int((first.tokens == NO_TOKEN).sum())
-    n_labels = len(factorize(first.tokens[first.targets()])[0]) if chosen is None else len(chosen)
-    return StreamFacts(n_labels, (int(lengths.sum()) - padding) / max(len(lengths), 1))
+    _, codes = factorize(first.tokens)
+    n_labels = len(np.unique(codes[first.targets()])) if chosen is None else len(chosen)
+    held = codes >= 0  # beginnings are filled up
+    owners = np.repeat(np.arange(len(lengths)), lengths)[held]
+    mean_length = (int(lengths.sum()) - padding) / max(len(lengths), 1)
+    return StreamFacts(n_labels, mean_length, repeated_share(codes[held], np.bincount(owners, minlength=len(lengths))))
 
 
 def _labelled(blocks: Iterable[Block]) -> Iterator[Block]:

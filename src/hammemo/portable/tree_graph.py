@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo.kernels.cells.codes import token_values
 from hammemo.kernels.cells.forest import LEAF
 from hammemo.tokens.columns import MOMENTS, NAMES
 from hammemo.tokens.user_input import contexts_with_numbers
@@ -115,11 +116,8 @@ class TreeGraph:
     def numbers(self, X: Any) -> NDArray[np.float64]:
         """Return rows as the numbers that a torch module takes, the places of names among them: (m, h)."""
         contexts = contexts_with_numbers(X, self.kinds, self.missing)
-        values = np.append(np.full(len(contexts.vocabulary), np.nan), np.nan)
-        vocabulary = contexts.vocabulary
-        values[: len(vocabulary.ints)] = vocabulary.ints
-        values[len(vocabulary.ints) : len(vocabulary.ints) + len(vocabulary.floats)] = vocabulary.floats
-        places = np.append(self.tokens.find(vocabulary), -1)
+        values = token_values(contexts.vocabulary)
+        places = np.append(self.tokens.find(contexts.vocabulary), -1)
         is_name = np.array([kind == NAMES for kind in self.kinds])
         return np.where(is_name, places[contexts.ranks], values[contexts.ranks])
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.service.journal import Journal
     from hammemo.service.limits import Limits
     from hammemo.service.log import Log
 
@@ -238,8 +239,11 @@ def first_state(settings: Settings) -> State:
     return State(None if settings.columns is None else settings.model().open(settings.columns), 0)
 
 
-def caught_up(log: Log, state: State | None, settings: Settings) -> State:
-    """Return the state at the end of the log: what is new is applied to `state`, or to the newest snapshot."""
+def caught_up(log: Log, state: State | None, settings: Settings, journal: Journal | None = None) -> State:
+    """Return the state at the end of the log: what is new is applied to `state`, or to the newest snapshot.
+
+    The bodies of a model with subjects are references to its journal.
+    """
     loaded: int | None = None
     while True:
         try:
@@ -248,7 +252,7 @@ def caught_up(log: Log, state: State | None, settings: Settings) -> State:
                 if state.version == loaded:
                     raise LogDamaged(f"The newest snapshot is of position {loaded}, and edits after it are deleted.")
                 loaded = state.version
-            return _replayed(log, state, settings)
+            return _replayed(log, state, settings, journal)
         except Overtaken:  # by a newer snapshot
             state = None
 
@@ -263,14 +267,17 @@ def _restored(log: Log, settings: Settings) -> State:
     return first_state(settings)
 
 
-def _replayed(log: Log, state: State, settings: Settings) -> State:
+def _replayed(log: Log, state: State, settings: Settings, journal: Journal | None) -> State:
     while True:
         bodies = log.read(state.version, _REPLAY_BODIES)
         if not bodies:
             return state
         applier = Applier(state.model, settings)
         try:
-            applier.apply([decoded(body) for body in bodies])
+            contents = (
+                [decoded(body) for body in bodies] if journal is None else journal.contents(state.version, bodies)
+            )
+            applier.apply(contents)
         except UnknownKind as error:
             raise LogDamaged(
                 f"The log has an edit of the kind {str(error)!r} after position {state.version}, which this version of "

@@ -5,23 +5,52 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import time
+from abc import abstractmethod
 from contextlib import contextmanager
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hammemo.files.archive import FileError
+from hammemo.files.contents import from_bytes
 from hammemo.files.models import load
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.service.log import LogDamaged, Overtaken
+from hammemo.service.shared_tables import SharedTables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+HIDDEN: Final = ".restoring-"
+"""What the tenant of a model is called that is being restored: no client can name it."""
 
-class BaseLog(ABC):
+
+class RunningTime:
+    """Seconds for which a model was open for writing, in all processes: no clock that is set can move it.
+
+    Parameters
+    ----------
+    stored : float
+        What the log has stored.
+
+    Examples
+    --------
+    >>> from hammemo.service.base_log import RunningTime
+    >>> 60.0 <= RunningTime(60.0).now() < 120.0
+    True
+    """
+
+    def __init__(self, stored: float) -> None:
+        self._stored, self._since = stored, time.monotonic()
+
+    def now(self) -> float:
+        """Return the seconds up to now."""
+        return self._stored + time.monotonic() - self._since
+
+
+class BaseLog(SharedTables):
     """A log that is open.
 
     Parameters
@@ -75,6 +104,17 @@ def loaded_snapshot(path: Path) -> MemoryClassifier:
         model = load(path)
     except FileError as error:
         raise LogDamaged(f"The snapshot cannot be read: {str(error).replace(str(path), 'the file')}") from error
+    if not isinstance(model, MemoryClassifier):
+        raise LogDamaged("The snapshot is compiled for answering and cannot learn.")
+    return model
+
+
+def received_model(snapshot: bytes) -> MemoryClassifier:
+    """Return the model in a file that a backup or a database holds, or say that it is damaged."""
+    try:
+        model = from_bytes(snapshot)
+    except (FileError, ValueError) as error:
+        raise LogDamaged(f"The snapshot cannot be read: {error}") from error
     if not isinstance(model, MemoryClassifier):
         raise LogDamaged("The snapshot is compiled for answering and cannot learn.")
     return model

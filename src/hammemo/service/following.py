@@ -16,6 +16,7 @@ from hammemo.service.hosted import HostedModel
 from hammemo.service.log import LogError
 
 if TYPE_CHECKING:
+    from hammemo.service.journal import Journal
     from hammemo.service.log import Log
 
 _logger = logging.getLogger("hammemo.service")
@@ -33,8 +34,8 @@ _LATER: Final = 0.5
 class FollowedModel(HostedModel):
     """A model that is edited elsewhere; the parameters are those of `HostedModel`."""
 
-    def __init__(self, tenant: str, name: str, log: Log) -> None:
-        super().__init__(tenant, name, log)
+    def __init__(self, tenant: str, name: str, log: Log, journal: Journal | None = None) -> None:
+        super().__init__(tenant, name, log, journal)
         self._stop = threading.Event()
         self._gone = False
         self._checked = time.monotonic()
@@ -76,7 +77,7 @@ class FollowedModel(HostedModel):
             self._gone, self._checked = not self._log.is_current(), time.monotonic()
         if not self._log.has_changed():
             return
-        state = caught_up(self._log, self._state, self._settings)
+        state = caught_up(self._log, self._state, self._settings, self._journal)
         if state is not self._state:
             self._snapshot_version = self._log.base()
             self._publish(state)

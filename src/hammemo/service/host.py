@@ -5,6 +5,7 @@ A model is opened when it is first asked for, and stays open. One process writes
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -16,7 +17,13 @@ from hammemo.files.archive import FileError
 from hammemo.files.inspecting import inspect
 from hammemo.files.models import load, save
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.receipts.keys import drop_expired, read_keys, require_ed25519
+from hammemo.service.backups import remove_drafts
+from hammemo.service.erasable import ErasableModel
 from hammemo.service.following import FollowedModel
+from hammemo.service.health import Health
+from hammemo.service.journal import Journal, vault_of
+from hammemo.service.keyless import KeylessModel
 from hammemo.service.limits import Limits
 from hammemo.service.log import LogError
 from hammemo.service.operations import (
@@ -28,15 +35,21 @@ from hammemo.service.operations import (
     Unavailable,
     check_name,
 )
+from hammemo.service.quotas import Quota, Usage, most_of
 from hammemo.service.settings import Settings, refuse_inexact
 from hammemo.service.sqlite_log import FolderStore
+from hammemo.service.vault import KeyGone
 from hammemo.service.writing import Upkeep, WrittenModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hammemo.service.hosted import HostedModel
-    from hammemo.service.log import Store
+    from hammemo.service.log import Log, Store
+    from hammemo.service.vault import Vault
+
+
+_logger = logging.getLogger("hammemo.service")
 
 
 class Host:
@@ -53,6 +66,8 @@ class Host:
     limits : Limits, optional
     upkeep : Upkeep, optional
         When snapshots are made, and how long ids are kept.
+    keys : str or path, optional
+        The key file, which models with subjects need; outside `folder`, the database and their backups.
 
     Examples
     --------
@@ -61,8 +76,8 @@ class Host:
     >>> from hammemo.service.operations import Edit
     >>> with tempfile.TemporaryDirectory() as folder, Host(folder) as host:
     ...     model = host.create("shop", "fruit", {"columns": 2})
-    ...     receipt = model.edit(Edit("op-1", "learn", [["red", "round"]], ["apple"])).result()
-    ...     clf, version = model.answering(min_version=receipt.version)
+    ...     acknowledgement = model.edit(Edit("op-1", "learn", [["red", "round"]], ["apple"])).result()
+    ...     clf, version = model.answering(min_version=acknowledgement.version)
     ...     clf.predict([["red", "long"]]).tolist(), version
     (['apple'], 1)
     """
@@ -75,13 +90,21 @@ class Host:
         follower: bool = False,
         limits: Limits | None = None,
         upkeep: Upkeep | None = None,
+        keys: str | os.PathLike[str] | None = None,
     ) -> None:
         self.follower = follower
         self.limits, self.upkeep = limits or Limits(), upkeep or Upkeep()
         self.folder = Path(folder)
+        self.keys = None if keys is None else checked_key_file(Path(keys), self.folder)
+        if self.keys is not None and not follower:
+            drop_expired(self.keys)
+        self.health = Health(self)
         with _reaching("The logs cannot be reached"):
-            self._store = _store(self.folder, log, follower=follower)
+            self.store = store_of(self.folder, log, follower=follower)
+            if not follower:
+                remove_drafts(self.store, self.keys)
         self._models: dict[tuple[str, str], HostedModel] = {}
+        self._quotas: dict[str, Quota] = {}
         self._lock = threading.RLock()
         self._closed = False
 
@@ -95,8 +118,10 @@ class Host:
         """Make a model; one that was made with the same settings is returned as it is, another one is refused."""
         _check_names(tenant, name)
         checked = Settings.checked(settings, self.limits)
+        if checked.has_subjects and self.keys is None:
+            raise Malformed("subjects: this service has no key file. Start it with one, keys=.")
         with self._writing(), _reaching(f"The model {name!r} cannot be made"):
-            if not self._store.create(tenant, name, checked.text(), None):
+            if not self.store.create(tenant, name, checked.text(), None):
                 model = self.get(tenant, name)
                 if model.settings.uploaded or model.settings.given != checked.given:
                     raise Exists(
@@ -128,12 +153,12 @@ class Host:
         """Return the names of a tenant's models."""
         check_name("tenant", tenant)
         with _reaching("The logs cannot be reached"):
-            return self._store.names(tenant)
+            return self.store.names(tenant)
 
     def tenants(self) -> list[str]:
         """Return the tenants that have, or had, a model."""
         with _reaching("The logs cannot be reached"):
-            return self._store.tenants()
+            return self.store.tenants()
 
     def open_all(self) -> None:
         """Open every model now, so that no request waits for it."""
@@ -151,10 +176,14 @@ class Host:
         _check_names(tenant, name)
         with self._writing(), _reaching(f"The model {name!r} cannot be deleted"):
             model = self._models.pop((tenant, name), None)
+            vault = self._vault(tenant, name)
             if model is not None:
                 model.close(last_snapshot=False)
-            if not self._store.delete(tenant, name):
+            if not self.store.delete(tenant, name):
                 raise _none(name)
+            self.quota(tenant).drop(name)
+            if vault is not None:
+                vault.drop_all()
 
     def upload(self, tenant: str, name: str, path: str | os.PathLike[str]) -> HostedModel:
         """Make a model of a model file, which is checked as `load` does and not changed."""
@@ -162,8 +191,11 @@ class Host:
         model = self._loaded(path).snapshot()
         names = model.__dict__.pop("feature_names_in_", None)  # the settings keep them: rows come without names
         settings = Settings.of_file(None if names is None else names.tolist())
+        memory = model.memory_
+        needed = Usage(len(memory.labels), int(memory.label_counts.sum()), os.path.getsize(path))
         with self._writing(), _reaching(f"The model {name!r} cannot be made"):
-            if not self._store.create(tenant, name, settings.text(), model):
+            self.quota(tenant).check(needed)
+            if not self.store.create(tenant, name, settings.text(), model):
                 raise Exists(f"There is a model {name!r}: delete it first, or take another name.")
             return self.get(tenant, name)
 
@@ -190,7 +222,7 @@ class Host:
             closer.start()
         for closer in closers:
             closer.join()
-        self._store.close()
+        self.store.close()
 
     def _writing(self) -> AbstractContextManager[Any]:
         """Return the lock under which models are made and deleted; a follower never does."""
@@ -200,14 +232,60 @@ class Host:
 
     def _opened(self, tenant: str, name: str) -> HostedModel:
         with _reaching(f"The model {name!r} cannot be opened"):
-            log = self._store.open(tenant, name, follower=self.follower)
+            log = self.store.open(tenant, name, follower=self.follower)
             try:
+                has_subjects = Settings.read(log.settings).has_subjects
+                if has_subjects and self.keys is None:
+                    return KeylessModel(tenant, name, log)
+                journal = self._journal(name, log) if has_subjects else None
                 if self.follower:
-                    return FollowedModel(tenant, name, log)
-                return WrittenModel(tenant, name, log, self.limits, self.upkeep)
+                    return FollowedModel(tenant, name, log, journal)
+                if journal is not None:
+                    return self._counted(ErasableModel(tenant, name, log, self.limits, self.upkeep, journal))
+                return self._counted(WrittenModel(tenant, name, log, self.limits, self.upkeep))
             except BaseException:
                 log.close()
                 raise
+
+    def quota(self, tenant: str) -> Quota:
+        """Return what a tenant may store."""
+        return self._quotas.setdefault(tenant, Quota(most_of(self.limits)))
+
+    def usage(self, tenant: str) -> Usage:
+        """Return what the open models of a tenant store."""
+        found = Usage()
+        for model in self.opened():
+            if model.tenant == tenant:
+                found = found.with_more(model.usage())
+        return found
+
+    def _counted(self, model: WrittenModel) -> WrittenModel:
+        if any(most_of(self.limits)):
+            model.quota = self.quota(model.tenant)
+            model.quota.note(model.name, model.usage())
+        return model
+
+    def _vault(self, tenant: str, name: str) -> Vault | None:
+        """Return the secrets of a model that is about to be deleted, if it has any."""
+        if self.keys is None:
+            return None
+        with suppress(NoSuchModel, LogError):
+            log = self.store.open(tenant, name, follower=True)
+            try:
+                return vault_of(log, self.keys) if Settings.read(log.settings).has_subjects else None
+            finally:
+                log.close()
+        return None
+
+    def _journal(self, name: str, log: Log) -> Journal:
+        """Return the journal of a model with subjects."""
+        assert self.keys is not None
+        try:
+            log.vault = vault_of(log, self.keys)
+            return Journal(log, log.vault, writer=not self.follower)
+        except (KeyGone, ValueError, OSError) as error:
+            public = f"The model {name!r} cannot be opened: the key file is missing, or is another one."
+            raise Unavailable(f"The model {name!r} cannot be opened: {error}", public=public) from error
 
     def _loaded(self, path: str | os.PathLike[str]) -> MemoryClassifier:
         """Return the model in a file that a client sent, or refuse it."""
@@ -241,7 +319,17 @@ def _refuse_half_characters(model: MemoryClassifier) -> None:
             ) from None
 
 
-def _store(folder: Path, log: str | None, *, follower: bool) -> Store:
+def checked_key_file(path: Path, folder: Path) -> Path:
+    """Return the key file, or refuse one that cannot be used, and one that lies with the data it protects."""
+    if path.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"The key file {path} is in {folder}, with the data that it protects: put it elsewhere.")
+    require_ed25519()
+    read_keys(path)
+    return path
+
+
+def store_of(folder: Path, log: str | None, *, follower: bool) -> Store:
+    """Return where the logs are: in the folder, or in a database."""
     if log is None:
         store = FolderStore(folder)
         if not follower:
@@ -260,7 +348,8 @@ def _reaching(what: str) -> Iterator[None]:
     try:
         yield
     except LogError as error:
-        raise Unavailable(f"{what}: {error}") from error
+        _logger.error("%s: %s", what, error)  # which holds no example
+        raise Unavailable(f"{what}: {error}", public=f"{what}: the server's log says why.") from error
 
 
 def _check_names(tenant: str, name: str) -> None:

@@ -14,21 +14,28 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo._versions import cached_property
 from hammemo.service.applying import State, caught_up
+from hammemo.service.erasing import receipt_of
 from hammemo.service.log import LogError
-from hammemo.service.operations import NothingLearnt, NotReached, Unavailable
+from hammemo.service.operations import ErasureState, NothingLearnt, NotReached, Unavailable
+from hammemo.service.quotas import Usage
 from hammemo.service.settings import Settings
+from hammemo.service.vault import KeyGone
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.service.audit import Linked, Start
+    from hammemo.service.journal import Journal
     from hammemo.service.log import Log
-    from hammemo.service.operations import Edit, Receipt
+    from hammemo.service.operations import Acknowledgement, Edit
 
 
 class HostedModel:
@@ -39,16 +46,18 @@ class HostedModel:
     tenant, name : str
     log : Log
         Open; it is closed with the model.
+    journal : Journal, optional
+        Of a model with subjects.
     """
 
-    def __init__(self, tenant: str, name: str, log: Log) -> None:
+    def __init__(self, tenant: str, name: str, log: Log, journal: Journal | None = None) -> None:
         self.tenant = tenant
         self.name = name
-        self._log = log
+        self._log, self._journal = log, journal
         self._settings = Settings.read(log.settings)
         self._changed = threading.Condition()
         began = time.perf_counter()
-        self._state = caught_up(log, None, self._settings)
+        self._state = self._first_state()
         self.replay_seconds = time.perf_counter() - began
         """How long it took to load the snapshot and to apply the log."""
         self.replayed = self._state.version - log.base()
@@ -58,13 +67,25 @@ class HostedModel:
         self._last_digest: tuple[int, str | None] = (-1, None)
         """A version and its digest; the version itself is not kept: it may hold what was forgotten since."""
 
+    def _first_state(self) -> State:
+        """Return what the log holds."""
+        return caught_up(self._log, None, self._settings, self._journal)
+
+    @cached_property
+    def identity(self) -> str:
+        """What tells it from an earlier or later model of its name, in every process that has it."""
+        return blake2b(self._log.key, digest_size=16, person=b"hammemo-identity").hexdigest()
+
     @property
     def version(self) -> int:
         """How many edits were acknowledged since the model was made."""
         return self._state.version
 
-    def edit(self, edit: Edit) -> Future[Receipt]:
-        """Hand over an edit; the future has its receipt when it is durable and applied, or a `ServiceError`."""
+    def edit(self, edit: Edit, token: str = "") -> Future[Acknowledgement]:  # noqa: ARG002
+        """Hand over an edit; the future has its acknowledgement when it is durable and applied, or a `ServiceError`.
+
+        The audit record keeps the name of the token with which it was sent.
+        """
         raise Unavailable(f"This process only answers: send the {edit.kind} to the process that writes.")
 
     def answering(self, min_version: int | None = None, wait: float = 0.0) -> tuple[MemoryClassifier, int]:
@@ -73,7 +94,7 @@ class HostedModel:
         Parameters
         ----------
         min_version : int, optional
-            The oldest version that will do, such as that of a receipt.
+            The oldest version that will do, such as that of an acknowledgement.
         wait : float
             The most seconds to wait for it; then `NotReached` is raised.
         """
@@ -101,6 +122,16 @@ class HostedModel:
             model.feature_names_in_ = np.array(names, dtype=object)
         return model
 
+    def usage(self) -> Usage:
+        """Return what the model stores; a log that cannot be reached counts as empty."""
+        model = self._state.model
+        size = 0
+        with suppress(LogError):
+            size = self._log.body_bytes() + self._log.snapshot_bytes()
+        if model is None:
+            return Usage(bytes=size)
+        return Usage(len(model.memory_.labels), int(model.memory_.label_counts.sum()), size)
+
     def describe(self, *, digest: bool = False) -> dict[str, Any]:
         """Return the settings of the model, what it holds, and where its log and its snapshot are.
 
@@ -122,6 +153,7 @@ class HostedModel:
             "snapshot_time": self._snapshot_time,
             "replay_seconds": self.replay_seconds,
             "log_bytes": self._log_bytes(),
+            "bytes": self.usage().bytes,
         }
         if model is not None:
             facts |= {part: repr(getattr(model, f"{part}_")) for part in ("kernel", "memory", "vote")}
@@ -143,6 +175,28 @@ class HostedModel:
             return self._log.body_bytes()
         return None
 
+    def erasure(self, op: str) -> ErasureState | None:
+        """Return how far the erasure of a subject is, by the id of its edit; None for an id that is not known.
+
+        A receipt is there when the key of the subject is destroyed.
+        """
+        if self._journal is None:
+            return None
+        try:
+            found = self._log.erasure(self._journal.vault.hashed_op(op))
+            return (
+                None if found is None else ErasureState(found.position, found.state, receipt_of(self._journal, found))
+            )
+        except (LogError, KeyGone, ValueError) as error:
+            raise Unavailable("Erasures cannot be read now: ask again later.") from error
+
+    def audit(self, after: int = 0, most: int = 1_000) -> tuple[Start, list[Linked]]:
+        """Return lines of the audit record after a number, and what its first line is chained to."""
+        try:
+            return self._log.audit(after, most)
+        except LogError as error:
+            raise Unavailable("The audit record cannot be read now: ask again later.") from error
+
     def snapshot(self) -> int:
         """Write a snapshot now, and return its version."""
         raise Unavailable("This process only answers: the process that writes makes the snapshots.")
@@ -150,6 +204,11 @@ class HostedModel:
     def close(self, *, last_snapshot: bool = True) -> None:  # noqa: ARG002
         """Finish what was begun, and let the log go."""
         self._log.close()
+
+    @property
+    def can_edit(self) -> bool:
+        """Whether edits can be made durable, as far as is known."""
+        return False
 
     @property
     def is_gone(self) -> bool:

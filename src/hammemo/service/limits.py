@@ -38,21 +38,25 @@ class Limits:
     k : int
         Labels that top-k and explain return for a row.
     cells : int
-        Numbers in one answer of probabilities: rows times labels.
+        Labels or numbers in one answer: rows times k, or rows times labels for probabilities.
     explained : int
         Rows of one request to explain.
     models : int
         Models of one tenant.
+    stored_labels, stored_examples, stored_bytes : int
+        What all models of one tenant may store; bytes are those of snapshots and logs. 0 for any number.
     rate : float
         Requests a second of one tenant; twice as many may come at once after a rest.
     at_once, at_once_in_all : int
         Requests that are answered at the same time: of one tenant, and of all tenants.
-    connections : int
-        Open connections.
+    connections, address_connections : int
+        Open connections: in all, and of one address.
     head_seconds, body_seconds, file_seconds : float
         Time in which the head of a request, its body and an uploaded file must have come.
     wait_seconds : float
         How long an answer waits for `min_version`.
+    deadline : float
+        Seconds after which a request gets 504 if it has no answer; edits that were handed over go on, and have longer.
     """
 
     rows: int = 10_000
@@ -72,11 +76,16 @@ class Limits:
     cells: int = 1_000_000
     explained: int = 100
     models: int = 256
+    stored_labels: int = 0
+    stored_examples: int = 0
+    stored_bytes: int = 0
     rate: float = 10_000.0
     at_once: int = 128
     at_once_in_all: int = 512
     connections: int = 1_024
+    address_connections: int = 256
     head_seconds: float = 10.0
     body_seconds: float = 20.0
     file_seconds: float = 600.0
     wait_seconds: float = 1.0
+    deadline: float = 10.0

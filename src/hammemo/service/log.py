@@ -4,7 +4,9 @@ Edits have positions 1, 2, 3, …: the position of an edit is the version of the
 
 - **bodies** (rows and labels, documents, fitted weights), until a snapshot of the model holds them;
 - **ids** of operations with the position and the keyed digest of their body, for a longer time: as long as clients may
-  send an edit again;
+  send an edit again. Their age is counted in seconds for which the model was open for writing, by a monotonic clock and
+  stored with every commit: a wall clock that is set wrong lets no old edit in again, and downtime does not count;
+- the **audit record** (:mod:`hammemo.service.audit`): one line for each edit, without its content, for years;
 - the newest **snapshot**: a model file and its position. To restore the model is to load it and to apply the bodies
   after it.
 
@@ -23,12 +25,15 @@ All methods may be called by any thread.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.service.audit import Line, Linked, Start
+    from hammemo.service.vault import Vault
 
 
 class LogError(Exception):
@@ -47,6 +52,33 @@ class Overtaken(Exception):  # noqa: N818
     """A reader asked for bodies that a snapshot has taken the place of: load that."""
 
 
+class StoredKey(NamedTuple):
+    """The key of a subject as the database holds it: wrapped by a key of the key file."""
+
+    key: int
+    subject: bytes
+    """A keyed hash; of a subject whose erasure was applied, the number of the key."""
+    wrapping: int
+    wrapped: bytes
+
+
+class Erasure(NamedTuple):
+    """A request to forget a subject, from the edit that applies it to the receipt."""
+
+    op: str
+    key: int
+    position: int
+    facts: bytes
+    """What the receipt will say, sealed."""
+    receipt: bytes = b""
+    """The receipt, sealed; nothing before the key is destroyed."""
+
+    @property
+    def state(self) -> Literal["applied", "erased"]:
+        """Whether the key of the subject is destroyed."""
+        return "erased" if self.receipt else "applied"
+
+
 @dataclass(frozen=True)
 class Entry:
     """An edit that is to be appended."""
@@ -54,6 +86,16 @@ class Entry:
     op: str
     digest: bytes
     body: bytes
+    kind: str = ""
+    """What the audit record says of it, beside its version: its kind, how many rows it has, and the token's name."""
+    rows: int = 0
+    token: str = ""
+    journal: tuple[tuple[int, bytes], ...] = ()
+    """Of a model with subjects: the ciphertext of each subject's rows, by the subject's key."""
+    new_keys: tuple[StoredKey, ...] = ()
+    """Keys of subjects that this edit is the first to name."""
+    erasure: Erasure | None = None
+    """The subject that it erases."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +104,20 @@ class Seen:
 
     position: int
     digest: bytes
+
+
+class Copied(NamedTuple):
+    """A whole model as a backup holds it; what is encrypted, is so under keys of the database that it is for."""
+
+    settings: str
+    key: bytes
+    head: int
+    base: int
+    snapshot: bytes | None
+    """A model file."""
+    rows: Iterable[tuple[str, list[tuple[Any, ...]]]]
+    """Rows of tables, by the names that `Log.dumped` takes."""
+    vault: Vault | None
 
 
 class Log(Protocol):
@@ -84,6 +140,9 @@ class Log(Protocol):
     def body_bytes(self) -> int:
         """Return about how many bytes of bodies there are."""
 
+    def snapshot_bytes(self) -> int:
+        """Return how many bytes the newest snapshot has."""
+
     def seen(self, ops: Sequence[str]) -> dict[str, Seen]:
         """Return those of these ids that are known."""
 
@@ -100,7 +159,80 @@ class Log(Protocol):
         """Make this the newest snapshot, then delete all bodies up to it."""
 
     def forget_ids(self, older_than: float) -> None:
-        """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds."""
+        """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds of running."""
+
+    def audit(self, after: int, most: int) -> tuple[Start, list[Linked]]:
+        """Return at most `most` lines of the audit record after a number, and what its first line is chained to."""
+
+    def hashed_op(self, op: str) -> bytes:
+        """Return the keyed hash by which the audit record names an operation."""
+
+    def forget_audit(self, older_than: float) -> None:
+        """Let lines of the audit record that are older than `older_than` seconds leave from the front."""
+
+    # What only models with subjects have (:mod:`hammemo.service.journal`)
+
+    vault: Vault | None
+    """Encrypts snapshots, where they are kept in a database."""
+
+    def mark(self, name: str) -> bytes | None:
+        """Return a short note that was kept."""
+
+    def keep_mark(self, name: str, value: bytes) -> None:
+        """Keep a short note."""
+
+    def subjects(self, subjects: Sequence[bytes]) -> dict[bytes, StoredKey]:
+        """Return the keys of subjects that are known, by their hashes."""
+
+    def stored_keys(self, keys: Sequence[int]) -> dict[int, StoredKey]:
+        """Return keys by their numbers, those that are not destroyed."""
+
+    def wrapped_by(self, wrapping: int) -> list[StoredKey]:
+        """Return all keys that a wrapping key wraps."""
+
+    def wrapping_keys(self) -> dict[int, int]:
+        """Return how many keys each wrapping key wraps."""
+
+    def journal(self, key: int, before: int) -> list[tuple[int, bytes]]:
+        """Return the journal of a subject: positions below `before`, in order, and ciphertexts."""
+
+    def journal_parts(self, after: int, upto: int) -> dict[tuple[int, int], bytes]:
+        """Return the ciphertexts of some positions, by key and position."""
+
+    def journals_to_compact(self) -> list[int]:
+        """Return the keys of subjects whose journals hold, up to the base, rows that were forgotten."""
+
+    def compact_journal(self, key: int, upto: int, position: int, body: bytes | None) -> None:
+        """Put one ciphertext, or nothing, in the place of all entries of a subject up to a position."""
+
+    def destroy_keys(self, keys: Sequence[int], wrapping: Sequence[int], rewrapped: Sequence[StoredKey]) -> None:
+        """Delete journals, and put `rewrapped` in the place of all keys under some wrapping keys, all or nothing."""
+
+    def erasure(self, op: str) -> Erasure | None:
+        """Return an erasure by its id."""
+
+    def erasures(self) -> list[Erasure]:
+        """Return the erasures that are applied and not finished."""
+
+    def finish_erasures(self, finished: Sequence[tuple[Erasure, Line]], newest: str) -> None:
+        """Keep receipts with their lines of the audit record, and the last one's hash as a mark, in one transaction."""
+
+    def fenced(self) -> AbstractContextManager[None]:
+        """Hold off other writers for the time of a block, or refuse where one has taken over."""
+
+    # Backups (:mod:`hammemo.service.backups`)
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Read one state of the log for the time of a block, whatever is written meanwhile."""
+
+    def dumped(self, table: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a table of this model: "edits" after the base, "ids" with their age, or a shared one."""
+
+    def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
+        """Return the position of the newest snapshot and its file, in parts, opened; None if there is none."""
+
+    def add_audit(self, line: Line) -> None:
+        """Add a line to the audit record that is not one of an edit."""
 
     def has_changed(self) -> bool:
         """Return whether there may be something new since the last call: cheap, for readers that look often."""
@@ -135,6 +267,21 @@ class Store(Protocol):
 
     def delete(self, tenant: str, name: str) -> bool:
         """Delete a log that is not open here; return False if there is none."""
+
+    def receive(self, tenant: str, name: str, copied: Copied) -> None:
+        """Make a log of what a backup holds, whole or not at all."""
+
+    def drafts(self) -> list[tuple[str, str]]:
+        """Return tenants and names of models that are being restored, or were when a process was killed."""
+
+    def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
+        """Give a log that is not open another tenant and name; return False if there is one of that name."""
+
+    def is_there(self) -> bool:
+        """Return whether what was opened is still there: a folder was not deleted or replaced."""
+
+    def check_writable(self) -> None:
+        """Write something and make it durable; `LogError` where that fails."""
 
     def close(self) -> None:
         """Let the store go."""

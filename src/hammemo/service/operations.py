@@ -1,4 +1,4 @@
-"""What is asked of a served model: edits with an id, receipts, and refusals with a status.
+"""What is asked of a served model: edits with an id, acknowledgements, and refusals with a status.
 
 **An edit** is some examples or whole documents to learn or to forget, or a request to fit the vote again (a
 *refit*), and an operation id that the client has chosen. A client that got no answer sends the same edit with the same
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -37,6 +38,8 @@ Label = str | int | float | bool | None
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
 """What a tenant and a model may be called."""
 
+_LONGEST_SUBJECT: Final = 256
+
 _OP: Final = re.compile(r"[!-~]{1,128}", re.ASCII)
 
 DIGEST_BYTES: Final = 16
@@ -47,24 +50,49 @@ class Edit(msgspec.Struct, frozen=True):
     """Examples or documents to learn or to forget, all or none, or a refit, under an id of the client's choice."""
 
     op: str
-    kind: Literal[Kind, "refit"]
+    kind: Literal[Kind, "refit", "forget_subject"]
     rows: list[list[Token]] = []
     labels: list[Label] = []
     documents: list[list[Token]] = []
     """In place of rows and labels: every token is learnt from those before it, as the model cuts streams."""
+    subjects: list[str] = []
+    """Whose each row or document is, for a model with subjects; the one subject that is to be forgotten."""
+    refit: bool = True
+    """Of `forget_subject`: whether the model is refitted with it."""
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class Acknowledgement(msgspec.Struct, frozen=True):
     """That an edit is durable and applied: at which version, and whether it was before this request."""
 
     version: int
     status: Literal["applied", "repeated"]
 
 
+class ErasureState(msgspec.Struct, frozen=True):
+    """How far a request to forget a subject is: its rows are removed, or its key is destroyed, too."""
+
+    version: int
+    state: Literal["applied", "erased"]
+    receipt: bytes
+    """A signed receipt (:mod:`hammemo.receipts`), once it is erased."""
+
+
 class ServiceError(Exception):
-    """A request that is refused; `status` is the answer that HTTP gives."""
+    """A request that is refused; `status` is the answer that HTTP gives.
+
+    Parameters
+    ----------
+    message : str
+        For the program that asked; it may name files, processes and addresses.
+    public : str, optional
+        What clients elsewhere are told in its place.
+    """
 
     status: int = 500
+
+    def __init__(self, message: str = "", public: str | None = None) -> None:
+        super().__init__(message)
+        self.public = message if public is None else public
 
 
 class NoSuchModel(ServiceError):  # noqa: N818  (these are answers, named after what they say)
@@ -77,6 +105,12 @@ class NotStored(ServiceError):  # noqa: N818
     """An example to be forgotten is not stored, or not so often. Nothing was changed."""
 
     status = 409
+
+
+class NoSuchSubject(ServiceError):  # noqa: N818
+    """The model has no rows of that subject: it never had, or they were erased."""
+
+    status = 404
 
 
 class NothingLearnt(ServiceError):  # noqa: N818
@@ -101,6 +135,12 @@ class TooLarge(ServiceError):  # noqa: N818
     """A request is above a limit."""
 
     status = 413
+
+
+class QuotaReached(ServiceError):  # noqa: N818
+    """The tenant stores as much as it may. Nothing was changed."""
+
+    status = 507
 
 
 class OpReused(ServiceError):  # noqa: N818
@@ -138,6 +178,9 @@ class Unavailable(ServiceError):  # noqa: N818
 
 class InUse(Unavailable):
     """Another process writes this model."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "Another process writes this model: send edits to that one.")
 
 
 class UnknownKind(msgspec.ValidationError):
@@ -254,6 +297,10 @@ def _checked_content(edit: Edit, limits: Limits) -> Content:
                 "A refit has no rows, no labels and no documents: the vote is fitted to what the model keeps."
             )
         return LoggedRefit()
+    if edit.kind == "forget_subject":
+        if edit.rows or edit.labels or edit.documents or len(edit.subjects) != 1:
+            raise Malformed("forget_subject names one subject, and no rows: the model knows which are the subject's.")
+        return LoggedRefit()
     if edit.kind not in ("learn", "forget"):
         raise Malformed(f"kind={str(edit.kind)[:40]!r} is not known: an edit is to 'learn', to 'forget' or a 'refit'.")
     if edit.documents:
@@ -261,6 +308,75 @@ def _checked_content(edit: Edit, limits: Limits) -> Content:
     if problem := _shape_problem(edit.rows, edit.labels):
         raise Malformed(problem)
     return LoggedRows(edit.kind, checked_rows(edit.rows, limits), _checked_values(edit.labels, limits))
+
+
+def parts_of(edit: Edit, content: Content, body: bytes) -> tuple[dict[str, bytes], list[int]]:
+    """Return the rows of each subject as a body of their own, and for each row the number of its subject.
+
+    The list is empty where all rows are one subject's: then the body is that of the edit.
+
+    Examples
+    --------
+    >>> from hammemo.service.limits import Limits
+    >>> from hammemo.service.operations import Edit, checked, decoded, parts_of
+    >>> edit = Edit("1", "learn", [["a"], ["b"], ["c"]], ["x", "y", "z"], subjects=["ann", "bob", "ann"])
+    >>> parts, owners = parts_of(edit, *checked(edit, Limits()))
+    >>> decoded(parts["ann"]).rows, decoded(parts["bob"]).rows, owners
+    ([['a'], ['c']], [['b']], [0, 1, 0])
+    """
+    subjects = _checked_subjects(edit, 1 if edit.kind == "forget_subject" else len(edit.rows or edit.documents))
+    numbers = {subject: number for number, subject in enumerate(dict.fromkeys(subjects))}
+    if len(numbers) == 1:
+        return {subjects[0]: body}, []
+    owners = [numbers[subject] for subject in subjects]
+    places: list[list[int]] = [[] for _ in numbers]
+    for place, owner in enumerate(owners):
+        places[owner].append(place)
+    return {subject: _encoder.encode(_picked(content, places[number])) for subject, number in numbers.items()}, owners
+
+
+def _checked_subjects(edit: Edit, n: int) -> list[str]:
+    if len(edit.subjects) != n:
+        raise Malformed(f"subjects: {len(edit.subjects)} are named for {n} rows or documents: name one for each.")
+    for subject in edit.subjects:
+        if type(subject) is not str or not 1 <= len(subject) <= _LONGEST_SUBJECT:
+            raise Malformed(f"subjects: a subject is a string of 1 to {_LONGEST_SUBJECT} characters, such as an id.")
+        try:
+            subject.encode()
+        except UnicodeEncodeError:
+            raise Malformed("subjects: a string is not Unicode.") from None
+    return edit.subjects
+
+
+def _picked(content: Content, places: list[int]) -> LoggedRows | LoggedDocuments:
+    """Return some rows or documents of an edit."""
+    if isinstance(content, LoggedRows):
+        rows, labels = content.rows, content.labels
+        return LoggedRows(content.kind, [rows[i] for i in places], [labels[i] for i in places])
+    assert isinstance(content, LoggedDocuments)
+    return LoggedDocuments(content.kind, [content.documents[i] for i in places])
+
+
+def joined(parts: list[Content], owners: list[int]) -> Content:
+    """Return the content of an edit from the parts of its subjects, in the order in which the rows were sent."""
+    if not owners:
+        if len(parts) != 1:
+            raise msgspec.ValidationError("an edit has parts, and does not say whose which row is")
+        return parts[0]
+    rows: list[LoggedRows] = [part for part in parts if isinstance(part, LoggedRows)]
+    documents: list[LoggedDocuments] = [part for part in parts if isinstance(part, LoggedDocuments)]
+    found = rows or documents
+    if len(found) != len(parts) or len({part.kind for part in found}) != 1:
+        raise msgspec.ValidationError("the parts of an edit are of several kinds")
+    lengths = [len(part.rows) for part in rows] or [len(part.documents) for part in documents]
+    if Counter(owners) != dict(enumerate(lengths)):
+        raise msgspec.ValidationError("the parts of an edit have other numbers of rows than it says")
+    if documents:
+        each = [iter(part.documents) for part in documents]
+        return LoggedDocuments(documents[0].kind, [next(each[owner]) for owner in owners])
+    pairs = [zip(part.rows, part.labels, strict=True) for part in rows]
+    listed = [next(pairs[owner]) for owner in owners]
+    return LoggedRows(rows[0].kind, [row for row, _ in listed], [label for _, label in listed])
 
 
 def _shape_problem(rows: list[list[Token]], labels: list[Label]) -> str:

@@ -7,6 +7,8 @@
   ``{"class": "Hashed", "params": {"buckets": 4096}}``, where parameters left out have their defaults;
 - ``ledgered``: whether a ledger refuses to forget what was never learnt; true if nothing is said;
 - ``missing``: "token", "empty" or "refuse";
+- ``subjects``: "required" for a model in which each row belongs to a subject that can be erased
+  (:mod:`hammemo.service.journal`); without it nothing is kept of subjects;
 - ``seed``: models with the same seed can be merged. If nothing is said, a secret one is drawn, so that callers cannot
   choose tokens that collide.
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.service.limits import Limits
 
-_KNOWN: Final = ("columns", "kernel", "memory", "vote", "ledgered", "missing", "seed")
+_KNOWN: Final = ("columns", "kernel", "memory", "vote", "ledgered", "missing", "seed", "subjects")
 _MAX_CHARACTERS: Final = 2**16
 """The most characters of settings as JSON."""
 _LONGEST_NAME: Final = 200
@@ -74,6 +76,8 @@ class Settings:
                 raise Malformed(f"The setting {str(name)[:80]!r} is not known: use {', '.join(_KNOWN)}.")
         if len(json.dumps(given)) > _MAX_CHARACTERS:
             raise TooLarge(f"Settings have at most {_MAX_CHARACTERS:,} characters as JSON.")
+        if given.get("subjects", "required") != "required":
+            raise Malformed('subjects: say "required", or leave it out for a model without subjects.')
         settings = cls(given, _seed(given))
         _columns(given, limits)
         try:
@@ -91,6 +95,11 @@ class Settings:
     def text(self) -> str:
         """Return the settings as the log keeps them."""
         return json.dumps({"given": self.given, "seed": self._seed, "uploaded": self.uploaded})
+
+    @property
+    def has_subjects(self) -> bool:
+        """Whether each row belongs to a subject."""
+        return "subjects" in self.given
 
     @property
     def columns(self) -> int | None:

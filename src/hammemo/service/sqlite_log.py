@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING, Any, Final
 from hammemo.files.archive import FileError
 from hammemo.files.locks import Held, LockedError, take
 from hammemo.files.models import read_notes, save
-from hammemo.service.base_log import BaseLog, loaded_snapshot
+from hammemo.service.base_log import HIDDEN, BaseLog, RunningTime, loaded_snapshot, received_model
 from hammemo.service.log import LogDamaged, LogError, Seen
 from hammemo.service.operations import KEY_BYTES, NAME, InUse, NoSuchModel
+from hammemo.service.shared_tables import TABLES, table_statements
 
 try:
     import apsw
@@ -38,20 +39,27 @@ except ModuleNotFoundError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.service.log import Entry
+    from hammemo.service.log import Copied, Entry
 
-FORMAT: Final = "1"
+FORMAT: Final = "2"
 LOG: Final = "log.sqlite"
 MODEL: Final = "model.safetensors"
 WRITER: Final = "writer"  # its lock is writer.lock
 POSITION: Final = "service-position"
 """The note of a snapshot that says its position."""
 
+_MODEL: Final = 1
+"""What tables that other engines have, too, say in their column `model`."""
+
 _BUSY: Final = 5_000
 """Milliseconds to wait for a reader or a checkpoint of another process."""
+
+_PROBE_BYTES: Final = 2**16
+"""What is written to find out whether the disk takes edits."""
 
 _OLDEST: Final = (3, 51, 3)
 """Older versions of SQLite can damage a database when its write-ahead log begins anew (sqlite.org/wal.html)."""
@@ -61,7 +69,18 @@ create table about(name text primary key, value) without rowid;
 create table edits(position integer primary key, body blob not null);
 create table ids(op text primary key, position integer not null, digest blob not null, at real not null) without rowid;
 create index ids_by_time on ids(at);
-"""
+""" + table_statements("integer not null", " without rowid")
+
+
+_DUMPED: Final = {
+    "edits": "select position, body from edits where position > :base order by position",
+    "ids": "select op, position, digest, (select value from about where name = 'ran') - at from ids",
+}
+
+_RECEIVED: Final = {
+    "edits": "insert into edits values(?, ?)",
+    "ids": "insert into ids select ?, ?, ?, -?",
+}
 
 
 class SqliteLog(BaseLog):
@@ -86,10 +105,26 @@ class SqliteLog(BaseLog):
             self._db = _connected(folder / LOG)
             self._read_about()
             if not follower:
+                self._running = RunningTime(self._ran())
                 self._finish_snapshot()
         except BaseException:
             self._release()
             raise
+
+    def _ran(self) -> float:
+        """Return for how many seconds the model was written so far."""
+        found = self._one("select value from about where name = 'ran'")
+        if found is None:  # a log from before: its ids have times of a clock, and are kept for as long as new ones
+            with self._writing():
+                self._db.execute("update ids set at = 0")
+                self._db.execute("insert into about values('ran', 0.0)")
+        return float(found or 0.0)
+
+    def _keep_ran(self) -> float:
+        """Store, in a transaction, for how many seconds the model was written, and return it."""
+        ran = self._running.now()
+        self._db.execute("insert or replace into about values('ran', ?)", (ran,))
+        return ran
 
     def _finish_snapshot(self) -> None:
         """Delete the bodies that the snapshot holds, if a crash has come between the two."""
@@ -115,6 +150,12 @@ class SqliteLog(BaseLog):
                 size += (self.folder / name).stat().st_size
         return size
 
+    def snapshot_bytes(self) -> int:
+        """Return how many bytes the newest snapshot has."""
+        with suppress(FileNotFoundError):
+            return (self.folder / MODEL).stat().st_size
+        return 0
+
     def seen(self, ops: Sequence[str]) -> dict[str, Seen]:
         """Return those of these ids that are known."""
         found: dict[str, Seen] = {}
@@ -127,8 +168,9 @@ class SqliteLog(BaseLog):
 
     def append(self, after: int, entries: Sequence[Entry]) -> None:
         """Append entries, durably, all or none."""
-        positions, now = range(after + 1, after + 1 + len(entries)), time.time()
+        positions = range(after + 1, after + 1 + len(entries))
         with self._writing():
+            ran = self._keep_ran()
             if max(self._base(), self._one("select max(position) from edits") or 0) != after:
                 raise LogDamaged(f"{self._called} does not end at position {after}: another process wrote it.")
             self._db.executemany(
@@ -137,8 +179,10 @@ class SqliteLog(BaseLog):
             )
             self._db.executemany(
                 "insert into ids values(?, ?, ?, ?)",
-                ((entry.op, position, entry.digest, now) for position, entry in zip(positions, entries, strict=True)),
+                ((entry.op, position, entry.digest, ran) for position, entry in zip(positions, entries, strict=True)),
             )
+            self._append_audit(after, entries)
+            self._append_journal(after, entries)
 
     def read(self, after: int, most: int) -> list[bytes]:
         """Return at most `most` bodies, those of the positions after `after`."""
@@ -176,8 +220,9 @@ class SqliteLog(BaseLog):
 
     def keep_snapshot(self, model: MemoryClassifier, position: int) -> None:
         """Make this the newest snapshot, then delete all bodies up to it, in the write-ahead log too."""
+        self._check_place()
         try:
-            save(model, self.folder / MODEL, notes={POSITION: str(position)}, force=True)
+            _save_privately(model, self.folder / MODEL, position)
         except OSError as error:
             raise LogError(f"The snapshot could not be written: {error.strerror}.") from error
         self.trim(position)
@@ -192,9 +237,38 @@ class SqliteLog(BaseLog):
             self._checkpoint()
 
     def forget_ids(self, older_than: float) -> None:
-        """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds."""
+        """Forget the ids of edits whose bodies are deleted and that are older than `older_than` seconds of running."""
         with self._writing():
-            self._db.execute("delete from ids where at < ? and position <= ?", (time.time() - older_than, self._base()))
+            ran = self._keep_ran()
+            self._db.execute("delete from ids where at < ? and position <= ?", (ran - older_than, self._base()))
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read one state of the log for the time of a block. The write-ahead log cannot be cut meanwhile."""
+        with self._failing(), self._db:
+            yield
+
+    def dumped(self, table: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a table."""
+        if table not in _DUMPED:
+            yield from super().dumped(table)
+            return
+        with self._failing():
+            yield from self._db.execute(_DUMPED[table], {"base": self._base()} if table == "edits" else None)
+
+    def snapshot_parts(self) -> tuple[int, Iterator[bytes]] | None:
+        """Return the position of the newest snapshot and its file; it may be newer than the base, within `reading`."""
+        for _ in range(100):
+            position = self._snapshot_position()
+            if position is None:
+                return None
+            try:
+                data = (self.folder / MODEL).read_bytes()
+            except OSError as error:
+                raise LogError(f"The snapshot cannot be read: {error.strerror}.") from error
+            if self._snapshot_position() == position:
+                return position, iter([data])
+        raise LogError("The snapshot is replaced again and again while it is read.")
 
     def has_changed(self) -> bool:
         """Return whether another process has written since the last call."""
@@ -205,12 +279,18 @@ class SqliteLog(BaseLog):
 
     def is_current(self) -> bool:
         """Return whether the folder still has the file that is open."""
-        with suppress(FileNotFoundError):
-            return (self.folder / LOG).stat().st_ino == self._file
+        with suppress(OSError):
+            return _identity(self.folder / LOG) == self._file
         return False
 
+    def _check_place(self) -> None:
+        """Refuse to write where the folder was deleted or replaced: nothing would find it there."""
+        if not self._follower and not self.is_current():
+            raise LogDamaged("The folder of the model was deleted or replaced: put it back, or restart the server.")
+
     def renew_lease(self) -> None:
-        """Nothing is to be done: the lock lasts as long as the process."""
+        """Look whether the folder is there; the lock lasts as long as the process."""
+        self._check_place()
 
     def reopen(self) -> None:
         """Connect again.
@@ -218,6 +298,7 @@ class SqliteLog(BaseLog):
         What is in the write-ahead log may be in the memory of the machine only, if it was a flush that failed: a writer
         copies it into the database, which is flushed, before it believes it.
         """
+        self._check_place()
         with self._lock:
             with suppress(apsw.Error):
                 self._db.close(force=True)
@@ -258,21 +339,29 @@ class SqliteLog(BaseLog):
             raise LogDamaged(f"{self.folder / LOG} is not a log of this version of the service.")
         self._settings = str(about["settings"])
         self._key = about["key"]
-        self._file = (self.folder / LOG).stat().st_ino
+        self._file = _identity(self.folder / LOG)
 
     def _base(self) -> int:
         return int(self._one("select value from about where name = 'base'") or 0)
+
+    def _rows(self, statement: str, *values: Any) -> list[Any]:
+        return self._db.execute(statement.replace("%s", "?"), (_MODEL, *values)).fetchall()
+
+    def _each(self, statement: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        yield from self._db.execute(statement.replace("%s", "?"), (_MODEL, *values))
+
+    def _run(self, statement: str, *values: Any) -> None:
+        self._db.execute(statement.replace("%s", "?"), (_MODEL, *values))
+
+    def _insert(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
+        _insert(self._db, table, rows)
 
     def _one(self, query: str) -> Any:
         row = self._db.execute(query).fetchone()
         return None if row is None else row[0]
 
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except apsw.Error as error:
-            raise LogError(_message_of(error)) from None
+    def _failures(self) -> AbstractContextManager[None]:
+        return _refusing()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -282,6 +371,7 @@ class SqliteLog(BaseLog):
             try:
                 yield
                 self._db.execute("commit")
+                self._check_place()  # afterwards: what was written is then in the file that others find
             except BaseException:
                 with suppress(apsw.Error):  # some failures have rolled back already
                     if self._db.in_transaction:
@@ -298,6 +388,7 @@ class FolderStore:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in missing:
             _flush_folder(path.parent)
+        self._opened = _identity(self.folder)
 
     def tenants(self) -> list[str]:
         """Return the tenants that have a folder."""
@@ -323,7 +414,7 @@ class FolderStore:
             draft.mkdir(mode=0o700)
             _make_log(draft / LOG, settings)
             if model is not None:
-                save(model, draft / MODEL, notes={POSITION: "0"}, force=True)
+                _save_privately(model, draft / MODEL, 0)
             _flush_folder(draft)
             try:
                 draft.rename(parent / name)
@@ -358,10 +449,82 @@ class FolderStore:
         finally:
             held.release()
         shutil.rmtree(doomed, ignore_errors=True)
+        if tenant.startswith(HIDDEN):
+            shutil.rmtree(self.folder / tenant, ignore_errors=True)
         return True
+
+    def receive(self, tenant: str, name: str, copied: Copied) -> None:
+        """Make a folder of what a backup holds, whole or not at all."""
+        parent = self.folder / tenant
+        draft = parent / f".new-{secrets.token_hex(8)}"
+        try:
+            draft.mkdir(mode=0o700, parents=True)
+            _make_log(draft / LOG, copied.settings, copied.key, copied.base)
+            with _refusing():
+                db = _connected(draft / LOG)
+                with db:
+                    for table, rows in copied.rows:
+                        _insert(db, table, rows)
+                db.close()
+            if copied.snapshot is not None:
+                _save_privately(received_model(copied.snapshot), draft / MODEL, copied.base)
+            _flush_folder(draft)
+            draft.rename(parent / name)
+            _flush_folder(parent)
+        except OSError as error:
+            raise LogError(f"The model could not be restored: {error.strerror}.") from error
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+            with suppress(OSError):  # it is empty where there is no model
+                parent.rmdir()
+
+    def drafts(self) -> list[tuple[str, str]]:
+        """Return models that are being restored."""
+        return [(path.parents[1].name, path.parent.name) for path in self.folder.glob(f"{HIDDEN}*/*/{LOG}")]
+
+    def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
+        """Move a folder."""
+        parent = self.folder / to[0]
+        try:
+            parent.mkdir(mode=0o700, exist_ok=True)
+            _flush_folder(self.folder)
+            if (parent / to[1]).exists():
+                return False
+            (self.folder / tenant / name).rename(parent / to[1])
+            _flush_folder(parent)
+            with suppress(OSError):
+                (self.folder / tenant).rmdir()
+        except OSError as error:
+            if (parent / to[1]).exists():  # another process was quicker
+                return False
+            raise LogError(f"The model could not be restored: {error.strerror}.") from error
+        return True
+
+    def is_there(self) -> bool:
+        """Return whether the folder is the one that was opened."""
+        with suppress(OSError):
+            return _identity(self.folder) == self._opened
+        return False
+
+    def check_writable(self) -> None:
+        """Write a file as large as some edits, flush it, and remove it."""
+        path = self.folder / f".probe-{secrets.token_hex(8)}"
+        try:
+            with path.open("wb") as file:
+                file.write(os.urandom(_PROBE_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise LogError(f"The folder cannot be written: {error.strerror}.") from error
+        finally:
+            with suppress(OSError):
+                path.unlink()
 
     def remove_leftovers(self) -> None:
         """Remove what a crash has left of folders that were being made or deleted, an hour ago or more."""
+        for probe in self.folder.glob(".probe-*"):
+            with suppress(OSError):
+                probe.unlink()
         for pattern in ("*/.new-*", "*/.deleted-*"):
             for folder in self.folder.glob(pattern):
                 with suppress(OSError):
@@ -396,7 +559,33 @@ def _connected(path: Path) -> apsw.Connection:
     return db
 
 
-def _make_log(path: Path, settings: str) -> None:
+def _insert(db: apsw.Connection, table: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Insert rows into a table, within a transaction."""
+    places = ", ?" * len(TABLES.get(table, ()))
+    db.executemany(_RECEIVED.get(table) or f"insert into {table} values({_MODEL}{places})", rows)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turn what SQLite raises into `LogError`."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise LogError(_message_of(error)) from None
+
+
+def _save_privately(model: MemoryClassifier, path: Path, position: int) -> None:
+    """Write a snapshot that only its owner may read; its folder is closed to others from the beginning."""
+    save(model, path, notes={POSITION: str(position)}, force=True)
+    path.chmod(0o600)  # files that replace it keep this
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _make_log(path: Path, settings: str, key: bytes | None = None, base: int = 0) -> None:
     path.touch(mode=0o600)
     try:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -405,7 +594,8 @@ def _make_log(path: Path, settings: str) -> None:
         db.pragma("synchronous", "full")
         with db:
             db.execute(_SCHEMA)
-            about = {"format": FORMAT, "settings": settings, "key": secrets.token_bytes(KEY_BYTES), "base": 0}
+            about = {"format": FORMAT, "settings": settings, "key": key or secrets.token_bytes(KEY_BYTES), "base": base}
+            about["ran"] = 0.0
             db.executemany("insert into about values(?, ?)", about.items())
         db.close()
     except apsw.Error as error:

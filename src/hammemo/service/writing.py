@@ -4,11 +4,11 @@ One thread does, in this order:
 
 1. take what waits, at most 500 edits: while one group is written the next one gathers, so that a hundred clients cost
    little more flushes of the disk than one;
-2. look up their ids: an edit that was applied before gets the receipt it had, an id with another body is refused;
+2. look up their ids: an edit that was applied before is acknowledged as it was, an id with another body is refused;
 3. apply the others to a private version of the model, which refuses what cannot be forgotten; a refused edit is not
    remembered, and the others go on;
 4. append them to the log, in one transaction that is flushed to the disk;
-5. publish the private version, and hand out the receipts.
+5. publish the private version, and hand out the acknowledgements.
 
 If 4 fails, the private version is dropped, and the whole group is told that the service is unavailable. Whether
 the group was written is then read from the log: a client that sends its edit again learns it.
@@ -41,29 +41,37 @@ from hammemo.service.hosted import HostedModel
 from hammemo.service.limits import Limits
 from hammemo.service.log import Entry, LogError
 from hammemo.service.operations import (
+    Acknowledgement,
     InUse,
     LoggedChoice,
     LoggedRefit,
+    Malformed,
     OpReused,
-    Receipt,
+    QuotaReached,
     ServiceError,
     TooMany,
     Unavailable,
     checked,
     digest,
 )
+from hammemo.service.quotas import needed_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.service.journal import Journal
     from hammemo.service.log import Log, Seen
     from hammemo.service.operations import Content, Edit
+    from hammemo.service.quotas import Quota
 
 _logger = logging.getLogger("hammemo.service")
 
 _IDLE_SECONDS: Final = 1.0
 """Seconds after which a writer without work renews the lease of its log."""
+
+_UPKEEP_SECONDS: Final = 3600.0
+"""Seconds after which ids are looked through, of a model that nobody edits."""
 
 _LONG_EDIT_ROWS: Final = 1_000
 """Examples from which on an edit may take longer than a lease lasts."""
@@ -87,7 +95,9 @@ class Upkeep:
     snapshot_seconds: float = 300.0
     """Age of the oldest of them at which one is made: about how long a forgotten example stays in the log."""
     retention: float = 7 * 86_400.0
-    """Seconds for which ids are kept: how long a client may send an edit again."""
+    """Seconds of running for which ids are kept: how long a client may send an edit again."""
+    audit: float = 3 * 365 * 86_400.0
+    """Seconds for which the audit record keeps a line."""
     at_close: bool = True
     """Whether to make a last snapshot."""
     choose: bool = True
@@ -95,7 +105,7 @@ class Upkeep:
 
 
 @dataclass(eq=False)
-class _Waiting:
+class Waiting:
     """An edit on its way."""
 
     op: str
@@ -104,9 +114,16 @@ class _Waiting:
     digest: bytes
     refits: int | None = None
     """Of a choice: how many refits had been made when it began."""
-    future: Future[Receipt] = field(default_factory=Future)
+    token: str = ""
+    future: Future[Acknowledgement] = field(default_factory=Future)
+
+    @property
+    def given_op(self) -> str:
+        """The operation id as the client gave it."""
+        return self.op
 
     def refuse(self, error: BaseException) -> None:
+        """Answer with an error."""
         self.future.set_exception(error)
 
 
@@ -123,18 +140,29 @@ class WrittenModel(HostedModel):
         As in `HostedModel`; the log is open for writing.
     limits : Limits
     upkeep : Upkeep
+    journal
+        As in `HostedModel`; for :class:`hammemo.service.erasable.ErasableModel`.
     """
 
     def __init__(
-        self, tenant: str, name: str, log: Log, limits: Limits | None = None, upkeep: Upkeep | None = None
+        self,
+        tenant: str,
+        name: str,
+        log: Log,
+        limits: Limits | None = None,
+        upkeep: Upkeep | None = None,
+        journal: Journal | None = None,
     ) -> None:
-        super().__init__(tenant, name, log)
+        super().__init__(tenant, name, log, journal)
         self._limits, self._upkeep = limits or Limits(), upkeep or Upkeep()
-        self._queue: deque[_Waiting] = deque()
+        self.quota: Quota | None = None
+        """What all models of the tenant may store together."""
+        self._queue: deque[Waiting] = deque()
         self._queued_bytes = 0
         self._arrived = threading.Condition()
         self._closing = False
         self._must_recover = False
+        self._looked_after = time.monotonic()
         self._refits = 0
         self._chooser: threading.Thread | None = None
         self._tried_at = 0
@@ -151,19 +179,25 @@ class WrittenModel(HostedModel):
 
     # Edits, handed over by any thread
 
-    def edit(self, edit: Edit) -> Future[Receipt]:
-        """Hand over an edit; the future has its receipt when it is durable and applied, or a `ServiceError`."""
-        content, body = checked(edit, self._limits)
-        waiting = _Waiting(edit.op, body, content, digest(body, self._log.key))
+    def edit(self, edit: Edit, token: str = "") -> Future[Acknowledgement]:
+        """Hand over an edit; the future has its acknowledgement when it is durable and applied, or a `ServiceError`."""
+        waiting = self._waiting(edit, token)
         with self._arrived:
             if self._closing:
                 raise Unavailable("The service stops: send the edit again later.")
             if len(self._queue) >= self._limits.queued or self._queued_bytes >= self._limits.queued_bytes:
                 raise TooMany(f"{len(self._queue):,} edits of this model wait already: send this one again later.")
             self._queue.append(waiting)
-            self._queued_bytes += len(body)
+            self._queued_bytes += len(waiting.body)
             self._arrived.notify()
         return waiting.future
+
+    def _waiting(self, edit: Edit, token: str) -> Waiting:
+        """Return an edit, checked, as the writer takes it."""
+        if edit.subjects or edit.kind == "forget_subject":
+            raise Malformed('This model has no subjects: make one with subjects="required", or leave them out.')
+        content, body = checked(edit, self._limits)
+        return Waiting(edit.op, body, content, digest(body, self._log.key), token=token)
 
     @property
     def waiting(self) -> int:
@@ -182,9 +216,9 @@ class WrittenModel(HostedModel):
         for thread in self._threads:
             thread.join()
         try:
-            if last_snapshot and self._upkeep.at_close and not self._must_recover:
-                self.snapshot()
-        except (Unavailable, LogError) as error:
+            if last_snapshot and not self._must_recover:
+                self._do_last()
+        except Exception as error:
             self._report("no last snapshot", error)
         finally:
             self._log.close()
@@ -207,21 +241,22 @@ class WrittenModel(HostedModel):
                     if not waiting.future.done():
                         waiting.refuse(error if isinstance(error, ServiceError) else unavailable)
 
-    def _next_group(self) -> list[_Waiting] | None:
+    def _next_group(self) -> list[Waiting] | None:
         """Return what waits; nothing after a second without work; None when all is done and the model closes.
 
         Two edits with one id are never in one group: the second one is to find the first in the log.
         """
-        group: list[_Waiting] = []
+        group: list[Waiting] = []
         ops: set[str] = set()
         size = 0
         with self._arrived:
             if not self._queue and not self._closing:
                 self._arrived.wait(_IDLE_SECONDS)
             while self._queue and len(group) < self._upkeep.group and size < self._upkeep.group_bytes:
-                if self._queue[0].op in ops:
+                waiting = self._queue[0]
+                if waiting.op in ops or not self._may_join(waiting, group):
                     break
-                waiting = self._queue.popleft()
+                self._queue.popleft()
                 self._queued_bytes -= len(waiting.body)
                 if waiting.future.set_running_or_notify_cancel():
                     group.append(waiting)
@@ -229,38 +264,73 @@ class WrittenModel(HostedModel):
                     size += len(waiting.body)
             return None if self._closing and not group and not self._queue else group
 
-    def _commit(self, group: list[_Waiting]) -> None:
+    def _may_join(self, waiting: Waiting, group: list[Waiting]) -> bool:  # noqa: ARG002
+        """Return whether an edit can be in one group with those before it."""
+        return True
+
+    def _commit(self, group: list[Waiting]) -> None:
         """Write one group; a `LogError` leaves all of it in doubt."""
         if self._must_recover:
             self._recover()
         seen = self._log.seen([waiting.op for waiting in group])
         fresh = self._without_stale([waiting for waiting in group if waiting.op not in seen])
+        self._apply(fresh if self.quota is None else self._within(self.quota, fresh))
+        if self.quota is not None:
+            self.quota.note(self.name, self.usage())
+        for waiting in group:
+            if waiting.op in seen:
+                self._answer_again(waiting, seen[waiting.op])
+
+    def _within(self, quota: Quota, fresh: list[Waiting]) -> list[Waiting]:
+        """Return the edits that the quota of the tenant allows; the others are refused."""
+        quota.note(self.name, self.usage())
+        allowed = []
+        for waiting in fresh:
+            try:
+                quota.take(self.name, needed_by(waiting.content, len(waiting.body), self._state.model))
+                allowed.append(waiting)
+            except QuotaReached as error:
+                waiting.refuse(error)
+        return allowed
+
+    def _apply(self, fresh: list[Waiting]) -> None:
+        """Apply edits, write those that were not refused, and answer all."""
         applier = Applier(self._state.model, self._settings, self._limits)
         contents = [waiting.content for waiting in fresh]
         with self._lease_kept() if _may_take_long(contents) else nullcontext():
             applier.apply(contents)
         accepted = [waiting for i, waiting in enumerate(fresh) if i not in applier.refused]
-        entries = [
-            Entry(waiting.op, waiting.digest, applier.logged.get(i, waiting.body))
-            for i, waiting in enumerate(fresh)
-            if i not in applier.refused
-        ]
+        bodies = [applier.logged.get(i, waiting.body) for i, waiting in enumerate(fresh) if i not in applier.refused]
         before = self._state.version
         if accepted:
-            self._log.append(before, entries)
-            self._publish(State(applier.model, before + len(accepted)))
-            self._refits += sum(isinstance(waiting.content, LoggedRefit) for waiting in accepted)
+            entries = self._append(accepted, bodies)
+            self._publish(State(applier.model, before + len(entries)))
             self._count(entries)
+            self._refits += sum(isinstance(waiting.content, LoggedRefit) for waiting in accepted)
             self._choose_if_due()
         else:
             self._log.renew_lease()  # only the writer may refuse, too
         for version, waiting in enumerate(accepted, before + 1):
-            waiting.future.set_result(Receipt(version, "applied"))
+            waiting.future.set_result(Acknowledgement(version, "applied"))
         for i, error in applier.refused.items():
             fresh[i].refuse(error)
-        for waiting in group:
-            if waiting.op in seen:
-                _answer_again(waiting, seen[waiting.op])
+
+    def _append(self, accepted: list[Waiting], bodies: list[bytes]) -> list[Entry]:
+        """Write edits that were applied, and return what was written."""
+        entries = [entry_of(waiting, body) for waiting, body in zip(accepted, bodies, strict=True)]
+        self._log.append(self._state.version, entries)
+        return entries
+
+    def _answer_again(self, waiting: Waiting, seen: Seen) -> None:
+        """Answer an edit that is known: with the acknowledgement it had, if it is the same."""
+        if self._is_same(waiting, seen):
+            waiting.future.set_result(Acknowledgement(seen.position, "repeated"))
+        else:
+            op = waiting.given_op
+            waiting.refuse(OpReused(f"The id {op!r} was used for another edit: each edit has an id of its own."))
+
+    def _is_same(self, waiting: Waiting, seen: Seen) -> bool:
+        return seen.digest == waiting.digest
 
     # Choices
 
@@ -283,24 +353,26 @@ class WrittenModel(HostedModel):
             content = LoggedChoice("choice", chosen_quickly(model))
             body = content.body()
             op = f"choice {version}"  # no id of a client has a space
-            waiting = _Waiting(op, body, content, digest(body, self._log.key), refits)
+            waiting = Waiting(op, body, content, digest(body, self._log.key), refits)
             with self._arrived:
                 if self._closing:
                     return
                 self._queue.append(waiting)
                 self._queued_bytes += len(body)
                 self._arrived.notify()
-            receipt = waiting.future.result()
+            acknowledgement = waiting.future.result()
             self._tried_at = 0
             _logger.info(
-                "sites and vote were chosen by version %d", version, extra=self._facts() | {"version": receipt.version}
+                "sites and vote were chosen by version %d",
+                version,
+                extra=self._facts() | {"version": acknowledgement.version},
             )
         except (_Stale, Unavailable):  # the next edit begins another
             self._tried_at = 0
         except Exception as error:
             self._report("no sites were chosen", error)
 
-    def _without_stale(self, group: list[_Waiting]) -> list[_Waiting]:
+    def _without_stale(self, group: list[Waiting]) -> list[Waiting]:
         """Return the group without choices that a refit has overtaken, which are refused."""
         refits, current = self._refits, []
         for waiting in group:
@@ -334,9 +406,9 @@ class WrittenModel(HostedModel):
         try:
             self._log.reopen()
         except InUse:  # another process writes now: this one follows, and tries again
-            self._publish(caught_up(self._log, self._state, self._settings))
+            self._publish(caught_up(self._log, self._state, self._settings, self._journal))
             raise
-        self._publish(caught_up(self._log, self._state, self._settings))
+        self._publish(caught_up(self._log, self._state, self._settings, self._journal))
         self._snapshot_version = self._log.base()
         self._refits += 1  # there may have been one
         self._must_recover = False
@@ -346,6 +418,14 @@ class WrittenModel(HostedModel):
         if self._must_recover:
             self._recover()
         self._log.renew_lease()
+        if time.monotonic() - self._looked_after >= _UPKEEP_SECONDS:  # ids of a model without edits go, too
+            self._looked_after = time.monotonic()
+            self._log.forget_ids(self._upkeep.retention)
+
+    @property
+    def can_edit(self) -> bool:
+        """Whether the last attempt to write did not fail."""
+        return not self._must_recover
 
     # Snapshots
 
@@ -355,15 +435,21 @@ class WrittenModel(HostedModel):
             state = self._state
             if state.model is None or state.version == self._snapshot_version:
                 return self._snapshot_version
-            self._unsaved_bytes, self._unsaved_since = 0, time.monotonic()
             try:
-                self._log.keep_snapshot(state.model, state.version)
-                self._log.forget_ids(self._upkeep.retention)
+                self._keep(state)
             except LogError as error:
                 self._report("a snapshot failed", error)
                 raise Unavailable("The snapshot could not be written: try again later.") from error
-            self._snapshot_version, self._snapshot_time = state.version, time.time()
             return state.version
+
+    def _keep(self, state: State) -> None:
+        """Make a version the newest snapshot, and drop what is too old."""
+        assert state.model is not None
+        self._unsaved_bytes, self._unsaved_since = 0, time.monotonic()
+        self._log.keep_snapshot(state.model, state.version)
+        self._snapshot_version, self._snapshot_time = state.version, time.time()
+        self._log.forget_ids(self._upkeep.retention)
+        self._log.forget_audit(self._upkeep.audit)
 
     def _make_snapshots(self) -> None:
         while not self._closing:
@@ -372,11 +458,20 @@ class WrittenModel(HostedModel):
             if self._closing or not self._is_due():
                 continue
             try:
-                self.snapshot()
+                self._do_due()
             except Exception as error:
                 self._report("no snapshot", error)
                 with self._due:
                     self._due.wait_for(lambda: self._closing, _RETRY_SECONDS)
+
+    def _do_due(self) -> None:
+        """Do what is due."""
+        self.snapshot()
+
+    def _do_last(self) -> None:
+        """Do what is left to be done when the model closes."""
+        if self._upkeep.at_close:
+            self.snapshot()
 
     def _is_due(self) -> bool:
         pending, upkeep = self._state.version - self._snapshot_version, self._upkeep
@@ -410,14 +505,12 @@ class WrittenModel(HostedModel):
         return {"tenant": self.tenant, "model": self.name, "version": self._state.version}
 
 
+def entry_of(waiting: Waiting, body: bytes) -> Entry:
+    """Return an edit as the log takes it."""
+    content = waiting.content
+    return Entry(waiting.op, waiting.digest, body, content.kind, content.n_rows, waiting.token)
+
+
 def _may_take_long(contents: list[Content]) -> bool:
     is_refitted = any(isinstance(content, (LoggedRefit, LoggedChoice)) for content in contents)
     return is_refitted or sum(content.n_rows for content in contents) >= _LONG_EDIT_ROWS
-
-
-def _answer_again(waiting: _Waiting, seen: Seen) -> None:
-    """Answer an edit that is known: with the receipt it had, if it is the same."""
-    if seen.digest == waiting.digest:
-        waiting.future.set_result(Receipt(seen.position, "repeated"))
-    else:
-        waiting.refuse(OpReused(f"The id {waiting.op!r} was used for another edit: each edit has an id of its own."))

@@ -1,7 +1,8 @@
 """Sources: examples and documents from files and object storage, in every format that hammemo reads.
 
 - `formats`: what the name of a file says, and how its bytes are reached; `listing`: files in folders and behind globs.
-- `tables`: rows of columns. `documents`: sequences of tokens, cut into shards (`line_ranges`, `tokenization`).
+- `tables`: rows of columns; `table_files`: many files of them, cut into shards. `documents`: sequences of tokens, cut
+  into shards (`line_ranges`, `tokenization`).
 - `schemas`: how rows and documents become examples and queries (`examples`, `kinds`, `times`), kept with the model.
 
 Imports `tokens` and `_arrays`; engines, experiments and the command line build on it.

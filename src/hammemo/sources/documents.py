@@ -17,9 +17,8 @@ Files are read piece by piece: memory is bounded by the pieces, the size of a Pa
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -28,6 +27,7 @@ from hammemo.sources.formats import (
     DOCUMENT_FORMATS,
     compression_of,
     file_system,
+    first_page,
     format_of,
     json_value,
     not_utf8,
@@ -39,6 +39,7 @@ from hammemo.sources.formats import (
 )
 from hammemo.sources.line_ranges import line_batches
 from hammemo.sources.listing import File, listed_files
+from hammemo.sources.shards import Shard, ShardedFiles
 from hammemo.sources.tokenization import text_encoder, tokenizer_text
 from hammemo.tokens.contexts import document as token_document
 from hammemo.tokens.streams import BLOCK_TOKENS, Block, stream_blocks
@@ -51,20 +52,7 @@ if TYPE_CHECKING:
 
     Encoder = Callable[[Any], NDArray[Any]]
 
-SHARD_BYTES: Final = 2**24, 2**28
-"""The smallest and the largest size of a shard that is chosen when none is asked for."""
-
-_TARGET_SHARDS: Final = 64
 _SAMPLE_FILES: Final = 16
-
-
-@dataclass(frozen=True)
-class Shard:
-    """The documents that begin in the bytes ``start`` to ``stop`` of a file."""
-
-    file: File
-    start: int
-    stop: int
 
 
 @dataclass(frozen=True)
@@ -88,7 +76,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(ShardedFiles):
     """Documents in files; made by `open_source`.
 
     Parameters
@@ -104,47 +92,15 @@ class Source:
         With a tokenizer from a file: its text, so that workers need not find the file.
     """
 
-    files: tuple[File, ...]
-    format: str
     tokens: str = "ids"
     column: str | None = None
     vocabulary: str = ""
 
-    @property
-    def nbytes(self) -> int:
-        """Size of all files in bytes."""
-        return sum(file.size for file in self.files)
+    def _can_be_cut(self, file: File) -> bool:
+        return not compression_of(file.path)
 
-    @property
-    def fair_bytes(self) -> int:
-        """A size for shards: some dozens of them, but none too small or too large."""
-        return min(max(self.nbytes // _TARGET_SHARDS, SHARD_BYTES[0]), SHARD_BYTES[1])
-
-    def shards(self, shard_bytes: int | None = None) -> list[Shard]:
-        """Cut the source; by default into some dozens of shards or, if these would be too large, into more.
-
-        Examples
-        --------
-        >>> from hammemo.sources.documents import File, Source
-        >>> source = Source((File("", "/data/a.txt", 25), File("", "/data/b.txt", 8)), "text")
-        >>> [(shard.file.path, shard.start, shard.stop) for shard in source.shards(10)]
-        [('/data/a.txt', 0, 9), ('/data/a.txt', 9, 17), ('/data/a.txt', 17, 25), ('/data/b.txt', 0, 8)]
-        """
-        shard_bytes = self.fair_bytes if shard_bytes is None else shard_bytes
-        if shard_bytes < 1:
-            raise ValueError(f"shard_bytes={shard_bytes!r}: a shard has at least one byte.")
-        shards = []
-        for file in self.files:
-            parts = 1 if compression_of(file.path) else max(1, -(-file.size // shard_bytes))
-            edges = [-(-file.size * part // parts) for part in range(parts + 1)]
-            shards += [Shard(file, start, stop) for start, stop in pairwise(edges)]
-        return shards
-
-    def fingerprint(self) -> str:
-        """Return a short name of the files (paths, sizes, times of change) and of how they are read."""
-        words = [self.format, self.tokens, str(self.column), self.vocabulary]
-        words += [f"{file.base}\n{file.path}\n{file.size}\n{file.modified}" for file in self.files]
-        return hashlib.blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    def _reading(self) -> list[str]:
+        return [self.tokens, str(self.column), self.vocabulary]
 
     def pieces(self, shard: Shard) -> Iterator[Pieces]:
         """Yield the documents of a shard, some at a time."""
@@ -215,7 +171,7 @@ class Source:
             groups = [
                 group
                 for group in range(file.num_row_groups)
-                if start <= _first_page(file, group) and (stop is None or _first_page(file, group) < stop)
+                if start <= first_page(file, group) and (stop is None or first_page(file, group) < stop)
             ]
             if not groups:
                 return
@@ -329,7 +285,7 @@ def _one_piece(documents: list[NDArray[Any]]) -> Pieces:
 
 
 def _first_tokens(documents: Iterator[NDArray[Any]], tokens: int | None, h: int) -> Iterator[NDArray[Any]]:
-    """Yield the first documents, those without a window not counted, until there are so many tokens."""
+    """Yield the first documents, those without a window not counted, until there are this many tokens."""
     seen = 0
     for document in documents:
         yield document
@@ -384,8 +340,3 @@ def _leaf(file: Any, column: str) -> int:
     """Return the place, among the stored columns, of the one that holds a column's values."""
     paths = [file.schema.column(i).path.split(".")[0] for i in range(len(file.schema))]
     return paths.index(column)
-
-
-def _first_page(file: Any, group: int) -> int:
-    chunk = file.metadata.row_group(group).column(0)
-    return int(chunk.dictionary_page_offset or chunk.data_page_offset)

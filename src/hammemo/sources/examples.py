@@ -52,9 +52,12 @@ class Queries:
         The columns of the table, or one column: the case or the number of each document.
     identity : str or None
         The column that tells which answer is which; None for rows of a table, which are known by their order.
+    documents : list of ndarray or None
+        All tokens of each document, also those before its context; None for rows of a table.
     """
 
     X: NDArray[Any]
     names: tuple[str, ...]
     columns: tuple[NDArray[Any], ...]
     identity: str | None = None
+    documents: list[NDArray[Any]] | None = None

@@ -152,6 +152,12 @@ def parquet_file(stream: Any, where: str) -> Iterator[Any]:
         yield opened_file
 
 
+def first_page(file: Any, group: int) -> int:
+    """Return where in its file a row group of Parquet begins."""
+    chunk = file.metadata.row_group(group).column(0)
+    return int(chunk.dictionary_page_offset or chunk.data_page_offset)
+
+
 # ---------------------------------------------------------------- streams
 
 

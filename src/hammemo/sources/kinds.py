@@ -4,41 +4,63 @@
 dates, which the model cuts into cells (:mod:`hammemo.tokens.columns`), or for names s (strings), i (whole numbers), m
 (something else or both). Values of another file are read the same way: in a column of numbers or of whole numbers the
 text ``3`` is the number 3; in one of strings the number 3 is the text.
+
+Some rows of a column without any value say nothing about its kind, which is then ? until others are read.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo.tokens.columns import MOMENTS, NUMBERS
-from hammemo.tokens.missing import MISSING
+from hammemo.tokens.deciding import column_kinds
+from hammemo.tokens.missing import MISSING, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 ORDERED: Final = (NUMBERS, MOMENTS)
 """The kinds of columns that the model cuts into cells."""
 
+_DATE: Final = re.compile(
+    r"[ \t]*[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?[ \t]*",
+    re.ASCII,
+)
+UNKNOWN: Final = "?"
+"""The kind of a column none of whose values is known yet."""
+
 _NUMBER: Final = re.compile(r"[ \t]*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*", re.ASCII)
+_TRUTHS: Final = {"True": 1, "False": 0, "true": 1, "false": 0}
+"""How text files write truth values, which are learnt as the numbers 1 and 0."""
 _LEADING_ZERO: Final = re.compile(r"[ \t]*[+-]?0[0-9]", re.ASCII)
 
 
-def merged_kinds(before: str, after: str) -> str:
-    """Return what columns hold after two batches: m where they differ.
+def merged_kinds(before: str, after: str, other: str = "m") -> str:
+    """Return what columns hold after two batches: `other` where they differ.
 
     Examples
     --------
     >>> from hammemo.sources.kinds import merged_kinds
-    >>> merged_kinds("", "si"), merged_kinds("si", "ss")
-    ('si', 'sm')
+    >>> merged_kinds("", "si"), merged_kinds("si", "ss"), merged_kinds("s?", "?i")
+    ('si', 'sm', 'si')
     """
-    return "".join(a if a == b else "m" for a, b in zip(before, after, strict=True)) if before else after
+    pairs = zip(before or UNKNOWN * len(after), after, strict=True)
+    return "".join(b if a in (b, UNKNOWN) else a if b == UNKNOWN else other for a, b in pairs)
+
+
+def known_kinds(kinds: str) -> str:
+    """Return the kinds of columns all of whose values were read: those without any value hold something else."""
+    return kinds.replace(UNKNOWN, "m")
 
 
 def packed_kinds(kinds: str) -> str:
@@ -122,12 +144,74 @@ def with_numbers(texts: NDArray[Any]) -> NDArray[Any]:
     return np.array(found) if any(text is not None for text in texts.tolist()) else texts
 
 
+def date_in(text: str) -> datetime | None:
+    """Return the date, with or without a time of day, that a text is as ISO 8601 writes it; None for any other text.
+
+    Examples
+    --------
+    >>> from hammemo.sources.kinds import date_in
+    >>> [str(date_in(text)) for text in ("2024-01-31", " 2024-01-31T12:00:05.25Z", "2024-02-30", "20240131", "May")]
+    ['2024-01-31 00:00:00', '2024-01-31 12:00:05.250000+00:00', 'None', 'None', 'None']
+    """
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+
+
+def with_dates(texts: NDArray[Any]) -> NDArray[Any]:
+    """Return a column of a text file as dates if it holds dates only, None where one is missing; else as it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.sources.kinds import with_dates
+    >>> with_dates(np.array(["2024-01-31", None, "soon"], object)).tolist()
+    ['2024-01-31', None, 'soon']
+    """
+    if texts.dtype.kind != "O":
+        return texts
+    found = []
+    for text in texts.tolist():
+        moment = date_in(text) if isinstance(text, str) else None
+        if moment is None and text is not None:
+            return texts
+        found.append(moment)
+    return object_array(found) if any(moment is not None for moment in found) else texts
+
+
+def found_kind(values: NDArray[Any]) -> str:
+    """Return what some values of a column say: n, d, s for all else, or that there is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.sources.kinds import found_kind
+    >>> found_kind(np.array([1, 2])), found_kind(np.array([None, "a"], object)), found_kind(np.array([None], object))
+    ('n', 's', '?')
+    """
+    if values.dtype.kind == "O" and all(map(is_missing, values.tolist())):
+        return UNKNOWN
+    return column_kinds([values], "auto", None, has_types=True)
+
+
+def ordered_kinds(found: str, numeric: Any, names: Sequence[str]) -> str:
+    """Return the kinds of columns, s for names, given what their values say and which the user takes for numbers."""
+    one_of_each = [_ONE_OF_EACH.get(kind, np.array(["a"])) for kind in found]
+    return column_kinds(one_of_each, numeric, names, has_types=True)
+
+
+_ONE_OF_EACH: Final = {NUMBERS: np.array([0.5]), MOMENTS: np.array(["1970-01-01"], "datetime64[us]")}
+
+
 def kind_of(values: NDArray[Any]) -> str:
     """Return whether values are all strings, all whole numbers, or neither; missing ones aside."""
     if values.dtype.kind in "iu":
         return "i"
     found = {type(value) for value in values.tolist() if value != NO_TOKEN and value != MISSING}
-    return "s" if found == {str} else "i" if found == {int} else "m"
+    return UNKNOWN if not found else "s" if found == {str} else "i" if found == {int} else "m"
 
 
 def as_kind(values: NDArray[Any], kind: str) -> NDArray[Any]:
@@ -142,6 +226,8 @@ def as_kind(values: NDArray[Any], kind: str) -> NDArray[Any]:
 
 
 def _number(value: Any) -> Any:
+    if isinstance(value, str) and value in _TRUTHS:
+        return _TRUTHS[value]
     fits = isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,18}", value, re.ASCII)
     return int(value) if fits else value
 

@@ -29,23 +29,29 @@ from hammemo.sources.examples import Labelled, Queries
 from hammemo.sources.formats import STANDARD_INPUT, format_of, opened
 from hammemo.sources.kinds import (
     ORDERED,
+    UNKNOWN,
     as_kind,
+    found_kind,
     kind_of,
     kinds_of_model,
+    merged_kinds,
+    ordered_kinds,
     packed_kinds,
     unpacked_kinds,
+    with_dates,
     with_numbers,
 )
 from hammemo.sources.tables import Batch, read_table, shown_names
 from hammemo.sources.times import moments_of
-from hammemo.tokens.columns import column_kinds
+from hammemo.tokens.columns import NAMES
 from hammemo.tokens.contexts import document
+from hammemo.tokens.deciding import Evidence
 from hammemo.tokens.missing import check_missing_rule
 from hammemo.tokens.streams import stream_blocks
 from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -115,11 +121,20 @@ class TableSchema:
         for where in files:
             for batch in schema._batches(where, file_format, labelled=True):
                 schema = schema._settled(batch)
-                assert schema.columns is not None
-                X = schema._contexts(batch, schema.columns, schema.kinds[:-1])
-                y = as_kind(batch.tokens(self.label), schema.kinds[-1])
-                kinds = [k if k in ORDERED else kind_of(part) for k, part in zip(schema.kinds, [*X, y], strict=True)]
-                yield Labelled(_side_by_side(X), y, schema.columns, "".join(kinds), batch)
+                yield schema.labelled(batch)
+
+    def labelled(self, batch: Batch) -> Labelled:
+        """Return the examples of some rows; the columns and their kinds are known."""
+        assert self.columns is not None
+        assert self.label is not None
+        X, y = self.values(batch), as_kind(batch.tokens(self.label), self.kinds[-1])
+        kinds = [k if k in ORDERED else kind_of(part) for k, part in zip(self.kinds, [*X, y], strict=True)]
+        return Labelled(side_by_side(X), y, self.columns, "".join(kinds), batch)
+
+    def values(self, batch: Batch) -> list[NDArray[Any]]:
+        """Return the columns of the context of some rows as the model learns them; all of them are known."""
+        assert self.columns is not None
+        return self._contexts(batch, self.columns, self.kinds[: len(self.columns)])
 
     def moments(self, batch: Batch) -> list[Any]:
         """Return the time of each row of a batch."""
@@ -133,7 +148,7 @@ class TableSchema:
         for where in files:
             for batch in self._batches(where, file_format, labelled=False, whole=whole):
                 X = self._contexts(batch, self._query_columns(batch, h), self.kinds[:h] or "m" * h)
-                yield Queries(_side_by_side(X), batch.names, batch.columns)
+                yield Queries(side_by_side(X), batch.names, batch.columns)
 
     def context(self, texts: Sequence[str], h: int) -> NDArray[Any]:
         """Return the context whose values these texts are, as a table of one row."""
@@ -144,7 +159,7 @@ class TableSchema:
         self._check_count(columns, h)
         values = tuple(object_array([text]) for text in texts)
         row = Batch(columns, values, np.ones(1, np.int64), "The values given", "row")
-        return _side_by_side(self._contexts(row, columns, self.kinds[:h] or "m" * h))
+        return side_by_side(self._contexts(row, columns, self.kinds[:h] or "m" * h))
 
     def notes(self) -> dict[str, str]:
         """Return the schema as notes of a model file; the names of the columns are kept by the model itself."""
@@ -168,6 +183,14 @@ class TableSchema:
 
     def _settled(self, batch: Batch) -> TableSchema:
         """Return the schema with its columns named, and the numbers among them found, by the first rows."""
+        columns = self.named(batch)
+        if len(self.kinds) == len(columns) + 1:
+            return replace(self, columns=columns)
+        named = replace(self, columns=columns)
+        return named.with_kinds(named.found_kinds(batch))
+
+    def named(self, batch: Batch) -> tuple[str, ...]:
+        """Return the columns of the context, given some rows."""
         if self.label is not None:
             batch.column(self.label)
         columns = self.columns
@@ -175,13 +198,43 @@ class TableSchema:
             columns = tuple(name for name in batch.names if name not in (self.label, self.time))
         if not columns:
             raise ValueError(f"{batch.where} has the column {self.label!r} only: a context needs at least one more.")
-        if len(self.kinds) == len(columns) + 1:
-            return replace(self, columns=columns)
-        values = [batch.column(name) for name in columns]
-        if batch.is_text and self.numeric == "auto":
-            values = [with_numbers(texts) for texts in values]
-        found = column_kinds(values, self.numeric, columns, has_types=True)
-        return replace(self, columns=columns, kinds=kinds_of_model(found, len(columns)))
+        return columns
+
+    def found_kinds(self, batch: Batch, known: str = "") -> str:
+        """Return what rows say about each column of the context: n, d, s for other values, ? where there is none.
+
+        With `known`, what rows before them have said is added.
+        """
+        assert self.columns is not None
+        before = known or UNKNOWN * len(self.columns)
+        found = ""
+        for name, kind in zip(self.columns, before, strict=True):
+            if kind != NAMES:  # which no further value changes
+                kind = merged_kinds(kind, found_kind(self._read(batch, name)), NAMES)
+            found += kind
+        return found
+
+    def _read(self, batch: Batch, name: str) -> NDArray[Any]:
+        """Return a column; what a text file says in it is a number or a date where all of its values are."""
+        values = batch.column(name)
+        if not batch.is_text or self.numeric == "none":
+            return values
+        return with_dates(with_numbers(values) if self.numeric == "auto" else values)
+
+    def truths(self, batch: Batch) -> str:
+        """Return t for each column of the context that holds truth values only, f for others and ? without values."""
+        assert self.columns is not None
+        columns = [batch.column(name) for name in self.columns]
+        if batch.is_text:
+            return "".join("f" if any(text is not None for text in column) else UNKNOWN for column in columns)
+        shown = Evidence.of_columns(columns, has_types=True)
+        pairs = zip(shown.types, shown.contents, strict=True)
+        return "".join(UNKNOWN if content == "-" else "t" if kind == "s" else "f" for kind, content in pairs)
+
+    def with_kinds(self, found: str) -> TableSchema:
+        """Return the schema with the kinds of its columns, given what their values say."""
+        assert self.columns is not None
+        return replace(self, kinds=kinds_of_model(ordered_kinds(found, self.numeric, self.columns), len(self.columns)))
 
     def _contexts(self, batch: Batch, names: Sequence[str], kinds: str) -> list[NDArray[Any]]:
         """Return columns of a batch as the model learnt them."""
@@ -309,9 +362,10 @@ class SequenceSchema:
         """Yield the last h tokens of each document, empty positions before them where it has fewer."""
         documents = replace(self, end=None).documents(files, file_format)
         while held := list(islice(documents, QUERY_DOCUMENTS)):
-            X = _last_tokens([tokens for _, tokens in held], h)
+            tokens = [own for _, own in held]
+            X = _last_tokens(tokens, h)
             which = self.case or "document"
-            yield Queries(X, (which,), (object_array([name for name, _ in held]),), which)
+            yield Queries(X, (which,), (object_array([name for name, _ in held]),), which, tokens)
 
     def context(self, texts: Sequence[str], h: int) -> NDArray[Any]:
         """Return the last h tokens of a document that is typed: events of a log, or a text in any number of parts."""
@@ -382,11 +436,11 @@ Schema = TableSchema | SequenceSchema
 
 
 def schema_from_notes(
-    notes: dict[str, str], columns: Iterable[str] | None, h: int, numbers: str | None = None
+    notes: dict[str, str], columns: Iterable[str] | None, h: int, known_kinds: Callable[[], str] = str
 ) -> Schema:
     """Return the schema that notes describe; for a model without notes, a table of its columns.
 
-    `numbers` are the kinds of a model's columns, where some are numbers.
+    `known_kinds` is asked for the kinds of the columns, the label last, where the notes do not have them.
 
     Examples
     --------
@@ -410,7 +464,7 @@ def schema_from_notes(
             **optional,
         )
     if len(kinds) != h + 1:
-        kinds = "" if numbers is None else kinds_of_model(numbers, h)
+        kinds = known_kinds()
     names = None if columns is None else tuple(map(str, columns))
     return TableSchema(notes.get("label"), names, header, delimiter, notes.get("missing", "token"), kinds)
 
@@ -424,7 +478,7 @@ def _last_tokens(documents: list[NDArray[Any]], h: int) -> NDArray[Any]:
     return X.astype(np.int64) if all(tokens.dtype.kind == "i" for tokens in documents) else X
 
 
-def _side_by_side(parts: list[NDArray[Any]]) -> NDArray[Any]:
+def side_by_side(parts: list[NDArray[Any]]) -> NDArray[Any]:
     """Return columns side by side: integers where all are, otherwise objects."""
     if all(part.dtype.kind == "i" for part in parts):
         return np.column_stack(parts)

@@ -26,6 +26,7 @@ from hammemo.sources.formats import (
     FORMATS,
     STANDARD_INPUT,
     TABLE_FORMATS,
+    first_page,
     format_of,
     json_lines,
     not_utf8,
@@ -33,7 +34,7 @@ from hammemo.sources.formats import (
     parquet_file,
     require_arrow,
 )
-from hammemo.sources.kinds import number_in
+from hammemo.sources.kinds import date_in, number_in
 from hammemo.tokens.columns import KIND_WORDS, NUMBERS, ordered_values
 from hammemo.tokens.missing import filled_column, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN
@@ -125,7 +126,7 @@ class Batch:
             if not is_missing(values[row]):
                 raise ValueError(
                     f"{self.place(row)}: column {name!r} holds {KIND_WORDS[kind]}, and {values[row]!r} is none. "
-                    "Leave the value empty if it is missing, or fit anew with numeric= and a list without this column."
+                    "Leave the value empty if it is missing, or fit again with numeric= and a list without this column."
                 )
             if missing == "refuse":
                 self._refuse_missing(name, row, missing)
@@ -148,11 +149,11 @@ class Batch:
 
 
 def _read(text: str, kind: str) -> Any:
-    """Return the value of a text in a column of numbers or dates: None if it is blank, itself if it is no number."""
+    """Return the value of a text in a column of numbers or dates: None if it is blank, itself if it is none."""
     if not text.strip():
         return None
-    number = number_in(text) if kind == NUMBERS else None
-    return text if number is None else number
+    value = number_in(text) if kind == NUMBERS else date_in(text)
+    return text if value is None else value
 
 
 def shown_names(names: Sequence[str]) -> str:
@@ -202,19 +203,38 @@ def read_table(
     shown = "standard input" if where == STANDARD_INPUT else where
     with opened(where) as stream:
         kind = format or format_of(where, "csv" if where == STANDARD_INPUT else None)
-        if kind not in FORMATS:
-            raise ValueError(f"format={kind!r} is not known: use one of {', '.join(FORMATS)}.")
-        if kind not in TABLE_FORMATS:
-            raise ValueError(
-                f"{shown} has no columns, because it is read as text: learn sequences of it with h=, or name the "
-                f"format of a table with format=, one of {', '.join(TABLE_FORMATS)}."
-            )
-        if kind == "jsonl":
-            yield from _json_batches(stream, shown, columns, batch_rows)
-        elif kind == "parquet":
-            yield from _parquet_batches(stream, shown, columns, batch_rows)
-        else:
-            yield from _csv_batches(stream, shown, delimiter or _DELIMITERS[kind], header, batch_rows)
+        check_table_format(kind, shown)
+        yield from stream_batches(stream, shown, kind, header, delimiter, columns, batch_rows)
+
+
+def check_table_format(kind: str, shown: str) -> None:
+    """Refuse a format that is not known, or that has no columns."""
+    if kind not in FORMATS:
+        raise ValueError(f"format={kind!r} is not known: use one of {', '.join(FORMATS)}.")
+    if kind not in TABLE_FORMATS:
+        raise ValueError(
+            f"{shown} has no columns, because it is read as text: learn sequences of it with h=, or name the "
+            f"format of a table with format=, one of {', '.join(TABLE_FORMATS)}."
+        )
+
+
+def stream_batches(
+    stream: IO[bytes],
+    shown: str,
+    kind: str,
+    header: bool = True,
+    delimiter: str | None = None,
+    columns: Sequence[str] | None = None,
+    batch_rows: int = BATCH_ROWS,
+    between: tuple[int, int] | None = None,
+) -> Iterator[Batch]:
+    """Yield the rows of an open file as `read_table` does; with `between`, of Parquet's row groups that begin there."""
+    if kind == "jsonl":
+        yield from _json_batches(stream, shown, columns, batch_rows)
+    elif kind == "parquet":
+        yield from _parquet_batches(stream, shown, columns, batch_rows, between)
+    else:
+        yield from _csv_batches(stream, shown, delimiter or _DELIMITERS[kind], header, batch_rows)
 
 
 # ---------------------------------------------------------------- CSV
@@ -230,7 +250,7 @@ def _csv_batches(stream: IO[bytes], where: str, delimiter: str, header: bool, ba
         if first is None:
             raise ValueError(f"{where} is empty: a table has at least one row.")
         names = tuple(first) if header else tuple(str(number) for number in range(1, len(first) + 1))
-        _check_names(names, where)
+        check_names(names, where)
         held = [] if header else [(1, first)]
         while held := held + list(islice(rows, batch_rows - len(held))):
             yield _csv_batch(held, names, where)
@@ -268,7 +288,8 @@ def _csv_batch(rows: list[tuple[int, list[str]]], names: tuple[str, ...], where:
     return Batch(names, tuple(columns), lines, where, "line", is_text=True)
 
 
-def _check_names(names: Sequence[str], where: str) -> None:
+def check_names(names: Sequence[str], where: str) -> None:
+    """Refuse a table two of whose columns have one name."""
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise ValueError(
@@ -322,18 +343,35 @@ def _column_array(values: list[Any]) -> NDArray[Any]:
 # ---------------------------------------------------------------- Parquet
 
 
-def _parquet_batches(stream: IO[bytes], where: str, columns: Sequence[str] | None, batch_rows: int) -> Iterator[Batch]:
+def _parquet_batches(
+    stream: IO[bytes],
+    where: str,
+    columns: Sequence[str] | None,
+    batch_rows: int,
+    between: tuple[int, int] | None,
+) -> Iterator[Batch]:
     with parquet_file(stream, where) as parquet:
         names = tuple(parquet.schema_arrow.names)
-        _check_names(names, where)
+        check_names(names, where)
         for name in columns or ():
             if name not in names:
                 raise ValueError(f"{where} has no column {name!r}; its columns are {shown_names(names)}.")
-        first = 1
-        for part in parquet.iter_batches(batch_rows, columns=None if columns is None else list(columns)):
-            arrays = tuple(_arrow_column(part.column(name)) for name in part.schema.names)
-            yield Batch(tuple(part.schema.names), arrays, np.arange(first, first + len(part)), where, "row")
+        groups, first = list(range(parquet.num_row_groups)), 1
+        if between is not None:
+            groups = [group for group in groups if between[0] <= first_page(parquet, group) < between[1]]
+            first += sum(parquet.metadata.row_group(group).num_rows for group in range(min(groups, default=0)))
+        parts = parquet.iter_batches(
+            batch_rows, row_groups=groups, columns=None if columns is None else list(columns), use_threads=False
+        )
+        for part in parts if groups else ():
+            yield arrow_batch(part, where, first)
             first += len(part)
+
+
+def arrow_batch(part: Any, where: str, first: int) -> Batch:
+    """Return some rows of Arrow's as a batch; `first` is the number of the first one."""
+    arrays = tuple(_arrow_column(part.column(name)) for name in part.schema.names)
+    return Batch(tuple(part.schema.names), arrays, np.arange(first, first + len(part)), where, "row")
 
 
 def _arrow_column(values: Any) -> NDArray[Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo.tokens.columns import KIND_WORDS, NAMES
 from hammemo.tokens.missing import MISSING
 
 if TYPE_CHECKING:
@@ -60,8 +61,11 @@ class ColumnKinds:
         pairs = zip(self.letters, other.letters, strict=True)
         return ColumnKinds("".join(mine if mine == theirs else "?" for mine, theirs in pairs))
 
-    def warn_of_others(self, contexts: Contexts, names: Sequence[Any] | None) -> None:
-        """Warn of columns that hold another kind in these contexts, of each once; missing values are of no kind."""
+    def warn_of_others(self, contexts: Contexts, names: Sequence[Any] | None, kinds: str | None = None) -> None:
+        """Warn of columns that hold another kind in these contexts, of each once; missing values are of no kind.
+
+        `kinds` says which columns are numbers or dates in cells: what is none counts as missing there.
+        """
         if contexts.integers is not None and "s" not in self.letters:
             return  # what most questions are: nothing is looked at
         tokens = contexts.vocabulary
@@ -81,9 +85,13 @@ class ColumnKinds:
             where = "The stream" if len(self.letters) < contexts.h else f"Column {column}"
             if names is not None:
                 where = f"Column {names[column]!r}"
+            held, asked_with = _NAMES[learnt], _NAMES[now]
+            why = "39 and '39' are two tokens, so nothing that was learnt of it matches"
+            if kinds is not None and len(kinds) == len(self.letters) and kinds[column] != NAMES:
+                held, asked_with, why = KIND_WORDS[kinds[column]], "something else", "it counts as missing"
             warnings.warn(
-                f"{where} held {_NAMES[learnt]} when it was learnt, and is asked with {_NAMES[now]}: 39 and '39' are "
-                "two tokens, so nothing that was learnt of it matches. Convert it to the type that it had.",
+                f"{where} held {held} when it was learnt, and is asked with {asked_with}: {why}. "
+                "Convert it to the type that it had.",
                 UserWarning,
                 stacklevel=_level_of_the_user(),
             )

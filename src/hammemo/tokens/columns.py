@@ -14,7 +14,6 @@ here; an infinite one is the largest number that there is.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence, Set
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -23,11 +22,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy import sparse
 
-from hammemo._arrays.integers import object_array
+from hammemo._arrays.integers import distinct_numbers, object_array
 from hammemo.tokens.missing import filled, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from numpy.typing import NDArray
 
 NAMES, NUMBERS, MOMENTS = "s", "n", "d"
@@ -39,7 +40,12 @@ KIND_WORDS: Final = {NAMES: "names", NUMBERS: "numbers", MOMENTS: "dates"}
 _OWN_TYPES: Final = {NUMBERS: "iufbm", MOMENTS: "M"}
 """The kinds of NumPy's types all of whose values are of a kind, or missing."""
 
-_LARGEST: Final = float(np.finfo(np.float64).max)
+LARGEST: Final = float(np.finfo(np.float64).max)
+"""What an infinite number becomes."""
+
+_COARSE: Final = ("Y", "M", "W", "D", "h", "m", "s", "ms")
+"""The units of NumPy in which a date or a duration may be too far away for microseconds."""
+
 _MANY_ROWS: Final = 50
 _DISTINCT_SHARE: Final = 0.9
 
@@ -109,92 +115,8 @@ def _as_floats(floats: NDArray[np.float64], values: Any) -> NDArray[Any]:
     return object_array(list(values)) if bool((np.abs(floats) >= 2**53).any()) else floats
 
 
-def column_kinds(
-    columns: list[NDArray[Any]],
-    numeric: Any,
-    names: Sequence[Any] | None,
-    *,
-    has_types: bool,
-    categories: Set[int] = frozenset(),
-) -> str:
-    """Return the kind of each column, as letters.
-
-    Parameters
-    ----------
-    numeric : "auto", "none", or list of columns
-        Columns that are numbers, by name or by place.
-    names : sequence, optional
-        The names of the columns.
-    has_types : bool
-        Whether columns have types, as in a frame: whole numbers are numbers there.
-    categories : set of int
-        The places of categories: their numbers are names, unless asked.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hammemo.tokens.columns import column_kinds
-    >>> column_kinds([np.array([1, 2]), np.array([0.5, 2.0]), np.array(["a", None])], "auto", None, has_types=True)
-    'nns'
-    """
-    if isinstance(numeric, str) and numeric == "auto":
-        found = [_kind(column, has_types=has_types) for column in columns]
-        return "".join(NAMES if j in categories and kind == NUMBERS else kind for j, kind in enumerate(found))
-    if isinstance(numeric, str) and numeric == "none":
-        return NAMES * len(columns)
-    if isinstance(numeric, str) or not isinstance(numeric, (Sequence, np.ndarray)):
-        raise ValueError(f"numeric={numeric!r} is not known: use 'auto', 'none' or a list of columns.")
-    places = [_place(column, names, len(columns)) for column in numeric]
-    kinds = [_kind(column, has_types=False) for column in columns]
-    return "".join((kind if kind == MOMENTS else NUMBERS) if j in places else NAMES for j, kind in enumerate(kinds))
-
-
-def _place(column: Any, names: Sequence[Any] | None, n: int) -> int:
-    known = [] if names is None else list(names)
-    if isinstance(column, (str, int, np.integer)) and not isinstance(column, bool) and column in known:
-        return known.index(column)
-    if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < n:
-        return int(column)
-    raise ValueError(f"numeric= names the column {column!r}, which the table does not have.")
-
-
-def _kind(column: NDArray[Any], *, has_types: bool) -> str:
-    if column.dtype.kind == "M":
-        return MOMENTS
-    if column.dtype.kind in "fm" or (column.dtype.kind in "iu" and has_types):
-        return NUMBERS
-    if column.dtype.kind != "O":
-        return NAMES
-    kinds = {_value_kind(value) for value in set(map(type, column.tolist()))} - {None}
-    if kinds == {"moment"}:
-        return MOMENTS
-    if kinds and kinds <= {"whole", "fraction"} and (has_types or "fraction" in kinds):
-        return NUMBERS if "fraction" not in kinds or has_types or _has_fraction(column) else NAMES
-    return NAMES
-
-
-def _value_kind(kind: type) -> str | None:
-    if kind.__name__ in ("NoneType", "NAType", "NaTType"):
-        return None
-    if issubclass(kind, (bool, np.bool_, str)):
-        return "name"
-    if issubclass(kind, (int, np.integer)):
-        return "whole"
-    if issubclass(kind, (float, np.floating, Decimal, Fraction, timedelta, np.timedelta64)):
-        return "fraction"
-    if issubclass(kind, (date, np.datetime64)):
-        return "moment"
-    return "name"
-
-
-def _has_fraction(column: NDArray[Any]) -> bool:
-    """Return whether a column of a list holds any fraction: whole floats alone may be names, and NaN is missing."""
-    return any(
-        not _number(value).is_integer() for value in column.tolist() if _is_number(value) and not is_missing(value)
-    )
-
-
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether a value is a number; truth values are none."""
     return isinstance(value, (int, float, np.integer, np.floating, Decimal, Fraction)) and not isinstance(value, bool)
 
 
@@ -203,13 +125,16 @@ def warn_of_ids(columns: list[NDArray[Any]], kinds: str, names: Sequence[Any] | 
     for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
         if column.dtype.kind not in "iu" or len(column) < _MANY_ROWS:
             continue
-        if len(np.unique(column)) < _DISTINCT_SHARE * len(column):
+        if int(column.max()) - int(column.min()) + 1 < _DISTINCT_SHARE * len(column):  # there are not so many values
+            continue
+        n_distinct = len(distinct_numbers(column))
+        if n_distinct < _DISTINCT_SHARE * len(column):
             continue
         where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
         if kind == NAMES:
             advice = "its values are taken for names, so almost nothing that was learnt of it matches later: numeric="
             advice += "[…] makes it a number, and so does a data frame; numeric='none' says that names are meant."
-        elif has_types and len(np.unique(column)) == len(column):
+        elif has_types and n_distinct == len(column):
             advice = "if these are ids, leave the column out."
         else:
             continue
@@ -228,9 +153,7 @@ def tokens_of(
     for j, (column, kind) in enumerate(zip(columns, kinds, strict=True)):
         where = f"Column {names[j]!r}" if names is not None else f"Column {j}"
         if kind == NAMES:
-            if column.dtype.kind in "mM":
-                raise ValueError(f"{where} was learnt as names and now holds dates: convert it with astype(str).")
-            found.append(filled(column.astype(object), missing))
+            found.append(filled(_named(column, where, learning=learning), missing))
             _check_names(found[-1], where)
             continue
         values = ordered_values(column, kind, where)
@@ -240,8 +163,8 @@ def tokens_of(
         if learning and column.dtype.kind not in _OWN_TYPES[kind]:
             _refuse_others(column, lacking, kind, where)
         values = np.where(values == NO_TOKEN, np.nextafter(NO_TOKEN, 0.0), values)  # this number stands for none
-        tokens = np.where(lacking, float(NO_TOKEN), np.clip(values, -_LARGEST, _LARGEST) + 0.0)
-        found.append(tokens if learning else _with_strings(tokens, column, lacking))
+        tokens = np.where(lacking, float(NO_TOKEN), np.clip(values, -LARGEST, LARGEST) + 0.0)
+        found.append(_exact(tokens, column, lacking) if learning else _with_others(tokens, column, lacking))
     if all(tokens.dtype.kind == "f" for tokens in found):
         return np.column_stack(found)
     table = np.empty((len(columns[0]), len(columns)), object)
@@ -260,28 +183,59 @@ def ordered_values(column: NDArray[Any], kind: str, where: str) -> NDArray[np.fl
     >>> ordered_values(np.array([2, None, "two"], object), NUMBERS, "Column 0").tolist()
     [2.0, nan, nan]
     """
-    return _moments(column) if kind == MOMENTS else _numbers(column, where)
+    return _moments(column, where) if kind == MOMENTS else _numbers(column, where)
 
 
-def _with_strings(tokens: NDArray[Any], column: NDArray[Any], lacking: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return tokens with the strings that a question has in place of numbers: they count as missing, with a warning."""
-    if column.dtype.kind not in "OUT" or not lacking.any():
-        return tokens
-    places = [i for i in np.flatnonzero(lacking).tolist() if isinstance(column[i], str)]
-    if not places:
+def _named(column: NDArray[Any], where: str, *, learning: bool) -> NDArray[Any]:
+    """Return a column of names as objects; dates are refused in what is learnt, and match nothing in a question."""
+    if column.dtype.kind not in "mM":
+        return column.astype(object)
+    if learning:
+        raise ValueError(f"{where} was learnt as names and now holds dates: convert it with astype(str).")
+    if not np.isnat(column).all():
+        words = "was learnt as names and is asked with dates: they match nothing. Convert it with astype(str)."
+        warnings.warn(f"{where} {words}", UserWarning, stacklevel=2)
+    return object_array(None if np.isnat(value) else str(value) for value in column)
+
+
+def _exact(tokens: NDArray[Any], column: NDArray[Any], lacking: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return tokens with whole numbers that a float does not hold as they are: the column may become names again."""
+    large = np.flatnonzero(~lacking & (np.abs(tokens) >= 2**53)) if column.dtype.kind in "iuO" else ()
+    if not len(large):
         return tokens
     mixed = tokens.astype(object)
-    mixed[places] = column[places]
+    for i in large:
+        value = column[i]
+        if isinstance(value, (int, np.integer)) and -(2**63) < int(value) < 2**63:
+            mixed[i] = int(value)
     return mixed
 
 
+def _with_others(tokens: NDArray[Any], column: NDArray[Any], lacking: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return tokens with texts for what a question has in place of numbers: it counts as missing, with a warning."""
+    others = dict(_present(column, lacking))
+    if not others:
+        return tokens
+    mixed = tokens.astype(object)
+    for i, value in others.items():
+        mixed[i] = str(value)
+    return mixed
+
+
+def _present(column: NDArray[Any], lacking: NDArray[np.bool_]) -> Iterator[tuple[int, Any]]:
+    """Yield the place and the value of what lacks a number, but is not missing."""
+    places = np.flatnonzero(lacking & ~np.isnan(column) if column.dtype.kind == "f" else lacking)
+    for i, value in zip(places.tolist(), array_values(column[places]), strict=True):
+        if not is_missing(value) and not (type(value) is int and value == NO_TOKEN):
+            yield i, value
+
+
 def _refuse_others(column: NDArray[Any], lacking: NDArray[np.bool_], kind: str, where: str) -> None:
-    for value in array_values(column[lacking]):
-        if not is_missing(value):
-            raise ValueError(
-                f"{where} holds {KIND_WORDS[kind]}, and {value!r} is none. Convert it, or fit a model anew with "
-                "numeric='none' or a list of the columns that are numbers."
-            )
+    for _, value in _present(column, lacking):
+        raise ValueError(
+            f"{where} holds {KIND_WORDS[kind]}, and {value!r} is none. Convert it, or fit a new model with "
+            "numeric='none' or a list of the columns that are numbers."
+        )
 
 
 def _check_names(values: NDArray[Any], where: str) -> None:
@@ -303,35 +257,47 @@ def _numbers(column: NDArray[Any], where: str) -> NDArray[np.float64]:
             raise TypeError(f"{where} is of {column.dtype}: convert it to float64.")
         return column.astype(np.float64)
     if column.dtype.kind == "m":
-        lacking = np.isnat(column)
-        return np.where(lacking, np.nan, column.astype("timedelta64[us]").astype(np.int64) / 1e6)
-    return np.fromiter(map(_number, array_values(column)), np.float64, len(column))
+        return _microseconds(column, where) / 1e6
+    return np.fromiter(map(number_of, array_values(column)), np.float64, len(column))
 
 
-def _number(value: Any) -> float:
-    if is_missing(value):
+def number_of(value: Any) -> float:
+    """Return a value as a float, NaN for what is missing or no number."""
+    if is_missing(value) or (type(value) is int and value == NO_TOKEN):
         return float("nan")
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1) / 1e6  # as of a column with a type
     if isinstance(value, np.timedelta64):
-        return float(value.astype("timedelta64[us]").astype(np.int64) / 1e6)
-    if _is_number(value) or isinstance(value, (bool, np.bool_)):
+        return float(_microseconds(np.array([value]), "A column")[0] / 1e6)
+    if is_number(value) or isinstance(value, (bool, np.bool_)):
         try:
             return float(value)
         except OverflowError:
-            return _LARGEST if value > 0 else -_LARGEST
+            return LARGEST if value > 0 else -LARGEST
     return float("nan")
 
 
-def _moments(column: NDArray[Any]) -> NDArray[np.float64]:
+def _moments(column: NDArray[Any], where: str) -> NDArray[np.float64]:
     """Return the microseconds since 1970 of a column of dates, NaN for what is missing or no date."""
     if column.dtype.kind == "M":
-        moments = column.astype("datetime64[us]")
-        return np.where(np.isnat(moments), np.nan, moments.astype(np.int64))
-    return np.fromiter(map(_moment, array_values(column)), np.float64, len(column))
+        return _microseconds(column, where)
+    return np.fromiter((_moment(value, where) for value in array_values(column)), np.float64, len(column))
 
 
-def _moment(value: Any) -> float:
+def _microseconds(column: NDArray[Any], where: str) -> NDArray[np.float64]:
+    """Return dates or durations of NumPy as microseconds, NaN for what is missing."""
+    found, lacking = column.astype(f"{column.dtype.kind}8[us]"), np.isnat(column)
+    if np.datetime_data(column.dtype)[0] in _COARSE:
+        wrapped = (found.astype(column.dtype) != column) & ~lacking
+        if wrapped.any():
+            raise ValueError(
+                f"{where} holds {column[wrapped][0]}: dates and durations are at most 290,000 years from 1970, the "
+                "most that 64 bits of microseconds hold. Replace it by a missing value, or leave the column out."
+            )
+    return np.where(lacking, np.nan, found.astype(np.int64))
+
+
+def _moment(value: Any, where: str) -> float:
     if is_missing(value):
         return float("nan")
     if isinstance(value, str):
@@ -342,7 +308,7 @@ def _moment(value: Any) -> float:
     if hasattr(value, "to_datetime64"):  # of pandas, whose years go beyond those of Python
         value = value.to_datetime64()
     if isinstance(value, np.datetime64):
-        return float(value.astype("datetime64[us]").astype(np.int64))
+        return float(_microseconds(np.array([value]), where)[0])
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time())
     if not isinstance(value, datetime):

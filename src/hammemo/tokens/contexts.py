@@ -294,7 +294,7 @@ def check_shapes(tokens: NDArray[Any], labels: NDArray[Any]) -> None:
     """Refuse what is not a table with one label for each row."""
     if tokens.ndim != 2 or labels.shape != tokens.shape[:1]:
         raise ValueError(
-            f"X is a table of contexts and y has one label for each; their shapes are {tokens.shape} and "
+            f"X is a table and y has one label for each of its rows; their shapes are {tokens.shape} and "
             f"{labels.shape}."
         )
 
@@ -303,8 +303,8 @@ def check_table(array: NDArray[Any]) -> None:
     """Refuse a single context; scikit-learn's own advice is for numbers, and its tests look for the first words."""
     if array.ndim != 2:
         raise ValueError(
-            f"Reshape your data: contexts are rows of h tokens, so X has two dimensions; this one has {array.ndim}. "
-            "Wrap a single context in a list, or cut a token stream with hammemo.windows(docs, h)."
+            f"Reshape your data: X has two dimensions, rows and columns; this one has {array.ndim}. "
+            "Wrap a single row in a list, or cut a token stream with hammemo.windows(docs, h)."
         )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hammemo._arrays.integers import pieces
 from hammemo.tokens.hashing import fold, key_words, mix, vocabulary_hashes
 from hammemo.tokens.vocabulary import factorize
 
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
 def example_words(examples: Examples, seed: int) -> NDArray[np.uint64]:
     """Return a 64-bit hash of each example: of its tokens, position by position, and its label."""
     tokens = _token_words(examples.contexts.vocabulary, seed)
-    labels = vocabulary_hashes(examples.labels, seed)[examples.label_ranks]
+    labels = vocabulary_hashes(examples.labels, seed)
     words = np.full(len(examples), np.uint64(key_words(seed, "example")[0]))
-    for column in examples.contexts.ranks.T:  # one after the other: a table may be wide
-        words = mix(words ^ tokens[column])
-    return mix(words ^ labels)
+    for piece in pieces(len(examples), 2**13):  # few rows at a time: they stay in the cache
+        found = words[piece]
+        for column in examples.contexts.ranks[piece].T:
+            found = mix(found ^ tokens[column])
+        words[piece] = mix(found ^ labels[examples.label_ranks[piece]])
+    return words
 
 
 def window_words(block: Block, labels: Vocabulary | None, seed: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:

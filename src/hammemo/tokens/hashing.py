@@ -11,7 +11,7 @@ hashes are keyed: BLAKE2b for strings, SipHash-2-4 for numbers. Use a key when t
 The hash of a tuple combines the hashes of its tokens with the same mix. With a key these are not known, so no enemy can
 choose where a tuple falls.
 
-An enemy can also make an integer, a float or a tuple that has the word of another token or tuple. So a word proves
+An attacker can also make an integer, a float or a tuple that has the word of another token or tuple. So a word proves
 nothing. For proofs, `vocabulary_identities`: what no two tokens share, unless there is a known collision of a
 cryptographic hash. The kind (integer, float, string), then the number's 64 bits themselves, or BLAKE2b-256 of the
 string with its kind before it. With a key BLAKE2b-256 is keyed, and a number is known by SipHash-2-4-128, so that

@@ -165,7 +165,7 @@ def classes_array(labels: Vocabulary, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def most_frequent_labels(y: NDArray[Any], number: int) -> list[Any]:
-    """Return so many of the most frequent labels, sorted; among equally frequent ones those that come first.
+    """Return this many of the most frequent labels, sorted; among equally frequent ones those that come first.
 
     Examples
     --------

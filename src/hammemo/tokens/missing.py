@@ -86,7 +86,7 @@ def filled(array: NDArray[Any], missing: str) -> NDArray[Any]:
 def filled_tokens(tokens: Iterable[Any], missing: str) -> list[Any]:
     """Return the tokens of one context with its missing values replaced."""
     found = list(tokens)
-    if missing == "refuse" or all(type(token) in _PRESENT for token in found):
+    if missing == "refuse" or set(map(type, found)) <= _PRESENT:
         return found
     return [_token(missing) if is_missing(token) else token for token in found]
 

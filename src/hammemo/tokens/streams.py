@@ -68,7 +68,7 @@ class Block:
         return np.flatnonzero(mask)
 
     def examples(self, depth: int | None = None) -> Examples:
-        """Return the windows and their targets; with `depth`, only so many of the last tokens of each window."""
+        """Return the windows and their targets; with `depth`, only this many of the last tokens of each window."""
         places = self.targets()
         return Examples.of_arrays(self.contexts(places, depth), self.tokens[places])
 
@@ -229,7 +229,7 @@ def _long_documents(tokens: Any, h: int) -> Iterator[NDArray[Any]]:
 def _too_short(number: int, length: int, h: int) -> ValueError:
     return ValueError(
         f"Document {number} has {length} tokens, and a context of {h} with its label has {h + 1}: nothing of it would "
-        "be taken back. Nothing was changed. Say short='pad' if it was learnt so; short='drop' leaves such ones out."
+        "be removed. Nothing was changed. Say short='pad' if it was learnt so; short='drop' leaves such ones out."
     )
 
 

@@ -7,6 +7,7 @@ stores nothing, so its integers are not copied; compiled loops check every numbe
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
-from hammemo.tokens.columns import NAMES, category_places, column_kinds, table_columns, tokens_of, warn_of_ids
+from hammemo.tokens.columns import NAMES, category_places, table_columns, tokens_of, warn_of_ids
 from hammemo.tokens.contexts import (
     Contexts,
     Examples,
@@ -24,10 +25,14 @@ from hammemo.tokens.contexts import (
     token_array,
     whole_multiplicity,
 )
+from hammemo.tokens.deciding import Evidence, asked_columns
 from hammemo.tokens.labels import label_array
 from hammemo.tokens.missing import filled
+from hammemo.tokens.vocabulary import as_token
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import ArrayLike, NDArray
 
 
@@ -43,6 +48,8 @@ class CheckedRows:
     tokens: NDArray[Any]
     labels: NDArray[Any]
     counts: NDArray[np.int64]
+    names: tuple[Any, ...] | None = None
+    """The names of the columns, for errors."""
 
     @classmethod
     def from_user(
@@ -61,26 +68,53 @@ class CheckedRows:
         table = _table(estimator, X, reset=reset, y=y, learning=True)
         tokens, labels = np.array(table), np.array(label_array(y))
         check_shapes(tokens, labels)
-        return cls(tokens, labels, whole_multiplicity(sample_weight, len(tokens)))
+        return cls(tokens, labels, whole_multiplicity(sample_weight, len(tokens)), _names(estimator))
 
     def examples(self) -> Examples:
         """Return the examples; this is where a value that is no token is refused."""
-        return Examples.of_arrays(self.tokens, self.labels, self.counts)
+        with _located(self.tokens, self.names):
+            return Examples.of_arrays(self.tokens, self.labels, self.counts)
 
     def __getitem__(self, chosen: NDArray[Any]) -> CheckedRows:
-        return CheckedRows(self.tokens[chosen], self.labels[chosen], self.counts[chosen])
+        return CheckedRows(self.tokens[chosen], self.labels[chosen], self.counts[chosen], self.names)
+
+
+def _names(estimator: Any) -> tuple[Any, ...] | None:
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else tuple(names.tolist())
+
+
+@contextmanager
+def _located(table: NDArray[Any], names: tuple[Any, ...] | None) -> Iterator[None]:
+    """Let the error of a value that is no token name its column and its row."""
+    try:
+        yield
+    except (TypeError, ValueError):
+        for j, row in np.ndindex(table.shape[1], len(table)):
+            try:
+                as_token(table[row, j])
+            except (TypeError, ValueError) as error:
+                column = j if names is None else repr(names[j])
+                raise type(error)(f"Column {column}, row {row}: {error}") from None
+        raise
 
 
 def asked_contexts(estimator: Any, X: Any, *, reset: bool = False) -> Contexts:
     """Return the contexts of a question to an estimator, after scikit-learn's checks of shape, names and columns."""
-    return Contexts(X if not reset and _is_plain(estimator, X) else _table(estimator, X, reset=reset))
+    if not reset:
+        plain = _plain_integers(X) if vars(estimator).get("_columns") is None else X
+        if _is_plain(estimator, plain):
+            return Contexts(plain)
+    table = _table(estimator, X, reset=reset)
+    with _located(table, _names(estimator)):
+        return Contexts(table)
 
 
 def contexts_of_length(X: Any, h: int, missing: str) -> Contexts:
     """Return the contexts of a question to what knows only how many tokens a context has."""
     contexts = Contexts.of(X, missing)
     if contexts.h != h:
-        raise ValueError(f"The model was fitted on contexts of {h} tokens; X has {contexts.h}.")
+        raise ValueError(f"The model was fitted on rows of {h} values; those of X have {contexts.h}.")
     return contexts
 
 
@@ -123,17 +157,21 @@ def _columns_with_numbers(estimator: Any, X: Any, *, reset: bool) -> list[NDArra
     refuse_masked(X, "X")
     columns = table_columns(X)
     if reset:
-        estimator._columns = None
+        estimator._columns = estimator._types = None
         if columns:
-            names = getattr(X, "columns", None)
-            listed = None if names is None else list(names)
-            kinds = column_kinds(
-                columns, estimator.numeric, listed, has_types=names is not None, categories=category_places(X)
-            )
+            evidence = evidence_of(X, columns)
+            listed = list(X.columns) if hasattr(X, "columns") else None
+            kinds = evidence.kinds(asked_columns(estimator.numeric, listed, len(columns)))
             if isinstance(estimator.numeric, str) and estimator.numeric == "auto":
-                warn_of_ids(columns, kinds, listed, has_types=names is not None)
+                warn_of_ids(columns, kinds, listed, has_types=listed is not None)
             estimator._columns = None if set(kinds) <= {NAMES} else kinds
+            estimator._types = evidence.types
     return columns if estimator._columns is not None else None
+
+
+def evidence_of(X: Any, columns: list[NDArray[Any]]) -> Evidence:
+    """Return what the columns of a table show of their kinds."""
+    return Evidence.of_columns(columns, has_types=hasattr(X, "columns"), categories=category_places(X))
 
 
 def _mixed_table(
@@ -146,6 +184,18 @@ def _mixed_table(
     names = getattr(estimator, "feature_names_in_", None)
     listed = None if names is None else names.tolist()
     return tokens_of(columns, estimator._columns, getattr(estimator, "missing", "refuse"), listed, learning=learning)
+
+
+def _plain_integers(X: Any) -> Any:
+    """Return lists of integers, all of one length, as an array; everything else as it is."""
+    if type(X) is not list or not X or any(type(row) is not list or len(row) != len(X[0]) for row in X):
+        return X
+    if any(set(map(type, row)) != {int} for row in X):
+        return X
+    try:
+        return np.array(X, np.int64)
+    except OverflowError:
+        return X
 
 
 def _is_plain(estimator: Any, X: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from hammemo._arrays.checked import StoredArrays, is_ascending
-from hammemo._arrays.integers import narrow, object_array, pieces, sorted_find, unique_ranks
+from hammemo._arrays.integers import narrow, object_array, pieces, replace_by_ranks, sorted_find
 from hammemo._versions import Cached, cached_property
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def as_token(value: Any) -> Token:
         ...
     ValueError: None is not a token. Replace it by a token such as 'missing' if ...
     """
+    if type(value) is str:  # most are, and single edits ask for every token
+        return value
     if isinstance(value, str):
         return str.__str__(value)  # not str(value): an enumeration's member would give its name
     if isinstance(value, (bool, np.bool_, int, np.integer)):
@@ -306,17 +308,20 @@ def factorize_integers(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64
     numbers = flat.astype(np.int64)  # a copy: another thread may write into the caller's array
     if len(numbers) == 1 and numbers[0] != NO_TOKEN:  # a single label: nothing to sort
         return Vocabulary(numbers), np.zeros(1, np.int64)
-    present = numbers != NO_TOKEN
-    ranks = np.full(len(numbers), -1, np.int64)
-    kept = numbers if present.all() else numbers[present]
-    if not kept.size:
-        return Vocabulary(), ranks
-    low, span = int(kept.min()), int(kept.max()) - int(kept.min()) + 1
-    if span >= _INT_LIMIT:  # kept - low would overflow
-        distinct, ranks[present] = np.unique(kept, return_inverse=True)
-        return Vocabulary(distinct), ranks
-    distinct, ranks[present] = unique_ranks(kept - low, span)
-    return Vocabulary(distinct + low), ranks
+    if not len(numbers):
+        return Vocabulary(), numbers
+    if int(numbers.min()) == NO_TOKEN:  # which is below all tokens
+        present = numbers != NO_TOKEN
+        ranks, vocabulary = np.full(len(numbers), -1, np.int64), Vocabulary()
+        if present.any():
+            vocabulary, ranks[present] = factorize_integers(numbers[present])
+        return vocabulary, ranks
+    low, span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
+    if span >= _INT_LIMIT:  # the differences would overflow
+        distinct, inverse = np.unique(numbers, return_inverse=True)
+        return Vocabulary(distinct), inverse.astype(np.int64, copy=False)
+    numbers -= low
+    return Vocabulary(replace_by_ranks(numbers, span) + low), numbers
 
 
 def _factorize_floats(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:

@@ -20,7 +20,7 @@ from hammemo.votes.fitting import DenseFits, FittedWeights, TableFits
 from hammemo.votes.log_linear import LogLinear
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -55,6 +55,27 @@ class WeightTrial:
     ridge: float
     uniform: float
     loss: float
+    accuracy: float = 0.0
+    folds: int = 0
+    rows: int = 0
+    """How many rows were held out, over all folds."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How good a model is on the folds by which it was chosen: what `print` shows of it, and files hold."""
+
+    log_loss: float
+    """The mean, in nats."""
+    accuracy: float
+    folds: int
+    rows: int
+    """How many rows were held out, over all folds."""
+
+    @classmethod
+    def of(cls, trial: WeightTrial) -> HeldOut:
+        """Return the figures of the trial that was taken, to six decimals."""
+        return cls(round(trial.loss, 6), round(trial.accuracy, 6), trial.folds, trial.rows)
 
 
 def plain_log_linear(n_labels: int) -> LogLinear:
@@ -65,14 +86,11 @@ def plain_log_linear(n_labels: int) -> LogLinear:
 @one_blas_thread
 def chosen_log_linear(selection: Selection, n_labels: int, n_sites: int) -> tuple[LogLinear, list[WeightTrial]]:
     """Return the vote for the sites of a selection, and all that was tried, the best first."""
-    losses: dict[tuple[bool, float, float], list[NDArray[np.float64]]] = {}
+    tally = FoldTally(n_labels, _SHARES)
     for trial in selection.trials:
-        for (per_label, ridge), observed in _observed(trial):
-            for share in _SHARES:
-                mixed = -np.log((1 - share) * observed + share / n_labels)
-                losses.setdefault((per_label, ridge, share), []).append(mixed)
-    trials = [WeightTrial(*option, float(np.concatenate(parts).mean())) for option, parts in losses.items()]
-    trials.sort(key=lambda trial: trial.loss)
+        for option, (observed, right) in _observed(trial):
+            tally.add(option, observed, right, np.ones(len(right), np.int64))
+    trials = tally.trials()
     best = trials[0]
     vote = LogLinear(
         SMOOTHING,
@@ -86,12 +104,54 @@ def chosen_log_linear(selection: Selection, n_labels: int, n_sites: int) -> tupl
     return vote, trials
 
 
+class FoldTally:
+    """Losses and right answers of ways to weigh sites, fold by fold.
+
+    Parameters
+    ----------
+    n_labels : int
+    uniform_shares : sequence of float
+        The shares of even probabilities that are tried with each way; they change no answer.
+    """
+
+    def __init__(self, n_labels: int, uniform_shares: Sequence[float]) -> None:
+        self._n_labels, self._shares = n_labels, uniform_shares
+        self._losses: dict[tuple[bool, float, float], list[float]] = {}
+        self._right: dict[tuple[bool, float], list[int]] = {}
+        self._rows: dict[tuple[bool, float], list[int]] = {}
+
+    def add(
+        self,
+        option: tuple[bool, float],
+        observed: NDArray[np.float64],
+        right: NDArray[np.bool_],
+        multiplicity: NDArray[np.int64],
+    ) -> None:
+        """Add one fold: the probability of each held-out row's label, whether it was the answer, and how often."""
+        self._right.setdefault(option, []).append(int(multiplicity[right].sum()))
+        self._rows.setdefault(option, []).append(int(multiplicity.sum()))
+        for share in self._shares:
+            mixed = -np.log((1 - share) * observed + share / self._n_labels)
+            self._losses.setdefault((*option, share), []).append(float((mixed * multiplicity).sum()))
+
+    def trials(self) -> list[WeightTrial]:
+        """Return all that was tried, the lowest mean loss first."""
+        found = []
+        for (per_label, ridge, share), losses in self._losses.items():
+            option = per_label, ridge
+            n, right = sum(self._rows[option]), sum(self._right[option])
+            found.append(WeightTrial(*option, share, sum(losses) / n, right / n, len(losses), n))
+        return sorted(found, key=lambda trial: trial.loss)
+
+
 def _rows_for(numbers: int, n_labels: int, n_sites: int) -> int:
     return max(_MIN_ROWS, numbers // (n_labels * n_sites * len(SMOOTHING)))
 
 
-def _observed(trial: FoldTrial) -> Iterator[tuple[tuple[bool, float], NDArray[np.float64]]]:
-    """Yield each option and the probabilities of the labels of the test rows with the weights that it gives."""
+def _observed(
+    trial: FoldTrial,
+) -> Iterator[tuple[tuple[bool, float], tuple[NDArray[np.float64], NDArray[np.bool_]]]]:
+    """Yield each option and, with its weights, the probabilities of the test rows' labels, and which are answers."""
     features, test = trial.features, trial.test
     shared = FittedWeights(trial.weights, np.zeros((len(trial.weights), len(test.base))), np.zeros(len(test.base)))
     yield (False, RIDGE), _of_test(trial, shared)
@@ -115,6 +175,6 @@ def _fits(features: Features, sites: list[Site]) -> Fits:
     )
 
 
-def _of_test(trial: FoldTrial, weights: FittedWeights) -> NDArray[np.float64]:
+def _of_test(trial: FoldTrial, weights: FittedWeights) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     by_label = weights.shared[:, None] + weights.differences
     return trial.test.observed_by_label(trial.sites, by_label, weights.offsets)

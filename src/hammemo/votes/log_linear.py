@@ -12,6 +12,7 @@ are not part of the state.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,41 +53,42 @@ Self = TypeVar("Self", bound="LogLinear")
 
 
 class LogLinear(Vote):
-    """Smoothed log-ratios of each site's label distribution to the prior, weighted by how far each can be trusted.
+    """Weighted sum of smoothed log-ratios of each site's label distribution to the prior; gives probabilities.
 
     `MemoryClassifier.fit` and `fit_stream` fit the weights to the stored counts, leaving each example out of its own
-    rows, so that no held-out split is needed; `MemoryClassifier.fit_vote` fits them again, or to examples of your
-    choice. Until then every site has weight 1, as in naive Bayes. `partial_fit`, `forget` and `merge` change counts
-    and leave fitted weights alone, and what two models add up to has the weights of the left one: fit them again with
-    `MemoryClassifier.refit`, which takes seconds and no data, when the examples have changed much. The kernel's own
-    weights are not used.
+    rows, so no held-out split is needed; `MemoryClassifier.fit_vote` fits them again, or to examples of your choice.
+    Until then, every site has weight 1, as in naive Bayes. `partial_fit`, `forget` and `merge` change counts but not
+    fitted weights, and the sum of two models has the weights of the left one. If the examples have changed much, fit
+    the weights again with `MemoryClassifier.refit`, which takes seconds and needs no data. The kernel's own weights
+    are not used.
 
     Parameters
     ----------
     smoothing : float or sequence of float
-        Pseudo-examples, spread as the prior is, that every row is given. Several amounts give several log-ratios a
-        site, and the fitted weights choose between them: small amounts suit rows with many counts, large ones rows
-        with few.
+        Number of pseudo-examples, distributed like the prior, that are added to every row. Several amounts give several
+        log-ratios per site, and the fitted weights choose between them: small amounts suit rows with many counts,
+        large ones rows with few.
     weights : sequence of float, optional
-        One weight a site: given, nothing is fitted.
+        One weight per site; if given, nothing is fitted.
     per_label : bool
-        Whether each label has weights of its own, beside those of all labels, and an offset.
+        Whether each label has its own weights, in addition to the shared ones, and an offset.
     ridge : float
-        How strongly the differences between labels are kept small; above zero.
+        Penalty on the differences between labels; above zero.
     sample : int
-        The most distinct examples that weights are fitted to, those with the lowest hashes; fewer are used where
+        The maximal number of distinct examples for fitting, those with the lowest hashes; fewer are used if
         features would take more than half a GiB.
     steps : int
         Steps of the optimisation.
     shared_ridge : float, optional
-        Given, weights that all labels share are fitted first, pulled by so much towards an average of the sites; then
-        those of each label, pulled by `ridge` towards the shared ones. By default both are fitted at once.
+        If given, shared weights are fitted first, with this penalty on their distance to an average of the sites; then
+        those of each label, with the penalty `ridge` on their distance to the shared ones. By default both are fitted
+        at once.
     uniform : float
-        The share of even probabilities that is mixed into `predict_proba`, from 0 to below 1. It keeps the order of the
-        labels, and no answer costs more than the logarithm of the number of labels over this share.
+        The share of a uniform distribution in `predict_proba`, from 0 to below 1. It keeps the order of the
+        labels, and no answer costs more than the logarithm of (the number of labels / this share).
     class_weight : "balanced", mapping from labels to weights or list of pairs, optional
-        How many times more an example of each label counts where probabilities are made: the odds of a label are
-        multiplied by its weight, 1 where none is given. "balanced" weighs labels by one over their share of the
+        The weight of each label when probabilities are computed: the odds of a label are multiplied by its weight, 1
+        by default. "balanced" weighs labels by one over their share of the
         examples, so that all are equally likely before anything is known. Counts stay whole numbers. Files hold a list
         of pairs, not a mapping.
 
@@ -95,7 +97,7 @@ class LogLinear(Vote):
     site_weights_ : ndarray of shape (S, J)
         Fitted weights of each site and amount of smoothing, for all labels.
     label_weights_ : ndarray of shape (S * J, number of labels at that time)
-        What is added to these for each label; a label that came later has zeros.
+        What is added to these for each label; a label added later has zeros.
     offsets_ : ndarray of shape (number of labels at that time,)
     labels_ : Vocabulary
 
@@ -135,6 +137,13 @@ class LogLinear(Vote):
 
     has_probabilities = True
     reads_free_sites = True
+
+    def with_class_weight(self, class_weight: Any) -> LogLinear:
+        """Return this vote with class weights, checked."""
+        weighed = copy.copy(self)
+        weighed.class_weight = class_weight
+        weighed._named_class_weights()
+        return weighed
 
     @property
     def fits_weights(self) -> bool:

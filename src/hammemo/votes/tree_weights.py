@@ -23,7 +23,7 @@ from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import softmax
-from hammemo.votes.choosing import WeightTrial
+from hammemo.votes.choosing import FoldTally, WeightTrial
 from hammemo.votes.fitting import SHARED_STEPS, DenseFits, FittedWeights
 from hammemo.votes.log_linear import LogLinear, shares
 
@@ -91,8 +91,8 @@ def rows_of(
 ) -> TreeRows:
     """Return distinct examples, the lowest hashes first, with counts of all of them, or of all that a reader holds.
 
-    Labels are those of the reader, or of the examples. With `sample` there are so many rows at most, each of which did
-    not grow some tree of each kind.
+    Labels are those of the reader, or of the examples. With `sample` there are this many rows at most, each of which
+    did not grow some tree of each kind.
     """
     assert cells.forest is not None
     rows, words, counts = distinct_examples(examples, seed)
@@ -102,7 +102,7 @@ def rows_of(
         labels, label_counts = reader.labels.find(examples.labels)[labels], reader.label_counts
         known = labels >= 0
         rows, words, counts, labels = rows[known], words[known], counts[known], labels[known]
-    is_out = cells.out_of_bag(words)
+    is_out = cells.out_of_bag(words, counts)
     chosen = np.arange(len(rows))
     if sample is not None:
         by_kind = [is_out[:, kind :: len(KINDS)].any(axis=1) for kind in range(len(KINDS))]
@@ -330,7 +330,7 @@ def chosen_tree_vote(cells: Cells, examples: Examples, seed: int) -> tuple[LogLi
     rows = rows_of(cells, examples, seed, sample=_most_rows(cells, len(examples.labels), len(SMOOTHING), _MAX_ROWS))
     n_labels = len(rows.label_counts)
     ratios, prior = tree_features(cells, rows), shares(rows.label_counts)
-    losses: dict[tuple[bool, float, float], list[NDArray[np.float64]]] = {}
+    tally = FoldTally(n_labels, _UNIFORM_SHARES)
     fold = np.arange(len(rows.labels)) % _FOLDS  # rows lie in the order of their hashes, so this is random
     n_tried = int(np.clip(_FOLDS * _TRIAL_NUMBERS // max(ratios.size, 1), 1, _FOLDS))
     for held_out in range(n_tried):
@@ -338,14 +338,10 @@ def chosen_tree_vote(cells: Cells, examples: Examples, seed: int) -> tuple[LogLi
         if not len(outside) or len(np.unique(rows.labels[inside])) < 2:
             continue
         for option, weights in _tried(ratios, rows, inside, prior):
-            observed = softmax(_linear(ratios[:, outside], weights, prior))[
-                np.arange(len(outside)), rows.labels[outside]
-            ]
-            for share in _UNIFORM_SHARES:
-                mixed = -np.log((1 - share) * observed + share / n_labels)
-                losses.setdefault((*option, share), []).append(mixed * rows.multiplicity[outside])
-    trials = [WeightTrial(*option, float(np.concatenate(parts).mean())) for option, parts in losses.items()]
-    trials.sort(key=lambda trial: trial.loss)
+            probabilities = softmax(_linear(ratios[:, outside], weights, prior))
+            observed = probabilities[np.arange(len(outside)), rows.labels[outside]]
+            tally.add(option, observed, observed >= probabilities.max(axis=1), rows.multiplicity[outside])
+    trials = tally.trials()
     best = trials[0] if trials else WeightTrial(False, _RIDGE, _UNIFORM_SHARES[1], 0.0)
     vote = LogLinear(
         SMOOTHING,

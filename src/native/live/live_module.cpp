@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>  // nanobind's shared_ptr and vector allocate where no exception may leave
 
@@ -169,17 +170,22 @@ private:
 // A mixture of the rows of several tables. The arrays of numbers are not copied: they have an entry for every label.
 class LiveMixture {
 public:
-    // `tables`: pairs of a version and its label numbers; `parts`: kind (0 table, 1 copy, 2 recent), reach and first component of each site without a position, tables first.
+    // `tables`: a version, the number that each of its labels has in the table of the sites, and back; `parts`: kind (0 table, 1 copy, 2 recent), reach and first component of each site without a position, tables first.
     LiveMixture(nb::object sites, Vector<int64_t> columns, size_t n_labels, const Matrix<double>& trust,
-                const Matrix<double>& discounts, const nb::list& tables, const Matrix<int64_t>& parts)
+                const Matrix<double>& discounts, const nb::list& tables, const Matrix<int64_t>& parts, uint32_t most_whole,
+                uint32_t patience)
         : columns_(std::move(columns)) {
         require_aligned(columns_), require_aligned(trust), require_aligned(discounts), require_aligned(parts);
         mixture_.sites = kept(std::move(sites));
         mixture_.columns = {columns_.data(), columns_.size()};
         mixture_.n_labels = n_labels;
+        mixture_.most_whole = most_whole, mixture_.patience = patience;
         mixture_.trust.assign(trust.data(), trust.data() + trust.size());
         mixture_.discounts.assign(discounts.data(), discounts.data() + discounts.size());
-        for (nb::handle pair : tables) add_table(kept(pair[0]), nb::cast<Vector<int64_t>>(pair[1], false));
+        for (nb::handle one : tables) {
+            require(nb::len(one) == 3, "a version, and its label numbers both ways");
+            add_table(kept(one[0]), nb::cast<Vector<int64_t>>(one[1], false), nb::cast<Vector<int64_t>>(one[2], false));
+        }
         const size_t n_sites = mixture_.sites->table->shape().site_steps.size();
         require(trust.shape(1) == Mixture::BUCKETS && discounts.shape(1) == 4, "16 buckets, and four classes of counts");
         require(trust.shape(0) > n_sites && discounts.shape(0) == n_sites + tables.size(), "weights for each site");
@@ -189,15 +195,33 @@ public:
         add_parts(parts, trust.shape(0));
     }
 
-    void leaders(const Matrix<int64_t>& ranks, const Matrix<int64_t>& numbers, Output<int64_t> out) const {
+    // `open`: whether each column is allowed; `starts`, `listed`: a list of columns for each context.
+    void leaders(const Matrix<int64_t>& ranks, const Matrix<int64_t>& numbers, Output<int64_t> out,
+                 const std::optional<Output<double>>& scores, const std::optional<Vector<uint8_t>>& open,
+                 const std::optional<Vector<int64_t>>& starts, const std::optional<Vector<int64_t>>& listed,
+                 bool lists_allow, uint32_t power) const {
+        require(power < 64, "a power below one");
         require(ranks.shape(1) == mixture_.sites->table->shape().h && out.shape(0) == ranks.shape(0), "one answer a context");
         require(numbers.shape(0) == mixture_.tables.size() + 2, "numbers for each table, and for the labels");
         require(out.shape(1) <= mixture_.n_labels, "no more labels than there are");
         require_aligned(ranks), require_aligned(numbers), require_aligned(out);
         std::vector<int64_t> own(numbers.data(), numbers.data() + numbers.size());
         for (int64_t& number : own) number = number < 0 || number >= int64_t(NO_TOKEN) ? -1 : number;
+        require_aligned(scores), require_aligned(open), require_aligned(starts), require_aligned(listed);
+        require(!scores || (scores->shape(0) == out.shape(0) && scores->shape(1) == out.shape(1)), "one score an answer");
+        require(!open || open->size() == mixture_.n_labels, "one flag a label");
+        require(bool(starts) == bool(listed) && (!starts || starts->size() == ranks.shape(0) + 1), "one list a context");
+        std::vector<int64_t> own_starts;
+        if (starts) own_starts = copied<int64_t>(*starts);
+        for (size_t i = 0; i < own_starts.size(); ++i)
+            require(own_starts[i] >= (i ? own_starts[i - 1] : 0) && uint64_t(own_starts[i]) <= listed->size(), "lists in order");
+        LabelMask mask;
+        if (open) mask.open = open->data();
+        if (starts) mask.starts = own_starts.data(), mask.listed = {listed->data(), listed->size()};
+        mask.lists_allow = lists_allow;
         Released released;
-        mixture_leaders(mixture_, ranks.data(), ranks.shape(0), own.data(), numbers.shape(1), out.shape(1), out.data());
+        mixture_leaders(mixture_, ranks.data(), ranks.shape(0), own.data(), numbers.shape(1), mask, power, out.shape(1), out.data(),
+                        scores ? scores->data() : nullptr);
     }
 
 private:
@@ -205,11 +229,11 @@ private:
         versions_.push_back(std::move(version));
         return &nb::cast<const Handle&>(versions_.back());
     }
-    void add_table(const Handle* handle, const Vector<int64_t>& labels) {
-        require_aligned(labels);
+    void add_table(const Handle* handle, const Vector<int64_t>& labels, const Vector<int64_t>& numbers) {
+        require_aligned(labels), require_aligned(numbers);
         require(handle->table->shape().h == 1 && handle->table->shape().site_steps.size() == 1, "contexts of one token");
-        mixture_.tables.push_back({handle, {labels.data(), labels.size()}});
-        labels_.push_back(labels);
+        mixture_.tables.push_back({handle, {labels.data(), labels.size()}, {numbers.data(), numbers.size()}});
+        labels_.push_back(labels), labels_.push_back(numbers);
     }
     void add_parts(const Matrix<int64_t>& parts, size_t n_components) {
         require(parts.shape(1) == 3, "a kind, a reach and a component");
@@ -306,6 +330,15 @@ nb::tuple listed_rows(const Handle& handle, uint32_t step) {
     return listed(std::move(list));
 }
 
+// Of the same rows the total and the entries of counts one and two, as they are kept: (rows x 3), flat.
+nb::object row_tallies(const Handle& handle, uint32_t step) {
+    require(step < handle.table->shape().steps.size(), "there is no such step");
+    std::vector<uint64_t> flat;
+    for (const Tally& tally : handle.table->tallies(handle.version, step))
+        flat.insert(flat.end(), {tally.total, tally.ones, tally.twos});
+    return moved(std::move(flat));
+}
+
 // The rows that contexts read: where each starts, labels, counts.
 nb::tuple read_rows(const Handle& handle, const Matrix<int64_t>& tokens) {
     require(tokens.shape(1) == handle.table->shape().h, "contexts have h columns");
@@ -361,6 +394,7 @@ void bind_live_table(nb::module_& module) {
              nb::sig("def ratio_winner(self, rule: LiveRule, n_labels: int, tokens: list[int]) -> int"))
         .def("rows", &listed_rows, nb::arg("step"),
              nb::sig("def rows(self, step: int) -> Rows"))
+        .def("tallies", &row_tallies, nb::arg("step"), nb::sig("def tallies(self, step: int) -> NDArray[np.uint64]"))
         .def("read", &read_rows, nb::arg("tokens").noconvert(),
              nb::sig("def read(self, tokens: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint32], "
                      "NDArray[np.uint64]]"))
@@ -382,14 +416,17 @@ void bind_live_table(nb::module_& module) {
         .def_prop_ro("nbytes", [](const Handle& handle) { return handle.table->bytes(); });
     nb::class_<LiveMixture>(module, "LiveMixture")
         .def(nb::init<nb::object, Vector<int64_t>, size_t, const Matrix<double>&, const Matrix<double>&, const nb::list&,
-                      const Matrix<int64_t>&>(),
+                      const Matrix<int64_t>&, uint32_t, uint32_t>(),
              nb::arg("sites"), nb::arg("columns").noconvert(), nb::arg("n_labels"), nb::arg("trust").noconvert(),
              nb::arg("discounts").noconvert(), nb::arg("tables"), nb::arg("parts").noconvert(),
+             nb::arg("most_whole") = 512, nb::arg("patience") = 4,
              nb::sig("def __init__(self, sites: LiveVersion, columns: NDArray[np.int64], n_labels: int, trust: NDArray[np.float64], "
-                     "discounts: NDArray[np.float64], tables: list[tuple[LiveVersion, NDArray[np.int64]]], "
-                     "parts: NDArray[np.int64]) -> None"))
+                     "discounts: NDArray[np.float64], tables: list[tuple[LiveVersion, NDArray[np.int64], NDArray[np.int64]]], "
+                     "parts: NDArray[np.int64], most_whole: int = 512, patience: int = 4) -> None"))
         .def("leaders", &LiveMixture::leaders, nb::arg("ranks").noconvert(), nb::arg("numbers").noconvert(),
-             nb::arg("out").noconvert());
+             nb::arg("out").noconvert(), nb::arg("scores").noconvert() = nb::none(), nb::arg("is_open").noconvert() = nb::none(),
+             nb::arg("starts").noconvert() = nb::none(), nb::arg("listed").noconvert() = nb::none(),
+             nb::arg("lists_allow") = false, nb::arg("power") = 0);
     nb::class_<Single>(module, "LiveSingle")
         .def(nb::init<nb::object, const Vector<double>&, double>(), nb::arg("version"), nb::arg("weights").noconvert(),
              nb::arg("divisor"), nb::sig("def __init__(self, version: LiveVersion, weights: NDArray[np.float64], divisor: float) -> None"))

@@ -224,43 +224,46 @@ public:
         each_context(version, tokens, m, [&](size_t i, const R* const* rows) { sure[i] = leaders.find(rows, out + i * k); });
     }
 
-    RowList read(const Version* version, const int64_t* tokens, size_t m, const bool* wanted) const override {
+    RowList read(const Version* version, const int64_t* tokens, size_t m) const override {
         RowList list;
         each_context(version, tokens, m, [&](size_t, const R* const* rows) {
-            for (size_t s = 0; s < shape_.site_steps.size(); ++s) append(list, rows[s] && (!wanted || wanted[s]) ? *rows[s] : R());
+            for (size_t s = 0; s < shape_.site_steps.size(); ++s) append(list, rows[s] ? *rows[s] : R());
         });
         return list;
     }
 
+    void find(const Version* version, const int64_t* tokens, RowRef* rows) const override {
+        if (shape_.steps.size() > 1 || shape_.site_steps.size() != 1) {
+            each_context(version, tokens, 1, [&](size_t, const R* const* found) {
+                for (size_t s = 0; s < shape_.site_steps.size(); ++s) rows[s] = RowRef(found[s]);
+            });
+            return;
+        }
+        const int64_t token = load_once(tokens + shape_.steps[0].position);
+        const bool is_token = token >= 0 && token < int64_t(NO_TOKEN);
+        rows[0] = RowRef(is_token ? Rows::find(made(version).roots[0], uint64_t(token)) : nullptr);
+    }
+
     RowList rows(const Version* version, uint32_t step) const override {
         RowList list;
-        Rows::walk(
-            made(version).roots[step], [](Page*) { return true; },
-            [&](Page* page) {
-                if (page->kind != TRIE_LEAF) return;
-                for (uint32_t i = 0; i < page->n; ++i) {
-                    const auto& item = Rows::items(page)[i];
-                    list.keys.push_back(unmixed(item.key));
-                    list.ids.push_back(item.value.id);
-                    append(list, item.value);
-                }
-            });
+        each_row(version, step, [&](uint64_t key, const R& row) {
+            list.keys.push_back(key);
+            list.ids.push_back(row.id);
+            append(list, row);
+        });
         return list;
+    }
+    std::vector<Tally> tallies(const Version* version, uint32_t step) const override {
+        std::vector<Tally> tallies;
+        each_row(version, step, [&](uint64_t, const R& row) { tallies.push_back(row.tally()); });
+        return tallies;
     }
     RowList label_row(const Version* version) const override {
         RowList list;
         append(list, made(version).labels);
         return list;
     }
-    void each_label(const Version* version, const std::function<bool(uint32_t, uint64_t)>& use) const override {
-        const R& row = made(version).labels;
-        if (row.n == 1) use(row.one.label, row.one.count);
-        if (row.n < 2) return;
-        Cursor<Count> at(row);
-        do
-            if (!use((*at).label, (*at).count)) return;
-        while (at.next());
-    }
+    RowRef labels(const Version* version) const override { return RowRef(&made(version).labels); }
     bool is_placed(uint32_t label) override {
         Lock lock(*this);
         return lock.taken() && label < ranks_->room() && ranks_->places()[label];
@@ -353,6 +356,17 @@ private:
                 use(first + i, of_sites.data());
             }
         }
+    }
+
+    // use(key, row) for the rows of a step.
+    template <class Use>
+    static void each_row(const Version* version, uint32_t step, const Use& use) {
+        Rows::walk(
+            made(version).roots[step], [](Page*) { return true; },
+            [&](Page* page) {
+                if (page->kind != TRIE_LEAF) return;
+                for (uint32_t i = 0; i < page->n; ++i) use(unmixed(Rows::items(page)[i].key), Rows::items(page)[i].value);
+            });
     }
 
     // The bands of a version's labels, made now if they are not there.

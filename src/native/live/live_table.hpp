@@ -10,7 +10,6 @@
 // that was given up, the table is back at the version before.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -91,13 +90,16 @@ public:
     // one of NumPy's arithmetic. The mean vote gives -1 as above, the log-linear vote only where it is not sure.
     virtual void ratio_leaders(const Version* version, const Rule& rule, size_t n_labels, const int64_t* tokens, size_t m,
                                size_t k, int64_t* out, bool* sure) = 0;
-    // The rows that the sites of contexts read, one after the other: lengths, labels, counts. `wanted`, where given, says for
-    // each site whether to read it; the others have rows of no entry.
-    virtual RowList read(const Version* version, const int64_t* tokens, size_t m, const bool* wanted = nullptr) const = 0;
+    // The rows that the sites of contexts read, one after the other: lengths, labels, counts.
+    virtual RowList read(const Version* version, const int64_t* tokens, size_t m) const = 0;
+    // The rows that the sites of one context read, where they lie: `rows` has a place for each site.
+    virtual void find(const Version* version, const int64_t* tokens, RowRef* rows) const = 0;
     virtual RowList rows(const Version* version, uint32_t step) const = 0;
+    // Of each of these rows the total, and how many of its entries have the counts one and two: what is kept with it.
+    virtual std::vector<Tally> tallies(const Version* version, uint32_t step) const = 0;
     virtual RowList label_row(const Version* version) const = 0;
-    // Labels with their examples, the most frequent first and equals in the order of the labels, until `use` returns false.
-    virtual void each_label(const Version* version, const std::function<bool(uint32_t, uint64_t)>& use) const = 0;
+    // Labels with their examples, the most frequent first and equals in the order of the labels.
+    virtual RowRef labels(const Version* version) const = 0;
     virtual bool is_placed(uint32_t label) = 0;
     virtual uint64_t label_count(const Version* version, uint32_t label) const = 0;
     // Whether a row with counts holds a token.

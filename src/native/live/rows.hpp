@@ -245,9 +245,17 @@ private:
     }
 };
 
+// What the entries of a row add up to, and how many have the count one or two.
+struct Tally {
+    uint64_t total = 0;
+    uint32_t ones = 0, twos = 0;
+    void add(uint64_t count) { total += count, ones += count == 1, twos += count == 2; }
+    void remove(uint64_t count) { total -= count, ones -= count == 1, twos -= count == 2; }
+};
+
 template <class Count>
 struct LongRow : Indexed {
-    uint64_t total = 0;
+    Tally tally;
     Page *ordered = nullptr, *counts = nullptr, *first = nullptr;  // `first`: the first run of `ordered`
 };
 
@@ -280,12 +288,13 @@ struct Row {
         return 0;
     }
 
-    uint64_t total() const {
-        if (is_long()) return as_long()->total;
-        uint64_t sum = 0;
-        for (uint32_t i = 0; i < n; ++i) sum += run()[i].count;
-        return sum;
+    Tally tally() const {
+        if (is_long()) return as_long()->tally;
+        Tally tally;
+        for (uint32_t i = 0; i < n; ++i) tally.add(run()[i].count);
+        return tally;
     }
+    uint64_t total() const { return tally().total; }
 
     // Sorted entries, n of them.
     static Row build(Making& making, const E* entries, size_t n, uint32_t id) {
@@ -305,7 +314,7 @@ struct Row {
             std::vector<typename Counts::Item> items;
             make_room(items, n);
             for (size_t i = 0; i < n; ++i) {
-                long_row.total += entries[i].count;
+                long_row.tally.add(entries[i].count);
                 items.push_back({mixed(entries[i].label), entries[i].count});
             }
             std::sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return a.key < b.key; });
@@ -322,7 +331,7 @@ struct Row {
         if (sum > uint64_t(Count(-1))) throw TooWide("a count");
         const Count has = Count(sum);
         if (is_long())
-            change_long(making, {had, label}, {has, label}, by, before);
+            change_long(making, {had, label}, {has, label}, before);
         else
             change_short(making, {had, label}, {has, label}, before);
     }
@@ -363,7 +372,7 @@ private:
         *this = build(making, all, m, id);
     }
 
-    void change_long(Making& making, const E& had, const E& has, int64_t by, const Before<Count>& before) {
+    void change_long(Making& making, const E& had, const E& has, const Before<Count>& before) {
         if (!making.is_own(page)) {
             Page* copy = making.make(sizeof(Long), LONG_ROW, 0);
             new (body<Long>(copy)) Long(*as_long());
@@ -373,7 +382,8 @@ private:
         Long* row = as_long();
         row->change(has.label, has.count);
         n += uint32_t(!had.count) - uint32_t(!has.count);
-        row->total += uint64_t(by);
+        row->tally.remove(had.count);
+        row->tally.add(has.count);
         if (had.count) row->ordered = Order::remove(making, row->ordered, had, before);
         if (has.count) {
             row->ordered = Order::put(making, row->ordered, has, before);
@@ -447,5 +457,69 @@ void Row<Count>::each(const Use& use) const {
     do use(*at);
     while (at.next());
 }
+
+// A row of a version, whatever the width of its counts; or none. It stays as long as the version.
+class RowRef {
+public:
+    RowRef() = default;
+    explicit RowRef(const Row<uint32_t>* row) : narrow_(row) {}
+    explicit RowRef(const Row<uint64_t>* row) : wide_(row) {}
+
+    uint32_t n() const { return narrow_ ? narrow_->n : wide_ ? wide_->n : 0; }
+    Tally tally() const { return narrow_ ? narrow_->tally() : wide_ ? wide_->tally() : Tally(); }
+    uint64_t count_of(uint32_t label) const {
+        if (!n()) return 0;
+        return narrow_ ? uint64_t(narrow_->count_of(label)) : wide_->count_of(label);
+    }
+    // use(label, count) for each entry, by falling count.
+    template <class Use>
+    void each(const Use& use) const {
+        const auto give = [&](const auto& entry) { use(entry.label, uint64_t(entry.count)); };
+        if (narrow_) narrow_->each(give);
+        if (wide_) wide_->each(give);
+    }
+
+private:
+    friend class RowCursor;
+    const Row<uint32_t>* narrow_ = nullptr;
+    const Row<uint64_t>* wide_ = nullptr;
+};
+
+// Reads such a row from its top.
+class RowCursor {
+public:
+    explicit RowCursor(const RowRef& row) : is_wide_(row.wide_), is_at_end_(!row.n()) {
+        if (row.n() == 1) {
+            set(row.narrow_ ? Entry<uint64_t>{row.narrow_->one.count, row.narrow_->one.label} : row.wide_->one);
+        } else if (row.n()) {
+            has_more_ = true;
+            if (is_wide_)
+                set(*(wide_ = Cursor<uint64_t>(*row.wide_)));
+            else
+                set(*(narrow_ = Cursor<uint32_t>(*row.narrow_)));
+        }
+    }
+    bool is_at_end() const { return is_at_end_; }
+    uint32_t label() const { return at_.label; }
+    uint64_t count() const { return is_at_end_ ? 0 : at_.count; }
+    void next() {
+        is_at_end_ = !has_more_ || !(is_wide_ ? wide_.next() : narrow_.next());
+        if (is_at_end_) return;
+        if (is_wide_)
+            set(*wide_);
+        else
+            set(*narrow_);
+    }
+
+private:
+    template <class E>
+    void set(const E& entry) {
+        at_ = {entry.count, entry.label};
+    }
+    bool is_wide_, is_at_end_, has_more_ = false;
+    Entry<uint64_t> at_{};
+    Cursor<uint32_t> narrow_;
+    Cursor<uint64_t> wide_;
+};
 
 }  // namespace hammemo::live

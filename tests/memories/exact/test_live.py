@@ -86,7 +86,7 @@ def make_live(memory: hammemo.Exact) -> None:
 
 
 def change(memory: hammemo.Exact, tokens: list[Any], label: Any, by: int) -> None:
-    """Add one example so many times or, below zero, take it back."""
+    """Add one example this many times or, below zero, take it back."""
     memory._edited(lambda private: private.update_one(tokens, label, by))
 
 
@@ -99,7 +99,7 @@ def as_array(rows: list[list[Any]]) -> np.ndarray[Any, Any]:
 
 rows = st.tuples(st.lists(st.sampled_from(TOKENS), min_size=H, max_size=H), st.sampled_from(LABELS), st.integers(1, 3))
 batches = st.lists(rows, min_size=1, max_size=6)
-kinds = st.sampled_from(["add", "remove", "one", "back", "fork", "anew", "declare"])
+kinds = st.sampled_from(["add", "remove", "one", "back", "fork", "again", "declare"])
 edits = st.lists(st.tuples(kinds, batches), max_size=8)
 
 
@@ -117,7 +117,7 @@ def test_every_history_ends_as_in_the_plain_table(kernel: SiteKernel, start: Any
         assert refused[0] == refused[1]
         if kind == "fork":  # two histories from one version: neither sees the other
             kept.append((live.snapshot(), plain.snapshot()))
-        if kind == "anew":
+        if kind == "again":
             live = pickle.loads(pickle.dumps(live))  # noqa: S301  (just written)
         queries += [context for context, _, _ in batch]
         assert live._stored.is_live

@@ -41,7 +41,7 @@ def oracle(memory: hammemo.Exact) -> SparseCounts:
 
 
 def change(memory: hammemo.Exact, tokens: list[Any], label: Any, by: int) -> None:
-    """Add one example so many times or, below zero, take it back."""
+    """Add one example this many times or, below zero, take it back."""
     memory._edited(lambda private: private.update_one(tokens, label, by))
 
 
@@ -130,7 +130,7 @@ def drawn(n: int, n_labels: int, seed: int) -> tuple[np.ndarray[Any, Any], np.nd
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=["positions", "suffixes", "tuples", "one"])
 def test_long_rows_are_read_by_bands_also_after_edits(kernel: SiteKernel) -> None:
-    """Labels leave their bands and rows are indexed anew, in many edits of few labels."""
+    """Labels leave their bands and rows are indexed again, in many edits of few labels."""
     X, y = drawn(6000, 900, 0)
     memory = hammemo.Exact().open(kernel.resolve(H))
     memory.add(Examples.of(X[:5000], y[:5000]))

@@ -1,4 +1,4 @@
-"""Certificates for every input: tokens and tuples that an enemy made to collide, against brute force.
+"""Certificates for every input: tokens and tuples that an attacker made to collide, against brute force.
 
 A proof that rests on a 64-bit hash would be wrong here; each test fails where reserved features are known by it alone.
 """

@@ -59,7 +59,7 @@ class SessionQueries:
         return len(self.targets)
 
     def spread(self, most: int) -> SessionQueries:
-        """Return at most so many queries, evenly spread."""
+        """Return at most this many queries, evenly spread."""
         places = np.unique(np.linspace(0, len(self) - 1, min(most, len(self)), dtype=np.int64))
         return SessionQueries([self.prefixes[place] for place in places], self.targets[places], self.sessions[places])
 

@@ -64,7 +64,7 @@ class Learner(ABC):
         return np.take_along_axis(leading, order, axis=1)
 
     def forget(self, number: int, session: Session) -> None:
-        """Take back one of the sessions given to `fit`: its number there and what it held.
+        """Remove one of the sessions given to `fit`: its number there and what it held.
 
         Numbers stay as they are when others are forgotten. Afterwards answers must be those of a model that never
         learnt the session; weights that were fitted may wait for `refit`.

@@ -1,4 +1,4 @@
-"""The library as a learner of sessions: its default for a stream with many labels, and nothing chosen.
+"""The library as a learner of sessions: its defaults for a stream with many labels.
 
 A session is learnt and forgotten whole. A context is the last 30 items, the missing ones of a short prefix empty.
 """
@@ -13,6 +13,7 @@ from hammemo.experiments.sessions.learner import Learner
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.learning import silence_forgetting
 from hammemo.tokens.vocabulary import NO_TOKEN
+from hammemo.votes.mixture.popularity import STEPS, popularity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,15 +44,20 @@ class Ours(Learner):
 
     def like(self) -> Ours:
         """Return a learner of the same layout: it keeps the same share of the sessions to fit weights to."""
-        fresh = Ours(self.kind)
+        fresh = type(self)(self.kind)
         fresh._layout = self.model
         return fresh
 
     def scores(self, prefixes: Sequence[Session]) -> NDArray[np.float64]:
-        """Return the vote's scores; an item that never was next is never answered."""
+        """Return what `top_k` ranks by; an item that never was next is never answered."""
         found = np.full((len(prefixes), self._n_items), -np.inf)
-        found[:, self.model.classes_] = self.model.class_scores(self._contexts(prefixes))
+        found[:, self.model.classes_] = self.model.class_scores(self._contexts(prefixes)) / self._divisors()
         return found
+
+    def _divisors(self) -> NDArray[np.float64]:
+        """Return what the probabilities of items are divided by: the discount of popular ones."""
+        counts = np.asarray(self.model.memory_.label_counts, np.int64)
+        return popularity(counts, round(STEPS * getattr(self.model.vote_, "discount_", 0.0)))
 
     def top_k(self, prefixes: Sequence[Session], k: int) -> NDArray[np.int64]:
         """Return the leading items by the library's own call, which does not make every score."""

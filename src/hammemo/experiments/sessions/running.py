@@ -96,7 +96,7 @@ def evaluate(task: SessionTask, learner: type[Learner]) -> SessionOutcome:
 def chosen(task: SessionTask, learner: type[Learner]) -> tuple[Mapping[str, Any], float | None]:
     """Return the settings with the highest second figure on validation, the first among equals, and the figure.
 
-    Where there is nothing to choose, validation is not asked.
+    Where there is no choice to make, validation is not asked.
     """
     if len(learner.choices) == 1:
         return learner.choices[0], None

@@ -19,7 +19,7 @@ import numpy as np
 from hammemo._arrays.integers import object_array
 from hammemo._versions import cached_property
 from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, token_values
-from hammemo.kernels.cells.forest import Forest, checked_forest, in_bag
+from hammemo.kernels.cells.forest import Forest, checked_forest, copies_in_bag
 from hammemo.kernels.sites import MAX_POSITIONS
 from hammemo.tokens.columns import KINDS, MOMENTS, NAMES
 from hammemo.tokens.contexts import Contexts
@@ -136,11 +136,12 @@ class Cells:
         assert self.forest is not None
         return self.forest.leaves(self.codes.rows(contexts))
 
-    def out_of_bag(self, words: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Return whether rows with these hashes did not grow a tree: shape (m, trees)."""
+    def out_of_bag(self, words: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether rows with these hashes have copies that did not grow a tree: shape (m, trees)."""
         assert self.forest is not None
         beyond = words > np.uint64(self.last_word)
-        return np.stack([beyond | ~in_bag(words, tree) for tree in range(self.forest.n_trees)], axis=1)
+        trees = range(self.forest.n_trees)
+        return np.stack([beyond | (copies_in_bag(words, counts, tree) < counts) for tree in trees], axis=1)
 
     def sites(self) -> list[int]:
         """Return the positions that an automatic kernel compares: names, and trees where there are any."""
@@ -156,12 +157,13 @@ class Cells:
             return str(np.datetime64(int(token), "us").astype("datetime64[s]"))
         if self.kinds[j] == NAMES or self.forest is not None:
             return token
-        cuts = self.ranges[j]
-        place = int(np.searchsorted(cuts, float(token), side="right"))
-        low, high = (f"{cuts[k]:.4g}" if 0 <= k < len(cuts) else None for k in (place - 1, place))
-        if low is None or high is None:
-            return f"below {high}" if high is not None else f"from {low}" if low is not None else "any"
-        return f"{low} to {high}"
+        return self.range_of(j, token)
+
+    def range_of(self, j: int, token: Any) -> str | None:
+        """Return the range that a number or a moment of a column lies in; None for a name."""
+        if self.kinds[j] == NAMES or isinstance(token, str):
+            return None
+        return range_text(self.kinds[j], self.ranges[j], int(np.searchsorted(self.ranges[j], float(token), "right")))
 
     def column_shares(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the share of each column of the table in what each position of the cells of one row says.
@@ -240,6 +242,32 @@ class Cells:
             return made
         codes = _restored_codes(kinds, stored.part("codes"))
         return replace(made, codes=codes, forest=_restored_forest(codes, stored.part("trees")))
+
+
+def range_text(kind: str, cuts: NDArray[np.float64], place: int) -> str:
+    """Return a range of a column of numbers or moments as it is shown; `place` is its number, from 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.kernels.cells import range_text
+    >>> [range_text("n", np.array([30.0, 49.5]), place) for place in range(3)]
+    ['below 30', '30 to 49.5', 'from 49.5']
+    """
+    texts = _cut_texts(kind, cuts)
+    low, high = (texts[k] if 0 <= k < len(texts) else None for k in (place - 1, place))
+    if low is None or high is None:
+        return f"below {high}" if high is not None else f"from {low}" if low is not None else "any"
+    return f"{low} to {high}"
+
+
+def _cut_texts(kind: str, cuts: NDArray[np.float64]) -> list[str]:
+    """Return cuts as they are shown: moments by their day where that tells them apart."""
+    if kind != MOMENTS:
+        return [f"{cut:.4g}" for cut in cuts.tolist()]
+    moments = cuts.astype(np.int64).astype("datetime64[us]")
+    days = moments.astype("datetime64[D]")
+    return [str(moment) for moment in (days if len(np.unique(days)) == len(days) else moments.astype("datetime64[s]"))]
 
 
 def _restored_codes(kinds: str, stored: StoredArrays) -> ColumnCodes:

@@ -41,8 +41,6 @@ def chosen_cells(kinds: str, examples: Examples, seed: int, *, missing_is_cell: 
     plain = Cells(kinds, missing_is_cell, ranges)
     if not trees or not len(rows) or len(examples.labels) > MAX_TREE_LABELS:
         return plain
-    if 2 * len(rows) <= int(counts.sum()) and _has_few_values(kinds, contexts):
-        return plain
     codes = ColumnCodes.chosen(kinds, contexts, counts, _pairs(kinds, seed))
     m = min(len(rows), GROWING_ROWS)
     bytes_of_rows = np.ascontiguousarray(codes.rows(contexts[:m]).T)
@@ -59,17 +57,6 @@ def _ranges(kinds: str, contexts: Contexts, counts: NDArray[np.int64]) -> tuple[
         np.empty(0) if kind == NAMES else quantile_cuts(values[ranks], counts, _RANGES - 1)
         for kind, ranks in zip(kinds, contexts.ranks.T, strict=True)
     )
-
-
-def _has_few_values(kinds: str, contexts: Contexts) -> bool:
-    """Return whether each number has a range of its own: such columns are as good as names.
-
-    Trees do harm there if rows repeat. All copies of a row grow a tree, or none does: a tree that a row did not grow
-    may never have met its values, so that it says nothing of how far trees are to be trusted that have.
-    """
-    values = token_values(contexts.vocabulary)
-    columns = [values[ranks] for kind, ranks in zip(kinds, contexts.ranks.T, strict=True) if kind != NAMES]
-    return all(len(np.unique(column[~np.isnan(column)])) <= _RANGES for column in columns)
 
 
 def _pairs(kinds: str, seed: int) -> NDArray[np.int64]:

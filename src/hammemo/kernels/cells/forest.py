@@ -3,8 +3,10 @@
 Three kinds of trees see the rows differently: the best of one random cut in each column, one random cut in one random
 column, and the best cut in a random third of all columns and their differences. A row grows a tree if a hash of the row
 and the tree says so (63 % of the rows do), so that the other rows can tell how far the tree is to be trusted; rows
-outside the growing sample grow no tree. A leaf lies in larger cells: for each level, the smallest node around it that
-held at least so many growing rows. Two rows match at the site (tree, level) if they lie in the same one.
+outside the growing sample grow no tree. Copies of a row are drawn one by one: a row that occurs often grows nearly
+every tree with some copies and judges it with the others. A leaf lies in larger cells: for each level, the smallest
+node around it that held at least this many growing rows. Two rows match at the site (tree, level) if they lie in the
+same one.
 
 Compiled code (``src/native/trees``) grows the trees and finds the leaves; the plain twins are in
 :mod:`hammemo.kernels.cells.plain_trees`.
@@ -36,6 +38,8 @@ TREES_OF_A_KIND: Final = 24
 KINDS: Final = ("random cuts", "random cuts of one column", "best cuts")
 
 _BAG_SHARE: Final = 0.632
+_DRAWN_COPIES: Final = 32
+"""Copies of a row that are drawn one by one; of further ones a fixed share grows a tree."""
 _NODE_WORK: Final = 2**22
 """Rows times columns that one node of a tree looks at, at most."""
 LEAF: Final = -1
@@ -221,16 +225,17 @@ def grown_forest(
     """
     grow = plain_trees.grow_tree if (loops := native()) is None else loops.grow_tree
     n_labels = int(labels.max()) + 1
-    weights = np.minimum(counts, max(1, 2**30 // len(counts))).astype(np.int32)
+    most_copies = max(1, 2**30 // len(counts))
     ranks = labels.astype(np.int32)
     trees = []
     for tree in range(TREES_OF_A_KIND * len(KINDS)):
         kind = KINDS[tree % len(KINDS)]
         is_best = kind == "best cuts"
         width = len(codes) if is_best else n_plain
-        bag = np.flatnonzero(in_bag(words, tree)).astype(np.int32)
-        if not len(bag):
-            bag = np.zeros(1, np.int32)
+        weights = np.minimum(copies_in_bag(words, counts, tree), most_copies).astype(np.int32)
+        if not weights.any():
+            weights[0] = 1
+        bag = np.flatnonzero(weights).astype(np.int32)
         tried = {"random cuts": width, "random cuts of one column": 1, "best cuts": -(-width // 3)}[kind]
         most = max(1, min(tried, max(16, _NODE_WORK // len(bag))))
         tree_seed = key_words(seed, f"tree {tree}")[0]
@@ -254,10 +259,15 @@ def grown_forest(
     return Forest(column, step, right, level, starts, is_name)
 
 
-def in_bag(words: NDArray[np.uint64], tree: int) -> NDArray[np.bool_]:
-    """Return whether rows with these hashes grow a tree, if they are in the growing sample."""
-    drawn = mix(words + np.uint64(((tree + 1) * 0x9E3779B97F4A7C15) % 2**64)) >> np.uint64(40)
-    return np.asarray(drawn < np.uint64(int(_BAG_SHARE * 2**24)))
+def copies_in_bag(words: NDArray[np.uint64], counts: NDArray[np.int64], tree: int) -> NDArray[np.int64]:
+    """Return how many copies of rows with these hashes grow a tree, if the rows are in the growing sample."""
+    found = (np.maximum(counts - _DRAWN_COPIES, 0) * _BAG_SHARE).astype(np.int64)
+    for copy in range(min(int(counts.max(initial=0)), _DRAWN_COPIES)):
+        rows = np.flatnonzero(counts > copy)
+        of_copies = words[rows] if copy == 0 else mix(words[rows] + np.uint64(copy))
+        drawn = mix(of_copies + np.uint64(((tree + 1) * 0x9E3779B97F4A7C15) % 2**64)) >> np.uint64(40)
+        found[rows] += drawn < np.uint64(int(_BAG_SHARE * 2**24))
+    return found
 
 
 def checked_forest(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 OUTER_FOLDS: Final = 5
 SMALL_TABLE_FOLDS: Final = 2
 SMALL_TABLE_EXAMPLES: Final = 8000
-"""Examples up to which so many outer folds are used; with more, one is."""
+"""Examples up to which this many outer folds are used; with more, one is."""
 MIN_EXAMPLES: Final = 50
 """Examples from which on tuples are chosen; with fewer, positions are taken."""
 _MIN_SAMPLED_EXAMPLES: Final = 500
@@ -78,7 +78,7 @@ class Selection:
 class AutoSites(SiteKernel):
     """Positions, and the tuples of columns that `MemoryClassifier.fit` finds in its examples.
 
-    What was found is the model's `kernel_`, a plain `SiteKernel`. Without examples to choose from (`partial_fit`,
+    The result is the model's `kernel_`, a plain `SiteKernel`. Without examples to choose from (`partial_fit`,
     streams) it compares positions.
 
     Parameters
@@ -88,7 +88,7 @@ class AutoSites(SiteKernel):
     order : int
         The most columns of a tuple.
     seconds : float, optional
-        Begin no further round after so many seconds. The choice then depends on how fast the machine is.
+        Start no further round after this many seconds. The choice then depends on the speed of the machine.
 
     Examples
     --------
@@ -174,7 +174,7 @@ class AutoSites(SiteKernel):
         return paths, np.array(losses)
 
     def _reason_against(self, copies: Copies) -> str | None:
-        """Return why there is nothing to choose, or None."""
+        """Return why there is no choice to make, or None."""
         n, n_labels = len(copies), copies.n_labels
         if n < MIN_EXAMPLES:
             return f"{n} examples are too few to choose tuples by: {MIN_EXAMPLES} are needed"
@@ -196,7 +196,7 @@ class AutoSites(SiteKernel):
 
 
 def _outer_folds(copies: Copies, number: int | None) -> list[SiteRatios]:
-    """Return the copies without one fold, the fold behind them for testing: so many folds, or one of many copies."""
+    """Return the copies without one fold, the fold behind them for testing: this many folds, or one of many copies."""
     folds, found = copies.folds(OUTER_FOLDS), []
     most = number or (1 if len(copies) > SMALL_TABLE_EXAMPLES else SMALL_TABLE_FOLDS)
     for fold in range(OUTER_FOLDS):
@@ -214,7 +214,7 @@ def _held_out(paths: list[list[PathStep]]) -> NDArray[np.float64]:
 
 
 def _shortest(losses: NDArray[np.float64], errors: float = 1.0) -> int:
-    """Return the first round whose loss is within so many paired standard errors of the best.
+    """Return the first round whose loss is within this many paired standard errors of the best.
 
     Shapes
     ------

@@ -91,12 +91,14 @@ class Features:
 
     def observed_by_label(
         self, sites: list[Site], weights: NDArray[np.float64], offsets: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return the probability of each row's own label by weights of each label, of the first sites.
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the probability of each row's own label by weights of each label, and whether none is more likely.
+
+        The weights are of the first sites.
 
         Shapes
         ------
-        weights : (F, L); offsets : (L,); returned : (m,)
+        weights : (F, L); offsets : (L,); returned : (m,), (m,)
         """
         raise NotImplementedError
 
@@ -147,13 +149,14 @@ class CompiledFeatures(Features):
         sites: list[Site],  # noqa: ARG002
         weights: NDArray[np.float64],
         offsets: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """Return the probability of each row's own label by weights of each label."""
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the probability of each row's own label by weights of each label, and whether none is more likely."""
         scores, losses = np.empty((len(self.rows), self.n_columns)), np.empty(len(self.rows))
         self.tables.scores(np.ascontiguousarray(weights), scores)
         probabilities = np.empty(scores.shape)
         self.tables.softmax(scores, self.base + offsets, probabilities, losses)
-        return self.observed(probabilities)
+        observed = self.observed(probabilities)
+        return observed, observed >= (0.5 if self.n_columns == 1 else probabilities.max(axis=1))
 
 
 class PlainFeatures(Features):
@@ -199,12 +202,13 @@ class PlainFeatures(Features):
 
     def observed_by_label(
         self, sites: list[Site], weights: NDArray[np.float64], offsets: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return the probability of each row's own label by weights of each label."""
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the probability of each row's own label by weights of each label, and whether none is more likely."""
         x = self.ratios.matrix(sites, self.rows, leave_one_out=self.leave_one_out)
         scores = np.matmul(x, weights.T[:, :, None].astype(np.float32))[:, :, 0].T + self.base + offsets
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(odds[np.arange(len(odds)), self.labels] / odds.sum(axis=1))
+        observed = odds[np.arange(len(odds)), self.labels]
+        return observed / odds.sum(axis=1), observed >= odds.max(axis=1)
 
 
 def centred_sums(

@@ -4,7 +4,7 @@
 `memory` holds a sum of them, and readers answer from it. Other packages import what is listed here and nothing deeper.
 """
 
-from hammemo.memories.exact.free_rows import free_entries, with_free_rows
+from hammemo.memories.exact.free_rows import columns_in, token_rows, with_free_rows
 from hammemo.memories.exact.live.live import Live, Shared
 from hammemo.memories.exact.live.numbers import rank_before
 from hammemo.memories.exact.memory import Exact, InParts, head_state, restore_in_parts
@@ -37,13 +37,14 @@ __all__ = [
     "WholeTable",
     "added_rows",
     "applied",
+    "columns_in",
     "dense_values",
     "entries_in",
-    "free_entries",
     "head_state",
     "rank_before",
     "restore_in_parts",
     "table_arrays",
+    "token_rows",
     "used_arrays",
     "with_free_rows",
 ]

@@ -110,12 +110,20 @@ def with_free_rows(reader: Reader, sites: Sites) -> Reader:
     return FreeRows(reader, sites)
 
 
-def free_entries(reader: SparseCounts, number: int, site: FreeSite, contexts: Contexts) -> tuple[Places, Entries]:
-    """Return the distinct tokens that contexts hold, and the row of each in one of the tables of free sites."""
+def token_rows(reader: SparseCounts, number: int, site: FreeSite, contexts: Contexts) -> tuple[Places, Entries]:
+    """Return the distinct tokens that contexts hold, and the row of each in one of the tables of free sites.
+
+    The columns are those of that table's labels: some may be tokens that never were a label.
+    """
     places = distinct_places(contexts.ranks, site.reach)
     one_token = Contexts.with_ranks(contexts.vocabulary, places.ranks[:, None])
-    inner = reader.free[number]
-    return places, inner.rows.entries(one_token).in_columns(columns_in(reader.labels, inner.labels))
+    return places, reader.free[number].rows.entries(one_token)
+
+
+def free_entries(reader: SparseCounts, number: int, site: FreeSite, contexts: Contexts) -> tuple[Places, Entries]:
+    """Return the same with the columns of the reader's labels, without tokens that never were a label."""
+    places, entries = token_rows(reader, number, site, contexts)
+    return places, entries.in_columns(columns_in(reader.labels, reader.free[number].labels))
 
 
 def columns_in(labels: Vocabulary, others: Vocabulary) -> NDArray[np.int64]:

@@ -115,7 +115,7 @@ class InParts(Memory):
 
 
 class Exact(InParts):
-    """Sparse counts of every (site, token, label): no error, and a size that grows with what was seen.
+    """Exact, sparse counts of every (site, token, label); the size grows with the distinct entries.
 
     It compiles to ``"sparse"`` (the default) or ``"dense"``: one 32-bit count for every position, token of the
     vocabulary and label, the layout of the paper's exact baseline.
@@ -175,7 +175,7 @@ class Exact(InParts):
             self._stored = self._stored.changed_by(table_of_trees(cells, examples, self.sites), sign)
 
     def _takes_rows(self, n_examples: int) -> bool:
-        """Return whether so many examples are edited row by row."""
+        """Return whether this many examples are edited row by row."""
         return self._stored.takes_rows(n_examples)
 
     def update_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 class SparseCounts(Compiled):
     """Answers from one version of the sparse counts.
 
-    A version is made anew after every edit, so what takes time waits until it is needed.
+    A new version is made after every edit, so what takes time waits until it is needed.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class RuleRanker(RowRanker, DenseRanker):
         return self._table.scores(contexts) if self.pays(len(contexts)) else summed(*self.read_values(contexts))
 
     def pays(self, n_contexts: int) -> bool:
-        """Return whether so many contexts more pay for the values of all rows; they are counted as asked."""
+        """Return whether this many contexts more pay for the values of all rows; they are counted as asked."""
         rows = self._rows.whole
         if self._has_paid or rows is None or not self.n_labels:
             return self._has_paid

@@ -61,7 +61,7 @@ def summed(
 ) -> NDArray[np.float64]:
     """Return a base plus the rows that contexts read, added in the order of the sites.
 
-    With `n_single`, so many sites are alone; the others come in groups, one for each tree, that are added up first.
+    With `n_single`, that many sites are alone; the others come in groups, one for each tree, that are added up first.
 
     Shapes
     ------
@@ -183,7 +183,7 @@ class DenseRanker(Ranker):
 
     @abstractmethod
     def pays(self, n_contexts: int) -> bool:
-        """Return whether so many contexts more pay for the values of all rows; they are counted as asked."""
+        """Return whether this many contexts more pay for the values of all rows; they are counted as asked."""
 
     @abstractmethod
     def whole(self) -> WholeTable:

@@ -298,7 +298,7 @@ class SignedSum(Cached):
         return self.files.count_of(label) + sum(sign * term.count_of(label) for term, sign in self._terms)
 
     def takes_rows(self, n_examples: int) -> bool:
-        """Return whether so many examples are edited row by row, or learnt faster in bulk."""
+        """Return whether this many examples are edited row by row, or learnt faster in bulk."""
         live = self.added[0].as_live if self.added else None
         if n_examples <= MAX_EXAMPLES_BY_ROW:
             return live is not None or native() is not None

@@ -18,7 +18,6 @@ from scipy import sparse
 from hammemo._arrays.integers import narrow, pieces, sorted_find, sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import Cached, cached_property
-from hammemo.kernels.sites import Sites, collect_sites
 from hammemo.memories.errors import NotStoredError, never_stored
 from hammemo.memories.exact.parts.entries import SiteRows, added_rows
 from hammemo.memories.label_counts import LabelCounts
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._arrays.checked import StoredArrays
+    from hammemo.kernels.sites import Sites
     from hammemo.tokens.contexts import Examples
     from hammemo.tokens.vocabulary import Token
 
@@ -80,13 +80,8 @@ class CountTable(Cached):
         """Count a batch of examples."""
         if not len(examples):
             return cls.empty(sites)
-        tuples, ranks = collect_sites(examples.contexts, sites)
-        n_labels, rows = len(examples.labels), []
-        for known, index in zip(tuples, ranks.T, strict=True):
-            held = index >= 0
-            keys = index[held] * n_labels + examples.label_ranks[held]
-            entries = sum_by_key(keys, examples.multiplicity[held], len(known) * n_labels)
-            rows.append(SiteRows.of_keys(known, *entries, n_labels))
+        columns = _columns(examples, sites)
+        rows = [_counted_site(examples, [columns[r] for r in site]) for site in sites.positions]
         label_counts = LabelCounts(examples.labels, examples.label_counts())
         return cls.of_rows(sites, label_counts, (examples.contexts.vocabulary, examples.labels), rows)
 
@@ -325,12 +320,60 @@ class CountTable(Cached):
         )
 
 
+def _columns(examples: Examples, sites: Sites) -> dict[int, NDArray[Any]]:
+    """Return the ranks at each position that a site reads; copied few rows at a time, which stay in the cache."""
+    ranks = examples.contexts.ranks
+    used = sorted({r for site in sites.positions for r in site})
+    width = np.int32 if len(examples.contexts.vocabulary) < 2**31 else np.int64
+    turned = np.empty((len(used), len(ranks)), width)
+    for piece in pieces(len(ranks), 2**11):
+        turned[:, piece] = (ranks[piece] if len(used) == ranks.shape[1] else ranks[piece][:, used]).T
+    return dict(zip(used, turned, strict=True))
+
+
+def _counted_site(examples: Examples, columns: list[NDArray[Any]]) -> SiteRows:
+    """Return the rows of a site, counted, given its columns.
+
+    A tuple and its label are one number, position by position, while that fits in 63 bits: then only distinct numbers
+    are looked at one by one. Longer tuples have their beginnings replaced by ranks.
+    """
+    n, n_labels, length = max(len(examples.contexts.vocabulary), 1), max(len(examples.labels), 1), len(columns)
+    labels, multiplicity = examples.label_ranks, examples.multiplicity
+    if any(int(column.min(initial=0)) < 0 for column in columns):  # a position without a token
+        held = np.logical_and.reduce([column >= 0 for column in columns])
+        columns, labels, multiplicity = [column[held] for column in columns], labels[held], multiplicity[held]
+    if n**length * n_labels >= 2**63:
+        known, index = TupleSet.collect(np.stack(columns, axis=1).astype(np.int64), n)
+        keys, counts = sum_by_key(index * n_labels + labels, multiplicity, len(known) * n_labels)
+        return SiteRows.of_keys(known, keys, counts, n_labels)
+    keys = columns[0].astype(np.int64)
+    for column, size in (*((column, n) for column in columns[1:]), (labels, n_labels)):
+        keys *= size
+        keys += column
+    keys, counts = sum_by_key(keys, multiplicity, int(keys.max(initial=-1)) + 1)
+    codes, found = np.divmod(keys, n_labels)
+    firsts = np.flatnonzero(np.diff(codes, prepend=-1))
+    codes = codes[firsts]
+    tuples = np.empty((len(codes), length), np.int64)
+    for j in reversed(range(length)):
+        codes, tuples[:, j] = np.divmod(codes, n)
+    return SiteRows(tuples, np.diff(firsts, append=len(keys)), found, counts)
+
+
 def plus_empties(mine: Sequence[LabelCounts], theirs: Sequence[LabelCounts], sign: int) -> tuple[LabelCounts, ...]:
     """Return how many examples of a sum hold no token at each site, or refuse to go below zero."""
     try:
         return tuple(own.plus(other, sign) if other.total else own for own, other in zip(mine, theirs, strict=True))
     except NotStoredError:
         raise never_stored() from None
+
+
+def counted_rows(known: TupleSet, index: NDArray[np.int64], examples: Examples) -> SiteRows:
+    """Return the counts of one site: `index` is the place of each example's tuple among the known ones, -1 for none."""
+    held, n_labels = index >= 0, len(examples.labels)
+    keys = index[held] * n_labels + examples.label_ranks[held]
+    entries = sum_by_key(keys, examples.multiplicity[held], len(known) * n_labels)
+    return SiteRows.of_keys(known, *entries, n_labels)
 
 
 def _check_used(table: CountTable) -> None:

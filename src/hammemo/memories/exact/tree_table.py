@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo._arrays.integers import row_pieces, sum_by_key
+from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo.kernels.cells.forest import LEVELS
 from hammemo.memories.exact.parts.entries import SiteRows
-from hammemo.memories.exact.table import CountTable
+from hammemo.memories.exact.table import CountTable, counted_rows
 from hammemo.memories.label_counts import LabelCounts
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -46,13 +46,9 @@ def table_of_trees(cells: Cells, examples: Examples, sites: Sites) -> CountTable
     numbers = Vocabulary(np.arange(int(cells.forest.cell_sizes.max())))
     vocabulary = contexts.vocabulary.keep(used[:-1]).union(numbers)
     ranks = np.append(vocabulary.find(contexts.vocabulary), -1)
-    rows = []
-    for j in cells.names:
-        known, index = TupleSet.collect(ranks[contexts.ranks[:, [j]]], len(vocabulary))
-        held = index >= 0
-        keys = index[held] * n_labels + examples.label_ranks[held]
-        entries = sum_by_key(keys, examples.multiplicity[held], len(known) * n_labels)
-        rows.append(SiteRows.of_keys(known, *entries, n_labels))
+    rows = [
+        counted_rows(*TupleSet.collect(ranks[contexts.ranks[:, [j]]], len(vocabulary)), examples) for j in cells.names
+    ]
     of_cells = vocabulary.find(numbers)
     for counts in _site_counts(cells, examples):
         known = TupleSet(len(vocabulary), (of_cells[: len(counts)],))

@@ -74,8 +74,8 @@ class Gaussian(Memory):
     tied : bool
         Whether labels use their input codes as output codes. The tied model's scores are biased.
     exact : bool
-        Whether codes are rounded to whole steps, so that the state, and not only its value up to rounding, is the same
-        however it was reached.
+        Whether codes are rounded to whole steps, so that the state is the same to the byte, in whatever order it was
+        reached.
 
     Examples
     --------
@@ -182,7 +182,7 @@ class Gaussian(Memory):
         self._C, self._counts, self._bound = matrix, counts, bound
 
     def _raised_bound(self, n_examples: int) -> int:
-        """Return the running bound after a change by so many examples, or refuse where sums may no longer be exact."""
+        """Return the running bound after a change by this many examples, or refuse where sums may be inexact."""
         if not self.exact:
             return 0
         bound = None if self._bound is None else self._bound + n_examples

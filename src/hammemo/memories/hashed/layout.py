@@ -6,8 +6,8 @@ feature that is reserved (:mod:`hammemo.memories.hashed.reserved`) has a row of 
 .. math:: \lfloor B_k \cdot \mathrm{high}(a_k (g \mathbin{|} 1)) / 2^{32} \rfloor,
 
 where :math:`a_k` is the site's odd multiplier and :math:`B_k` its number of buckets, the product is taken modulo
-:math:`2^{64}` and high() is its upper half. So two hashes share a bucket with probability :math:`1/B_k`, at each site
-anew.
+:math:`2^{64}` and high() is its upper half. So two hashes share a bucket with probability :math:`1/B_k`,
+independently at each site.
 
 All of it is a pure function of the layout: any process that knows it finds the same rows. The compiled loops compute
 the same; this is what they are tested against.
@@ -63,7 +63,7 @@ class RowLayout:
     seed : int
     key : bytes or None
     buckets : int or sequence of int
-        Shared rows: of every site, or one number for each.
+        Number of shared rows: one number for every site, or one per site.
     reserved : Reserved
         The features with rows of their own, for each group of sites (see `site_groups`).
     """

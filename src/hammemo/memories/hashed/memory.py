@@ -58,17 +58,17 @@ DENSE_ROW_LABELS = 4096
 
 
 class Hashed(Memory):
-    """Counts in hashed buckets, with rows of their own for the most frequent features.
+    """Counts in hashed buckets, with reserved rows for the most frequent features.
 
     Parameters
     ----------
     buckets : int or sequence of int
-        Shared rows: of every site, or one number for each.
+        Number of shared rows: one number for every site, or one per site.
     reserved : int or sequence of int
         How many features of a site, the most frequent ones, have a row of their own: for every site, or one number for
         each. Sites of one position share one list, as long as the largest number among them.
     key : bytes, optional
-        A secret. Without it an enemy who chooses tokens can make them collide; give one for tokens of strangers.
+        A secret. Without it, an attacker who chooses tokens can make them collide; pass one for tokens of strangers.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class Hashed(Memory):
 
     def _reserve(self, examples: Examples) -> None:
         if self._rows is not None:
-            raise ValueError("The layout is settled already; open() the memory again to start anew.")
+            raise ValueError("The layout is settled already; open() the memory again to start over.")
         self._settle(most_frequent(examples, self.sites, self.seed, self.key, self._reserved_numbers))
 
     def update(self, examples: Examples, sign: int) -> None:
@@ -141,7 +141,7 @@ class Hashed(Memory):
 
     def _take_back(self, examples: Examples) -> None:
         counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()), sign=-1)
-        if not self._tables.sites:  # nothing is stored, and nothing is to be taken back
+        if not self._tables.sites:  # nothing is stored, and nothing is to be removed
             return
         deltas = self._deltas(examples)
         if not self._tables.covers(deltas, self._counts_left(counts)):

@@ -126,7 +126,7 @@ class Tables(Cached):
     def leaves(self, rows: list[int], column: int, count: int, examples_left: int) -> bool:
         """Return whether, without a count in one cell of each site (no cell: row -1), no sum exceeds what is left.
 
-        It would where an example is taken back that holds no token here, and none like it was stored.
+        It would where an example is removed that holds no token here, and none like it was stored.
         """
         totals = self.totals[:, column].tolist()
         return all(total - (count if row >= 0 else 0) <= examples_left for total, row in zip(totals, rows, strict=True))
@@ -134,7 +134,7 @@ class Tables(Cached):
     def covers(self, cells: Sequence[Cells], examples_left: NDArray[np.int64]) -> bool:
         """Return whether distinct cells hold at least these counts and, without them, no label more than is left.
 
-        The second would happen where an example is taken back that holds no token here, and none like it was stored.
+        The second would happen where an example is removed that holds no token here, and none like it was stored.
 
         Parameters
         ----------

@@ -6,7 +6,7 @@ One process keeps these counts: with several workers each of them keeps its own.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hammemo.service.operations import TooMany, Unavailable
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hammemo.service.limits import Limits
+
+_MOST_STRANGERS: Final = 10_000
+"""Addresses of callers without a token that are remembered."""
 
 
 class Rate:
@@ -44,6 +47,31 @@ class Rate:
             return False
         self._left -= 1
         return True
+
+
+class Strangers:
+    """Limits how often an address may send a token that is not known; callers with a token are not slowed down.
+
+    Examples
+    --------
+    >>> from hammemo.service.http.admission import Strangers
+    >>> strangers = Strangers(2.0)
+    >>> [strangers.may_ask("203.0.113.7") for _ in range(5)], strangers.may_ask("203.0.113.8")
+    ([True, True, True, True, False], True)
+    """
+
+    def __init__(self, a_second: float = 100.0) -> None:
+        self._a_second = a_second
+        self._rates: dict[str, Rate] = {}
+
+    def may_ask(self, address: str) -> bool:
+        """Return whether one more request is answered with what is wrong with it."""
+        rate = self._rates.get(address)
+        if rate is None:
+            if len(self._rates) >= _MOST_STRANGERS:
+                self._rates.clear()
+            rate = self._rates[address] = Rate(self._a_second)
+        return rate.take()
 
 
 class Admission:

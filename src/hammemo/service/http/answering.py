@@ -6,6 +6,9 @@ same labels.
 
 A model that was fitted to documents takes rows of any length, such as the clicks of a visit so far: they are cut, or
 filled up, as its documents were (:mod:`hammemo.tokens.cutting`).
+
+Questions are answered block by block of rows, and between two blocks `stop` is called, which raises an error where the
+answer is no longer wanted.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from hammemo.service.http.bodies import Certificates, Explanations, Labels, Prob
 from hammemo.service.operations import Malformed, TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,9 +32,25 @@ if TYPE_CHECKING:
     from hammemo.service.limits import Limits
     from hammemo.service.operations import Token
 
+    Stop = Callable[[], None]
+
 _SHORT_WAY: Final = frozenset((int, str))
 _MAX_FILLED_TOKENS: Final = 2**22
 """The most tokens of all rows together once they are filled up: as many as a body of whole rows can have."""
+_BLOCK_MICROSECONDS: Final = 50_000
+"""About how long the rows of one block take."""
+
+
+def go_on() -> None:
+    """Stop nothing: for questions that are short."""
+
+
+def row_cost(ask: str, h: int, labels: int, k: int = 1) -> float:
+    """Return about how many microseconds one row takes, as measured with exact counts, the slowest of the memories."""
+    cost = 4 * h + labels / (10 if ask in ("probabilities", "explain") else 50)
+    if ask in ("top-k", "explain"):
+        cost += 15 * min(k, labels)
+    return cost + 3_000 if ask == "explain" else cost
 
 
 class ReadyVersion:
@@ -54,6 +73,7 @@ class ReadyVersion:
         self._single: Callable[[Sequence[Any]], int] | None = None
         self._classes: list[Any] = []
         self._h = int(model.n_features_in_)
+        self._n_labels = len(model.memory_.labels)
         self._short_way = _SHORT_WAY if model._columns is None else _SHORT_WAY | {float}
 
     def prepare(self) -> ReadyVersion:
@@ -64,6 +84,21 @@ class ReadyVersion:
             self._classes = model._classes(scorer).tolist()
             self._single = scorer.ranker.single()
         return self
+
+    def cost(self, ask: str, question: Question) -> float:
+        """Return about how many microseconds a question takes."""
+        return len(question.rows) * self._row_cost(ask, question)
+
+    def _row_cost(self, ask: str, question: Question) -> float:
+        return row_cost(ask, self._h, self._n_labels, getattr(question, "k", 1))
+
+    def _blocks(self, ask: str, question: Question, stop: Stop) -> Iterator[slice]:
+        """Yield blocks of rows that take a short while each, as long as the answer is wanted."""
+        n = len(question.rows)
+        size = max(1, int(_BLOCK_MICROSECONDS / self._row_cost(ask, question)))
+        for start in range(0, n, size):
+            stop()
+            yield slice(start, start + size)
 
     def cut(self, rows: list[list[Token]]) -> list[list[Token]]:
         """Return rows that are as long as the model's, or refuse them."""
@@ -93,55 +128,78 @@ class ReadyVersion:
             return None
         return self._classes[column] if column >= 0 else None
 
-    def predict(self, question: Question) -> Labels:
+    def predict(self, question: Question, stop: Stop = go_on) -> Labels:
         """Return the label of each row."""
-        return Labels(self._labels(self.cut(question.rows)), self.version)
+        return Labels(self._labels(question, self.cut(question.rows), stop), self.version)
 
-    def _labels(self, rows: list[list[Token]]) -> list[Any]:
-        if not rows:
-            return []
-        found: list[Any] = self._answer(lambda: self.model.predict(table(rows))).tolist()
+    def _labels(self, question: Question, rows: list[list[Token]], stop: Stop) -> list[Any]:
+        found: list[Any] = []
+        for block in self._blocks("predict", question, stop):
+            found += self._asked("predict", rows[block]).tolist()
         return found
 
-    def top_k(self, question: TopKQuestion, limits: Limits) -> RankedLabels:
+    def top_k(self, question: TopKQuestion, limits: Limits, stop: Stop = go_on) -> RankedLabels:
         """Return the k best labels of each row."""
         k, rows = _checked_k(question.k, limits), self.cut(question.rows)
-        if not rows:
-            return RankedLabels([], self.version)
-        found = self._answer(lambda: self.model.top_k(table(rows), k, exclude=question.exclude))
-        return RankedLabels(found.tolist(), self.version)
+        self._check_cells(len(rows) * min(k, self._n_labels), limits)
+        exclude: Any = question.exclude
+        if exclude == "seen":  # all of a row, also what is cut off
+            exclude = [[token for token in row if token is not None] for row in question.rows]
+        labels: list[list[Any]] = []
+        scores: list[list[float]] = []
+        for block in self._blocks("top-k", question, stop):
+            lists = {
+                name: _of_block(name, given, block, len(rows))
+                for name, given in (("exclude", exclude), ("allow", question.allow))
+            }
+            found = self._asked("top_k", rows[block], k, **lists, return_scores=question.scores)
+            ranked, of_labels = found if question.scores else (found, None)
+            labels += [[label for label in row if label is not None] for row in ranked.tolist()]
+            if of_labels is not None:
+                scores += [row[: len(own)] for row, own in zip(of_labels.tolist(), labels[block], strict=True)]
+        return RankedLabels(labels, self.version, scores if question.scores and rows else None)
 
-    def probabilities(self, question: Question, limits: Limits) -> Probabilities:
+    def probabilities(self, question: Question, limits: Limits, stop: Stop = go_on) -> Probabilities:
         """Return the probability of each label."""
         model, rows = self.model, self.cut(question.rows)
         classes: list[Any] = self._answer(lambda: model.classes_).tolist()
-        if len(rows) * len(classes) > limits.cells:
-            raise TooLarge(
-                f"{len(rows)} rows of {len(classes)} labels are more than {limits.cells} numbers: send fewer rows, or "
-                "ask for top-k."
-            )
-        if not rows:
-            return Probabilities(classes, [], self.version)
-        return Probabilities(classes, self._answer(lambda: model.predict_proba(table(rows))).tolist(), self.version)
+        self._check_cells(len(rows) * len(classes), limits)
+        found: list[list[float]] = []
+        for block in self._blocks("probabilities", question, stop):
+            found += self._asked("predict_proba", rows[block]).tolist()
+        return Probabilities(classes, found, self.version)
 
-    def explain(self, question: RankedQuestion, limits: Limits) -> Explanations:
+    def _check_cells(self, cells: int, limits: Limits) -> None:
+        if cells > limits.cells:
+            raise TooLarge(
+                f"The answer would have {cells:,} labels or numbers, more than {limits.cells:,}: send fewer rows, or "
+                "ask for the top-k with a smaller k."
+            )
+
+    def explain(self, question: RankedQuestion, limits: Limits, stop: Stop = go_on) -> Explanations:
         """Return why each row got its label."""
         k, rows = _checked_k(question.k, limits), question.rows
         if len(rows) > limits.explained:
             raise TooLarge(f"{len(rows)} rows are more than {limits.explained}, the most to explain at once.")
-        return Explanations([self._explained(row, k) for row in self.cut(rows)], self.version)
+        rows, found = self.cut(rows), []
+        for block in self._blocks("explain", question, stop):
+            found += [self._explained(row, k) for row in rows[block]]
+        return Explanations(found, self.version)
 
     def _explained(self, row: list[Token], k: int) -> dict[str, Any]:
         found: Explanation = self._answer(lambda: self.model.explain(row, k))
         return replace(found, names=self._names).to_dict()
 
-    def certify(self, question: Question) -> Certificates:
+    def certify(self, question: Question, stop: Stop = go_on) -> Certificates:
         """Return the label of each row and whether it is proven."""
-        rows = self.cut(question.rows)
-        if not rows:
-            return Certificates([], [], self.version)
-        proven = self._answer(lambda: self.model.certify(table(rows))).tolist()
-        return Certificates(self._labels(rows), proven, self.version)
+        rows, proven = self.cut(question.rows), []
+        for block in self._blocks("certify", question, stop):
+            proven += self._asked("certify", rows[block]).tolist()
+        return Certificates(self._labels(question, rows, stop), proven, self.version)
+
+    def _asked(self, ask: str, rows: list[list[Token]], *given: Any, **named: Any) -> Any:
+        """Return what the model answers to some rows."""
+        return self._answer(lambda: getattr(self.model, ask)(table(rows), *given, **named))
 
     def _answer(self, question: Callable[[], Any]) -> Any:
         """Return an answer; what the library refuses is the fault of the question."""
@@ -150,6 +208,15 @@ class ReadyVersion:
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
             reason = error.__cause__ or error  # what is not there at all has the reason as its cause
             raise Malformed(" ".join(str(reason).split())[:500]) from error
+
+
+def _of_block(name: str, lists: Any, block: slice, n: int) -> Any:
+    """Return the lists of some rows, or one list for all rows as it is; the library tells them apart by the first."""
+    if not isinstance(lists, list) or not lists or not isinstance(lists[0], list):
+        return lists
+    if len(lists) != n or not all(isinstance(entry, list) for entry in lists):
+        raise Malformed(f"{name} has {len(lists)} lists or labels for {n} rows: give one list a row, or one for all.")
+    return lists[block]
 
 
 def _checked_k(k: int, limits: Limits) -> int:

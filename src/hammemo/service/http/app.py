@@ -7,40 +7,47 @@ the core's writer, which makes groups of them; questions get a version from `Ser
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from starlette.routing import Route, Router
 
-from hammemo.service.http import bodies, metrics
+from hammemo.service.http import bodies, metrics, tensors
+from hammemo.service.http.addresses import Addresses
+from hammemo.service.http.answering import go_on
 from hammemo.service.http.bodies import decoded, decoded_settings, encoded
 from hammemo.service.http.endpoints import Endpoint, Operation, PathOperations, no_such_path
 from hammemo.service.http.gate import Gate
 from hammemo.service.http.inference_protocol import PROTOCOL
-from hammemo.service.http.messages import PAGE_HEADERS, Answer, Call, pieces
+from hammemo.service.http.messages import PAGE_HEADERS, Answer, Call, number_in_query, pieces
 from hammemo.service.http.openapi import document, page_of
 from hammemo.service.http.pages import PAGES
-from hammemo.service.operations import Edit, Kind, Receipt, TooLarge, checked_rows
+from hammemo.service.http.probes import PROBES
+from hammemo.service.http.questions import KINDS, LONG_BODY
+from hammemo.service.operations import Acknowledgement, Edit, Kind, QuotaReached, TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from concurrent.futures import Future
 
     from starlette.types import ASGIApp
 
     from hammemo.service.hosted import HostedModel
-    from hammemo.service.http.answering import ReadyVersion
+    from hammemo.service.http.questions import QuestionKind
     from hammemo.service.http.service import Service
-    from hammemo.service.limits import Limits
 
 _SETTINGS_BYTES: Final = 2**16
 _PIECE: Final = 2**18
-_SHORT_BODY: Final = 2**15
-"""Longer bodies are decoded in a thread."""
 _REFIT_SECONDS: Final = 600.0
 """As long as the client waits for a refit."""
+_FILE_SECONDS: Final = 3600.0
+"""As long as a file may be on its way and be read or written; `Limits.file_seconds` is for the way alone."""
+_ERASED_SECONDS: Final = 10.0
+"""How long an answer waits for the end of an erasure."""
+_LOOK_AGAIN: Final = 0.05
 _MAX_LISTED_CLASSES: Final = 1_000
 """The most labels that a description names; it also says how many there are."""
 
@@ -50,26 +57,27 @@ _MAX_LISTED_CLASSES: Final = 1_000
 _edit_decoder: Final = msgspec.json.Decoder(bodies.EditBody)
 _stream_decoder: Final = msgspec.json.Decoder(bodies.StreamBody)
 _refit_decoder: Final = msgspec.json.Decoder(bodies.RefitBody)
+_erasure_decoder: Final = msgspec.json.Decoder(bodies.ErasureBody)
 
 
 def _editing(read: Callable[[bytes], Edit]) -> Callable[[Service, Call], Awaitable[Answer]]:
     async def handle(service: Service, call: Call) -> Answer:
         hosted = await service.model(call)
 
-        def hand_over() -> tuple[Edit, Future[Receipt]]:
+        def hand_over() -> tuple[Edit, Future[Acknowledgement]]:
             edit = read(call.body)
             call.body = b""
-            return edit, hosted.edit(edit)
+            return edit, hosted.edit(edit, call.caller.name)
 
-        is_short = len(call.body) <= _SHORT_BODY
-        edit, future = hand_over() if is_short else await service.in_thread(hand_over)
+        is_short = len(call.body) <= LONG_BODY
+        edit, future = hand_over() if is_short else await service.in_thread(call, hand_over)
         kind = edit.kind
         sizes = {"documents": len(edit.documents)} if edit.documents else {"rows": len(edit.rows)}
         del edit  # its rows are not needed while it waits
-        receipt = await service.result_of(future)
-        service.metrics.count_edit(call.caller.tenant, call.model, kind, receipt.status, **sizes)
-        call.facts |= {"version": receipt.version, **sizes, "edit": receipt.status}
-        return Answer(encoded(receipt))
+        acknowledgement = await service.result_of(future)
+        service.metrics.count_edit(call.caller.tenant, call.model, kind, acknowledgement.status, **sizes)
+        call.facts |= {"version": acknowledgement.version, **sizes, "edit": acknowledgement.status}
+        return Answer(encoded(acknowledgement))
 
     return handle
 
@@ -77,7 +85,7 @@ def _editing(read: Callable[[bytes], Edit]) -> Callable[[Service, Call], Awaitab
 def _examples(kind: Kind) -> Callable[[bytes], Edit]:
     def read(sent: bytes) -> Edit:
         body = decoded(_edit_decoder, sent)
-        return Edit(body.op, kind, body.rows, body.labels)
+        return Edit(body.op, kind, body.rows, body.labels, subjects=body.subjects)
 
     return read
 
@@ -85,7 +93,7 @@ def _examples(kind: Kind) -> Callable[[bytes], Edit]:
 def _documents(kind: Kind) -> Callable[[bytes], Edit]:
     def read(sent: bytes) -> Edit:
         body = decoded(_stream_decoder, sent)
-        return Edit(body.op, kind, documents=body.documents)
+        return Edit(body.op, kind, documents=body.documents, subjects=body.subjects)
 
     return read
 
@@ -94,50 +102,77 @@ def _refit(sent: bytes) -> Edit:
     return Edit(decoded(_refit_decoder, sent).op, "refit")
 
 
+async def _forget_subject(service: Service, call: Call) -> Answer:
+    """Forget a subject; wait a while for the end of it, so that most callers get the receipt at once."""
+    hosted = await service.model(call)
+    body = decoded(_erasure_decoder, call.body)
+    edit = Edit(body.op, "forget_subject", subjects=[body.subject], refit=body.refit)
+    done = await service.result_of(hosted.edit(edit, call.caller.name))
+    service.metrics.count_edit(call.caller.tenant, call.model, edit.kind, done.status, rows=0)
+    call.facts |= {"version": done.version, "edit": done.status}
+    until = time.monotonic() + _ERASED_SECONDS
+    while True:
+        found = await service.in_thread(call, lambda: hosted.erasure(body.op), "lists")
+        assert found is not None  # it is durable
+        if found.state == "erased" or service.draining or time.monotonic() > until:
+            return Answer(encoded(bodies.ErasureAnswer(done.version, done.status, found.state, found.receipt.decode())))
+        await asyncio.sleep(_LOOK_AGAIN)
+
+
 # Questions
 
-_question_decoder: Final = msgspec.json.Decoder(bodies.Question)
-_ranked_decoder: Final = msgspec.json.Decoder(bodies.RankedQuestion)
-_top_k_decoder: Final = msgspec.json.Decoder(bodies.TopKQuestion)
 
-
-async def _read(service: Service, call: Call, decoder: msgspec.json.Decoder[Any]) -> Any:
-    """Return a question, checked."""
-
-    def read() -> Any:
-        question = decoded(decoder, call.body)
-        checked_rows(question.rows, service.limits)
-        return question
-
-    return read() if len(call.body) <= _SHORT_BODY else await service.in_thread(read)
-
-
-async def _predict(service: Service, call: Call) -> Answer:
-    question: bodies.Question = await _read(service, call, _question_decoder)
-    ready = await service.ready_version(call, question.min_version)
-    if len(question.rows) == 1:
-        label = ready.predict_one(*ready.cut(question.rows))
-        if label is not None:
-            return Answer(encoded(bodies.Labels([label], ready.version)))
-    return Answer(encoded(await service.in_thread(lambda: ready.predict(question))))
-
-
-def _question(
-    decoder: msgspec.json.Decoder[Any], answer: Callable[[ReadyVersion, Any, Limits], Any]
-) -> Callable[[Service, Call], Awaitable[Answer]]:
+def _question(kind: QuestionKind) -> Callable[[Service, Call], Awaitable[Answer]]:
     async def ask(service: Service, call: Call) -> Answer:
-        question = await _read(service, call, decoder)
+        if len(call.body) > LONG_BODY:
+            return await service.long_answer(call, kind.ask)
+        question = kind.read(call.body, call.model, service.limits)
         ready = await service.ready_version(call, question.min_version)
-        return Answer(await service.in_thread(lambda: encoded(answer(ready, question, service.limits))))
+        if kind.ask == "predict" and len(question.rows) == 1:
+            label = ready.predict_one(*ready.cut(question.rows))
+            if label is not None:
+                return Answer(encoded(bodies.Labels([label], ready.version)))
+        if kind.is_long(ready, question, lambda: service.may_take_time(call)):
+            return await service.long_answer(call, kind.ask)
+        answer = partial(kind.answer, ready, question, service.limits, go_on)
+        return Answer(await service.in_thread(call, lambda: encoded(answer()), "short"))
 
     return ask
+
+
+def _questions() -> Iterator[Operation]:
+    """Yield an operation for each kind of question."""
+    ranked = bodies.RankedQuestion
+    for ask, path, says, takes, gives in (
+        ("predict", f"{_MODEL}/predict", "Answer each row with its most likely label.", bodies.Question, bodies.Labels),
+        (
+            "top-k", f"{_MODEL}/top-k", "Answer each row with its k most likely labels.",
+            bodies.TopKQuestion, bodies.RankedLabels,
+        ),
+        (
+            "probabilities", f"{_MODEL}/probabilities", "Answer each row with the probability of each label.",
+            bodies.Question, bodies.Probabilities,
+        ),
+        ("explain", f"{_MODEL}/explain", "Say which tokens voted for which labels.", ranked, bodies.Explanations),
+        (
+            "certify", f"{_MODEL}/certify",
+            "Answer each row, and say whether the answer is proven to be the exact classifier's.",
+            bodies.Question, bodies.Certificates,
+        ),
+        (
+            "v2-infer", "/v2/models/{model}/infer", "Answer each row with its most likely label.",
+            tensors.InferenceRequest, tensors.InferenceAnswer,
+        ),
+    ):  # fmt: skip
+        handle = _question(KINDS[ask])
+        yield Operation(ask, "POST", path, "read", handle, says, "json", takes, gives, refuses=_QUESTION_REFUSALS)
 
 
 # Models
 
 
 async def _list(service: Service, call: Call) -> Answer:
-    names = await service.in_thread(lambda: service.host.names(call.caller.tenant))
+    names = await service.in_thread(call, lambda: service.host.names(call.caller.tenant), "lists")
     return Answer(encoded(bodies.ModelNames(names)))
 
 
@@ -146,39 +181,43 @@ async def _create(service: Service, call: Call) -> Answer:
         raise TooLarge(f"Settings have at most {_SETTINGS_BYTES} bytes.")
     settings = decoded_settings(call.body)
     await _check_number(service, call)
-    hosted = await service.in_thread(lambda: service.host.create(call.caller.tenant, call.model, settings))
-    return await _described(service, hosted, 201)
+    hosted = await service.in_thread(call, lambda: service.host.create(call.caller.tenant, call.model, settings))
+    return await _described(service, call, hosted, 201)
 
 
 async def _check_number(service: Service, call: Call) -> None:
     """Refuse one model more than a tenant may have: each of them has threads and open files."""
-    names = await service.in_thread(lambda: service.host.names(call.caller.tenant))
+    names = await service.in_thread(call, lambda: service.host.names(call.caller.tenant), "lists")
     if call.model not in names and len(names) >= service.limits.models:
-        raise TooLarge(f"A tenant may have {service.limits.models} models: delete one first.")
+        raise QuotaReached(f"A tenant may have {service.limits.models} models: delete one first.")
 
 
 async def _describe(service: Service, call: Call) -> Answer:
-    return await _described(service, await service.model(call), 200)
+    return await _described(service, call, await service.model(call), 200)
 
 
-async def _described(service: Service, hosted: HostedModel, status: int) -> Answer:
+async def _described(service: Service, call: Call, hosted: HostedModel, status: int) -> Answer:
     def describe() -> bytes:
         facts = hosted.describe(digest=True)
         classes = facts["classes"]
-        return encoded({**facts, "n_classes": len(classes), "classes": classes[:_MAX_LISTED_CLASSES]})
+        facts |= {"n_classes": len(classes), "classes": classes[:_MAX_LISTED_CLASSES]}
+        quota = {
+            what: {"used": used, "most": most or None} for what, (used, most) in service.quotas(hosted.tenant).items()
+        }
+        return encoded(facts | {"quota": quota})
 
-    return Answer(await service.in_thread(describe), status)
+    return Answer(await service.in_thread(call, describe), status)
 
 
 async def _delete(service: Service, call: Call) -> Answer:
-    await service.in_thread(lambda: service.host.delete(call.caller.tenant, call.model))
+    await service.in_thread(call, lambda: service.host.delete(call.caller.tenant, call.model))
     service.closed(call)
     return Answer(b"{}")
 
 
 async def _snapshot(service: Service, call: Call) -> Answer:
     hosted = await service.model(call)
-    return Answer(encoded(bodies.SnapshotAnswer(await service.in_thread(hosted.snapshot))))
+    return Answer(encoded(bodies.SnapshotAnswer(await service.in_thread(call, hosted.snapshot))))
 
 
 async def _upload(service: Service, call: Call) -> Answer:
@@ -188,9 +227,9 @@ async def _upload(service: Service, call: Call) -> Answer:
         path = Path(folder, "model")
         with path.open("wb") as file:
             async for piece in pieces(call, limits.file, limits.file_seconds):
-                await service.in_thread(partial(file.write, piece))
-        hosted = await service.in_thread(lambda: service.host.upload(call.caller.tenant, call.model, path))
-    return await _described(service, hosted, 201)
+                await service.in_thread(call, partial(file.write, piece))
+        hosted = await service.in_thread(call, lambda: service.host.upload(call.caller.tenant, call.model, path))
+    return await _described(service, call, hosted, 201)
 
 
 async def _download(service: Service, call: Call) -> Answer | None:
@@ -198,12 +237,12 @@ async def _download(service: Service, call: Call) -> Answer | None:
     transfer = service.transfer()
     with transfer as folder:
         path = Path(folder, "model")
-        await service.in_thread(lambda: service.host.write_file(call.caller.tenant, call.model, path))
+        await service.in_thread(call, lambda: service.host.write_file(call.caller.tenant, call.model, path))
         await _begin_file(call, path)
         async with asyncio.timeout(service.limits.file_seconds):
             with path.open("rb") as file:
-                piece = await service.in_thread(lambda: file.read(_PIECE))
-                while following := await service.in_thread(lambda: file.read(_PIECE)):
+                piece = await service.in_thread(call, lambda: file.read(_PIECE))
+                while following := await service.in_thread(call, lambda: file.read(_PIECE)):
                     await call.send({"type": "http.response.body", "body": piece, "more_body": True})
                     piece = following
             transfer.cleanup()  # before the last piece: once the caller has the whole file, no copy is left here
@@ -223,11 +262,18 @@ async def _begin_file(call: Call, path: Path) -> None:
     await call.send({"type": "http.response.start", "status": 200, "headers": headers})
 
 
+async def _audit(service: Service, call: Call) -> Answer:
+    after = number_in_query(call.scope, "after")
+    hosted = await service.model(call)
+    start, lines = await service.in_thread(call, lambda: hosted.audit(after), "lists")
+    return Answer(encoded({"start": start.facts(), "lines": [line.facts() for line in lines]}))
+
+
 # About the server
 
 
 async def _metrics(service: Service, call: Call) -> Answer:
-    text = await service.in_thread(lambda: service.metrics.text(call.caller.tenant))
+    text = await service.in_thread(call, lambda: service.metrics.text(call.caller.tenant), "lists")
     return Answer(text, content_type=metrics.CONTENT_TYPE.encode())
 
 
@@ -247,13 +293,13 @@ OPERATIONS: Final = (
     Operation("list", "GET", "/v1/models", "read", _list, "Name the models.", gives=bodies.ModelNames),
     Operation(
         "create", "PUT", _MODEL, "admin", _create, "Make an empty model.",
-        "json", dict, dict, edits=True, refuses=(409, 422),
+        "json", dict, dict, edits=True, refuses=(409, 422, 507),
     ),
     Operation("describe", "GET", _MODEL, "read", _describe, "Describe a model.", gives=dict, refuses=(404,)),
     Operation("delete", "DELETE", _MODEL, "admin", _delete, "Remove a model.", gives=dict, edits=True, refuses=(404,)),
     Operation(
         "learn", "POST", f"{_MODEL}/learn", "learn", _editing(_examples("learn")), "Learn examples.",
-        "json", bodies.EditBody, bodies.EditAnswer, edits=True, refuses=(404, 422),
+        "json", bodies.EditBody, bodies.EditAnswer, edits=True, refuses=(404, 422, 507),
     ),
     Operation(
         "forget", "POST", f"{_MODEL}/forget", "forget", _editing(_examples("forget")), "Take examples back.",
@@ -262,7 +308,7 @@ OPERATIONS: Final = (
     Operation(  # routes of their own: a body with rows or documents would say in no document which belong together
         "learn-stream", "POST", f"{_MODEL}/learn-stream", "learn", _editing(_documents("learn")),
         "Learn whole documents, in a model that was fitted to documents: every token from the tokens before it.",
-        "json", bodies.StreamBody, bodies.EditAnswer, edits=True, refuses=(404, 422),
+        "json", bodies.StreamBody, bodies.EditAnswer, edits=True, refuses=(404, 422, 507),
     ),
     Operation(
         "forget-stream", "POST", f"{_MODEL}/forget-stream", "forget", _editing(_documents("forget")),
@@ -275,51 +321,41 @@ OPERATIONS: Final = (
         "json", bodies.RefitBody, bodies.EditAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404, 409, 422),
     ),
     Operation(
-        "predict", "POST", f"{_MODEL}/predict", "read", _predict, "Answer each row with its most likely label.",
-        "json", bodies.Question, bodies.Labels, refuses=_QUESTION_REFUSALS,
+        "forget-subject", "POST", f"{_MODEL}/forget-subject", "forget", _forget_subject,
+        "Forget all rows of a subject, refit, and destroy the key of its journal.",
+        "json", bodies.ErasureBody, bodies.ErasureAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404, 422),
     ),
-    Operation(
-        "top-k", "POST", f"{_MODEL}/top-k", "read",
-        _question(_top_k_decoder, lambda ready, question, limits: ready.top_k(question, limits)),
-        "Answer each row with its k most likely labels.",
-        "json", bodies.TopKQuestion, bodies.RankedLabels, refuses=_QUESTION_REFUSALS,
-    ),
-    Operation(
-        "probabilities", "POST", f"{_MODEL}/probabilities", "read",
-        _question(_question_decoder, lambda ready, question, limits: ready.probabilities(question, limits)),
-        "Answer each row with the probability of each label.",
-        "json", bodies.Question, bodies.Probabilities, refuses=_QUESTION_REFUSALS,
-    ),
-    Operation(
-        "explain", "POST", f"{_MODEL}/explain", "read",
-        _question(_ranked_decoder, lambda ready, question, limits: ready.explain(question, limits)),
-        "Say which tokens voted for which labels.",
-        "json", bodies.RankedQuestion, bodies.Explanations, refuses=_QUESTION_REFUSALS,
-    ),
-    Operation(
-        "certify", "POST", f"{_MODEL}/certify", "read",
-        _question(_question_decoder, lambda ready, question, _: ready.certify(question)),
-        "Answer each row, and say whether the answer is proven to be the exact classifier's.",
-        "json", bodies.Question, bodies.Certificates, refuses=_QUESTION_REFUSALS,
-    ),
+    *_questions(),
     Operation(
         "snapshot", "POST", f"{_MODEL}/snapshot", "admin", _snapshot, "Write a snapshot now.",
-        gives=bodies.SnapshotAnswer, edits=True, refuses=(404,),
+        gives=bodies.SnapshotAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404,),
     ),
     Operation(
         "upload", "PUT", f"{_MODEL}/file", "admin", _upload, "Make a model from a model file.",
-        "file", None, dict, edits=True, refuses=(409, 422),
+        "file", None, dict, edits=True, seconds=_FILE_SECONDS, refuses=(409, 422, 507),
     ),
-    Operation("download", "GET", f"{_MODEL}/file", "admin", _download, "Fetch a model file.", refuses=(404,)),
+    Operation(
+        "audit", "GET", f"{_MODEL}/audit", "audit", _audit, "List edits without their content.",
+        gives=bodies.AuditAnswer, query={"after": "The number of the last line that is known; 0 for all."},
+    ),
+    Operation(
+        "download", "GET", f"{_MODEL}/file", "admin", _download, "Fetch a model file.",
+        seconds=_FILE_SECONDS, refuses=(404,),
+    ),
     *PROTOCOL,
-    Operation("metrics", "GET", "/metrics", "admin", _metrics, "Figures for Prometheus.", of_writer=True),
+    *PROBES,
+    Operation(
+        "metrics", "GET", "/metrics", "metrics", _metrics, "Figures for Prometheus.", of_writer=True, probes=True,
+    ),
     Operation("openapi", "GET", "/openapi.json", "read", _openapi, "This document.", gives=dict),
     Operation("docs", "GET", "/docs", "read", _docs, "This document, to be read."),
     *PAGES,
 )  # fmt: skip
 
 
-def make_app(service: Service, hosts: frozenset[str], *, loopback: bool) -> ASGIApp:
+def make_app(
+    service: Service, hosts: frozenset[str], *, loopback: bool, addresses: Addresses | None = None, probes: bool = False
+) -> ASGIApp:
     """Return the application as uvicorn runs it.
 
     Parameters
@@ -329,9 +365,17 @@ def make_app(service: Service, hosts: frozenset[str], *, loopback: bool) -> ASGI
         The names under which the server may be called.
     loopback : bool
         Whether it listens on a loopback address only.
+    addresses : Addresses, optional
+        Counts requests through trusted proxies; there are none by default.
+    probes : bool
+        Whether to answer only health and metrics.
     """
     paths: dict[str, dict[str, Endpoint]] = {}
     for operation in OPERATIONS:
+        if probes and not operation.probes:
+            continue
         paths.setdefault(operation.path, {})[operation.method] = Endpoint(service, operation)
     routes = [Route(path, PathOperations(endpoints)) for path, endpoints in paths.items()]
-    return Gate(Router(routes, redirect_slashes=False, default=no_such_path), hosts, loopback=loopback)
+    router = Router(routes, redirect_slashes=False, default=no_such_path)
+    counted = addresses or Addresses(service.limits.address_connections)
+    return Gate(router, hosts, loopback=loopback, addresses=counted)

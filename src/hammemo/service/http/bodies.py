@@ -22,6 +22,8 @@ Rows: TypeAlias = Annotated[
         "documents takes any number of tokens, such as the clicks so far.",
     ),
 ]
+Lists: TypeAlias = list[Label | list[Label]]
+"""One list of labels for all rows, or one list a row."""
 Version: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1, description="Acknowledged edits that were applied.")]
 MinVersion: TypeAlias = Annotated[
     int, Meta(ge=0, le=2**63 - 1, description="Answer from this version or a newer one, such as that of an edit.")
@@ -37,12 +39,19 @@ Op: TypeAlias = Annotated[
 ]
 
 
+Subjects: TypeAlias = Annotated[
+    list[str],
+    Meta(description="Whose each row or document is, 1 to 256 characters each; only for a model with subjects."),
+]
+
+
 class EditBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Examples to learn or to forget, all of them or none."""
 
     op: Op
     rows: list[list[Token]]
     labels: list[Label]
+    subjects: Subjects = []
 
 
 class StreamBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,6 +64,15 @@ class StreamBody(Struct, frozen=True, forbid_unknown_fields=True):
             description="One list of tokens each, from the first to the last, such as the clicks of one visit.",
         ),
     ]
+    subjects: Subjects = []
+
+
+class ErasureBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A request to forget all rows of a subject, and to destroy the key of its journal."""
+
+    op: Op
+    subject: str
+    refit: Annotated[bool, Meta(description="Whether the model is refitted with it.")] = True
 
 
 class RefitBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,9 +98,16 @@ class TopKQuestion(RankedQuestion, frozen=True, forbid_unknown_fields=True):
     """Contexts to be answered with several labels each, of all labels or of those that a context does not have."""
 
     exclude: Annotated[
-        Literal["seen"] | None,
-        Meta(description='"seen" leaves out the tokens of the row itself, such as items that were clicked already.'),
+        Literal["seen"] | Lists | None,
+        Meta(
+            description="Labels to leave out: one list for all rows, or one list a row. 'seen' leaves out the tokens "
+            "of the row itself, such as items that were clicked already."
+        ),
     ] = None
+    allow: Annotated[
+        Lists | None, Meta(description="The only labels that are allowed: one list for all rows, or one list a row.")
+    ] = None
+    scores: Annotated[bool, Meta(description="Whether to answer with scores, too.")] = False
 
 
 class EditAnswer(Struct, frozen=True):
@@ -92,6 +117,15 @@ class EditAnswer(Struct, frozen=True):
     status: Annotated[str, Meta(description='"applied", or "repeated" where this op had been applied before.')]
 
 
+class ErasureAnswer(Struct, frozen=True):
+    """A subject whose rows are removed. Send the same request again until it is erased."""
+
+    version: Version
+    status: Annotated[str, Meta(description='"applied", or "repeated" where this op had been applied before.')]
+    state: Annotated[str, Meta(description='"applied": its rows are removed; "erased": its key is destroyed, too.')]
+    receipt: Annotated[str, Meta(description="One line of JSON, signed; nothing before it is erased.")]
+
+
 class Labels(Struct, frozen=True):
     """The most likely label of each row."""
 
@@ -99,11 +133,12 @@ class Labels(Struct, frozen=True):
     version: Version
 
 
-class RankedLabels(Struct, frozen=True):
-    """The k most likely labels of each row, best first."""
+class RankedLabels(Struct, frozen=True, omit_defaults=True):
+    """The k most likely labels of each row, best first; fewer where fewer are allowed."""
 
     labels: list[list[Label]]
     version: Version
+    scores: Annotated[list[list[float]] | None, Meta(description="Their scores, where they were asked for.")] = None
 
 
 class Probabilities(Struct, frozen=True):
@@ -139,6 +174,35 @@ class SnapshotAnswer(Struct, frozen=True):
     """A snapshot that was written."""
 
     version: Version
+
+
+class AuditStart(Struct, frozen=True):
+    """What the first line of an audit record is chained to."""
+
+    number: int
+    link: str
+
+
+class AuditLine(Struct, frozen=True):
+    """One edit without its content; bytes are hexadecimal digits."""
+
+    number: int
+    at: Annotated[float, Meta(description="Seconds since 1970, UTC.")]
+    token: Annotated[str, Meta(description="The name of the token with which the edit was sent.")]
+    kind: str
+    op: Annotated[str, Meta(description="A keyed hash of the operation id.")]
+    rows: int
+    before: Version
+    after: Version
+    receipt: Annotated[str, Meta(description="The hash of the receipt that was issued, if one was.")]
+    link: Annotated[str, Meta(description="BLAKE2b-256 of this line and of the link before.")]
+
+
+class AuditAnswer(Struct, frozen=True):
+    """Lines of the audit record, at most 1,000; ask for those after the last one to go on."""
+
+    start: AuditStart
+    lines: list[AuditLine]
 
 
 class ErrorFacts(Struct, frozen=True):

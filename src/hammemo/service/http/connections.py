@@ -2,7 +2,8 @@
 
 uvicorn waits without end for the head of a request. Here a connection is closed when no head is complete within
 `head_seconds`: after it was opened, and after each answer once the next request has begun. A connection more than
-`connections` is closed at once. What is no HTTP gets the same form of error as everything else.
+`connections` is closed at once, and so is one of an address that has `address_connections` already. What is no HTTP
+gets the same form of error as everything else.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from hammemo.service.http.bodies import ErrorAnswer, ErrorFacts, encoded
 
 if TYPE_CHECKING:
+    from hammemo.service.http.addresses import Addresses
     from hammemo.service.limits import Limits
 
 
 class JoinedHead:
     """A transport that sends the head of an answer with the first part of its body: one call of the system, not two."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
+    def __init__(self, transport: asyncio.Transport, closing_seconds: float | None = None) -> None:
+        self._transport, self._closing_seconds = transport, closing_seconds
         self._head = b""
 
     def __getattr__(self, name: str) -> Any:
@@ -38,27 +40,35 @@ class JoinedHead:
         self._head = b""
 
     def close(self) -> None:
-        """Write what waits, and close."""
+        """Write what waits, and close; a peer that never reads it is not waited for longer than `closing_seconds`."""
         if self._head:
             self.write(b"")
         self._transport.close()
+        if self._closing_seconds is not None:
+            asyncio.get_running_loop().call_later(self._closing_seconds, self._transport.abort)
 
 
-def protocol(limits: Limits) -> type[asyncio.Protocol]:
+def protocol(limits: Limits, addresses: Addresses) -> type[asyncio.Protocol]:
     """Return the class of connections with these limits, as uvicorn wants it."""
 
     class Connection(H11Protocol):
         _late: asyncio.TimerHandle | None = None
+        _address: str | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(cast("asyncio.Transport", JoinedHead(transport)))
-            if len(self.connections) > limits.connections:
+            super().connection_made(cast("asyncio.Transport", JoinedHead(transport, limits.head_seconds)))
+            address = addresses.peer(self.client[0] if self.client else None)
+            if len(self.connections) > limits.connections or not (address is None or addresses.enter(address)):
                 transport.abort()
             else:
+                self._address = address
                 self._wait_for_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_waiting()
+            if self._address is not None:
+                addresses.leave(self._address)
+                self._address = None
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:

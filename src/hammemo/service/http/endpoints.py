@@ -6,15 +6,17 @@ caller, the role, the rate and the declared size are known to be right.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hammemo.service.http.logs import LOGGER, places
 from hammemo.service.http.messages import (
     JSON,
     Call,
+    Failed,
     Refused,
     check_content_type,
     check_declared_length,
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(LOGGER)
 
+
+_EDIT_SECONDS: Final = 60.0
+"""How long an edit may take: it is finished also where nothing waits for it."""
+
+_NO_FAULTS: Final = (504, 507)
+"""Refusals that are no fault of the server."""
 
 BodyKind = Literal["none", "json", "file"]
 
@@ -60,10 +68,14 @@ class Operation:
         Whether it changes something, so that only the writer does it, and not while the server ends.
     of_writer : bool
         Whether workers pass it on to the writer, too, although it changes nothing.
-    seconds : float
-        How long a worker waits for the writer's answer.
+    seconds : float, optional
+        How long it may take; by default the service's deadline, or a minute where it edits.
     refuses : tuple of int
         The statuses of refusals that are its own.
+    probes : bool
+        Whether it is one of those that a health port has, too.
+    query : dict of str to str
+        Numbers that may follow the path, and what they mean.
     """
 
     ask: str
@@ -77,8 +89,21 @@ class Operation:
     gives: Any = None
     edits: bool = False
     of_writer: bool = False
-    seconds: float = 60.0
+    seconds: float | None = None
     refuses: tuple[int, ...] = ()
+    probes: bool = False
+    query: dict[str, str] = field(default_factory=dict)
+
+
+class TooLong(Refused):
+    """A request that had no answer in time."""
+
+    def __init__(self, operation: Operation, seconds: float) -> None:
+        if operation.edits:
+            code, then = "unfinished", "It goes on: send it again, with the same op, to learn how it ended."
+        else:
+            code, then = "too_long", "Send fewer rows, or ask for less."
+        super().__init__(504, code, f"There was no answer within {seconds:g} seconds. {then}")
 
 
 class Endpoint:
@@ -107,7 +132,10 @@ class Endpoint:
             answer = refusal(error)
             await drop_body(call)
         except Exception as error:
-            facts = {"ask": operation.ask, "error": type(error).__name__, "places": places(error)}
+            name, where = type(error).__name__, places(error)
+            if isinstance(error, Failed):  # in another process
+                name, where = error.error, error.places
+            facts = {"ask": operation.ask, "error": name, "places": where}
             log.error("failed", extra={"facts": facts})
             answer = refusal(Refused(500, "failed", "The server failed; its log says where."))
         finally:
@@ -122,7 +150,7 @@ class Endpoint:
         tenant, ask = call.caller.tenant, self._operation.ask
         if tenant:
             self._service.metrics.count(tenant, ask, status, seconds)
-        level = logging.ERROR if status >= 500 else logging.INFO
+        level = logging.ERROR if status >= 500 and status not in _NO_FAULTS else logging.INFO
         if log.isEnabledFor(level):
             facts = {"ask": ask, "tenant": tenant, "model": call.model, "status": status, **call.facts}
             log.log(level, "answered", extra={"facts": facts | {"ms": round(seconds * 1e3, 3)}})
@@ -137,9 +165,17 @@ class Endpoint:
         elif operation.body == "file":
             check_content_type(call.scope, b"application/octet-stream")
             check_declared_length(call.scope, service.limits.file)
-        if (operation.edits or operation.of_writer) and service.forward is not None:
-            return await service.forward(call, operation.seconds)
-        return await operation.handle(service, call)
+        seconds = operation.seconds or max(_EDIT_SECONDS if operation.edits else 0.0, service.limits.deadline)
+        deadline = asyncio.timeout(seconds)
+        try:
+            async with deadline:
+                if (operation.edits or operation.of_writer) and service.forward is not None:
+                    return await service.forward(call, seconds)
+                return await operation.handle(service, call)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            raise TooLong(operation, seconds) from None
 
 
 class PathOperations:

@@ -5,6 +5,7 @@ A page of any site may let a browser send requests to an address of this machine
 - **Host**: the name that the browser believes to talk to must be one of the server's own. A name of an attacker's that
   was made to point here (DNS rebinding) is none. An address in numbers cannot be made to point anywhere else.
 - **Origin** and **Sec-Fetch-Site**, which browsers add by themselves, must not name another site.
+- A request with both Content-Length and Transfer-Encoding is refused, and its connection is closed.
 - Nothing is allowed to other origins (no CORS), no cookie is ever set or read, and bodies must be declared as JSON, for
   which a browser asks first and gets no permission.
 """
@@ -16,9 +17,12 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.service.http.messages import Refused, header, refusal, send_answer
+from hammemo.service.operations import TooMany
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from hammemo.service.http.addresses import Addresses
 
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::[0-9]{1,5})?", re.ASCII)
 
@@ -33,9 +37,12 @@ class Gate:
         Names under which the server may be called, in small letters.
     loopback : bool
         Whether the server listens on a loopback address only: then other addresses in numbers are refused, too.
+    addresses : Addresses
+        Counts requests that come through a trusted proxy.
     """
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str], *, loopback: bool) -> None:
+    def __init__(self, app: ASGIApp, hosts: frozenset[str], *, loopback: bool, addresses: Addresses) -> None:
+        self._addresses = addresses
         self._app = app
         self._hosts = hosts
         self._loopback = loopback
@@ -51,9 +58,22 @@ class Gate:
         except Refused as error:
             await send_answer(send, refusal(error))
             return
-        await self._app(scope, receive, send)
+        address = self._addresses.forwarded(scope)
+        if address is None:
+            await self._app(scope, receive, send)
+            return
+        if not self._addresses.enter(address):
+            await send_answer(send, refusal(TooMany("Too many requests of this address are being answered.")))
+            return
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._addresses.leave(address)
 
     def _check(self, scope: Any) -> None:
+        if header(scope, b"transfer-encoding") is not None and header(scope, b"content-length") is not None:
+            # A proxy may have taken the other one for the end of the body: what follows is of unknown origin.
+            raise Refused(400, "bad_request", "A request has a length or a transfer encoding, not both.")
         host = header(scope, b"host") or b""
         allowed = self._known.get(host)
         if allowed is None:

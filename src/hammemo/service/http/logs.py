@@ -14,6 +14,8 @@ import traceback
 from typing import Any, Final
 
 LOGGER: Final = "hammemo.serve"
+CORE: Final = "hammemo.service"
+"""The log of models, their writers and stores."""
 NOTICE: Final = 60
 """What is always said: where the server listens."""
 logging.addLevelName(NOTICE, "NOTICE")
@@ -29,7 +31,10 @@ class _Lines(logging.Formatter):
             "event": record.msg if record.name == LOGGER else "server",
             **facts,
         }
-        if record.name != LOGGER:  # of uvicorn: its constant text, without what is put into it
+        if record.name == CORE:  # its messages hold no example
+            told = {name: getattr(record, name) for name in ("tenant", "model", "version") if hasattr(record, name)}
+            line |= {"event": "core", "text": record.getMessage(), **told}
+        elif record.name != LOGGER:  # of uvicorn: its constant text, without what is put into it
             line["text"] = record.msg
         return json.dumps(line)
 
@@ -42,13 +47,13 @@ class _StandardError(logging.Handler):
 
 
 def begin(level: str) -> None:
-    """Write lines of our own log, and of uvicorn's errors, to standard error."""
+    """Write lines of our own logs, and of uvicorn's errors, to standard error."""
     handler = _StandardError()
     handler.setFormatter(_Lines())
-    for name in (LOGGER, "uvicorn.error"):
+    for name in (LOGGER, CORE, "uvicorn.error"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level.upper() if name == LOGGER else "WARNING")
+        logger.setLevel("WARNING" if name == "uvicorn.error" else level.upper())
 
 
 def places(error: BaseException) -> list[str]:

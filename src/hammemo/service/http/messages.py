@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hammemo.service.http.bodies import ErrorAnswer, ErrorFacts, encoded
 from hammemo.service.operations import NAME, NoSuchModel, ServiceError, TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 
     from hammemo.service.http.tokens import Caller
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Receive = Callable[[], Awaitable[Any]]
     Send = Callable[[Any], Awaitable[None]]
 
+Result = TypeVar("Result")
 JSON: Final = b"application/json"
 _HEADERS: Final = [
     (b"x-content-type-options", b"nosniff"),
@@ -38,6 +39,9 @@ PAGE_HEADERS: Final = (
 _MAX_DROPPED_BYTES: Final = 2**23
 """The most bytes of a refused body that are read and dropped, within `_DROPPED_SECONDS`."""
 _DROPPED_SECONDS: Final = 2.0
+_PIECE: Final = 2**18
+"""Bytes of an answer that are sent at a time, each within `_PIECE_SECONDS`."""
+_PIECE_SECONDS: Final = 20.0
 
 
 class Refused(ServiceError):  # noqa: N818  (an answer, named after what it says)
@@ -47,6 +51,14 @@ class Refused(ServiceError):  # noqa: N818  (an answer, named after what it says
         super().__init__(message)
         self.status = status
         self.code = code
+
+
+class Failed(Exception):  # noqa: N818
+    """A process failed at a question; it says where in the code."""
+
+    def __init__(self, error: str, places: list[str]) -> None:
+        super().__init__(error)
+        self.error, self.places = error, places
 
 
 @dataclass
@@ -93,6 +105,17 @@ def model_name(scope: Scope) -> str:
     if not NAME.fullmatch(name):
         raise NoSuchModel("There is no model of that name: names are 1 to 64 of a-z, 0-9, _ and -.")
     return str(name)
+
+
+def number_in_query(scope: Scope, name: str) -> int:
+    """Return the one number that may follow the path, 0 where there is none; anything else is refused."""
+    given = scope.get("query_string", b"")
+    if not given:
+        return 0
+    found = re.fullmatch(rb"([a-z]+)=([0-9]{1,18})", given)
+    if found is None or found[1] != name.encode():
+        raise Refused(400, "bad_request", f"After the path only ?{name}=N may stand, a whole number.")
+    return int(found[2])
 
 
 def check_content_type(scope: Scope, wanted: bytes) -> None:
@@ -158,6 +181,24 @@ def _too_slow(seconds: float) -> Refused:
     return Refused(408, "too_slow", f"The body did not come within {seconds:g} seconds.")
 
 
+async def unless_gone(call: Call, work: Coroutine[Any, Any, Result]) -> Result:
+    """Return what work returns; cancel it when the caller closes the connection."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_gone(call))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise Refused(499, "disconnected", "The caller has gone.")
+        return working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
+
+
+async def _gone(call: Call) -> None:
+    while (await call.receive())["type"] != "http.disconnect":
+        pass
+
+
 async def drop_body(call: Call) -> None:
     """Read what is left of a refused request, within bounds: who is still sending could not read the answer."""
     left = _MAX_DROPPED_BYTES
@@ -185,7 +226,7 @@ def refusal(error: ServiceError) -> Answer:
         headers.append((b"retry-after", b"1"))
     if error.status in (400, 408, 413):
         headers.append((b"connection", b"close"))
-    body = encoded(ErrorAnswer(ErrorFacts(error.status, code_of(error), str(error))))
+    body = encoded(ErrorAnswer(ErrorFacts(error.status, code_of(error), error.public)))
     return Answer(body, error.status, JSON, tuple(headers))
 
 
@@ -198,4 +239,12 @@ async def send_answer(send: Send, answer: Answer) -> None:
         *answer.headers,
     ]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+    last = max(0, (len(answer.body) - 1) // _PIECE * _PIECE)
+    for start in range(0, last, _PIECE):  # a long one at once would keep the event loop busy, and others waiting
+        piece = answer.body[start : start + _PIECE]
+        try:
+            async with asyncio.timeout(_PIECE_SECONDS):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except TimeoutError:  # the caller does not read: half an answer closes the connection
+            return
+    await send({"type": "http.response.body", "body": answer.body[last:] if last else answer.body})

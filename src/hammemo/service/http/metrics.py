@@ -32,21 +32,27 @@ _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 Described = tuple[str, dict[str, Any]]
 """The name of a model and what `HostedModel.describe` says of it."""
 
+Quotas = dict[str, tuple[int, int]]
+"""How much is stored and may be stored, 0 for any number."""
+
 _OF_A_MODEL: Final = {
+    "is_open": "1, or 0 for a model that does not open: it is damaged, or in use elsewhere.",
+    "can_edit": "1, or 0 where edits of the model cannot be made durable in this process.",
     "version": "Acknowledged edits: the position in the log.",
     "examples": "Stored examples.",
     "snapshot_version": "The version of the newest snapshot.",
     "snapshot_age_seconds": "Seconds since the newest snapshot.",
     "replay_seconds": "How long the log was replayed when the model was opened.",
     "log_bytes": "Bytes of the log.",
+    "bytes": "Bytes of the newest snapshot and of the log.",
 }
 
 
 class _Models:
     """What the models of one tenant are like now."""
 
-    def __init__(self, described: Callable[[], list[Described]]) -> None:
-        self._described = described
+    def __init__(self, described: Callable[[], list[Described]], quotas: Callable[[], Quotas]) -> None:
+        self._described, self._quotas = described, quotas
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield one family of numbers for each fact that models tell."""
@@ -58,10 +64,18 @@ class _Models:
                 if isinstance(value, (int, float)):
                     family.add_metric([name], value)
             yield family
+        stored = GaugeMetricFamily("hammemo_stored", "What all models of the tenant store.", labels=["what"])
+        quota = GaugeMetricFamily("hammemo_quota", "What they may store, where there is a quota.", labels=["what"])
+        for what, (used, most) in self._quotas().items():
+            stored.add_metric([what], used)
+            if most:
+                quota.add_metric([what], most)
+        yield stored
+        yield quota
 
 
 class _OfTenant:
-    def __init__(self, described: Callable[[], list[Described]]) -> None:
+    def __init__(self, described: Callable[[], list[Described]], quotas: Callable[[], Quotas]) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "hammemo_requests", "Requests by what was asked and the status.", ["ask", "status"], registry=self.registry
@@ -78,7 +92,7 @@ class _OfTenant:
         self.documents = Counter(
             "hammemo_edited_documents", "Documents of acknowledged edits.", ["model", "kind"], registry=self.registry
         )
-        self.registry.register(_Models(described))
+        self.registry.register(_Models(described, quotas))
         self._children: dict[tuple[Any, ...], Any] = {}
 
     def child(self, metric: Any, *labels: str) -> Any:
@@ -93,12 +107,20 @@ class _OfTenant:
 class Metrics:
     """All figures of one process."""
 
-    def __init__(self, described: Callable[[str], list[Described]], inside: Callable[[], int]) -> None:
-        self._described = described
+    def __init__(
+        self,
+        described: Callable[[str], list[Described]],
+        quotas: Callable[[str], Quotas],
+        inside: Callable[[], int],
+    ) -> None:
+        self._described, self._quotas = described, quotas
         self._tenants: dict[str, _OfTenant] = {}
         self.process = CollectorRegistry()
         ProcessCollector(registry=self.process)
         PlatformCollector(registry=self.process)
+        self.refused = Counter(
+            "hammemo_refused_tokens", "Requests without a token that is known.", registry=self.process
+        )
         Gauge("hammemo_start_time_seconds", "When the server began.", registry=self.process).set(time.time())
         Gauge("hammemo_requests_inside", "Requests that are being answered.", registry=self.process).set_function(
             inside
@@ -108,7 +130,7 @@ class Metrics:
         """Return the figures of a tenant."""
         found = self._tenants.get(tenant)
         if found is None:
-            found = self._tenants[tenant] = _OfTenant(lambda: self._described(tenant))
+            found = self._tenants[tenant] = _OfTenant(lambda: self._described(tenant), lambda: self._quotas(tenant))
         return found
 
     def count(self, tenant: str, ask: str, status: int, seconds: float) -> None:

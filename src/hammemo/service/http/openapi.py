@@ -21,7 +21,7 @@ _SAYS: Final = {
     400: "What was sent is no request that can be read",
     401: "No token, or one that is not known",
     403: "The token has not the role, or a page of another site asks",
-    404: "There is no such model for this tenant",
+    404: "There is no such model for this tenant, or no such subject in it",
     405: "This path does not take this method",
     408: "The body came too slowly",
     409: "Not stored, nothing learnt yet, no examples kept to fit to, or a model of that name is there",
@@ -31,10 +31,12 @@ _SAYS: Final = {
     422: "Malformed, or an op that was used for another edit",
     425: "The version asked for was not reached in time",
     429: "Too many requests of this tenant",
+    504: "No answer within the time for it; an edit goes on",
+    507: "The tenant stores as much as it may",
     503: "The disk is full, the server is about to end or too busy",
 }
 _EVERYWHERE: Final = (400, 421)
-_OF_CALLERS: Final = (401, 403, 429, 503)
+_OF_CALLERS: Final = (401, 403, 429, 503, 504)
 _OF_BODIES: Final = (408, 413, 415, 422)
 
 
@@ -92,12 +94,16 @@ def _described(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
         described["description"] = f"Needs the role {operation.role}."
     if "{model}" in operation.path:
         described["parameters"] = [
+            *(
+                {"name": name, "in": "query", "description": text, "schema": {"type": "integer", "minimum": 0}}
+                for name, text in operation.query.items()
+            ),
             {
                 "name": "model",
                 "in": "path",
                 "required": True,
                 "schema": {"type": "string", "pattern": f"^{NAME.pattern}$", "maxLength": 64},
-            }
+            },
         ]
     if operation.body == "json":
         content = {"application/json": {"schema": _schema(operation.takes, of_kind)}}

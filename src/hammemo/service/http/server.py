@@ -13,6 +13,8 @@ none is left.
 
 **The end.** After SIGTERM or SIGINT new edits get 503, those that were begun are finished and acknowledged, a snapshot
 of each model is written, and the exit code is 0.
+
+**SIGHUP** reads the certificate again.
 """
 
 from __future__ import annotations
@@ -21,12 +23,15 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,10 +39,13 @@ import httpx
 import msgspec
 import uvicorn
 
+from hammemo.files.locks import LockedError, take
 from hammemo.service.host import Host
 from hammemo.service.http import logs
+from hammemo.service.http.addresses import Addresses, networks
 from hammemo.service.http.app import make_app
 from hammemo.service.http.connections import protocol
+from hammemo.service.http.long_questions import InProcesses
 from hammemo.service.http.messages import Answer, Call, pieces
 from hammemo.service.http.service import Service
 from hammemo.service.http.tokens import Tokens
@@ -48,10 +56,16 @@ from hammemo.service.writing import Upkeep
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
+    from hammemo.service.http.long_questions import LongQuestions
+
 _ENDING_SECONDS: Final = 30
 """How long requests that were begun may take to end."""
 _WRITER_SECONDS: Final = 60.0
 """How long a worker tries to reach the writer."""
+_PRIVATE: Final = "hammemo-serve-"
+"""How the folder begins in which workers find the writer."""
+_TURN_SECONDS: Final = 0.001
+"""How long a thread runs Python code while others wait: the event loop, which every answer passes, is one of them."""
 _PASSED_ON: Final = (b"authorization", b"host", b"content-type", b"content-length")
 
 log = logging.getLogger(logs.LOGGER)
@@ -83,6 +97,10 @@ class ServerSettings(msgspec.Struct, frozen=True):
     level: str = "info"
     limits: dict[str, float] = {}
     upkeep: dict[str, float] = {}
+    keys: str | None = None
+    question_processes: int = 2
+    trusted_proxies: tuple[str, ...] = ()
+    health_port: int | None = None
 
     @property
     def is_loopback(self) -> bool:
@@ -104,6 +122,11 @@ class ServerSettings(msgspec.Struct, frozen=True):
             raise ValueError("behind_proxy= lets others in through the proxy: give token_file=.")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert= and tls_key= belong together: give both, or neither.")
+        if self.trusted_proxies and not self.behind_proxy:
+            raise ValueError("trusted_proxies= are proxies in front of the server: give behind_proxy=, too.")
+        networks(self.trusted_proxies)
+        if self.health_port is not None and self.health_port == self.port != 0:
+            raise ValueError(f"health_port={self.health_port} is the port of the server: give another one.")
         if self.workers and not hasattr(socket, "SO_REUSEPORT"):
             raise ValueError("workers= needs SO_REUSEPORT, which this system has not: leave it out.")
 
@@ -113,13 +136,21 @@ class ServerSettings(msgspec.Struct, frozen=True):
         given = {name.lower().rstrip(".") for name in self.allowed_hosts}
         return frozenset(given | {"localhost"} | ({self.host.lower()} if not self.is_loopback else set()))
 
+    def addresses(self, limits: Limits) -> Addresses:
+        """Return what counts the connections of each address."""
+        trusted = networks(self.trusted_proxies)
+        counts_peers = bool(trusted) or not self.behind_proxy
+        return Addresses(limits.address_connections, trusted, counts_peers=counts_peers)
+
 
 def run(settings: ServerSettings) -> None:
     """Serve until a signal comes."""
     settings.check()
+    _allow_open_files()
+    sys.setswitchinterval(_TURN_SECONDS)
     logs.begin(settings.level)
     tokens = None if settings.token_file is None else Tokens(Path(settings.token_file))
-    with listen(settings.host, settings.port, shared=settings.workers > 0) as listening:
+    with _alone(settings), listen(settings.host, settings.port, shared=settings.workers > 0) as listening:
         host = _host(settings)
         try:
             asyncio.run(_write_and_answer(settings, host, tokens, listening))
@@ -128,11 +159,58 @@ def run(settings: ServerSettings) -> None:
             log.info("ended")
 
 
+def _allow_open_files() -> None:
+    """Allow as many open files as the system lets this process have: each connection is one."""
+    if sys.platform != "win32":
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+@contextlib.contextmanager
+def _alone(settings: ServerSettings) -> Iterator[None]:
+    """Be the one server that writes a folder; in PostgreSQL each model has a lease, and followers write nothing."""
+    if settings.follower or settings.log is not None:
+        yield
+        return
+    folder = Path(settings.folder)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        held = take(folder / "server")
+    except LockedError as error:
+        who = str(error).partition(" is locked by ")[2].rpartition(": ")[0]
+        raise LockedError(f"{folder} is served by {who}: one server writes a folder. Stop that one first.") from None
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def _remove_old_sockets() -> None:
+    """Remove folders with sockets to writers of this user that were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PRIVATE}*"):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            found = path.stat()
+            if found.st_uid != os.getuid():
+                continue
+            try:
+                client.connect(str(path / "writer"))
+            except ConnectionRefusedError:
+                shutil.rmtree(path, ignore_errors=True)
+            except FileNotFoundError:
+                if found.st_mtime < time.time() - 3600:  # else it may have no socket yet
+                    shutil.rmtree(path, ignore_errors=True)
+
+
 def _host(settings: ServerSettings) -> Host:
     """Return the host with all models open, so that no request waits for a replay; failures are logged."""
     upkeep = Upkeep(**settings.upkeep)  # type: ignore[arg-type]
     limits = Limits(**settings.limits)  # type: ignore[arg-type]
-    host = Host(settings.folder, log=settings.log, follower=settings.follower, limits=limits, upkeep=upkeep)
+    host = Host(
+        settings.folder, log=settings.log, follower=settings.follower, limits=limits, upkeep=upkeep, keys=settings.keys
+    )
     for tenant in host.tenants():
         for name in host.names(tenant):
             try:
@@ -168,11 +246,14 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: Any, settings: ServerSettings, limits: Limits, *, tls: bool) -> _Server:
+def _server(
+    app: Any, settings: ServerSettings, limits: Limits, *, tls: bool, addresses: Addresses | None = None
+) -> _Server:
+    addresses = addresses or Addresses(limits.address_connections)
     return _Server(
         uvicorn.Config(
             app,
-            http=protocol(limits),
+            http=protocol(limits, addresses),
             ws="none",
             lifespan="off",
             loop="asyncio",
@@ -193,22 +274,61 @@ def _server(app: Any, settings: ServerSettings, limits: Limits, *, tls: bool) ->
 async def _write_and_answer(
     settings: ServerSettings, host: Host, tokens: Tokens | None, listening: socket.socket
 ) -> None:
-    limits, service = host.limits, Service(host, tokens)
+    limits, service = host.limits, Service(host, tokens, long=_long_questions(settings, host.limits))
     service.remove_leftovers()
-    app = make_app(service, settings.names, loopback=settings.is_loopback)
-    public = _server(app, settings, limits, tls=settings.tls_cert is not None)
-    servers = [(public, listening)]
+    tls, addresses = settings.tls_cert is not None, settings.addresses(limits)
+    app = make_app(service, settings.names, loopback=settings.is_loopback, addresses=addresses)
+    servers = [(_server(app, settings, limits, tls=tls, addresses=addresses), listening)]
     async with contextlib.AsyncExitStack() as stack:
-        stack.callback(service.close)
+        if settings.health_port is not None:  # with connections of its own, which no other ones can use up
+            probes = make_app(service, settings.names, loopback=settings.is_loopback, probes=True)
+            probed = stack.enter_context(listen(settings.host, settings.health_port, shared=False))
+            servers.append((_server(probes, settings, limits, tls=tls), probed))
+        stack.push_async_callback(service.end)
         if settings.workers:
-            inside = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hammemo-serve-"))) / "writer"
+            _remove_old_sockets()
+            inside = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_PRIVATE))) / "writer"
             passed_on = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             passed_on.bind(str(inside))
+            passed_on.listen()
             passed_on.setblocking(False)
             servers.append((_server(app, settings, limits, tls=False), passed_on))
             port = listening.getsockname()[1]
-            stack.push_async_callback(_Workers(settings, port, inside).begin())
+            workers = _Workers(settings, port, inside)
+            stack.push_async_callback(workers.begin())
+            _on_hangup(settings, [server for server, _ in servers], workers)
+        else:
+            _on_hangup(settings, [server for server, _ in servers])
         await _serve(service, servers, settings)
+
+
+def _long_questions(settings: ServerSettings, limits: Limits) -> LongQuestions | None:
+    """Return what answers long questions; None for threads of this process."""
+    if not settings.question_processes:
+        return None
+    names = ("folder", "log", "keys", "level", "limits")
+    given = {name: value for name, value in msgspec.structs.asdict(settings).items() if name in names}
+    return InProcesses(settings.question_processes, limits, given)
+
+
+def _on_hangup(settings: ServerSettings, servers: list[_Server], workers: _Workers | None = None) -> None:
+    """Read the certificate again at SIGHUP, here and in all workers; connections that are open keep the old one."""
+    if not hasattr(signal, "SIGHUP"):
+        return
+
+    def read_again() -> None:
+        try:
+            for server in servers:
+                if settings.tls_cert is not None and server.config.ssl is not None:
+                    server.config.ssl.load_cert_chain(settings.tls_cert, settings.tls_key)
+            log.info("hangup", extra={"facts": {"certificate": settings.tls_cert is not None}})
+        except OSError as error:  # ssl.SSLError is one
+            log.error("certificate_not_read", extra={"facts": {"error": type(error).__name__}})
+        if workers is not None:
+            workers.hang_up()
+
+    loop = asyncio.get_running_loop()
+    signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(read_again))
 
 
 async def _serve(service: Service, servers: list[tuple[_Server, socket.socket]], settings: ServerSettings) -> None:
@@ -230,7 +350,10 @@ async def _serve(service: Service, servers: list[tuple[_Server, socket.socket]],
     address, port = servers[0][1].getsockname()[:2]
     scheme = "https" if settings.tls_cert else "http"
     where = f"[{address}]" if ":" in address else address
-    log.log(logs.NOTICE, "serving", extra={"facts": {"address": f"{scheme}://{where}:{port}"}})
+    facts = {"address": f"{scheme}://{where}:{port}"}
+    if settings.health_port is not None:
+        facts["health"] = f"{scheme}://{where}:{servers[1][1].getsockname()[1]}"
+    log.log(logs.NOTICE, "serving", extra={"facts": facts})
     await asyncio.gather(*running)
 
 
@@ -263,6 +386,12 @@ class _Workers:
             log.error("worker_ended", extra={"facts": {"worker": i, "code": code}})
             await asyncio.sleep(1.0)
 
+    def hang_up(self) -> None:
+        """Let all read the certificate again."""
+        for process in self._running:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGHUP)
+
     async def _end(self) -> None:
         for task in self._tasks:
             task.cancel()
@@ -280,8 +409,10 @@ def run_worker(given_settings: bytes) -> None:
     given = msgspec.json.decode(given_settings)
     settings = msgspec.convert(given["settings"], ServerSettings)
     logs.begin(settings.level)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)  # a signal to the whole group: the writer says when
+    sys.setswitchinterval(_TURN_SECONDS)
+    for name in ("SIGTERM", "SIGINT", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)  # a signal to the whole group: the writer says when
     tokens = None if settings.token_file is None else Tokens(Path(settings.token_file))
     host = _host(settings)
     try:
@@ -299,12 +430,10 @@ async def _answer(
         transport=httpx.AsyncHTTPTransport(uds=writer, limits=httpx.Limits(max_connections=limits.at_once_in_all)),
     ) as client:
         service = Service(host, tokens, _passing_on(client, limits))
-        server = _server(
-            make_app(service, settings.names, loopback=settings.is_loopback),
-            settings,
-            limits,
-            tls=settings.tls_cert is not None,
-        )
+        addresses = settings.addresses(limits)
+        app = make_app(service, settings.names, loopback=settings.is_loopback, addresses=addresses)
+        server = _server(app, settings, limits, tls=settings.tls_cert is not None, addresses=addresses)
+        _on_hangup(settings, [server])
         loop = asyncio.get_running_loop()
 
         def end() -> None:
@@ -317,7 +446,7 @@ async def _answer(
 
         threading.Thread(target=watch, daemon=True).start()
         await server.serve([listening])
-        service.close()
+        await service.end()
 
 
 def _passing_on(client: httpx.AsyncClient, limits: Limits) -> Callable[[Call, float], Awaitable[Answer]]:

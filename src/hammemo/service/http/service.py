@@ -2,6 +2,9 @@
 
 Questions are answered from one version of a model and say which. A version is made ready once, in a thread; then single
 rows are answered at once, and everything longer in a few threads, so that the event loop is free for others.
+
+Work of different length never shares threads: lists and figures wait for no question, short questions for no file, and
+long questions have processes of their own (:mod:`hammemo.service.http.long_questions`). In each, tenants take turns.
 """
 
 from __future__ import annotations
@@ -11,17 +14,19 @@ import shutil
 import tempfile
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 from hammemo.service.http import metrics
-from hammemo.service.http.admission import Admission
+from hammemo.service.http.admission import Admission, Rate, Strangers
 from hammemo.service.http.answering import ReadyVersion
-from hammemo.service.http.messages import Refused, header
+from hammemo.service.http.long_questions import InThreads
+from hammemo.service.http.messages import Answer, Refused, header, unless_gone
+from hammemo.service.http.shares import SharedThreads
 from hammemo.service.http.tokens import local_caller
-from hammemo.service.operations import NoSuchModel, Unavailable
+from hammemo.service.operations import NoSuchModel, TooMany, Unavailable
+from hammemo.service.quotas import most_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -29,10 +34,18 @@ if TYPE_CHECKING:
 
     from hammemo.service.host import Host
     from hammemo.service.hosted import HostedModel
-    from hammemo.service.http.messages import Answer, Call
+    from hammemo.service.http.long_questions import LongQuestions
+    from hammemo.service.http.messages import Call
     from hammemo.service.http.tokens import Caller, Tokens
 
-_THREADS: Final = 4
+Lane = Literal["lists", "short", "files"]
+_THREADS: Final[dict[Lane, int]] = {"lists": 2, "short": 2, "files": 3}
+"""Threads for lists and figures, for short questions, and for what reads or writes whole models and long bodies.
+
+Threads take turns at Python code, so more of them would not answer more, and the event loop would wait for each.
+"""
+_TIMES_A_SECOND: Final = 1.0
+"""Questions of one tenant that take some milliseconds, and are answered here."""
 _TRANSFER: Final = ".transfer-"
 _LOOK: Final = 0.005
 """Seconds between two looks whether a version is reached."""
@@ -89,6 +102,8 @@ class Service:
     forward : function, optional
         In a process that only answers: sends an edit to the writer and returns its answer; the number is the most
         seconds to wait.
+    long : LongQuestions, optional
+        What answers long questions; by default threads of this process.
     """
 
     def __init__(
@@ -96,6 +111,7 @@ class Service:
         host: Host,
         tokens: Tokens | None = None,
         forward: Callable[[Call, float], Awaitable[Answer]] | None = None,
+        long: LongQuestions | None = None,
     ) -> None:
         self.host = host
         self.limits = host.limits
@@ -103,9 +119,12 @@ class Service:
         self.forward = forward
         self.draining = False
         self.admission = Admission(self.limits)
-        self.metrics = metrics.Metrics(self._described, lambda: self.admission.inside)
+        self.metrics = metrics.Metrics(self._described, self.quotas, lambda: self.admission.inside)
         self._local = local_caller()
-        self._threads = ThreadPoolExecutor(_THREADS, "answer")
+        self._strangers = Strangers()
+        self._threads = {lane: SharedThreads(threads, lane) for lane, threads in _THREADS.items()}
+        self._long: LongQuestions = InThreads(host.limits) if long is None else long
+        self._times: dict[str, Rate] = {}
         self._opened: set[tuple[str, str]] = set()
         self._ready: WeakKeyDictionary[HostedModel, ReadyVersion] = WeakKeyDictionary()
         self._preparing: WeakKeyDictionary[HostedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
@@ -120,11 +139,27 @@ class Service:
             caller = self.tokens.caller(given[1].strip().decode("latin-1"))
             if caller is not None:
                 return caller
+        self.metrics.refused.inc()
+        if not self._strangers.may_ask((scope.get("client") or ("", 0))[0]):
+            raise TooMany("Too many requests without a token that is known come from this address: ask again later.")
         raise Refused(401, "unauthorised", "Send a token that is known: Authorization: Bearer hm_...")
 
-    async def in_thread(self, work: Callable[[], Result]) -> Result:
+    async def in_thread(self, call: Call, work: Callable[[], Result], lane: Lane = "files") -> Result:
         """Do what takes long, or waits, in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await self._threads[lane].run(call.caller.tenant, work)
+
+    def may_take_time(self, call: Call) -> bool:
+        """Return whether this process may spend some milliseconds of Python code on a question of this tenant."""
+        return self._times.setdefault(call.caller.tenant, Rate(_TIMES_A_SECOND)).take()
+
+    async def long_answer(self, call: Call, ask: str) -> Answer:
+        """Answer a long question, as long as its caller waits for the answer."""
+        if self.forward is not None:
+            return await self.forward(call, self.limits.deadline)
+        hosted = await self.model(call)
+        hosted.answering()  # refuses where nothing is learnt
+        found, call.facts["version"] = await unless_gone(call, self._long.ask(hosted, ask, call.body))
+        return Answer(found)
 
     def result_of(self, future: Future[Result]) -> asyncio.Future[Result]:
         """Return the result of a writer's thread, to be awaited."""
@@ -139,7 +174,7 @@ class Service:
         try:
             if key in self._opened:
                 return self.host.get(tenant, name)
-            hosted = await self.in_thread(lambda: self.host.get(tenant, name))  # it may have to be loaded
+            hosted = await self.in_thread(call, lambda: self.host.get(tenant, name))  # it may have to be loaded
         except NoSuchModel:
             self._opened.discard(key)
             raise
@@ -168,7 +203,7 @@ class Service:
         """Make a version ready in a thread; requests for the same one meanwhile wait for the same work."""
         version, running = self._preparing.get(hosted, (-1, None))
         if running is None or version != made.version or running.get_loop() is not asyncio.get_running_loop():
-            running = asyncio.get_running_loop().run_in_executor(self._threads, made.prepare)
+            running = asyncio.ensure_future(self._threads["short"].run(hosted.tenant, made.prepare))
             self._preparing[hosted] = made.version, running
         ready = await asyncio.shield(running)
         known = self._ready.get(hosted)
@@ -180,12 +215,22 @@ class Service:
         found: list[metrics.Described] = []
         for name in self.host.names(tenant):
             try:
-                facts = self.host.get(tenant, name).describe()
-            except (NoSuchModel, Unavailable):  # removed meanwhile
+                hosted = self.host.get(tenant, name)
+                facts = {**hosted.describe(), "is_open": 1, "can_edit": int(hosted.can_edit)}
+            except NoSuchModel:  # removed meanwhile
+                continue
+            except Unavailable:  # damaged, or in use elsewhere
+                found.append((name, {"is_open": 0, "can_edit": 0}))
                 continue
             at = facts.get("snapshot_time")
             found.append((name, facts if at is None else {**facts, "snapshot_age_seconds": time.time() - at}))
         return found
+
+    def quotas(self, tenant: str) -> dict[str, tuple[int, int]]:
+        """Return how much a tenant stores and may store, of models, labels, examples and bytes; 0 for any number."""
+        used, most = self.host.usage(tenant), most_of(self.limits)
+        stored = zip(used._fields, zip(used, most, strict=True), strict=True)
+        return {"models": (len(self.host.names(tenant)), self.limits.models), **dict(stored)}
 
     def transfer(self) -> tempfile.TemporaryDirectory[str]:
         """Return a folder for a file on its way, beside the models: what is enough for these is enough for it."""
@@ -202,6 +247,8 @@ class Service:
         """Take note that a model is no longer open."""
         self._opened.discard((call.caller.tenant, call.model))
 
-    def close(self) -> None:
-        """End the threads."""
-        self._threads.shutdown()
+    async def end(self) -> None:
+        """End what answers long questions, and the threads."""
+        await self._long.end()
+        for threads in self._threads.values():
+            threads.close()

@@ -21,19 +21,19 @@ import stat
 import time
 from dataclasses import asdict, dataclass
 from hmac import compare_digest
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hammemo.files.atomic import replacement
+from hammemo.files.atomic import write_private
 from hammemo.files.locks import locked
 from hammemo.service.operations import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
-ROLES: Final = ("read", "learn", "forget", "admin")
+ROLES: Final = ("read", "learn", "forget", "admin", "audit", "metrics")
 """read asks and describes; learn and forget edit, and forget refits; admin makes, removes, uploads and downloads
-models, reads metrics."""
+models, reads metrics; audit reads the audit record; metrics reads metrics, and nothing else."""
 
 LOCAL_TENANT: Final = "default"
 """The tenant of a server without a token file."""
@@ -139,9 +139,7 @@ def read_entries(path: Path) -> list[StoredToken]:
 def write_entries(path: Path, entries: Iterable[StoredToken]) -> None:
     """Write a token file that only its owner may read, in one step."""
     text = json.dumps({"tokens": [asdict(entry) for entry in entries]}, indent=2) + "\n"
-    with replacement(path) as temporary:
-        Path(temporary).chmod(0o600)
-        Path(temporary).write_text(text, encoding="utf-8")
+    write_private(path, [text.encode()])
 
 
 def change_entries(path: Path, change: Callable[[list[StoredToken]], list[StoredToken]], *, make: bool = False) -> None:
@@ -198,4 +196,5 @@ class Tokens:
         right = compare_digest(_hash(secret), _NO_HASH if entry is None else entry.hash)
         if entry is None or not right:
             return None
-        return Caller(entry.tenant, frozenset(entry.roles), entry.name)
+        implied = {"metrics"} if "admin" in entry.roles else set()
+        return Caller(entry.tenant, frozenset(entry.roles) | implied, entry.name)

@@ -253,7 +253,7 @@ class SiteModel:
         return cumulated / cumulated[:, -1:], np.cumsum(rare)
 
     def grow(self, n: int, label_totals: NDArray[np.int64] | None, rng: np.random.Generator) -> GrownSite:
-        """Return n cells; with `label_totals`, so many of each label."""
+        """Return n cells; with `label_totals`, this many of each label."""
         m = len(self.sample.features)
         if n <= m:
             cells = np.arange(m, dtype=np.int32)

@@ -47,33 +47,33 @@ def plan(
     random_state: int = 0,
     confidence: float = 0.9,
 ) -> Plan:
-    """Return an unfitted estimator for a budget or for an agreement, and what is predicted of it.
+    """Return an unfitted estimator for a budget or for an agreement, with its predicted size and fidelity.
 
     Parameters
     ----------
     X, y : array-like
-        All of the data, or a random sample of it; then `n_examples` says how much there is.
+        All of the data, or a random sample; then pass the total number as `n_examples`.
     budget : int or str, optional
-        The most bytes that the state (`memory_.nbytes`) may take: a number, or "500 kB", "2 MiB". Planned is the memory
-        that agrees most often with the exact classifier.
+        The maximal size of the state (`memory_.nbytes`) in bytes: a number, or "500 kB", "2 MiB". The plan is the
+        memory that agrees most often with the exact classifier.
     agreement : float, optional
-        How often the memory must agree with the exact classifier on unambiguous queries, from 0 to 1. Planned is the
-        smallest memory whose interval lies above. Give either this or `budget`.
+        How often the memory must agree with the exact classifier on unambiguous queries, from 0 to 1. The plan is the
+        smallest memory whose interval lies above. Pass either this or `budget`.
     kernel : str or SiteKernel, optional
-        Of the estimator; "auto" is taken for "positional".
+        The kernel of the estimator; "auto" means "positional".
     vote : {"sum", "mean", "auto"}
-        Of the estimator; "auto" is taken for "sum". The sizes hold for a log-linear vote too; agreement is not
+        The vote of the estimator; "auto" means "sum". The sizes hold for a log-linear vote, too; agreement is not
         predicted for it.
     random_state : int
-        Of the estimator: predictions are for the hashes of this seed.
+        The seed of the estimator: predictions are for its hashes.
     n_examples : int, optional
-        How many examples there are in all; by default those of X.
+        The total number of examples; by default those of X.
     n_labels : int, optional
-        How many labels all the data have; by default those of X and y, and as many more as are expected.
+        The total number of labels; by default those of X and y, and as many more as are expected.
     sample : int
-        The most examples that are looked at, drawn at random.
+        The maximal number of examples used, drawn at random.
     confidence : float
-        Of the intervals.
+        The confidence level of the intervals.
 
     Examples
     --------
@@ -177,7 +177,7 @@ class _MemorySearch:
     # Hashed memories of a given size
 
     def fitted_to(self, size: int, own_share: float) -> tuple[int, int] | None:
-        """Return buckets and reserved rows that take at most so many bytes, `own_share` of them in reserved rows."""
+        """Return buckets and reserved rows that take at most this many bytes, `own_share` of them in reserved rows."""
         largest = [(2.0**15, 1.0)] * len(self.predicted.sites.positions)
         for _ in range(4):
             found = self._split(size, own_share, largest)
@@ -201,7 +201,7 @@ class _MemorySearch:
         return None if buckets < 2 else (int(buckets), max(reserved, 0))
 
     def best_hashed(self, size: int) -> Option | None:
-        """Return the hashed memory of at most so many bytes that agrees most often.
+        """Return the hashed memory of at most this many bytes that agrees most often.
 
         One whose numbers are certainly of one width, so that its size is known, is taken if it is nearly as good.
         """

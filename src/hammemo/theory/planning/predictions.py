@@ -11,7 +11,7 @@ Every prediction is about the *full* data, n examples, from a sample of m of the
 - **queries per second**: timed here and now, on tables of that size.
 
 **Intervals** of agreement add up five variances: of the queries (binomial); of the labels' shares, which a sample says
-only so well and which decide close calls (drawn anew several times in each growth); between growths; of the model (a
+only so well and which decide close calls (drawn several times in each growth); between growths; of the model (a
 share of the misses, set on other data than it is tested on); and, where n is too large to be grown to, a share of the
 misses for every doubling that is left out.
 """

@@ -68,7 +68,7 @@ class Plan:
     n_examples, n_sampled, n_labels : int
         Examples and labels that are planned for, and examples that were looked at.
     confidence : float
-        Of the intervals.
+        The confidence level of the intervals.
     options : list of Option
         What was considered; one of them is `chosen`.
     notes : list of str

@@ -148,7 +148,7 @@ def modified_discounts(entry_counts: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def discounts_of(times: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the discounts of a table with so many entries of each count from 0 to 4."""
+    """Return the discounts of a table with this many entries of each count from 0 to 4."""
     times = times[1:5].astype(np.float64)
     if not times.all():
         return np.zeros(4)

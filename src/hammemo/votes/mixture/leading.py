@@ -6,6 +6,9 @@ gone.
 
 Each live table numbers its labels by itself. What a row of a site without a position says is brought to the numbers of
 the table of the sites by an array that is extended as labels come (`Shared.labels_in`).
+
+Rows of more than `MOST_WHOLE` entries are not read whole but from their top, by the threshold algorithm, as far as the
+answer needs it; see `src/native/live/mixture_threshold.hpp`.
 """
 
 from __future__ import annotations
@@ -19,15 +22,24 @@ from hammemo._arrays.native import native
 from hammemo.kernels.free_sites import tabled
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from hammemo._native import LiveMixture
     from hammemo.memories.exact import Shared, SparseCounts
+    from hammemo.memories.label_mask import LabelMask
     from hammemo.tokens.contexts import Contexts
     from hammemo.votes.mixture.gates import Components
 
 _KINDS: Final = {"bag": 0, "together": 0, "copy": 1, "recent": 2}
 """The numbers by which compiled code knows the kinds of free sites; those with a table are alike."""
+
+MOST_WHOLE = 512
+"""Rows of up to so many entries are read whole."""
+
+PATIENCE = 4
+"""The threshold algorithm is given up after so many eighths of the reads that whole rows take."""
 
 
 class LiveLeaders:
@@ -44,21 +56,50 @@ class LiveLeaders:
         self._compiled = compiled
         self._stores = stores
 
-    def leaders(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
-        """Return the columns of the k highest probabilities of each context, best first, equals in column order.
+    def leaders(self, contexts: Contexts, k: int, power: int = 0) -> NDArray[np.int64]:
+        """Return the columns of the k highest scores of each context, best first, equals in column order.
 
         Shapes
         ------
         returned : (m, k)
         """
         columns = np.empty((len(contexts), k), np.int64)
+        for part, ranks, numbers in self._pieces(contexts, k):
+            self._compiled.leaders(ranks, numbers, columns[part], power=power)
+        return columns
+
+    def masked_leaders(
+        self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool, power: int = 0
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+        """Return the same among the labels that a mask allows, -1 where they are fewer, and their scores.
+
+        Scores are probabilities, divided by the popularity of the labels with this power.
+        """
+        columns, scores = np.empty((len(contexts), k), np.int64), np.empty((len(contexts), k)) if with_scores else None
+        is_open = None if mask.is_open.all() else mask.is_open.view(np.uint8)
+        for part, ranks, numbers in self._pieces(contexts, k):
+            lists = mask[part]
+            self._compiled.leaders(
+                ranks,
+                numbers,
+                columns[part],
+                None if scores is None else scores[part],
+                is_open,
+                lists.starts,
+                lists.listed,
+                lists.lists_allow,
+                power,
+            )
+        return columns, scores
+
+    def _pieces(self, contexts: Contexts, k: int) -> Iterator[tuple[slice, NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield contexts piece by piece: which, the ranks of their tokens, and the numbers of all tokens."""
         vocabulary = contexts.vocabulary
         numbers = [store.tokens.find(vocabulary) for store in self._stores]
         numbers.append(self._stores[0].labels.find(vocabulary))
         stacked = np.array(numbers, np.int64)
         for part in row_pieces(len(contexts), max(k, contexts.h)):
-            self._compiled.leaders(np.ascontiguousarray(contexts.ranks[part]), stacked, columns[part])
-        return columns
+            yield part, np.ascontiguousarray(contexts.ranks[part]), stacked
 
 
 def live_leaders(
@@ -90,7 +131,9 @@ def live_leaders(
         len(known.labels),
         trust,
         discounts,
-        [(table.version, table.store.labels_in(store)) for table in inner],
+        [(table.version, *table.store.labels_in(store)) for table in inner],
         np.array(parts, np.int64).reshape(-1, 3),
+        MOST_WHOLE,
+        PATIENCE,
     )
     return LiveLeaders(mixture, [store, *(table.store for table in inner)])

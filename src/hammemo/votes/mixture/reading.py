@@ -15,7 +15,7 @@ import numpy as np
 from hammemo._versions import Cached, cached_property
 from hammemo.kernels.free_sites import derived_examples, distinct_places, tabled
 from hammemo.kernels.sites import find_sites
-from hammemo.memories.exact import Entries, SparseCounts, free_entries
+from hammemo.memories.exact import Entries, SparseCounts, columns_in, token_rows
 from hammemo.votes.mixture.gates import (
     PRIOR,
     Components,
@@ -30,6 +30,8 @@ from hammemo.votes.mixture.tables import CountRows, LeftOut, Read, RowEntries, c
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hammemo.kernels.free_sites import Places
+    from hammemo.kernels.sites import FreeSite
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
 
@@ -56,10 +58,13 @@ class StaticTables(Cached):
 
     @cached_property
     def free(self) -> list[CountRows]:
-        """The rows of the sites without a position."""
+        """The rows of the sites without a position, with the columns of their own labels.
+
+        Some may be tokens that never were a label: no answer, but they count in the totals of rows.
+        """
         return [
-            CountRows.of_table(reader.table, self.reader.labels.find(reader.table.label_counts.labels), self.n_labels)
-            for reader in self.reader.free
+            CountRows.of_table(table, np.arange(len(table.label_counts.labels)), len(table.label_counts.labels))
+            for table in (reader.table for reader in self.reader.free)
         ]
 
     def discounts(self) -> NDArray[np.float64]:
@@ -207,15 +212,13 @@ class LabelTerms:
         buckets, odds = row_buckets(read.totals), row_odds(read.totals, discounted)
         return self._terms(examples[active], components[active], buckets[active], shares, odds[active])
 
-    def _free(self, k: int, number: int) -> Terms:
-        """Return the terms of a site without a position that has a table."""
-        components = self.tables.components
-        site, table = components.sites.free[k], self.tables.reader.free[number].table
+    def free_rows(self, site: FreeSite, number: int) -> tuple[Places, NDArray[np.int64], LeftOut]:
+        """Return the tokens that a site without a position reads, their rows, and these without the examples' cases."""
+        table = self.tables.reader.free[number].table
         known, (tuples,) = table.vocabulary, table.tuples
         contexts = self.examples.contexts
         places = distinct_places(contexts.ranks, site.reach)
         rows = tuples.find(known.find(contexts.vocabulary)[places.ranks][:, None])
-        entry = RowEntries(self.cases[places.contexts], rows, self.labels[places.contexts])
         own = self._none
         if self.leave_out:
             derived = derived_examples(self.examples, site)
@@ -223,9 +226,17 @@ class LabelTerms:
             own = RowEntries(
                 derived.cases,
                 tuples.find(derived.contexts.ranks_in(known)),
-                self.tables.reader.labels.find(derived.labels)[derived.label_ranks],
+                table.label_counts.labels.find(derived.labels)[derived.label_ranks],
             )
-        read = LeftOut(self.tables.free[number], own).read(entry)
+        return places, rows, LeftOut(self.tables.free[number], own)
+
+    def _free(self, k: int, number: int) -> Terms:
+        """Return the terms of a site without a position that has a table."""
+        components = self.tables.components
+        places, rows, left = self.free_rows(components.sites.free[k], number)
+        inner = self.tables.reader.free[number].table.label_counts.labels
+        labels = inner.find(self.tables.reader.labels)[self.labels]
+        read = left.read(RowEntries(self.cases[places.contexts], rows, labels[places.contexts]))
         tables = np.full(len(rows), components.free_table(number))
         return self._row_terms(read, rows, places.contexts, components.free(k, places.distances), tables)
 
@@ -273,16 +284,80 @@ def length_buckets(ranks: NDArray[np.int64], reach: int) -> NDArray[np.int64]:
 class RowsRead:
     """Rows that contexts read: of each row the context, the component and its discounts, and what it reads.
 
+    Entries of tokens that never were a label count in the totals and classes of a row, and are left out of its entries.
+
     Shapes
     ------
-    contexts, components : (r,); lost : (r, 4); distances : (r,), of the tokens of a site without a position
+    contexts, components, totals : (r,); lost, classes : (r, 4)
+    distances : (r,), of the tokens of a site without a position
     """
 
     contexts: NDArray[np.int64]
     components: NDArray[np.int64]
     lost: NDArray[np.float64]
     entries: Entries
+    totals: NDArray[np.int64]
+    classes: NDArray[np.int64]
     distances: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        contexts: NDArray[np.int64],
+        components: NDArray[np.int64],
+        lost: NDArray[np.float64],
+        entries: Entries,
+        *,
+        columns: NDArray[np.int64] | None = None,
+        distances: NDArray[np.int64] | None = None,
+    ) -> RowsRead:
+        """Return rows with all of their entries; `columns`: those of the labels, -1 for one that is left out."""
+        n_rows = len(contexts)
+        owners = np.repeat(np.arange(n_rows), entries.lengths)
+        totals = np.bincount(owners, entries.counts, n_rows).astype(np.int64)  # exact: below 2^53
+        classes = np.bincount(owners * 4 + np.minimum(entries.counts, 3), minlength=4 * n_rows).reshape(n_rows, 4)
+        answered = entries if columns is None else entries.in_columns(columns)
+        return cls(contexts, components, lost, answered, totals, classes, distances)
+
+
+class LeftOutRows:
+    """All rows that examples read, of all labels, each without what the case of the example has added.
+
+    Parameters
+    ----------
+    terms : LabelTerms
+        Of the examples, left out with their cases; without continuation counts.
+    """
+
+    def __init__(self, terms: LabelTerms) -> None:
+        self._terms = terms
+        self._rows = terms.tables.rows_of(terms.examples.contexts)
+        n_sites = self._rows.shape[1]
+        own = RowEntries(np.repeat(terms.cases, n_sites), self._rows.ravel(), np.repeat(terms.labels, n_sites))
+        self._left = LeftOut(terms.tables.sites, own)
+        self._free = [
+            (terms.tables.components.sites.free.index(site), *terms.free_rows(site, number))
+            for number, site in enumerate(tabled(terms.tables.components.sites))
+        ]
+
+    def read(self, part: slice) -> list[RowsRead]:
+        """Return the rows that some examples read."""
+        terms, components = self._terms, self._terms.tables.components
+        rows = self._rows[part]
+        m, n_sites = rows.shape
+        sites = np.tile(np.arange(n_sites), m)
+        entries = Entries(*self._left.entries(np.repeat(terms.cases[part], n_sites), rows.ravel()))
+        read = [RowsRead.of(np.repeat(np.arange(m), n_sites), 1 + sites, terms.discounts[sites], entries)]
+        for number, (k, places, found, left) in enumerate(self._free):
+            first, last = np.searchsorted(places.contexts, [part.start, part.start + m])
+            contexts, distances = places.contexts[first:last], places.distances[first:last]
+            entries = Entries(*left.entries(terms.cases[contexts], found[first:last]))
+            lost = np.broadcast_to(terms.discounts[components.free_table(number)], (len(contexts), 4))
+            inner = terms.tables.reader.free[number].table.label_counts.labels
+            columns = terms.tables.reader.labels.find(inner)
+            numbers = components.free(k, distances)
+            read.append(RowsRead.of(contexts - part.start, numbers, lost, entries, columns=columns))
+        return read
 
 
 def read_rows(
@@ -292,7 +367,7 @@ def read_rows(
     m, n_sites = len(contexts), len(components.sites.positions)
     order = np.arange(m)
     sites = np.tile(np.arange(n_sites), m)
-    read = [RowsRead(np.repeat(order, n_sites), 1 + sites, discounts[sites], reader.rows.entries(contexts))]
+    read = [RowsRead.of(np.repeat(order, n_sites), 1 + sites, discounts[sites], reader.rows.entries(contexts))]
     for number, (_, shorter) in enumerate(components.continued):
         tables = static_tables(reader, components)
         rows = np.zeros(m, np.int64)
@@ -302,11 +377,12 @@ def read_rows(
             rows = np.where(found >= 0, found - starts[shorter], -1)
         entries = Entries(*tables.continued[number][0].row_entries(rows))
         lost = np.broadcast_to(discounts[components.continuation_table(number)], (m, 4))
-        read.append(RowsRead(order, np.full(m, components.continuation_of(number)), lost, entries))
+        read.append(RowsRead.of(order, np.full(m, components.continuation_of(number)), lost, entries))
     for number, site in enumerate(tabled(components.sites)):
-        places, entries = free_entries(reader, number, site, contexts)
+        places, entries = token_rows(reader, number, site, contexts)
+        columns = columns_in(reader.labels, reader.free[number].labels)
         lost = np.broadcast_to(discounts[components.free_table(number)], (len(places.ranks), 4))
         k = components.sites.free.index(site)
         numbers = components.free(k, places.distances)
-        read.append(RowsRead(places.contexts, numbers, lost, entries, places.distances))
+        read.append(RowsRead.of(places.contexts, numbers, lost, entries, columns=columns, distances=places.distances))
     return read

@@ -166,6 +166,16 @@ class LeftOut:
         """Return the entries of which nothing is left without the case."""
         return RowEntries(self._entry_cases[self._gone], self._entry_rows[self._gone], self._entry_labels[self._gone])
 
+    def entries(
+        self, cases: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the lengths, labels and counts of whole rows, each without what a case has added; some may be 0."""
+        lengths, labels, counts = self._rows.row_entries(rows)
+        place = sorted_find(self._entries, self._keys(np.repeat(cases, lengths), np.repeat(rows, lengths), labels))
+        if len(self._entries):
+            counts = counts - np.where(place >= 0, self._times[place], 0)
+        return lengths, labels, counts
+
     def read(self, asked: RowEntries) -> Read:
         """Return what is left of the labels in the rows that are asked for."""
         rows = np.maximum(asked.rows, 0)

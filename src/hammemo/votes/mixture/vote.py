@@ -36,9 +36,19 @@ from hammemo.votes.mixture.gates import (
     row_odds,
 )
 from hammemo.votes.mixture.leading import LiveLeaders, live_leaders
+from hammemo.votes.mixture.popularity import (
+    LEAST,
+    MOST_SCORES,
+    STEPS,
+    DiscountedRanker,
+    chosen_power,
+    popularity,
+    whole_cases,
+)
 from hammemo.votes.mixture.reading import (
     MIN_KEPT,
     LabelTerms,
+    LeftOutRows,
     RowsRead,
     length_buckets,
     lost_of,
@@ -52,38 +62,47 @@ if TYPE_CHECKING:
 
     from hammemo._arrays.checked import StoredArrays
     from hammemo.kernels.sites import Site, Sites
+    from hammemo.memories.label_mask import LabelMask
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts, Examples
     from hammemo.votes.mixture.gates import Terms
+    from hammemo.votes.mixture.reading import StaticTables
 
 
 class Mixture(Vote):
     """A weighted sum of the label distributions of the rows that a query reads: for next items and next tokens.
 
-    It reads exact counts, sites without a position too (`Bag`, `Together`, `Copy`, `Recent`). `fit` and `fit_stream`
-    fit the weights; until then all components have the same weight. After `forget_stream` and `refit`, weights and
-    answers are those of a model that never saw what was forgotten.
+    It needs exact counts, and also reads sites without a position (`Bag`, `Together`, `Copy`, `Recent`). `fit` and
+    `fit_stream` fit the weights; until then all components have the same weight. After `forget_stream` and `refit`,
+    weights and answers are those of a model that never saw the forgotten documents.
 
     Parameters
     ----------
     continuation : bool
-        Whether suffixes also tell how many different tokens came before them and a label: better for language. It is
-        derived from the table, anew after each edit, which takes seconds where the table is large.
+        Whether to use how many different tokens came before a suffix and a label: better for language. It is derived
+        from the table after each edit, which takes seconds if the table is large.
     ridge : float
-        How strongly weights are kept small; above zero.
+        Penalty on the weights; above zero.
     sample : int
-        About how many examples weights are fitted to: whole cases, those with the lowest hashes.
+        The approximate number of examples for fitting: whole cases, those with the lowest hashes.
     steps : int
-        The most steps of the optimisation.
+        The maximal number of optimisation steps.
     prune : float
-        How much likelihood, in nats an example of that sample, may be given up by leaving out sites that say little;
-        answers come sooner then. The counts of these sites are kept: `refit` decides anew.
+        How much likelihood, in nats per example of that sample, may be lost by leaving out uninformative sites;
+        answers are then faster. The counts of these sites are kept: `refit` decides again.
+    discount : float or "auto"
+        An exponent, at least 0 and below 1: `top_k` ranks labels by their probability over a power of their number of
+        examples, so that popular ones come later (``hammemo.votes.mixture.popularity``). It is rounded to a
+        multiple of 1/64. "auto": `fit` and `refit` choose it from kept documents; 0 where none is surely better.
+        `predict` and `predict_proba` do not use it, so ``top_k(X, 1)`` may differ from ``predict(X)``.
 
     Attributes
     ----------
     weights_ : ndarray of shape (components, 16)
-        Minus infinity for what is left out.
+        Minus infinity for components that are left out.
     discounts_ : ndarray of shape (tables, 4)
+    discount_ : float
+        The exponent that is used.
 
     Examples
     --------
@@ -106,12 +125,14 @@ class Mixture(Vote):
         sample: int = 50_000,
         steps: int = 100,
         prune: float = 0.0,
+        discount: float | str = 0.0,
     ) -> None:
         self.continuation = continuation
         self.ridge = ridge
         self.sample = sample
         self.steps = steps
         self.prune = prune
+        self.discount = discount
 
     def components(self, sites: Sites) -> Components:
         """Return the components for these sites."""
@@ -119,7 +140,7 @@ class Mixture(Vote):
 
     def ranker(self, reader: Reader, sites: Sites) -> Ranker:
         """Return what ranks by the mixture."""
-        return MixtureRanker(rows_reader(reader), self.components(sites), *self._fitted(sites))
+        return MixtureRanker(rows_reader(reader), self.components(sites), *self._fitted(sites), self._power())
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores, which are probabilities, divided by their sum: rounding is all that this mends."""
@@ -154,6 +175,39 @@ class Mixture(Vote):
         self.discounts_ = tables.discounts()
         terms = LabelTerms(tables, self.discounts_, chosen, leave_out=leave_one_out).all()
         self.weights_ = self._pruned(terms, multiplicity, tables.components)
+        if self.discount == "auto":
+            can_choose = leave_one_out and not self.continuation
+            self.discount_ = self._chosen_power(tables, chosen) / STEPS if can_choose else 0.0
+
+    def _chosen_power(self, tables: StaticTables, examples: Examples) -> int:
+        """Return the exponent of the discount, in steps, that ranks the labels of examples best."""
+        counts, cases = tables.reader.label_counts, examples.cases
+        places = whole_cases(np.arange(len(examples)) if cases is None else cases, MOST_SCORES // len(counts))
+        if len(places) < LEAST:
+            return 0
+        asked = LabelTerms(tables, self.discounts_, examples.rows(places), leave_out=True)
+        ranker = MixtureRanker(tables.reader, tables.components, self.weights_, self.discounts_)
+        rows, contexts = LeftOutRows(asked), asked.examples.contexts
+
+        def scores(part: slice, left: NDArray[np.int64]) -> NDArray[np.float64]:
+            return ranker.scores_from(contexts[part], rows.read(part), left)
+
+        return chosen_power(scores, counts, asked.labels, asked.cases)
+
+    def _power(self) -> int:
+        """Return the exponent of the discount, in steps."""
+        return round(self.discount_ * STEPS)
+
+    @property
+    def discount_(self) -> float:
+        """The exponent of the discount of popular labels that is used."""
+        if self.discount == "auto":
+            return float(vars(self).get("_chosen_discount", 0.0))
+        return round(float(self.discount) * STEPS) / STEPS
+
+    @discount_.setter
+    def discount_(self, value: float) -> None:
+        self._chosen_discount = value
 
     def _pruned(self, terms: Terms, multiplicity: NDArray[np.int64], components: Components) -> NDArray[np.float64]:
         """Return the fitted weights; those of sites that say little are minus infinity."""
@@ -197,6 +251,8 @@ class Mixture(Vote):
         used = np.asarray(np.isfinite(self.weights_).all(axis=1))
         if not used.all():
             state |= {"weights": np.where(used[:, None], self.weights_, 0.0), "used": used.astype(np.uint8)}
+        if self.discount == "auto" and self._power():
+            state["power"] = np.array([self._power()], np.uint8)
         return state
 
     def restore(self, stored: StoredArrays, sites: Sites) -> None:
@@ -215,6 +271,10 @@ class Mixture(Vote):
                 raise ValueError("its mixture has no prior")
             weights = np.where(used[:, None] > 0, weights, -np.inf)
         self.weights_, self.discounts_ = weights, discounts
+        if "power" in stored:
+            if self.discount != "auto":
+                raise ValueError("its mixture has chosen a discount that is given")
+            self.discount_ = int(stored.whole_numbers("power", (1,), below=STEPS)[0]) / STEPS
 
     def _fitted(self, sites: Sites) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return weights and discounts, fitted or even."""
@@ -224,15 +284,23 @@ class Mixture(Vote):
         return np.zeros((components.n, BUCKETS)), np.zeros((components.n_tables, 4))
 
     def _check_numbers(self) -> None:
-        number = isinstance(self.ridge, (int, float, np.integer, np.floating)) and not isinstance(self.ridge, bool)
-        if not number or not 0 < self.ridge < np.inf:
+        if not _is_number(self.ridge) or not 0 < self.ridge < np.inf:
             raise ValueError(f"ridge={self.ridge!r} is a number above zero, for example 1.")
-        if not isinstance(self.prune, (int, float, np.integer, np.floating)) or not 0 <= self.prune < np.inf:
+        if not _is_number(self.prune) or not 0 <= self.prune < np.inf:
             raise ValueError(f"prune={self.prune!r} is a number of nats, zero or above, for example 0.003.")
+        if isinstance(self.discount, str):
+            if self.discount != "auto":
+                raise ValueError(f'discount={self.discount!r} is no number: use "auto", or one such as 0.125.')
+        elif not _is_number(self.discount) or not 0 <= self.discount < (STEPS - 0.5) / STEPS:
+            raise ValueError(f'discount={self.discount!r} is "auto", or a number from 0 to below 1, for example 0.125.')
         for name in ("sample", "steps"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name}={value!r} is a whole number of at least 1.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 _MAX_LOG_WEIGHT = 500.0
@@ -251,16 +319,24 @@ class MixtureRanker(Ranker):
     components : Components
     weights : ndarray of shape (components, 16)
     discounts : ndarray of shape (tables, 4)
+    power : int
+        The exponent of the discount of popular labels, in steps.
     """
 
     def __init__(
-        self, reader: Any, components: Components, weights: NDArray[np.float64], discounts: NDArray[np.float64]
+        self,
+        reader: Any,
+        components: Components,
+        weights: NDArray[np.float64],
+        discounts: NDArray[np.float64],
+        power: int = 0,
     ) -> None:
         super().__init__(len(reader.labels), len(reader.labels) * (1 + len(components.sites.positions)))
         self._reader = reader
         self._components = components
         self._weights = weights
         self._discounts = discounts
+        self._power = power
 
     @cached_property
     def _trust(self) -> NDArray[np.float64]:
@@ -269,13 +345,30 @@ class MixtureRanker(Ranker):
     def scores(self, contexts: Contexts) -> NDArray[np.float64]:
         """Return the probability of each label."""
         parts, totals, prior = self._read(contexts)
-        m, n = len(contexts), self.n_labels
+        return self._added_up(parts, totals) + prior
+
+    def scores_from(
+        self, contexts: Contexts, read: list[RowsRead], label_counts: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return the probability of each label from rows that were read otherwise, and other numbers of examples.
+
+        Shapes
+        ------
+        label_counts, returned : (m, L)
+        """
+        parts, totals = self._weighed_all(contexts, read)
+        all_examples = label_counts.sum(axis=1) + 0.5 * self.n_labels
+        prior = (self._trust[PRIOR, 0] / totals / all_examples)[:, None] * (label_counts + 0.5)
+        return np.asarray(self._added_up(parts, totals) + prior)
+
+    def _added_up(self, parts: list[_RowShares], totals: NDArray[np.float64]) -> NDArray[np.float64]:
+        m, n = len(totals), self.n_labels
         scores = np.zeros(m * n)
         for part in parts:
             weights = np.repeat(part.trust / totals[part.contexts], part.lengths) * part.values
             cells = np.repeat(part.contexts, part.lengths) * n + part.columns
             scores += np.bincount(cells, weights, m * n)
-        return scores.reshape(m, n) + prior
+        return scores.reshape(m, n)
 
     @cached_property
     def _leading(self) -> LiveLeaders | None:
@@ -290,26 +383,50 @@ class MixtureRanker(Ranker):
         k = min(k, self.n_labels)
         return super().leaders(contexts, k) if self._leading is None else self._leading.leaders(contexts, k)
 
+    @cached_property
+    def _discounted(self) -> DiscountedRanker:
+        return DiscountedRanker(self, popularity(self._reader.label_counts, self._power))
+
+    def ranked(self, contexts: Contexts, k: int) -> NDArray[np.int64]:
+        """Return the columns of the k highest probabilities over the popularity of the labels."""
+        k = min(k, self.n_labels)
+        if self._leading is None and self._power:
+            return self._discounted.leaders(contexts, k)
+        return self.leaders(contexts, k) if self._leading is None else self._leading.leaders(contexts, k, self._power)
+
+    def masked_leaders(
+        self, contexts: Contexts, k: int, mask: LabelMask, *, with_scores: bool = True
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+        """Return the same among allowed labels, and what they are ranked by."""
+        if self._leading is not None:
+            k = min(k, self.n_labels)
+            return self._leading.masked_leaders(contexts, k, mask, with_scores=with_scores, power=self._power)
+        if self._power:
+            return self._discounted.masked_leaders(contexts, k, mask, with_scores=with_scores)
+        return super().masked_leaders(contexts, k, mask, with_scores=with_scores)
+
     def _read(self, contexts: Contexts) -> tuple[list[_RowShares], NDArray[np.float64], NDArray[np.float64]]:
         """Return what each context reads, the sum of all its trust, and what the prior adds: (m,), (m, L)."""
         read = read_rows(self._reader, self._components, self._discounts, contexts)
+        parts, totals = self._weighed_all(contexts, read)
+        return parts, totals, np.outer(self._trust[PRIOR, 0] / totals, shares(self._reader.label_counts))
+
+    def _weighed_all(self, contexts: Contexts, read: list[RowsRead]) -> tuple[list[_RowShares], NDArray[np.float64]]:
+        """Return what was read and what tokens say, with the trust of each, and the sum of all trust of a context."""
         parts = [*(self._weighed(part) for part in read), *self._tokens(contexts)]
-        of_prior = self._trust[PRIOR, 0]
-        totals = of_prior + sum(np.bincount(part.contexts, part.trust, len(contexts)) for part in parts)
-        return parts, totals, np.outer(of_prior / totals, shares(self._reader.label_counts))
+        trust = sum(np.bincount(part.contexts, part.trust, len(contexts)) for part in parts)
+        return parts, np.asarray(self._trust[PRIOR, 0] + trust)
 
     def _weighed(self, read: RowsRead) -> _RowShares:
         """Return rows with their trust and the shares of their entries; those that say nothing have no trust."""
-        entries, n_rows = read.entries, len(read.contexts)
-        owners = np.repeat(np.arange(n_rows), entries.lengths)
-        classes = np.minimum(entries.counts, 3)
-        totals = np.bincount(owners, entries.counts, n_rows)
-        discounted = lost_of(np.bincount(owners * 4 + classes, minlength=4 * n_rows).reshape(n_rows, 4), read.lost)
+        entries, totals = read.entries, read.totals
+        owners = np.repeat(np.arange(len(read.contexts)), entries.lengths)
+        discounted = lost_of(read.classes, read.lost)
         kept = totals - discounted
         active = (totals > 0) & (kept > MIN_KEPT)
-        trust = self._trust[read.components, row_buckets(totals.astype(np.int64))] * row_odds(totals, discounted)
+        trust = self._trust[read.components, row_buckets(totals)] * row_odds(totals, discounted)
         trust = np.where(active, trust, 0.0)
-        gained = np.maximum(entries.counts - read.lost[owners, classes], 0.0)
+        gained = np.maximum(entries.counts - read.lost[owners, np.minimum(entries.counts, 3)], 0.0)
         values = gained / np.where(active, kept, 1.0)[owners]
         return _RowShares(
             read.contexts, read.components, trust, entries.lengths, entries.columns, values, read.distances

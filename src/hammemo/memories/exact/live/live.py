@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 UNKNOWN = 2**32 - 2
-"""The number of tokens that no row holds: to take back an example that has one is refused, if the token is compared."""
+"""The number of tokens that no row holds: to remove an example that has one is refused, if the token is compared."""
 
 
 class Shared:
@@ -45,7 +45,7 @@ class Shared:
         self.label_set: tuple[int, LabelSet] = (1, LabelSet(labels, np.arange(len(labels))))
         """The labels that have examples, with the stamp of the versions that have them."""
         self._rule: tuple[Any, LiveRule] | None = None
-        self._elsewhere: tuple[Shared, int, int, NDArray[np.int64]] | None = None
+        self._elsewhere: tuple[Shared, int, int, NDArray[np.int64], NDArray[np.int64]] | None = None
         self._size = max(1000, len(tokens) + len(labels))
 
     def rule_for(self, smoothing: tuple[float, ...], weights: NDArray[np.float64], examples: float) -> LiveRule:
@@ -57,13 +57,14 @@ class Shared:
             made = self._rule = (key, log_linear_rule(smoothing, weights, octaves + 1))
         return made[1]
 
-    def labels_in(self, other: Shared) -> NDArray[np.int64]:
-        """Return the number that each label here has in another table, -1 for none; what is new since is added."""
+    def labels_in(self, other: Shared) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the number that each label here has in another table, -1 for none, and back; what is new is added."""
         known = self._elsewhere
         n_here, n_there = len(self.labels), len(other.labels)
         if known is None or known[0] is not other:
-            known = (other, len(self.labels.first), n_there, other.labels.find(self.labels.first))
-        _, had_here, had_there, numbers = known
+            numbers = other.labels.find(self.labels.first)
+            known = (other, len(numbers), n_there, numbers, _inverse(numbers, n_there))
+        _, had_here, had_there, numbers, back = known
         if (had_here, had_there) != (n_here, n_there):
             late = [other.labels.get(self.labels.token(number)) for number in range(had_here, n_here)]
             numbers = np.concatenate([numbers, np.array(late, np.int64)])
@@ -71,12 +72,21 @@ class Shared:
                 place = self.labels.get(other.labels.token(number))
                 if 0 <= place < n_here:
                     numbers[place] = number
-        self._elsewhere = (other, n_here, n_there, numbers)  # one store: every thread makes the same
-        return numbers
+            back = _inverse(numbers, n_there)
+        self._elsewhere = (other, n_here, n_there, numbers, back)  # one store: every thread makes the same
+        return numbers, back
 
     def has_doubled(self) -> bool:
         """Return whether there are twice as many numbers as at the start: then some may be unused."""
         return len(self.tokens) + len(self.labels) > 2 * self._size
+
+
+def _inverse(numbers: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Return where each of n numbers is among these, -1 for one that is not."""
+    inside = np.flatnonzero((numbers >= 0) & (numbers < n))
+    places = np.full(n, -1, np.int64)
+    places[numbers[inside]] = inside
+    return places
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,13 +202,13 @@ class Live(Cached):
         return np.ascontiguousarray(numbers[contexts.ranks])
 
     def changed(self, examples: Examples, sign: int) -> Live:
-        """Return the version with examples added or taken back, or refuse to go below zero."""
+        """Return the version with examples added or removed, or refuse to go below zero."""
         if sign > 0:
             check_total(self.version.examples, int(examples.multiplicity.sum()))
         return self._rebuilt_if_needed(lambda live: live._change(examples, sign))
 
     def changed_by_one(self, tokens: Sequence[Any], label: Any, by: int) -> Live:
-        """Return the version with `by` copies of one example added or, below zero, taken back."""
+        """Return the version with `by` copies of one example added or, below zero, removed."""
         if by > 0:
             check_total(self.version.examples, by)
         return self._rebuilt_if_needed(lambda live: live._change_by_one(tokens, as_token(label), by))
@@ -225,8 +235,8 @@ class Live(Cached):
 
     def _change_by_one(self, tokens: Sequence[Any], label: Token, by: int) -> Live:
         with lock_of(self.store):
-            number = self.store.tokens.give if by > 0 else self.store.tokens.get
-            numbers = [number(token) for token in tokens]
+            known = self.store.tokens
+            numbers = known.give_each(tokens) if by > 0 else list(map(known.get, tokens))
             if -1 in numbers:
                 numbers = [
                     UNKNOWN if n < 0 and token != NO_TOKEN else n for n, token in zip(numbers, tokens, strict=True)
@@ -256,7 +266,7 @@ class Live(Cached):
         return numbers
 
     def _next(self, edit: Callable[[], LiveVersion | None]) -> Live:
-        """Return the version that an edit makes; refuse, or say that the table must be made anew first."""
+        """Return the version that an edit makes; refuse, or say that the table must be rebuilt first."""
         compiled = native()
         assert compiled is not None
         try:
@@ -270,7 +280,7 @@ class Live(Cached):
         return Live(self.store, version)
 
     def _check_labels(self, labels: list[Token], numbers: NDArray[np.int64], removed: NDArray[np.int64]) -> None:
-        """Refuse to take back more examples of a label than there are."""
+        """Refuse to remove more examples of a label than there are."""
         known = np.maximum(numbers, 0)
         held = np.where(numbers < 0, 0, self.version.label_counts(known) if len(self.store.labels) else 0)
         if (held < removed).any():

@@ -1,8 +1,8 @@
-"""Numbers for tokens and labels that never change, so that a table can be edited without numbering it anew.
+"""Numbers for tokens and labels that never change, so that a table can be edited without numbering it again.
 
 The first ones are the ranks in a vocabulary; what comes later gets the next number. A number once given keeps its
 meaning for every version of the table, so all of them share one numbering, which only grows. To add to it takes
-the lock of its table. What is no longer used goes when the table is made anew.
+the lock of its table. What is no longer used goes when the table is rebuilt.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hammemo._versions import cached_property
 from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -89,6 +89,14 @@ class Numbers:
         self._late_tokens.append(token)
         self._late[token] = number  # last: what is found here is found there
         return number
+
+    def give_each(self, tokens: Sequence[Any]) -> list[int]:
+        """Return the numbers of the tokens of one context, as `give` does."""
+        get = self.get
+        numbers = [get(token) for token in tokens]
+        if -1 in numbers:
+            numbers = [self.give(token) if n < 0 else n for n, token in zip(numbers, tokens, strict=True)]
+        return numbers
 
     def token(self, number: int) -> Token:
         """Return the token that has this number."""

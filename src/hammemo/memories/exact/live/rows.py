@@ -75,7 +75,7 @@ class LiveRows(Rows):
         return self.live
 
     def is_plain(self, n_contexts: int) -> bool:
-        """Return whether there is no live table yet, and so many contexts more do not pay for one."""
+        """Return whether there is no live table yet, and this many contexts more do not pay for one."""
         if self._stored.has_live:
             return False
         budget = self._budget

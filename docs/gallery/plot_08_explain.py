@@ -32,7 +32,8 @@ explanation = exact.explain(car)
 print(explanation)
 
 # %%
-# The same as a figure. A bar is as long as the label's score.
+# The same as a figure, for the best label: each bar starts where the one above it ends,
+# and all add up to the score.
 
 ax = explanation.plot()
 
@@ -58,9 +59,9 @@ ax = memo.explain(car).plot()
 # %%
 # Log-linear votes
 # ----------------
-# Scores are log-probabilities: the prior, and what each site says for a label (to the
-# right) or against it (to the left). Here two columns are looked at together, too. They
-# are weighed, and this car is a very good one.
+# Differences of scores are log-odds: the prior, and what each site says for the best
+# label (to the right) or for the next one (to the left). Here two columns are looked at
+# together, too. They are weighed, and this car is a very good one.
 
 kernel = PositionalHamming() + SiteKernel([("persons", "safety"), ("buying", "maint")])
 sure = MemoryClassifier(kernel, Exact(), vote=LogLinear()).fit(X, y)

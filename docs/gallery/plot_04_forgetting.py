@@ -32,7 +32,7 @@ def accuracy(clf):
 
 
 # %%
-# The poisoned cars are taken back, 100 at a time, and the weights fitted to what is
+# The poisoned cars are removed, 100 at a time, and the weights fitted to what is
 # left.
 
 forgotten, measured = [0], [accuracy(model.refit())]
@@ -55,7 +55,7 @@ axes.plot(forgotten, measured, "o-", label="the poisoned model, forgetting")
 axes.axhline(
     accuracy(clean), color="0.35", linestyle="--", label="the model that never saw them"
 )
-axes.set(xlabel="poisoned cars taken back", ylabel="accuracy (%)", ylim=(85, 101))
+axes.set(xlabel="poisoned cars removed", ylabel="accuracy (%)", ylim=(85, 101))
 axes.xaxis.set_major_formatter("{x:,.0f}")
 axes.legend(loc="lower right")
 plt.show()

@@ -1,0 +1,150 @@
+"""What deleting a hundred rows costs, completely, from 10^3 rows to 10^6, beside learning again with LightGBM.
+
+    python benchmarks/deletion_curve.py --json FILE [--rows 1000 10000 100000 1000000] [--figure FILE] [--seed 0]
+
+The rows are those of ``click_rows.py``, twenty columns of names. Ours has learnt them, and a hundred random ones are
+deleted:
+
+- "forget + refit": they are subtracted, and sites, vote and weights are chosen and fitted again, by the kept rows.
+  While all rows are kept the result is compared with a fit of the other rows, and must have its digest; beyond the
+  budget of kept rows it is complete where the choice has come out the same, which is said ("complete").
+- "forget + weights": sites stay, weights are fitted again. What was chosen may still depend on the deleted rows.
+- "forget + pass": everything is chosen and counted anew by a pass over the other rows (``refit(rows=…)``): needed
+  only beyond the budget, so it is measured there; whether it is complete is compared and said ("pass complete").
+
+LightGBM has its defaults, every column a category, and is fitted to the other rows. All have one thread; times are
+processor seconds, encoding included, the least of ``--runs``. A size that FILE holds already is not measured again.
+``--figure`` draws all sizes that FILE holds. Where the curves cross is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is loaded
+
+import numpy as np
+
+from click_rows import Clicks
+from clicks import CategoryLightGBM
+from hammemo import MemoryClassifier
+from hammemo.experiments.measuring import JsonLines, Row, options, table
+from hammemo.models.learning import silence_forgetting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+N_DELETED = 100
+CURVES = {
+    "forget_refit": "forget + refit",
+    "forget_weights": "forget + weights",
+    "forget_pass": "forget + pass",
+    "lightgbm": "LightGBM, learnt again",
+}
+
+
+def spent(runs: int, prepare: Callable[[], Any], work: Callable[[Any], Any]) -> tuple[float, Any]:
+    """Return the least processor seconds of a piece of work, and what it returned."""
+    times, found = [], None
+    for _ in range(runs):
+        given = prepare()
+        started = time.process_time()
+        found = work(given)
+        times.append(time.process_time() - started)
+    return min(times), found
+
+
+def measure(rows: int, seed: int, runs: int) -> Row:
+    """Return what each way costs at one size."""
+    X, y, _ = Clicks(seed).rows(rows)
+    gone = np.zeros(rows, bool)
+    gone[np.random.default_rng([seed, 3]).choice(rows, N_DELETED, replace=False)] = True
+    learnt = MemoryClassifier().fit(X, y)
+    silence_forgetting(learnt)
+
+    def copy() -> MemoryClassifier:
+        model = learnt.snapshot()
+        silence_forgetting(model)
+        return model
+
+    def forgotten(model: MemoryClassifier) -> MemoryClassifier:
+        return model.forget(X[gone], y[gone])
+
+    row: Row = {"rows": rows, "seed": seed, "deleted": N_DELETED}
+    row["forget_refit"], ours = spent(runs, copy, lambda model: forgotten(model).refit())
+    row["forget_weights"], _ = spent(runs, copy, lambda model: forgotten(model).refit(what="weights"))
+    row["fit"], rest = spent(1, MemoryClassifier, lambda model: model.fit(X[~gone], y[~gone]))
+    row["all_kept"], row["complete"] = bool(ours._kept.holds_all), ours.digest() == rest.digest()
+    if row["all_kept"] and not row["complete"]:
+        raise AssertionError("the model differs from a fit of the rows that are left")
+    row["forget_pass"] = row["pass_complete"] = None
+    if not row["all_kept"]:
+        row["forget_pass"], again = spent(1, copy, lambda model: forgotten(model).refit(rows=(X[~gone], y[~gone])))
+        row["pass_complete"] = again.digest() == rest.digest()
+    try:
+        row["lightgbm"], _ = spent(runs, CategoryLightGBM, lambda model: model.fit(X[~gone], y[~gone]))
+    except ImportError:
+        row["lightgbm"] = None
+    return row
+
+
+def crossings(rows: list[Row]) -> list[str]:
+    """Return where each way of ours becomes cheaper than learning again, or dearer."""
+    said = []
+    for name in list(CURVES)[:3]:
+        points = [(row["rows"], row[name] / row["lightgbm"]) for row in rows if row.get(name) and row["lightgbm"]]
+        for (before, first), (after, then) in pairwise(points):
+            if (first > 1) != (then > 1):
+                at = before * (after / before) ** (np.log(first) / np.log(first / then))  # on logarithmic axes
+                said.append(f"{CURVES[name]} crosses LightGBM at about {at:,.0f} rows")
+        if points and len({ratio > 1 for _, ratio in points}) == 1:
+            word = "dearer" if points[0][1] > 1 else "cheaper"
+            shares = ", ".join(f"{ratio:.2f}" for _, ratio in points)
+            said.append(f"{CURVES[name]} is {word} than LightGBM at every size measured ({shares} times its cost)")
+    return said
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    """Draw the curves."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6.4, 4))
+    for (name, title), style in zip(CURVES.items(), ("o-", "s--", "^-", "d:"), strict=True):
+        points = np.array([(row["rows"], row[name]) for row in rows if row.get(name)])
+        if len(points):
+            axes.loglog(*points.T, style, label=title)
+    axes.set(xlabel="rows", ylabel="processor seconds", title=f"Deleting {N_DELETED} rows")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=160)
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--rows", type=int, nargs="*", default=[10**3, 10**4, 10**5, 10**6])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--json", type=Path, required=True, help="append each size to this file, one a line")
+    parser.add_argument("--figure", type=Path, help="draw all sizes to this file")
+    given = parser.parse_args()
+    kept = JsonLines(given.json)
+    for rows in given.rows:
+        if kept.find(rows=rows, seed=given.seed) is None:
+            kept.add(measure(rows, given.seed, given.runs))
+    found = sorted((row for row in kept.rows if row["seed"] == given.seed), key=lambda row: row["rows"])
+    print("\n".join([*table(found), "", *crossings(found)]))
+    if given.figure is not None:
+        draw(found, given.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""``hammemo keys``: the key file of who signs receipts and serves models with subjects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from hammemo.cli.commands import Commands
+from hammemo.cli.console import check_writable, counted, one_line_errors
+
+keys = Commands(help="Create the key file that signs receipts, show its public key, let backups expire.")
+
+File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="A key file.")]
+
+
+@keys.command()
+@one_line_errors()
+def new(file: File) -> None:
+    """Write a new key file that only its owner may read, and print its public key. An existing file is refused.
+
+    Keep it outside of databases and backups. Without it no receipt can be signed; who has it can sign in your name.
+    """
+    from hammemo.receipts import new_key_file
+
+    check_writable(file, "FILE")
+    typer.echo(new_key_file(file).public_key)
+    typer.echo(f"{file} holds secrets: keep it outside of databases and backups. The line above is public.", err=True)
+
+
+@keys.command()
+@one_line_errors()
+def public(file: File) -> None:
+    """Print the public key, for those who verify receipts."""
+    from hammemo.receipts import read_keys
+
+    typer.echo(read_keys(file).public_key)
+
+
+@keys.command()
+@one_line_errors()
+def expire(file: File) -> None:
+    """Drop the keys of backups that have expired, which nothing can read then. A server does it, too."""
+    from hammemo.receipts.keys import drop_expired, read_keys
+
+    gone = drop_expired(file)
+    for name in gone:
+        typer.echo(name)
+    left = len(read_keys(file).backups)
+    typer.echo(f"The keys of {counted(len(gone), 'backup')} were dropped; {left} are left.", err=True)

@@ -1,0 +1,144 @@
+"""``--receipt`` of the commands that change a model: what they do, signed, one line in a file of receipts."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from hammemo.cli.console import UsageError, check_writable, counted, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hammemo.cli.models import OpenModel
+    from hammemo.receipts.chains import ReceiptFile
+    from hammemo.receipts.keys import Keys
+    from hammemo.receipts.receipt import SignedReceipt
+
+_PANEL: Final = "ReceiptFiles (needs the extra erase)"
+
+
+@dataclass(frozen=True)
+class ReceiptOptions:
+    """Where the receipt goes, and who signs it."""
+
+    receipt: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Append a signed receipt to this file, which is for this model only.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    keys: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The key file that hammemo keys new wrote.", rich_help_panel=_PANEL),
+    ] = None
+    request: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="The id of the request; do not use a person's name.",
+            show_default="a random one",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+
+    @contextmanager
+    def evidence(self, wait: float | None) -> Iterator[ReceiptFiles]:
+        """Hold the file of receipts, if one is named."""
+        if self.receipt is None:
+            if self.keys is not None or self.request is not None:
+                raise UsageError("--keys and --request are for a receipt: name its file with --receipt.")
+            yield ReceiptFiles()
+            return
+        if self.keys is None:
+            raise UsageError("--receipt needs --keys FILE: hammemo keys new FILE writes one.")
+        from hammemo.receipts import ReceiptFile, read_keys
+        from hammemo.receipts.keys import require_ed25519
+        from hammemo.receipts.strict_json import check_line
+
+        require_ed25519()
+        check_writable(self.receipt, "--receipt")
+        keys, file = read_keys(self.keys), ReceiptFile(self.receipt)
+        request = check_line(secrets.token_hex(8) if self.request is None else self.request, "--request")
+        with file.locked(wait):
+            yield SignedReceiptFiles(file, keys, request)
+
+
+class ReceiptFiles:
+    """How a command writes a model: here, without a receipt."""
+
+    facts: Mapping[str, Any] = MappingProxyType({})
+    """What is said of the receipt in JSON."""
+
+    sentence = ""
+    """The same in words."""
+
+    is_signed = False
+    """Whether there will be a receipt."""
+
+    def is_done(self, opened: OpenModel, model: Path) -> bool:  # noqa: ARG002
+        """Note what the model is before the command; return whether the request was carried out before."""
+        return False
+
+    def write(self, opened: OpenModel, model: Path, target: Path, wait: float | None) -> None:  # noqa: ARG002
+        """Write the model."""
+        opened.write(target, wait)
+
+
+class SignedReceiptFiles(ReceiptFiles):
+    """Writes a model and then its receipt; the lock of the file of receipts is held."""
+
+    is_signed = True
+
+    def __init__(self, file: ReceiptFile, keys: Keys, request: str) -> None:
+        self._file, self._keys, self._request = file, keys, request
+
+    def is_done(self, opened: OpenModel, model: Path) -> bool:
+        """Note what the model is before the command; return whether the request was carried out before."""
+        from hammemo.receipts import Moment
+
+        self._before = Moment.of(opened.as_written(model))
+        last = self._file.settled(self._before.digest, self._keys)
+        self._previous = None if last is None else last.hash
+        if last is None or all(signed.receipt.request != self._request for signed in self._file.read()):
+            return False
+        if last.receipt.request != self._request or last.receipt.digest_after != self._before.digest:
+            raise ValueError(
+                f"{self._file.path} has a receipt of request {self._request}, and the model is another one now: use "
+                "another id."
+            )
+        self._say(last)
+        self.facts = {"repeated": True, **self.facts}
+        self.sentence = f"This request was carried out before; nothing has changed. {self.sentence}"
+        return True
+
+    def write(self, opened: OpenModel, model: Path, target: Path, wait: float | None) -> None:
+        """Write the model, then its receipt."""
+        from hammemo.receipts import Moment
+
+        after = Moment.of(opened.as_written(model))
+        signed = after.receipt_since(self._before, self._keys, self._request, self._previous)
+        self._file.add(signed, lambda: opened.write(target, wait))
+        self._say(signed)
+
+    def _say(self, signed: SignedReceipt) -> None:
+        receipt = signed.receipt
+        removed = f"{counted(receipt.rows, 'row')} and {counted(receipt.labels, 'label')} removed"
+        self.sentence = f"Receipt of request {receipt.request} ({removed}): {self._file.path}"
+        self.facts = {"receipt": receipt.to_json(), "receipt_hash": signed.hash, "receipts": str(self._file.path)}
+
+
+def say_done(evidence: ReceiptFiles, *, as_json: bool) -> None:
+    """Say that a request was carried out before."""
+    if as_json:
+        print_json(dict(evidence.facts))
+    else:
+        typer.echo(evidence.sentence)

@@ -1,0 +1,207 @@
+"""How a fit is run: by which engine, on how many workers, in memory or in parts, and where what is done is kept."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from hammemo.engines import local
+from hammemo.engines.checkpoints import open_checkpoint
+from hammemo.engines.partitions import even_cuts
+from hammemo.engines.parts import PartsJob, job_names, run_parts
+from hammemo.files.folders import HEAD, facts_of
+from hammemo.files.models import save
+from hammemo.files.remote import Remote, temporary_folder
+from hammemo.kernels.free_sites import tabled
+from hammemo.memories.exact import InParts
+from hammemo.sources.formats import is_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hammemo.engines.adding import Spread
+    from hammemo.engines.checkpoints import Checkpoint
+    from hammemo.engines.jobs import GroupJob, GroupReport
+    from hammemo.memories import Memory
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.kept import Kept
+    from hammemo.sources.documents import Source
+    from hammemo.sources.shards import Shard
+    from hammemo.sources.table_files import TableFiles
+
+ENGINES: Final = ("local", "threads", "processes", "ray")
+_MAX_GROUPS: Final = 4096
+"""Groups, at most about: each has a state that must be made, kept and added."""
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Who learns, and how; the parameters are those of `hammemo.engines.fit`."""
+
+    engine: str = "local"
+    workers: int | None = None
+    address: str | None = None
+    resume: str | None = None
+    parts: int | None = None
+    out: str | os.PathLike[str] | None = None
+    shard_bytes: int | None = None
+    group_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise ValueError(f"engine={self.engine!r} is not known: use {', '.join(ENGINES)}.")
+        for name in ("workers", "parts", "shard_bytes", "group_size"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise ValueError(f"{name}={number!r} is a whole number of at least 1.")
+        if self.parts is not None and (self.out is None or self.resume is not None):
+            raise ValueError(
+                f"parts={self.parts!r}: a table is cut into one part or more, out= names the folder to write, and that "
+                "folder remembers what is done: resume= is not used."
+            )
+        if self.parts is not None and self.engine == "ray" and self.out_is_address:
+            raise ValueError(
+                f"out={os.fspath(self.out or '')!r}: workers of Ray write parts to a folder that all of them see. Name "
+                "one on a disk of the network, and copy it to object storage when it is done."
+            )
+
+    @property
+    def out_is_address(self) -> bool:
+        """Whether a model in parts is written to object storage."""
+        return self.out is not None and is_address(os.fspath(self.out))
+
+    @property
+    def kind(self) -> str:
+        """The engine; on this machine, processes."""
+        return "processes" if self.engine == "local" else self.engine
+
+    def groups(self, source: Source | TableFiles) -> list[tuple[Shard, ...]]:
+        """Return the shards of a source in groups, one task each."""
+        task_bytes = max(source.shard_size(self.shard_bytes), source.nbytes // _MAX_GROUPS)
+        return grouped(source.shards(self.shard_bytes), self.group_size, task_bytes)
+
+    def checkpoint(self, manifest: Mapping[str, Any], name: str = "") -> Checkpoint | None:
+        """Return what remembers the states of a job, in the folder for it or in a folder of this name below it."""
+        if self.resume is None:
+            return None
+        place, mark, query = str(self.resume).partition("?") if is_address(str(self.resume)) else (self.resume, "", "")
+        return open_checkpoint(f"{str(place).rstrip('/')}/{name}{mark}{query}" if name else str(self.resume), manifest)
+
+    @contextmanager
+    def spreading(self) -> Iterator[Spread]:
+        """Yield what calls a function with many arguments on threads, on processes or on Ray."""
+        if self.engine == "ray":
+            from hammemo.engines import ray
+
+            with ray.spreading(self.address, self.workers) as spread:
+                yield spread
+        else:
+            yield partial(local.spread, kind=self.kind, workers=self.workers)
+
+    def count(
+        self,
+        job: GroupJob,
+        groups: Sequence[tuple[Shard, ...]],
+        sample: Memory,
+        manifest: Mapping[str, Any],
+        tell: GroupObserver,
+        kind: str | None = None,
+    ) -> tuple[Memory, PartsJob | None]:
+        """Return a memory that has learnt all groups and, where it lies in parts, what has made them.
+
+        `sample` is a memory that has learnt some examples of the source, `kind` what "local" means.
+        """
+        if self.parts is not None:
+            work = self._in_parts(job, manifest, sample, self.parts)
+            with self.spreading() as spread:
+                return run_parts(work, groups, spread, tell), work
+        if self.engine == "ray":
+            from hammemo.engines import ray
+
+            return ray.run(job, groups, sample, self.workers, self.address, tell), None
+        kind = kind if kind is not None and self.engine == "local" else self.kind
+        return local.run(job, groups, kind, self.workers, tell), None
+
+    def _in_parts(self, job: GroupJob, manifest: Mapping[str, Any], sample: Memory, parts: int) -> PartsJob:
+        """Return what a fit in parts must know, or refuse what cannot be learnt so."""
+        if not isinstance(sample, InParts) or tabled(sample.sites):
+            raise ValueError(
+                "parts= cuts an exact table of sites with positions: use memory='exact' or 'tiered', and a kernel "
+                "without Bag and Together."
+            )
+        cuts = even_cuts(sample.table(), parts)
+        folder = temporary_folder() if self.out_is_address else os.path.abspath(os.fspath(self.out or ""))
+        return PartsJob(job, folder, *job_names(manifest, cuts), tuple(cuts))
+
+    def finish(self, model: MemoryClassifier, work: PartsJob | None) -> None:
+        """Write what a model in parts has beside them, and delete what is no longer needed."""
+        if work is None:
+            return
+        save(model, work.folder)
+        work.delete_runs()
+        parted = model.memory_.parted
+        if self.out_is_address and parted is not None:
+            Remote(os.fspath(self.out or "")).put(work.folder, HEAD, [one.name for one in facts_of(parted)])
+
+
+def grouped(shards: Sequence[Shard], size: int | None, task_bytes: int) -> list[tuple[Shard, ...]]:
+    """Return consecutive shards in groups, one task each: of `size` shards, or of about this many bytes."""
+    if size is not None:
+        return [tuple(shards[first : first + size]) for first in range(0, len(shards), size)]
+    groups: list[tuple[Shard, ...]] = []
+    held: list[Shard] = []
+    held_bytes = 0
+    for shard in shards:
+        held.append(shard)
+        held_bytes += shard.stop - shard.start
+        if 4 * held_bytes >= 3 * task_bytes:
+            groups.append(tuple(held))
+            held, held_bytes = [], 0
+    return [*groups, tuple(held)] if held else groups
+
+
+class GroupObserver:
+    """Is given the report of each group: tells others, and adds up the samples that are kept.
+
+    Parameters
+    ----------
+    total : int
+        How many groups there are.
+    kept : Kept or None
+        An empty one, if a sample is kept.
+    on_progress, on_report
+        As in `fit`.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        kept: Kept | None,
+        on_progress: Callable[[int, int], None] | None,
+        on_report: Callable[[GroupReport], None] | None,
+    ) -> None:
+        self.kept = kept
+        self._done, self._total = 0, total
+        self._on_progress, self._on_report = on_progress, on_report
+        self.step(0)
+
+    def expect(self, more: int) -> None:
+        """Take note of tasks that return no report."""
+        self._total += more
+
+    def step(self, done: int = 1) -> None:
+        """Tell that a task is done."""
+        self._done += done
+        if self._on_progress is not None:
+            self._on_progress(self._done, self._total)
+
+    def __call__(self, report: GroupReport) -> None:
+        """Take the report of a group that is learnt."""
+        if self.kept is not None and report.kept is not None:
+            self.kept = self.kept.plus(self.kept.unpacked(report.kept), 1)
+        if self._on_report is not None:
+            self._on_report(replace(report, kept=None))
+        self.step()

@@ -1,0 +1,453 @@
+r"""Tables on engines: rows in files, learnt by many workers as `fit` learns them whole, to the byte.
+
+`fit` chooses everything from the kept rows, those with the lowest hashes, and counts all rows under what was chosen.
+Both are sums over groups of rows:
+
+1. each worker reads a group of shards and returns the rows of it that have the lowest hashes; the rows that have the
+   lowest of all are among them. It also says which labels there are and what each column holds;
+2. the layout is chosen here, once, from the kept rows;
+3. where not all rows were kept, each worker reads its group again and counts it under that layout;
+4. the weights are fitted here, to the kept rows.
+
+A row is hashed by its values, and what ``3`` in a CSV file is, a name or a number, depends on all values of its column.
+The first rows say what it most likely is. Each group says what it has found, and where that is something else, the
+first step is done once more with what is now known.
+
+The source is read twice. Where the second pass finds more or fewer rows than the first, the fit is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from sklearn.base import clone
+
+from hammemo._arrays.checked import StoredArrays
+from hammemo.engines.checkpoints import open_checkpoint
+from hammemo.engines.jobs import GroupJob, GroupReader
+from hammemo.engines.running import GroupObserver
+from hammemo.models.learning import TableFacts, seed_of
+from hammemo.sources.kinds import ORDERED, UNKNOWN, as_kind, kind_of, known_kinds, merged_kinds
+from hammemo.sources.schemas import TableSchema, side_by_side
+from hammemo.tokens.column_kinds import ColumnKinds
+from hammemo.tokens.columns import MOMENTS, NAMES, tokens_of
+from hammemo.tokens.contexts import Examples, check_column_names
+from hammemo.tokens.labels import classes_array, common_label_dtype, label_array
+from hammemo.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from hammemo.engines.checkpoints import Checkpoint
+    from hammemo.engines.jobs import GroupReport
+    from hammemo.engines.parts import PartsJob
+    from hammemo.engines.running import Machines
+    from hammemo.engines.states import Arrays
+    from hammemo.kernels.cells import Cells
+    from hammemo.memories import Memory
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.models.kept_rows import KeptRows
+    from hammemo.sources.shards import Shard
+    from hammemo.sources.table_files import TableFiles
+    from hammemo.sources.tables import Batch
+
+_KEPT: Final = "kept."
+_LABELS: Final = "labels."
+
+
+@dataclass(frozen=True)
+class RowMaker:
+    """Makes examples of the rows of a file.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        The columns and their kinds are known.
+    """
+
+    schema: TableSchema
+
+    @property
+    def columns(self) -> str | None:
+        """The kinds of the columns as a model has them; None where all are names."""
+        kinds = "".join(kind if kind in ORDERED else NAMES for kind in self.schema.kinds[:-1])
+        return None if set(kinds) <= {NAMES} else kinds
+
+    @property
+    def wanted(self) -> list[str]:
+        """The columns that are read."""
+        assert self.schema.columns is not None
+        assert self.schema.label is not None
+        return [*self.schema.columns, self.schema.label]
+
+    def examples(self, batch: Batch) -> tuple[Examples, NDArray[Any], str]:
+        """Return examples, their labels as an array, and what kind of names each column and the labels hold."""
+        schema = self.schema
+        values, answers = schema.values(batch), as_kind(batch.tokens(schema.label or ""), schema.kinds[-1])
+        kinds = [k if k in ORDERED else kind_of(v) for k, v in zip(schema.kinds, [*values, answers], strict=True)]
+        if self.columns is not None:
+            tokens = tokens_of(values, self.columns, schema.missing, schema.columns, learning=True)
+        else:
+            tokens = side_by_side(values)
+        labels = label_array(answers)
+        return Examples.of_arrays(tokens, labels, np.ones(len(labels), np.int64)), labels, "".join(kinds)
+
+
+class TableReader(GroupReader):
+    """The rows of some shards, in batches."""
+
+    def __init__(self, source: TableFiles, rows: RowMaker) -> None:
+        super().__init__(None)
+        self._source, self._rows = source, rows
+
+    def pieces(self, shards: tuple[Shard, ...]) -> Iterator[Batch]:
+        """Yield the batches that have rows."""
+        wanted = self._rows.wanted
+        for shard in shards:
+            for batch in self.timed(self._source.batches(shard, wanted)):
+                if len(batch):
+                    self.tokens += len(batch) * (len(wanted) - 1)
+                    yield batch
+
+
+@dataclass(frozen=True)
+class TableJob(GroupJob):
+    """Count rows.
+
+    Parameters
+    ----------
+    template, checkpoint, kept
+        As in `GroupJob`; nothing is kept here.
+    source : TableFiles
+        How shards are read; it need not list the files.
+    rows : RowMaker
+    cells : Cells, optional
+        How rows with numbers become contexts.
+    """
+
+    template: Memory
+    source: TableFiles
+    rows: RowMaker
+    cells: Cells | None
+    checkpoint: Checkpoint | None = None
+    kept: None = None
+
+    def reader(self) -> TableReader:
+        """Return what reads the rows of one group."""
+        return TableReader(self.source, self.rows)
+
+    def add(self, memory: Memory, pieces: Iterable[Batch]) -> None:
+        """Count the rows of batches."""
+        for batch in pieces:
+            self.add_examples(memory, self.rows.examples(batch)[0])
+
+    def add_examples(self, memory: Memory, examples: Examples) -> None:
+        """Count examples, as contexts of cells where they have numbers."""
+        if self.cells is None:
+            memory.add(examples)
+        else:
+            memory.add_cells(self.cells, examples)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the first pass has found in some rows.
+
+    Parameters
+    ----------
+    found : str
+        What each column holds, as `TableSchema.found_kinds` says it.
+    truths : str
+        Whether it holds truth values, as `TableSchema.truths` says it.
+    names : str
+        The kinds of names of each column, the label last; empty before a row was read.
+    noted : str
+        The letters of :class:`~hammemo.tokens.column_kinds.ColumnKinds`; empty before a row was read.
+    labels : Vocabulary
+    dtype : str
+        The type of the labels; empty before a row was read.
+    n_rows : int
+    kept : KeptRows or None
+        The rows with the lowest hashes, if rows are kept.
+    """
+
+    found: str
+    truths: str = ""
+    names: str = ""
+    noted: str = ""
+    labels: Vocabulary = field(default_factory=Vocabulary)
+    dtype: str = ""
+    n_rows: int = 0
+    kept: KeptRows | None = None
+
+    def with_rows(self, examples: Examples, labels: NDArray[Any], names: str) -> Findings:
+        """Return what is known after some more rows."""
+        noted = ColumnKinds.of(examples.contexts).letters
+        fresh = Findings(self.found, self.truths, names, noted, examples.labels, labels.dtype.str, len(labels))
+        kept = None if self.kept is None else self.kept.changed(examples, 1)
+        return replace(self.plus(fresh), kept=kept)
+
+    def plus(self, other: Findings) -> Findings:
+        """Return what is known of the rows of both."""
+        noted = self.noted or other.noted
+        if self.noted and other.noted:
+            noted = ColumnKinds(self.noted).plus(ColumnKinds(other.noted)).letters
+        ends = [classes_array(one.labels, np.dtype(one.dtype)) for one in (self, other) if one.dtype]
+        return Findings(
+            merged_kinds(self.found, other.found, NAMES),
+            merged_kinds(self.truths, other.truths, "f") if other.truths else self.truths,
+            merged_kinds(self.names, other.names) if other.names else self.names,
+            noted,
+            self.labels.union(other.labels),
+            common_label_dtype(*ends).str if ends else "",
+            self.n_rows + other.n_rows,
+            None if self.kept is None or other.kept is None else self.kept.plus(other.kept, 1),
+        )
+
+    def packed(self) -> Arrays:
+        """Return all of it as arrays, for other processes and for files; `unpacked` undoes it."""
+        told = json.dumps([self.found, self.truths, self.names, self.noted, self.dtype, self.n_rows])
+        arrays = {"told": np.frombuffer(told.encode("ascii"), np.uint8)}
+        arrays |= {f"{_LABELS}{name}": array for name, array in self.labels.arrays().items()}
+        if self.kept is not None:
+            arrays |= {f"{_KEPT}{name}": array for name, array in self.kept.packed().items()}
+        return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+
+    @classmethod
+    def unpacked(cls, arrays: Arrays, empty: KeptRows | None) -> Findings:
+        """Return what `packed` returned."""
+        found, truths, names, noted, dtype, n_rows = json.loads(np.asarray(arrays["told"]).tobytes())
+        kept = {name.removeprefix(_KEPT): array for name, array in arrays.items() if name.startswith(_KEPT)}
+        labels = {name.removeprefix(_LABELS): array for name, array in arrays.items() if name.startswith(_LABELS)}
+        vocabulary = Vocabulary.from_arrays(StoredArrays(labels))
+        rows = empty.unpacked(kept) if empty is not None and kept else None
+        return cls(found, truths, names, noted, vocabulary, dtype, n_rows, rows)
+
+    def types(self, kinds: str | None) -> str:
+        """Return how the values of columns of these kinds came, as in a frame (:mod:`hammemo.tokens.deciding`)."""
+        letters = {UNKNOWN: "o", "t": "s", "f": "t"}
+        pairs = zip(kinds or NAMES * len(self.truths), self.truths, strict=True)
+        return "".join("d" if kind == MOMENTS and truth != UNKNOWN else letters[truth] for kind, truth in pairs)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The first pass: what a group of shards holds, and its rows with the lowest hashes.
+
+    Parameters
+    ----------
+    source : TableFiles
+        How shards are read; it need not list the files.
+    rows : RowMaker
+        With the kinds that columns most likely have.
+    known : str
+        What some rows of the table say about each column.
+    empty : KeptRows or None
+        What rows are kept in.
+    checkpoint : Checkpoint or None
+    """
+
+    source: TableFiles
+    rows: RowMaker
+    known: str
+    empty: KeptRows | None
+    checkpoint: Checkpoint | None = None
+
+    def look(self, group: int, shards: tuple[Shard, ...]) -> tuple[Arrays, GroupReport]:
+        """Return what is found in a group, or what an earlier run has stored of it."""
+        reader = TableReader(self.source, self.rows)
+        arrays = None if self.checkpoint is None else self.checkpoint.read(group)
+        resumed = arrays is not None
+        if arrays is None:
+            arrays = self._found(reader.pieces(shards)).packed()
+            if self.checkpoint is not None:
+                self.checkpoint.write(group, arrays)
+        return arrays, reader.report(group, shards, None, resumed=resumed)
+
+    def _found(self, batches: Iterable[Batch]) -> Findings:
+        """Return what rows say; after a value that a column should not have, only what the columns hold."""
+        schema, findings = self.rows.schema, Findings(self.known, kept=self.empty)
+        for batch in batches:
+            found = schema.found_kinds(batch, findings.found)
+            truths = merged_kinds(findings.truths, schema.truths(batch), "f")
+            findings = replace(findings, found=found, truths=truths)
+            if self.is_right(found):
+                findings = findings.with_rows(*self.rows.examples(batch))
+        return findings if self.is_right(findings.found) else Findings(findings.found)
+
+    def is_right(self, found: str) -> bool:
+        """Return whether columns have the kinds with which this pass reads them."""
+        return found == self.known or self.rows.schema.with_kinds(found).kinds == self.rows.schema.kinds
+
+
+def fit_table(
+    estimator: MemoryClassifier,
+    source: TableFiles,
+    schema: TableSchema,
+    machines: Machines,
+    *,
+    classes: Any = None,
+    layout: MemoryClassifier | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    on_report: Callable[[GroupReport], None] | None = None,
+) -> tuple[MemoryClassifier, TableSchema]:
+    """Return a copy of the estimator that has learnt the rows of files, and how they were read.
+
+    Parameters
+    ----------
+    estimator, machines, classes, layout, on_progress, on_report
+        As in :func:`hammemo.engines.fit`.
+    source : TableFiles
+    schema : TableSchema
+        How rows are read; columns and kinds may be open.
+    """
+    groups = machines.groups(source)
+    tell = GroupObserver(len(groups), None, on_progress, on_report)
+    model: MemoryClassifier = clone(estimator)
+    rows, known = _first_look(source, schema)
+    with machines.spreading() if machines.engine == "ray" else nullcontext():  # one session for both passes
+        fit = _TableFit(model, source, groups, machines, tell, seed_of(model.random_state))
+        rows, findings = fit.survey(rows, known, layout)
+        work = model._edited(lambda version: fit.learn(version, rows, findings, classes, layout))
+    machines.finish(model, work)
+    assert rows.schema.columns is not None
+    return model, replace(rows.schema, kinds=known_kinds(findings.names))
+
+
+def _first_look(source: TableFiles, schema: TableSchema) -> tuple[RowMaker, str]:
+    """Return how rows are read, given the first ones of a source, and what these say about each column."""
+    if schema.label is None:
+        raise ValueError("The column with the labels is not known: name it with label=.")
+    wanted = None if schema.columns is None else [*schema.columns, schema.label]
+    batches = (batch for shard in source.shards() for batch in source.batches(shard, wanted))
+    batch = next((batch for batch in batches if len(batch)), None)
+    if batch is None:
+        raise ValueError("There is nothing to learn: the files have no row beyond their headers.")
+    schema = replace(schema, columns=schema.named(batch))
+    assert schema.columns is not None
+    check_column_names(schema.columns)
+    h = len(schema.columns)
+    if len(schema.kinds) == h + 1 or schema.numeric == "none":
+        schema = schema if len(schema.kinds) == h + 1 else schema.with_kinds(NAMES * h)
+        return RowMaker(schema), NAMES * h  # nothing is to be found out
+    known = schema.found_kinds(batch)
+    return RowMaker(schema.with_kinds(known)), known
+
+
+@dataclass(frozen=True)
+class _TableFit:
+    """One fit of a table: the steps that the driver takes."""
+
+    model: MemoryClassifier
+    source: TableFiles
+    groups: list[tuple[Shard, ...]]
+    machines: Machines
+    tell: GroupObserver
+    seed: int
+
+    def survey(self, rows: RowMaker, known: str, layout: MemoryClassifier | None) -> tuple[RowMaker, Findings]:
+        """Return how rows are read and what the first pass has found, repeated where the first rows misled it."""
+        for name in ("rows", "rows-again"):
+            empty = self.model._room_for_rows(len(known), rows.columns, self.seed, layout)
+            survey = Survey(self.source.without_files(), rows, known, empty)
+            survey = replace(survey, checkpoint=self._checkpoint(self._manifest(survey), name))
+            findings = Findings(known, kept=empty)
+            with self.machines.spreading() as spread:
+                for arrays, report in spread(survey.look, enumerate(self.groups)):
+                    findings = findings.plus(Findings.unpacked(arrays, empty))
+                    self.tell(report)
+            if survey.is_right(findings.found):
+                return rows, findings
+            known = findings.found
+            rows = RowMaker(rows.schema.with_kinds(known))
+            self.tell.expect(len(self.groups))
+        raise _changed()
+
+    def learn(
+        self, model: MemoryClassifier, rows: RowMaker, findings: Findings, classes: Any, layout: Any
+    ) -> PartsJob | None:
+        """Choose everything, let others count, and fit the weights; return what has made parts, if there are any."""
+        made: list[PartsJob | None] = [None]
+
+        def count(memory: Memory) -> Memory:
+            job = TableJob(memory.empty_like(), self.source.without_files(), rows, model._cells)
+            manifest = {**self._manifest(job), "layout": memory.fingerprint(), "cells": _digest(model._cells)}
+            job = replace(job, checkpoint=self.machines.checkpoint(manifest, "counts"))
+            self.tell.expect(len(self.groups))
+            sample = self._sample(job, findings.kept)
+            counted, made[0] = self.machines.count(job, self.groups, sample, manifest, self.tell)
+            if int(counted.label_counts.sum()) != findings.n_rows:
+                raise _changed()
+            return counted
+
+        assert rows.schema.columns is not None
+        facts = TableFacts(
+            names=rows.schema.columns,
+            columns=rows.columns,
+            types=findings.types(rows.columns),
+            kinds=ColumnKinds(findings.noted),
+            labels=findings.labels,
+            label_dtype=np.dtype(findings.dtype),
+            kept=findings.kept,
+            seed=self.seed,
+        )
+        model._learn_table(facts, classes, layout, count, kept_are_counted=self.machines.parts is None)
+        return made[0]
+
+    def _sample(self, job: TableJob, kept: KeptRows | None) -> Memory:
+        """Return a memory that has counted some rows, where someone must know how keys are spread."""
+        sample = job.template.empty_like()
+        if self.machines.parts is None and self.machines.engine != "ray":
+            return sample
+        if kept is None:
+            job.add(sample, [next(job.reader().pieces(self.groups[0]))])
+        else:
+            job.add_examples(sample, kept.examples())
+        return sample
+
+    def _manifest(self, work: Survey | TableJob) -> dict[str, Any]:
+        """Return what must be the same for what is stored of a group to be used again."""
+        schema, empty = work.rows.schema, work.empty if isinstance(work, Survey) else None
+        return {
+            "format": 1,
+            "files": len(self.source.files),
+            "bytes": self.source.nbytes,
+            "source": self.source.fingerprint(),
+            "label": schema.label,
+            "columns": list(schema.columns or ()),
+            "kinds": work.rows.columns,
+            "missing": schema.missing,
+            "kept": None if empty is None else [empty.seed, empty.most, empty.threshold],
+            "groups": len(self.groups),
+            "first_group": [[shard.file.path, shard.start, shard.stop] for shard in self.groups[0]],
+        }
+
+    def _checkpoint(self, manifest: dict[str, Any], name: str) -> Checkpoint | None:
+        """Return what remembers the first pass: with parts, their folder, where all workers see it."""
+        machines = self.machines
+        if machines.parts is None or machines.out_is_address:
+            return machines.checkpoint(manifest, name)
+        folder = os.path.join(os.path.abspath(os.fspath(machines.out or "")), "runs")
+        return open_checkpoint(os.path.join(folder, f"{name}-{_digest(manifest)}"), manifest)
+
+
+def _digest(value: Any) -> str | None:
+    if value is None:
+        return None
+    text = json.dumps(value) if isinstance(value, dict) else value.digest()
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _changed() -> ValueError:
+    return ValueError(
+        "The table was changed while it was read: the second pass has found other rows than the first. Learn files "
+        "that stay as they are."
+    )

@@ -1,0 +1,166 @@
+"""The figure of a column or of a pair of columns: shares of labels, with how many rows stand behind each value.
+
+It needs the ``plot`` extra. For one column, a line for each label is its share among the rows with a value, with one
+standard error; grey bars are the rows. For a pair, a field is the share of one label, and its number the rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from hammemo.models.explanation_plot import COLOURS, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+MISSING: Final = "missing"
+OTHERS: Final = "others"
+"""How missing values, and values that are not shown one by one, are called."""
+_MOST_LINES: Final = 5
+_BAR_HEIGHT: Final = 0.3
+"""The part of the height that the bars of rows take."""
+
+
+def draw_one(
+    ax: Axes | None,
+    column: str,
+    values: Sequence[str],
+    counts: NDArray[np.int64],
+    labels: Sequence[str],
+    label: int | None,
+    source: str,
+    *,
+    ordered: bool,
+) -> Axes:
+    """Draw the shares of labels for each value of a column on the axes, or on those of a new figure; return them.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes or None
+    column : str
+    values, labels : sequences of str
+    counts : ndarray of int64, shape (V, L)
+    label : int or None
+        The only label that is drawn; by default the second of two, or the most frequent ones.
+    source : str
+        What was counted.
+    ordered : bool
+        Whether the values are in order, so that a line may join them.
+    """
+    ax = _new_axes((max(7.0, 2.2 + 0.42 * len(values)), 4.2)) if ax is None else ax
+    totals, places = counts.sum(axis=1), np.arange(len(values))
+    _draw_rows(ax, places, totals, values)
+    shown = _shown_labels(counts, label)
+    for colour, place in zip(COLOURS, shown, strict=False):
+        joined = np.array([ordered and value != MISSING for value in values])
+        _draw_shares(ax, counts[:, place], totals, joined, colour, labels[place])
+        ax.axhline(counts[:, place].sum() / totals.sum(), color=colour, linewidth=0.8, linestyle=":")
+    ax.set_xticks(places, [shortened(value, 24) for value in values], rotation=60 if len(values) > 3 else 0)
+    for tick in ax.get_xticklabels() if len(values) > 3 else []:
+        tick.set_horizontalalignment("right")
+        tick.set_rotation_mode("anchor")
+    ax.set_ylim(0, 1.02)
+    ax.set_xlabel(column)
+    of = f"of {shortened(labels[shown[0]], 32)}" if len(shown) == 1 else "of each label"
+    ax.set_ylabel(f"share {of}")
+    ax.set_title(f"{column}: share {of} by value; dotted, over all values ({source})", loc="left", fontsize=10)
+    ax.spines[["top"]].set_visible(False)
+    if len(shown) > 1:
+        ax.legend(loc="upper left", bbox_to_anchor=(1.08, 1.0), frameon=False, fontsize=8)
+    return ax
+
+
+def draw_pair(
+    ax: Axes | None,
+    columns: Sequence[str],
+    values: Sequence[Sequence[str]],
+    counts: NDArray[np.int64],
+    labels: Sequence[str],
+    label: int | None,
+    source: str,
+) -> Axes:
+    """Draw the share of one label for each pair of values; the second column runs to the right.
+
+    Parameters
+    ----------
+    ax, labels, source
+        As for one column.
+    columns : sequence of two str
+    values : two sequences of str
+    counts : ndarray of int64, shape (V, W, L)
+    label : int or None
+        By default the second of two labels, or the most frequent one.
+    """
+    height, width = counts.shape[:2]
+    ax = _new_axes((2.8 + 0.62 * width, 1.8 + 0.42 * height)) if ax is None else ax
+    totals = counts.sum(axis=2)
+    place = _shown_labels(counts.reshape(-1, counts.shape[2]), label)[0]
+    shares = np.where(totals > 0, counts[:, :, place] / np.maximum(totals, 1), np.nan)
+    image = ax.imshow(shares, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    for row, column in np.argwhere(totals > 0).tolist():
+        colour = "white" if shares[row, column] < 0.5 else "black"
+        ax.text(column, row, f"{totals[row, column]:,}", ha="center", va="center", color=colour, fontsize=7)
+    ax.set_xticks(range(width), [shortened(value, 20) for value in values[1]], rotation=60)
+    for tick in ax.get_xticklabels():
+        tick.set_horizontalalignment("right")
+        tick.set_rotation_mode("anchor")
+    ax.set_yticks(range(height), [shortened(value, 20) for value in values[0]])
+    ax.set_xlabel(columns[1])
+    ax.set_ylabel(columns[0])
+    name = shortened(labels[place], 32)
+    ax.set_title(f"share of {name}; in each field its rows ({source})", loc="left", fontsize=10)
+    ax.figure.colorbar(image, ax=ax, label=f"share of {name}")
+    return ax
+
+
+def _shown_labels(counts: NDArray[np.int64], label: int | None) -> list[int]:
+    """Return the labels that are drawn: one of two, else the most frequent ones, in their order."""
+    if label is not None:
+        return [label]
+    if counts.shape[1] == 2:
+        return [1]
+    return list(np.argsort(-counts.sum(axis=0), kind="stable")[:_MOST_LINES].tolist())
+
+
+def _draw_rows(ax: Axes, places: NDArray[np.int64], totals: NDArray[np.int64], values: Sequence[str]) -> None:
+    """Draw how many rows have each value, behind the shares; the bar of many values together may be cut off."""
+    single = [total for total, value in zip(totals.tolist(), values, strict=True) if not value.endswith(OTHERS)]
+    most = max(single) or int(totals.max())
+    rows = ax.twinx()
+    rows.bar(places, totals, 0.8, color="#DDDDDD", zorder=0)
+    rows.set_ylim(0, most / _BAR_HEIGHT)
+    rows.set_yticks([0, most], ["0", f"{most:,}"])
+    rows.set_ylabel("rows", loc="bottom")
+    rows.spines[["top"]].set_visible(False)
+    ax.set_zorder(rows.get_zorder() + 1)
+    ax.patch.set_visible(False)
+
+
+def _draw_shares(
+    ax: Axes,
+    counts: NDArray[np.int64],
+    totals: NDArray[np.int64],
+    joined: NDArray[np.bool_],
+    colour: str,
+    label: str,
+) -> None:
+    """Draw the share of one label, with one standard error, where there are rows; join those that are in order."""
+    held = np.flatnonzero(totals)
+    shares = counts[held] / totals[held]
+    errors = np.sqrt(shares * (1 - shares) / totals[held])
+    style: dict[str, Any] = {"color": colour, "markersize": 5, "capsize": 2, "elinewidth": 1, "zorder": 3}
+    ax.errorbar(held, shares, errors, fmt="o", label=shortened(label, 32), **style)
+    ax.plot(held[joined[held]], shares[joined[held]], color=colour, linewidth=1.4, zorder=2)
+
+
+def _new_axes(size: tuple[float, float]) -> Axes:
+    try:
+        from matplotlib import pyplot
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("Figures need Matplotlib: pip install 'hammemo[plot]'") from error
+    return pyplot.subplots(figsize=size, layout="constrained")[1]

@@ -1,0 +1,232 @@
+"""The key file: a signing key, a key for keyed hashes, and any number of named keys.
+
+The file belongs outside the database and its backups: who has both can read what was to be erased. It is readable by
+its owner alone and is replaced in one step, under its lock. `hammemo keys new` writes one, and `hammemo keys public`
+prints the public key, which anyone may have.
+
+Named keys are what a server encrypts with; one may have an expiry date. Backups have keys of their own
+(:mod:`hammemo.receipts.backup_keys`). A key that is dropped is in no later version of the file, but may still be in old
+blocks of the disk and in copies of the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from hammemo.files.atomic import write_private
+from hammemo.files.locks import locked
+from hammemo.receipts.backup_keys import BackupKey, ErasedSubject, joined_records, needed_records
+from hammemo.receipts.strict_json import (
+    canonical,
+    check_hex,
+    check_line,
+    check_names,
+    check_time,
+    now,
+    read_object,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+FORMAT: Final = "hammemo-keys"
+VERSION: Final = 1
+_MAX_FILE_BYTES: Final = 2**26
+_KEY_BYTES: Final = 32
+
+
+@dataclass(frozen=True)
+class NamedKey:
+    """32 secret bytes, and when they expire: a time in UTC such as ``2026-11-17T08:00:00Z``, or None."""
+
+    secret: bytes = field(repr=False)
+    expires: str | None = None
+
+    @classmethod
+    def new(cls, expires: str | None = None) -> NamedKey:
+        """Return a random key."""
+        return cls(secrets.token_bytes(_KEY_BYTES), expires)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of a key file: a value that never changes, and whose repr shows no secret.
+
+    Examples
+    --------
+    >>> from hammemo.receipts.keys import Keys, NamedKey
+    >>> keys = Keys.new().with_key("backup 1", NamedKey.new("2027-01-01T00:00:00Z"))
+    >>> keys.named["backup 1"], list(keys.without("backup 1").named)
+    (NamedKey(expires='2027-01-01T00:00:00Z'), [])
+    >>> len(keys.public_key), keys.keyed(b"a guess") == Keys.new().keyed(b"a guess")
+    (64, False)
+    """
+
+    signing: bytes = field(repr=False)
+    hashing: bytes = field(repr=False)
+    named: Mapping[str, NamedKey] = field(default_factory=dict, repr=False)
+    backups: Mapping[str, BackupKey] = field(default_factory=dict, repr=False)
+    erased: tuple[ErasedSubject, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def new(cls) -> Keys:
+        """Return random keys."""
+        return cls(secrets.token_bytes(_KEY_BYTES), secrets.token_bytes(_KEY_BYTES))
+
+    @property
+    def public_key(self) -> str:
+        """The public key that signatures are checked with, in hexadecimal digits."""
+        return str(self._private_key().public_key().public_bytes_raw().hex())
+
+    def keyed(self, data: bytes, purpose: bytes = b"") -> str:
+        """Return a keyed hash in hexadecimal digits; hashes for another purpose (16 bytes at most) are other ones."""
+        return hashlib.blake2b(data, digest_size=32, key=self.hashing, person=purpose).hexdigest()
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the Ed25519 signature of a message: 64 bytes."""
+        return bytes(self._private_key().sign(message))
+
+    def _private_key(self) -> Any:
+        return require_ed25519().Ed25519PrivateKey.from_private_bytes(self.signing)
+
+    def with_key(self, name: str, key: NamedKey) -> Keys:
+        """Return the keys with a named one added or replaced."""
+        return replace(self, named={**self.named, name: key})
+
+    def without(self, *names: str) -> Keys:
+        """Return the keys without some named ones."""
+        return replace(self, named={name: key for name, key in self.named.items() if name not in names})
+
+    def with_backup(self, name: str, key: BackupKey) -> Keys:
+        """Return the keys with that of a backup added or replaced."""
+        return replace(self, backups={**self.backups, name: key})
+
+    def with_erased(self, erased: Iterable[ErasedSubject]) -> Keys:
+        """Return the keys with records of erasures added."""
+        return replace(self, erased=joined_records(self.erased, erased))
+
+    def without_backups(self, names: Iterable[str]) -> Keys:
+        """Return the keys without those of some backups, and without records that no other backup needs."""
+        gone = set(names)
+        backups = {name: key for name, key in self.backups.items() if name not in gone}
+        return replace(self, backups=backups, erased=needed_records(self.erased, backups, now()))
+
+    def expired(self) -> list[str]:
+        """Return the names of backups that have expired."""
+        return [name for name, key in self.backups.items() if key.expires <= now()]
+
+    def is_outdated(self) -> bool:
+        """Return whether a backup has expired, or a record of an erasure is no longer needed."""
+        return bool(self.expired()) or len(needed_records(self.erased, self.backups, now())) < len(self.erased)
+
+    def encoded(self) -> bytes:
+        """Return the text of a key file: it holds the secrets."""
+        named = {name: {"key": key.secret.hex(), "expires": key.expires} for name, key in self.named.items()}
+        held: dict[str, Any] = {"format": FORMAT, "version": VERSION, "named": named}
+        if self.backups:
+            held["backups"] = {name: key.to_json() for name, key in self.backups.items()}
+        if self.erased:
+            held["erased"] = [asdict(one) for one in self.erased]
+        return canonical(held | {"signing": self.signing.hex(), "hashing": self.hashing.hex()}) + b"\n"
+
+    @classmethod
+    def decoded(cls, text: bytes) -> Keys:
+        """Return the keys in the text of a key file; ValueError, which shows no secret, if it is none."""
+        held = read_object(text.removesuffix(b"\n"), most=_MAX_FILE_BYTES)
+        backups, erased = held.pop("backups", {}), held.pop("erased", [])
+        check_names(held, ("format", "version", "named", "signing", "hashing"), "it")
+        if held["format"] != FORMAT or held["version"] != VERSION:
+            raise ValueError(f"its format is not {FORMAT}, version {VERSION}")
+        if not isinstance(held["named"], dict) or not isinstance(backups, dict):
+            raise ValueError("its named keys or those of backups are not a JSON object")
+        if not isinstance(erased, list):
+            raise ValueError("its records of erasures are not a list")
+        named = {check_line(name, "the name of a key"): _named_key(key, name) for name, key in held["named"].items()}
+        signing, hashing = (bytes.fromhex(check_hex(held[name], f"its {name} key")) for name in ("signing", "hashing"))
+        listed = {check_line(name, "the name of a backup"): BackupKey.from_json(key) for name, key in backups.items()}
+        return cls(signing, hashing, named, listed, tuple(map(ErasedSubject.from_json, erased)))
+
+
+def _named_key(given: Any, name: str) -> NamedKey:
+    held = check_names(given, ("key", "expires"), f"the key {name!r}")
+    expires = held["expires"]
+    if expires is not None:
+        check_time(expires, f"the expiry of the key {name!r}")
+    return NamedKey(bytes.fromhex(check_hex(held["key"], f"the key {name!r}")), expires)
+
+
+def read_keys(path: str | os.PathLike[str]) -> Keys:
+    """Return the keys of a file, or refuse it: it must be whole, and readable by its owner alone."""
+    with Path(path).open("rb") as file:
+        mode, text = os.fstat(file.fileno()).st_mode, file.read(_MAX_FILE_BYTES + 1)
+    try:
+        keys = Keys.decoded(text)
+    except ValueError as error:
+        raise ValueError(f"{path} is no key file: {error}. `hammemo keys new` writes one.") from None
+    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ValueError(f"{path} may be read by others, and holds secret keys: chmod 600 it.")
+    return keys
+
+
+def new_key_file(path: str | os.PathLike[str]) -> Keys:
+    """Write a file with new keys, and return them; a file that is there is never replaced."""
+    require_ed25519()
+    with locked(path):
+        if os.path.lexists(path):
+            raise FileExistsError(
+                f"{os.fspath(path)} is there already, and keys that are replaced are lost: name another file."
+            )
+        keys = Keys.new()
+        write_private(path, [keys.encoded()])
+    return keys
+
+
+def change_keys(path: str | os.PathLike[str], change: Callable[[Keys], Keys]) -> Keys:
+    """Replace the keys of a file, under its lock, by what `change` makes of them; return these."""
+    with locked(path):
+        keys = change(read_keys(path))
+        write_private(path, [keys.encoded()])
+    return keys
+
+
+def drop_expired(path: str | os.PathLike[str]) -> list[str]:
+    """Drop the keys of backups that have expired, which then cannot be read, and return their names."""
+    held = read_keys(path)
+    gone = held.expired()
+    if held.is_outdated():
+        change_keys(path, lambda keys: keys.without_backups(gone))
+    return gone
+
+
+def public_key_of(text: bytes) -> str:
+    """Return the public key in a text of hexadecimal digits, as ``hammemo keys public`` prints it."""
+    return check_hex(text.decode("latin-1").strip(), "the public key")
+
+
+def is_signed(public_key: str, message: bytes, signature: bytes) -> bool:
+    """Return whether the holder of the private key has signed a message."""
+    ed25519 = require_ed25519()
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def require_ed25519() -> Any:
+    """Return the module that signs and verifies, or say how to install it."""
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Receipts and keys need the package cryptography: pip install 'hammemo[erase]'", name=error.name
+        ) from error
+    return ed25519

@@ -1,0 +1,285 @@
+"""What a receipt says, how it is signed, and how it is read from outside.
+
+A receipt holds numbers, digests and versions, never a row or a label. It states that a request was carried out: what
+the model was before, as a keyed hash, and what it is after, as the digest of each of its parts. The digest before is
+keyed because a plain one would let anyone who has the other rows confirm guesses about the removed ones: add the guess,
+fit, compare. The digest after is plain, so that an auditor can make it from the remaining rows.
+
+A signed receipt is one line of JSON in canonical form (:mod:`hammemo.receipts.strict_json`). Its hash covers the
+signature, and is what the next receipt names as the one before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from threadpoolctl import threadpool_info
+
+from hammemo.models.digests import PARTS, whole_digest
+from hammemo.receipts.keys import is_signed
+from hammemo.receipts.strict_json import (
+    canonical,
+    check_hex,
+    check_line,
+    check_names,
+    check_number,
+    check_time,
+    check_truth,
+    now,
+    read_object,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hammemo.receipts.keys import Keys
+
+FORMAT: Final = "hammemo-receipt"
+VERSION: Final = 1
+
+_LIBRARIES: Final = ("hammemo", "numpy", "scipy", "scikit-learn")
+_MAX_BACKUPS: Final = 10_000
+_NAMES: Final = ("format", "version", "request", "before", "after", "removed", "refitted", "backups", "libraries")
+_ALL_NAMES: Final = (*_NAMES, "processor", "previous", "time")
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What was done to a model.
+
+    Parameters
+    ----------
+    request : str
+        The id of the request: a line of 1 to 200 printable characters. Use no name of a person.
+    version_before, version_after : int
+        How many edits the model had seen: `version_` of a model in this process, the position in the log on a server.
+    digest_before : str
+        A keyed hash of the digest before, from `keyed_digest`.
+    parts_after : mapping of str to str
+        ``digest(parts=True)`` after it.
+    rows, labels : int
+        How many rows were removed, and how many labels with their last row. For documents, rows are their windows.
+    layout_refitted, weights_refitted : bool
+        Whether the layout was chosen again and the weights were fitted again after the last removal.
+    previous : str or None
+        The hash of the receipt before it; None for the first.
+    libraries : mapping of str to str
+        The versions of what the model was made with.
+    processor : str
+        The kind of the processor, on which the last bits of weights may depend.
+    time : str
+        When, in UTC, such as ``2026-11-17T08:00:00Z``.
+    backups : tuple of (str, str)
+        The backups that still hold the rows, by name, and when each expires.
+    """
+
+    request: str
+    version_before: int
+    digest_before: str
+    version_after: int
+    parts_after: Mapping[str, str]
+    rows: int
+    labels: int
+    layout_refitted: bool
+    weights_refitted: bool
+    previous: str | None
+    libraries: Mapping[str, str]
+    processor: str
+    time: str
+    backups: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def digest_after(self) -> str:
+        """The digest of the model after it."""
+        return whole_digest({part: self.parts_after[part] for part in PARTS})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the receipt as a JSON object."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "request": self.request,
+            "before": {"version": self.version_before, "keyed_digest": self.digest_before},
+            "after": {"version": self.version_after, "digest": self.digest_after, "parts": dict(self.parts_after)},
+            "removed": {"rows": self.rows, "labels": self.labels},
+            "refitted": {"layout": self.layout_refitted, "weights": self.weights_refitted},
+            "backups": [{"name": name, "expires": expires} for name, expires in self.backups],
+            "libraries": dict(self.libraries),
+            "processor": self.processor,
+            "previous": self.previous,
+            "time": self.time,
+        }
+
+    @classmethod
+    def from_json(cls, given: Any) -> Receipt:
+        """Return the receipt that a JSON object describes; ValueError, with the reason, if it describes none."""
+        held = check_names(given, _ALL_NAMES, "the receipt")
+        if held["format"] != FORMAT or type(held["version"]) is not int or held["version"] != VERSION:
+            raise ValueError(f"its format is not {FORMAT}, version {VERSION}")
+        before = check_names(held["before"], ("version", "keyed_digest"), "before")
+        after = check_names(held["after"], ("version", "digest", "parts"), "after")
+        parts = check_names(after["parts"], PARTS, "the parts of the digest")
+        removed = check_names(held["removed"], ("rows", "labels"), "removed")
+        refitted = check_names(held["refitted"], ("layout", "weights"), "refitted")
+        previous = held["previous"]
+        receipt = cls(
+            check_line(held["request"], "the id of the request"),
+            check_number(before["version"], "the version before"),
+            check_hex(before["keyed_digest"], "the keyed digest before"),
+            check_number(after["version"], "the version after"),
+            {part: check_hex(parts[part], f"the digest of {part}") for part in PARTS},
+            check_number(removed["rows"], "the number of rows"),
+            check_number(removed["labels"], "the number of labels"),
+            check_truth(refitted["layout"], "whether the layout was refitted"),
+            check_truth(refitted["weights"], "whether the weights were refitted"),
+            None if previous is None else check_hex(previous, "the hash of the receipt before"),
+            _checked_libraries(held["libraries"]),
+            check_line(held["processor"], "the processor"),
+            check_time(held["time"], "the time"),
+            _checked_backups(held["backups"]),
+        )
+        if after["digest"] != receipt.digest_after:
+            raise ValueError("the digest after is not that of its parts")
+        return receipt
+
+    def sign(self, keys: Keys) -> SignedReceipt:
+        """Return the receipt with the signature of these keys; one that could not be read again is refused."""
+        receipt = Receipt.from_json(self.to_json())
+        return SignedReceipt(receipt, keys.public_key, keys.sign(_message(receipt)).hex())
+
+
+@dataclass(frozen=True)
+class SignedReceipt:
+    """A receipt, the public key of who signed it, and the signature, both in hexadecimal digits.
+
+    Examples
+    --------
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.receipts import Keys, SignedReceipt, recorded
+    >>> clf = MemoryClassifier().fit([["a", "b"], ["c", "d"]], ["x", "y"])
+    >>> with recorded(clf, Keys.new(), request="2026-17") as record:
+    ...     _ = clf.forget([["a", "b"]], ["x"]).refit()
+    >>> line = record.signed.encoded()
+    >>> again = SignedReceipt.decoded(line)
+    >>> again.verify(), again.receipt.rows, again.receipt.labels, again.receipt.digest_after == clf.digest()
+    (True, 1, 1, True)
+    >>> SignedReceipt.decoded(line.replace(b'"rows":1', b'"rows":2')).verify()
+    False
+    """
+
+    receipt: Receipt
+    public_key: str
+    signature: str
+
+    @property
+    def hash(self) -> str:
+        """The hash that the next receipt names as the one before it."""
+        return hashlib.blake2b(self.encoded(), digest_size=32, person=b"hammemo-receipt").hexdigest()
+
+    def verify(self, public_key: str | None = None) -> bool:
+        """Return whether the signature is right and, with a public key that you know, made by its holder."""
+        if public_key is not None and public_key != self.public_key:
+            return False
+        return is_signed(self.public_key, _message(self.receipt), bytes.fromhex(self.signature))
+
+    def encoded(self) -> bytes:
+        """Return one line of JSON, in canonical form, without the line end."""
+        return canonical(
+            {"receipt": self.receipt.to_json(), "public_key": self.public_key, "signature": self.signature}
+        )
+
+    @classmethod
+    def decoded(cls, line: bytes) -> SignedReceipt:
+        """Return what `encoded` returned; ValueError, with the reason, for any other bytes. Nothing is verified."""
+        held = check_names(read_object(line), ("receipt", "public_key", "signature"), "it")
+        return cls(
+            Receipt.from_json(held["receipt"]),
+            check_hex(held["public_key"], "the public key"),
+            check_hex(held["signature"], "the signature", 64),
+        )
+
+
+def keyed_digest(keys: Keys, digest: str) -> str:
+    """Return the keyed hash of a digest: without the keys, no guess about the rows can be confirmed by it."""
+    return keys.keyed(digest.encode(), b"digest before")
+
+
+@cache
+def used_libraries() -> Mapping[str, str]:
+    """Return the versions of the libraries that models are made with, here."""
+    found = {name: version(name) for name in _LIBRARIES}
+    return MappingProxyType(found | {"python": platform.python_version()})
+
+
+@cache
+def used_processor() -> str:
+    """Return the kind of this processor, and for which kind its linear algebra is written."""
+    kinds = sorted({str(found["architecture"]) for found in threadpool_info() if found.get("architecture")})
+    return " ".join([platform.machine() or "unknown", *kinds])[:200]
+
+
+def new_receipt(
+    keys: Keys,
+    request: str,
+    *,
+    version_before: int,
+    digest_before: str,
+    version_after: int,
+    parts_after: Mapping[str, str],
+    rows: int,
+    labels: int,
+    layout_refitted: bool,
+    weights_refitted: bool,
+    previous: str | None,
+    backups: Iterable[tuple[str, str]] = (),
+) -> SignedReceipt:
+    """Return a signed receipt of something that was done now, on this machine.
+
+    Parameters
+    ----------
+    digest_before : str
+        The plain digest before; the receipt has its keyed hash.
+    """
+    receipt = Receipt(
+        request=request,
+        version_before=version_before,
+        digest_before=keyed_digest(keys, digest_before),
+        version_after=version_after,
+        parts_after=dict(parts_after),
+        rows=rows,
+        labels=labels,
+        layout_refitted=layout_refitted,
+        weights_refitted=weights_refitted,
+        previous=previous,
+        libraries=used_libraries(),
+        processor=used_processor(),
+        time=now(),
+        backups=tuple(backups),
+    )
+    return receipt.sign(keys)
+
+
+def _message(receipt: Receipt) -> bytes:
+    return f"{FORMAT} {VERSION}\n".encode() + canonical(receipt.to_json())
+
+
+def _checked_libraries(given: Any) -> dict[str, str]:
+    if not isinstance(given, dict) or not 1 <= len(given) <= 32:
+        raise ValueError("libraries is not a JSON object of 1 to 32 versions")
+    return {check_line(name, "a library", 64): check_line(found, "a version", 64) for name, found in given.items()}
+
+
+def _checked_backups(given: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(given, list) or len(given) > _MAX_BACKUPS:
+        raise ValueError(f"backups is not a list of at most {_MAX_BACKUPS:,}")
+    listed = [check_names(backup, ("name", "expires"), "a backup") for backup in given]
+    return tuple(
+        (check_line(backup["name"], "the name of a backup"), check_time(backup["expires"], "the expiry of a backup"))
+        for backup in listed
+    )

@@ -1,0 +1,144 @@
+"""Make a receipt of what happens to a model in a block of code."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sklearn.utils.validation import check_is_fitted
+
+from hammemo.models.digests import part_digests, whole_digest
+from hammemo.receipts.receipt import new_receipt
+from hammemo.receipts.strict_json import check_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.receipts.keys import Keys
+    from hammemo.receipts.receipt import SignedReceipt
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a receipt tells of one version of a model.
+
+    Parameters
+    ----------
+    version : int
+    parts : mapping of str to str
+        The digest of each part.
+    rows : int
+    labels : frozenset
+        The labels that have rows or were declared. A receipt has their number only.
+    refitted : frozenset of str
+        Which of "layout" and "weights" the last edit chose and fitted again.
+    """
+
+    version: int
+    parts: Mapping[str, str]
+    rows: int
+    labels: frozenset[Any]
+    refitted: frozenset[str]
+
+    @classmethod
+    def of(cls, model: MemoryClassifier, version: int | None = None) -> Moment:
+        """Return it for a fitted model as it is now; `version` is what a log counts, where there is one."""
+        check_is_fitted(model)
+        now = model._now()
+        return cls(
+            getattr(now, "version_", 0) if version is None else version,
+            part_digests(now),
+            int(now.memory_.label_counts.sum()),
+            frozenset(now.memory_.labels.tolist()),
+            now._refitted,
+        )
+
+    @property
+    def digest(self) -> str:
+        """The digest of all parts."""
+        return whole_digest(self.parts)
+
+    def receipt_since(
+        self,
+        before: Moment,
+        keys: Keys,
+        request: str,
+        previous: str | None = None,
+        backups: Iterable[tuple[str, str]] = (),
+    ) -> SignedReceipt:
+        """Return a signed receipt of what was removed between another moment and this one."""
+        if self.rows > before.rows:
+            raise ValueError(
+                f"The model has learnt {self.rows - before.rows:,} rows more than it forgot, and a receipt is for "
+                "forget, forget_stream and refit: learn before or after."
+            )
+        return new_receipt(
+            keys,
+            request,
+            version_before=before.version,
+            digest_before=before.digest,
+            version_after=self.version,
+            parts_after=self.parts,
+            rows=before.rows - self.rows,
+            labels=len(before.labels - self.labels),
+            layout_refitted="layout" in self.refitted,
+            weights_refitted="weights" in self.refitted,
+            previous=previous,
+            backups=backups,
+        )
+
+
+class Record:
+    """Holds the receipt of a block of code when the block has ended."""
+
+    _signed: SignedReceipt | None = None
+
+    @property
+    def signed(self) -> SignedReceipt:
+        """The signed receipt."""
+        if self._signed is None:
+            raise ValueError("The receipt is made when the block ends without an error: read it after the block.")
+        return self._signed
+
+
+@contextmanager
+def recorded(
+    model: MemoryClassifier, keys: Keys, request: str, *, previous: SignedReceipt | None = None
+) -> Iterator[Record]:
+    """Make a signed receipt of what a block of code does to a model with `forget`, `forget_stream` and `refit`.
+
+    If the block ends with an error, there is no receipt.
+
+    Parameters
+    ----------
+    model : MemoryClassifier
+        A fitted model.
+    keys : Keys
+        From `read_keys`.
+    request : str
+        The id of the request, as it is filed: a line of text, without the name of a person.
+    previous : SignedReceipt, optional
+        The receipt before it; `ReceiptFile` keeps them in a file.
+
+    Examples
+    --------
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.receipts import Keys, recorded
+    >>> clf = MemoryClassifier().fit([["a", "b"], ["a", "c"], ["d", "c"]], ["no", "no", "yes"])
+    >>> with recorded(clf, Keys.new(), request="2026-17") as record:
+    ...     _ = clf.forget([["a", "b"]], ["no"]).refit()
+    >>> receipt = record.signed.receipt
+    >>> receipt.rows, receipt.labels, receipt.layout_refitted, receipt.digest_after == clf.digest()
+    (1, 0, True, True)
+    """
+    keys.public_key  # noqa: B018  (refused before the model changes where cryptography is missing)
+    check_line(request, "request")
+    before, record = Moment.of(model), Record()
+    yield record
+    after = Moment.of(model)
+    if after.version == before.version:
+        raise ValueError("Nothing was forgotten or refitted in the block, so there is nothing to give a receipt for.")
+    record._signed = after.receipt_since(before, keys, request, None if previous is None else previous.hash)

@@ -1,0 +1,253 @@
+"""What can be proven of a model by someone who has the rows that should remain.
+
+The rows are fitted from nothing, with the parameters, the seed, the types and the declared labels of the model, and the
+result is compared with the model part by part. No code that forgets is used. Where not all parts are equal, the rows
+are counted under the model's own layout: the counts and the kept rows must be equal in any case, or the model holds
+other rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from sklearn.base import clone
+
+from hammemo.memories import Gaussian, Ledgered
+from hammemo.models.digests import part_digests
+from hammemo.models.kept_documents import KeptDocuments
+from hammemo.receipts.receipt import used_libraries, used_processor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from hammemo.memories import Memory
+    from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.receipts.receipt import Receipt, SignedReceipt
+
+_SUMS: Final = ("counts", "kept rows", "threshold")
+"""The parts that are sums over rows under a layout."""
+
+
+class Result(Enum):
+    """What was proven of a model by the remaining rows."""
+
+    PROVEN = "proven"
+    COUNTS = "counts proven, layout or weights not refitted"
+    COUNTS_UNDER_LAYOUT = "beyond the budget of kept rows, counts proven under the given layout"
+    REFUTED = "not proven"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A result, and which parts of the model are those of a model that is made of the remaining rows alone.
+
+    Parameters
+    ----------
+    result : Result
+    rows : int
+        How many remaining rows there are. For documents, these are their windows.
+    same : mapping of str to bool
+    """
+
+    result: Result
+    rows: int
+    same: Mapping[str, bool]
+
+    @property
+    def sentence(self) -> str:
+        """The result in plain words."""
+        others = ", ".join(part for part, same in self.same.items() if not same)
+        these = f"these {self.rows:,} rows" if self.rows != 1 else "this 1 row"
+        return {
+            Result.PROVEN: f"Proven: the model equals, to the byte, one that never saw any but {these}.",
+            Result.COUNTS: (
+                f"Counts proven, layout or weights not refitted: the counts are those of {these}, but {others} may "
+                "still depend on removed rows. Refit the model, and verify it again."
+            ),
+            Result.COUNTS_UNDER_LAYOUT: (
+                "Beyond the budget of kept rows, counts proven under the given layout: the counts are those of "
+                f"{these}, and the weights are fitted to kept rows among them. The layout may still depend on removed "
+                "rows."
+            ),
+            Result.REFUTED: (
+                f"Not proven: the model does not hold just {these}. Different: {others}. Either the model holds other "
+                "rows, or these are not the rows that remain, with their types."
+            ),
+        }[self.result]
+
+
+def check_rows(model: MemoryClassifier, rows: Any) -> Check:
+    """Compare a model with one that is made of the rows that should remain.
+
+    Parameters
+    ----------
+    model : MemoryClassifier
+        It is not changed.
+    rows : (X, y), or an iterable of such pairs
+        All rows that should remain.
+
+    Examples
+    --------
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.receipts import check_rows
+    >>> X, y = [["a", "b"], ["a", "c"], ["d", "c"], ["d", "b"]] * 50, ["no", "no", "yes", "yes"] * 50
+    >>> clf = MemoryClassifier().fit(X, y).forget(X[:20], y[:20])
+    >>> check_rows(clf, (X[20:], y[20:])).result
+    <Result.COUNTS: 'counts proven, layout or weights not refitted'>
+    >>> check_rows(clf.refit(), (X[20:], y[20:])).result, check_rows(clf, (X[21:], y[21:])).result
+    (<Result.PROVEN: 'proven'>, <Result.REFUTED: 'not proven'>)
+    """
+    model = model.snapshot()
+    pairs = [rows] if isinstance(rows, tuple) and len(rows) == 2 else list(rows)
+    pairs = [(X, y) for X, y in pairs if len(y)]
+    fresh = _emptied(model)
+    if pairs:
+        fresh.refit(rows=pairs)
+    else:
+        _refit_nothing(fresh)
+    if _same(model, fresh):
+        return _proven(model)
+    counted = _emptied(model)
+    for X, y in pairs:
+        counted.partial_fit(X, y, choose=False)
+    return _lesser(model, fresh, counted)
+
+
+def check_documents(model: MemoryClassifier, documents: Iterable[Any], classes: Sequence[Any] | None = None) -> Check:
+    """Compare a model of documents with one that is made of the documents that should remain.
+
+    Parameters
+    ----------
+    model : MemoryClassifier
+        It is not changed.
+    documents : iterable of documents
+        All that should remain.
+    classes : sequence, optional
+        As the documents were learnt.
+
+    Examples
+    --------
+    >>> from hammemo import MemoryClassifier
+    >>> from hammemo.receipts.verifying import check_documents
+    >>> visits = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]] * 9
+    >>> shop = MemoryClassifier().fit_stream(visits, h=3, short="pad").forget_stream(visits[:1]).refit()
+    >>> print(check_documents(shop, visits[1:]).sentence)
+    Proven: the model equals, to the byte, one that never saw any but these 60 rows.
+    """
+    model, documents = model.snapshot(), list(documents)
+    fresh, counted = _emptied(model), _emptied(model)
+    if documents:
+        h, cutting = model.sites_.h, model._known_cutting()
+        cut: dict[str, Any] = {"classes": classes, "short": cutting.short, "pad": cutting.pad}
+        fresh = clone(model)
+        fresh.random_state = model.memory_.seed
+        fresh.fit_stream(documents, h, **cut)
+        fresh.random_state, fresh.label_dtype_ = model.random_state, model.label_dtype_
+        counted.partial_fit_stream(documents, h, **cut)
+    else:
+        _refit_nothing(fresh)
+    return _proven(model) if _same(model, fresh) else _lesser(model, fresh, counted)
+
+
+def check_receipts(
+    receipts: Sequence[SignedReceipt], digest: str, public_key: str | None = None, *, where: str = "The file"
+) -> SignedReceipt:
+    """Return the last receipt if all are signed and it is of the model with this digest; ValueError says what is wrong.
+
+    Parameters
+    ----------
+    receipts : sequence of SignedReceipt
+        A whole chain, from `ReceiptFile.read`.
+    digest : str
+        That of the model.
+    public_key : str, optional
+        One that you know to be the operator's: the last receipt must be signed with it.
+    where : str
+        The name of the file.
+    """
+    for line, signed in enumerate(receipts, 1):
+        if not signed.verify():
+            raise ValueError(f"{where}, line {line}: the signature is wrong. The receipt was changed, or is forged.")
+    last = receipts[-1]
+    if public_key is not None and last.public_key != public_key:
+        raise ValueError(f"{where}, line {len(receipts)}, is signed with another key than the one you gave.")
+    if last.receipt.digest_after == digest:
+        return last
+    of_model = [line for line, signed in enumerate(receipts, 1) if signed.receipt.digest_after == digest]
+    if of_model:
+        raise ValueError(
+            f"The model is that of line {of_model[-1]} of {where}, and there are later receipts: it is an old copy."
+        )
+    raise ValueError(
+        f"The model is not the one of the last receipt in {where} (request {last.receipt.request}): one of the two was "
+        "changed since, or they do not belong together."
+    )
+
+
+def made_elsewhere(receipt: Receipt) -> str:
+    """Return how the versions and the processor of a receipt differ from those here; nothing where they do not."""
+    here = {**used_libraries(), "processor": used_processor()}
+    there = {**receipt.libraries, "processor": receipt.processor}
+    names = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
+    return "; ".join(f"{name} {there.get(name, 'none')} there and {here.get(name, 'none')} here" for name in names)
+
+
+def _emptied(model: MemoryClassifier) -> MemoryClassifier:
+    """Return a model of the same layout and declared labels that holds nothing."""
+    fresh = model.empty_like()
+    fresh.memory_.declare_labels(model.memory_.declared)
+    return fresh
+
+
+def _refit_nothing(fresh: MemoryClassifier) -> None:
+    """Make what `refit` makes of a model that keeps everything and holds nothing."""
+    kept = fresh._kept
+    if kept is not None:
+        is_of_documents = isinstance(kept, KeptDocuments)
+        fresh._kept = fresh._nothing_kept(kept.h, kept.seed, fresh.vote_, documents=is_of_documents)
+        fresh._pinned = False
+        fresh.refit()
+
+
+def _compared(model: MemoryClassifier, other: MemoryClassifier) -> dict[str, bool]:
+    mine, theirs = part_digests(model), part_digests(other)
+    return {part: digest == theirs[part] for part, digest in mine.items()}
+
+
+def _same(model: MemoryClassifier, other: MemoryClassifier) -> bool:
+    return all(_compared(model, other).values())
+
+
+def _proven(model: MemoryClassifier) -> Check:
+    return Check(Result.PROVEN, _n_rows(model), dict.fromkeys(part_digests(model), True))
+
+
+def _lesser(model: MemoryClassifier, fresh: MemoryClassifier, counted: MemoryClassifier) -> Check:
+    """Return what is proven of a model that is not equal to the fresh one."""
+    same, sums, kept = _compared(model, fresh), _compared(model, counted), model._kept
+    if not all(sums[part] for part in _SUMS):
+        _refuse_rounding(model.memory_)
+        different = {part: sums[part] for part in _SUMS}
+        return Check(Result.REFUTED, _n_rows(counted), different)
+    same |= dict.fromkeys(_SUMS, True)  # they differ from those of the fresh one by its other layout only
+    if kept is not None and not kept.holds_all:
+        again = model.snapshot().refit(what="weights")
+        if _compared(model, again)["weights"]:
+            return Check(Result.COUNTS_UNDER_LAYOUT, _n_rows(model), same)
+    return Check(Result.COUNTS, _n_rows(model), same)
+
+
+def _refuse_rounding(memory: Memory) -> None:
+    while isinstance(memory, Ledgered):
+        memory = memory.memory_
+    if isinstance(memory, Gaussian) and not memory.exact:
+        raise ValueError(
+            "The counts cannot be compared to the byte: a Gaussian memory of floats forgets to rounding. Use "
+            "Gaussian(exact=True); or keep rows, refit the model, and verify it again."
+        )
+
+
+def _n_rows(model: MemoryClassifier) -> int:
+    return int(model.memory_.label_counts.sum())

@@ -1,0 +1,143 @@
+"""The file of a backup: one line of JSON that says what it is, then frames of rows.
+
+A frame is its length in four bytes and MessagePack of a kind and its rows, about a mebibyte. Those of a model with
+subjects are encrypted with the key of the backup (AES-256-GCM), those of other models have a digest. Both are bound to
+the first line, to the number of the frame and to whether it is the last one, so a file that was cut, changed or put
+together from two is refused.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
+
+import msgspec
+
+from hammemo.files.archive import FileError
+from hammemo.receipts.strict_json import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+FORMAT: Final = "hammemo-backup"
+VERSION: Final = 1
+
+_FRAME: Final = 2**20
+"""Bytes of rows after which a frame ends."""
+
+_MAX_FRAME: Final = 2**31
+_MAX_HEADER: Final = 2**16
+_LENGTH: Final = 4
+_DIGEST: Final = 32
+
+_encoder = msgspec.msgpack.Encoder()
+_frame_decoder = msgspec.msgpack.Decoder(tuple[str, list[tuple[Any, ...]]])
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the first line of a backup says."""
+
+    format: str = FORMAT
+    version: int = VERSION
+    id: str
+    """How receipts name it; the file has this name, too."""
+    tenant: str
+    model: str
+    made: str
+    expires: str | None
+    """When the key of the backup is dropped; None for a model without subjects, whose backup is not encrypted."""
+
+
+class Sealing(Protocol):
+    """How frames are protected: a `Cipher`, or `Digests`."""
+
+    def sealed(self, plain: bytes, place: bytes) -> bytes:
+        """Return bytes that belong to this place only."""
+
+    def opened(self, sealed: bytes, place: bytes) -> bytes:
+        """Return what was sealed for this place; ValueError for anything else."""
+
+
+class Digests:
+    """Frames with digests: damage shows, and everyone can read them."""
+
+    def sealed(self, plain: bytes, place: bytes) -> bytes:
+        """Return the bytes with their digest in front."""
+        return blake2b(place + plain, digest_size=_DIGEST).digest() + plain
+
+    def opened(self, sealed: bytes, place: bytes) -> bytes:
+        """Return the bytes; ValueError if they are others."""
+        plain = sealed[_DIGEST:]
+        if self.sealed(plain, place) != sealed:
+            raise ValueError("a frame was changed")
+        return plain
+
+
+def write_backup(
+    file: BinaryIO, header: Header, sealing: Sealing, records: Iterable[tuple[str, tuple[Any, ...]]]
+) -> None:
+    """Write rows, each with its kind; rows of one kind follow each other."""
+    line = canonical(msgspec.to_builtins(header)) + b"\n"
+    file.write(line)
+    number = 0
+    frames = _frames(records)
+    frame = next(frames, None)
+    while frame is not None:
+        following = next(frames, None)
+        sealed = sealing.sealed(frame, _place(line, number, last=following is None))
+        file.write(len(sealed).to_bytes(_LENGTH, "big") + sealed)
+        frame, number = following, number + 1
+
+
+def read_header(file: BinaryIO) -> Header:
+    """Return what the first line of a file says, or refuse a file that is no backup."""
+    return _header(file.readline(_MAX_HEADER))
+
+
+def read_backup(file: BinaryIO, sealing: Sealing) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    """Yield kinds and rows of a file from its beginning; `FileError` where it is not what was written."""
+    file.seek(0)
+    line = file.readline(_MAX_HEADER)
+    _header(line)
+    length, number = file.read(_LENGTH), 0
+    while length:
+        sealed = file.read(min(int.from_bytes(length, "big"), _MAX_FRAME))
+        following = file.read(_LENGTH)
+        try:
+            kind, rows = _frame_decoder.decode(sealing.opened(sealed, _place(line, number, last=not following)))
+        except (ValueError, msgspec.MsgspecError):
+            raise FileError("The backup is damaged: it was cut or changed.") from None
+        yield kind, rows
+        length, number = following, number + 1
+    if number == 0:
+        raise FileError("The backup is damaged: it was cut or changed.")
+
+
+def _header(line: bytes) -> Header:
+    try:
+        about = msgspec.json.decode(line, type=dict[str, Any])
+        if about.get("format") != FORMAT:
+            raise FileError("The file is no backup of hammemo.")
+        if about.get("version") != VERSION:
+            raise FileError(f"The backup has the format {about.get('version')}, and this hammemo reads {VERSION}.")
+        return msgspec.convert(about, Header)
+    except msgspec.MsgspecError:
+        raise FileError("The file is no backup of hammemo.") from None
+
+
+def _frames(records: Iterable[tuple[str, tuple[Any, ...]]]) -> Iterator[bytes]:
+    """Yield frames: rows of one kind, as many as have about a mebibyte."""
+    kind, rows, size = "", list[tuple[Any, ...]](), 0
+    for one, row in records:
+        if rows and (one != kind or size >= _FRAME):
+            yield _encoder.encode((kind, rows))
+            rows, size = [], 0
+        kind = one
+        rows.append(row)
+        size += sum(len(value) if isinstance(value, (bytes, str)) else 9 for value in row)
+    if rows:
+        yield _encoder.encode((kind, rows))
+
+
+def _place(line: bytes, number: int, *, last: bool) -> bytes:
+    return blake2b(line, digest_size=_DIGEST).digest() + number.to_bytes(8, "big") + bytes([last])

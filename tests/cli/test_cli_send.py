@@ -1,0 +1,81 @@
+"""``hammemo send`` and ``hammemo erase``, against a server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("msgspec")
+
+from hammemo.cli.app import app
+from hammemo.client import Client
+from hammemo.receipts.keys import new_key_file
+from hammemo.receipts.receipt import SignedReceipt
+from hammemo.service.host import Host
+from hammemo.service.operations import Edit
+from running_servers import Process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+runner = CliRunner()
+
+
+def test_tables_are_sent_and_a_customer_is_erased(tmp_path: Path) -> None:
+    keys, table, receipt = tmp_path / "keys.json", tmp_path / "orders.csv", tmp_path / "receipt.json"
+    public = new_key_file(keys).public_key
+    lines = [f"c{i % 3},red{i % 4},{i % 2},l{i % 2}" for i in range(2500)]
+    table.write_text("\n".join(["customer,colour,size,outcome", *lines]) + "\n")
+    typed = tmp_path / "typed.jsonl"
+    typed.write_text(json.dumps({"customer": 7, "colour": "blue", "size": 1, "outcome": "l1"}) + "\n")
+    with Process(tmp_path / "models", "--keys", str(keys)) as server, Client(server.url) as client:
+        client.create("orders", columns=["colour", "size"], subjects="required", kernel="positional", vote="sum")
+        send = ["send", server.url, "orders", "--label", "outcome"]
+        done = runner.invoke(app, [*send, str(table), "--subject", "customer", "--id", "a"])
+        assert done.exit_code == 0, done.output
+        assert "2,500 rows learnt; the model has version 3." in done.stdout
+        again = runner.invoke(app, [*send, str(table), "--subject", "customer", "--id", "a", "--json"])
+        assert json.loads(again.stdout) == {"rows": 2500, "version": 3, "id": "a"}
+        assert client.describe("orders")["examples"] == 2500
+        done = runner.invoke(app, [*send, str(typed), "--subject", "customer"])
+        assert done.exit_code == 0, done.output
+        for wrong, told in (
+            ([str(table)], "subjects"),
+            ([str(table), "--subject", "nobody"], "no column"),
+            ([str(table), "--subject", "customer", "--columns", "customer,size"], "--columns"),
+            ([str(table), "--subject", "customer", "--forget", "--columns", "size,colour"], "not stored"),
+        ):
+            refused = runner.invoke(app, [*send, *wrong])
+            assert refused.exit_code != 0
+            assert told in refused.stderr.replace("\n", " ")
+        done = runner.invoke(app, [*send, str(typed), "--subject", "customer", "--forget"])
+        assert done.exit_code == 0, done.output
+        erase = ["erase", server.url, "orders", "c1", "--id", "request-17", "--receipt", str(receipt)]
+        for _ in range(2):
+            done = runner.invoke(app, erase)
+            assert done.exit_code == 0, done.output
+            assert "The subject is erased, request request-17" in done.stdout
+        signed = SignedReceipt.decoded(receipt.read_bytes().removesuffix(b"\n"))
+        assert signed.verify(public)
+        assert (signed.receipt.request, signed.receipt.rows) == ("request-17", 833)
+        assert client.describe("orders")["examples"] == 2500 - 833
+        refused = runner.invoke(app, ["erase", server.url, "orders", "c1", "--no-refit", "--json"])
+        assert refused.exit_code == 1
+        assert "no such subject" in refused.stderr
+
+
+def test_a_served_model_is_not_changed_behind_the_back_of_its_log(tmp_path: Path) -> None:
+    with Host(tmp_path / "models") as host:
+        host.create("t", "m", {"columns": 1}).edit(Edit("1", "learn", [["a"]], ["x"])).result()
+    table, snapshot = tmp_path / "table.csv", tmp_path / "models" / "t" / "m" / "model.safetensors"
+    table.write_text("c,y\nb,x\n")
+    before = snapshot.read_bytes()
+    for command in ("add", "forget"):
+        for place in (snapshot, snapshot.parent):
+            refused = runner.invoke(app, [command, str(place), str(table), "--label", "y"])
+            assert refused.exit_code == 1
+            assert "hammemo send URL m FILE" in refused.output
+    assert snapshot.read_bytes() == before
