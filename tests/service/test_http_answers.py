@@ -252,7 +252,7 @@ def check_protocol(http: httpx.Client, client: Client) -> None:
     assert http.get("/v2").json()["name"] == "hammemo"
     assert http.get("/v2/health/live").json() == {"live": True}
     assert http.get("/v2/health/ready").json() == {"ready": True}
-    assert http.get("/v2/models/fruit").json()["inputs"][0]["shape"] == [-1, 2]
+    assert http.get("/v2/models/fruit").json()["inputs"][1] == {"name": "size", "datatype": "BYTES", "shape": [-1]}
     assert http.get("/v2/models/fruit/ready").json()["ready"] is True
     assert http.get("/v2/models/none/ready").status_code == 404
     tensor = {"name": "rows", "shape": [2, 2], "datatype": "BYTES", "data": ["red", "small", "green", "large"]}

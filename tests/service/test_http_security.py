@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 JSON = {"content-type": "application/json"}
+TENSORS = {"inputs": [{"name": "rows", "shape": [1, 1], "datatype": "BYTES", "data": ["a"]}]}
 BODIES: dict[str, Any] = {
     "create": {},
     "learn": {"op": "theirs", "rows": [["a"]], "labels": ["x"]},
@@ -33,7 +34,8 @@ BODIES: dict[str, Any] = {
     "forget": {"op": "theirs", "rows": [["a"]], "labels": ["x"]},
     "forget-stream": {"op": "theirs", "documents": [["a"]]},
     "refit": {"op": "theirs"},
-    "v2-infer": {"inputs": [{"name": "rows", "shape": [1, 1], "datatype": "BYTES", "data": ["a"]}]},
+    "v2-infer": TENSORS,
+    "v2-version-infer": TENSORS,
 }
 GUARDED = [operation for operation in OPERATIONS if operation.role is not None]
 OF_MODELS = [operation for operation in GUARDED if "{model}" in operation.path]
@@ -43,14 +45,21 @@ def send(url: str, operation: Any, token: str | None, model: str = "secret", **m
     """Send a request that is right, for an operation and a model."""
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     content = b""
-    if operation.body == "json":
+    if operation.body in ("json", "tensors"):
         headers |= JSON
         content = json.dumps(BODIES.get(operation.ask, {"rows": [["a"]]})).encode()
     elif operation.body == "file":
         headers |= {"content-type": "application/octet-stream"}
         content = b"no model"
-    path = operation.path.replace("{model}", model)
+    path = operation.path.replace("{model}", model).replace("{version}", "1")
     return httpx.request(operation.method, f"{url}{path}", headers={**headers, **more}, content=content, timeout=60)
+
+
+def refusal(answer: httpx.Response) -> tuple[str, str]:
+    """Return the code and the message of a refusal, in either form."""
+    told = answer.json()
+    error = told["error"]
+    return (told["code"], error) if isinstance(error, str) else (error["code"], error["message"])
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +86,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, tokens: tuple[Path, dict[st
 def test_without_a_token_nothing_is_open(server: serving.Running, operation: Any) -> None:
     for token in (None, "hm_", "hm_000000000000_" + "a" * 43, "Basic abc"):
         answer = send(server.url, operation, token)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthorised")
+        assert (answer.status_code, refusal(answer)[0]) == (401, "unauthorised")
         assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
@@ -96,11 +105,11 @@ def test_a_token_of_another_tenant_opens_nothing(
         elif operation.ask == "upload":
             assert answer.status_code == 422
         else:
-            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "no_such_model")
+            assert (answer.status_code, refusal(answer)[0]) == (404, "no_such_model")
             unknown = send(server.url, operation, known["owner"], "there-is-none")
             assert unknown.status_code == 404
-            same = answer.json()["error"]["message"].replace("secret", "there-is-none")
-            assert same == unknown.json()["error"]["message"]  # nothing tells that it exists
+            same = refusal(answer)[1].replace("secret", "there-is-none")
+            assert same == refusal(unknown)[1]  # nothing tells that it exists
         assert owner.describe("secret") == before
 
 
@@ -127,7 +136,7 @@ def test_each_operation_needs_its_role(
     for role in ROLES:
         if role != operation.role and (role, operation.role) != ("admin", "metrics"):
             answer = send(server.url, operation, known[role])
-            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
+            assert (answer.status_code, refusal(answer)[0]) == (403, "forbidden")
 
 
 def test_what_needs_no_token_tells_nothing() -> None:
@@ -310,7 +319,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[serving.Running]
 )
 def test_more_than_a_limit_allows(small: serving.Running, ask: str, body: Any) -> None:
     answer = httpx.post(f"{small.url}/v1/models/m/{ask}", json=body)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+    assert (answer.status_code, refusal(answer)[0]) == (413, "too_large")
 
 
 def test_a_file_that_is_too_large_is_refused(small: serving.Running, tmp_path: Path) -> None:
@@ -339,7 +348,7 @@ def test_a_file_that_is_too_large_is_refused(small: serving.Running, tmp_path: P
 )
 def test_malformed_questions(small: serving.Running, body: Any) -> None:
     answer = httpx.post(f"{small.url}/v1/models/m/predict", content=json.dumps(body), headers=JSON)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "malformed")
+    assert (answer.status_code, refusal(answer)[0]) == (422, "malformed")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"rows": [["\xff"]]}', b"[" * 1_900, b'{"rows":' * 200])

@@ -76,6 +76,11 @@ class ReadyVersion:
         self._n_labels = len(model.memory_.labels)
         self._short_way = _SHORT_WAY if model._columns is None else _SHORT_WAY | {float}
 
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """What the columns are called; None where they have no names."""
+        return self._names
+
     def prepare(self) -> ReadyVersion:
         """Make what single rows need."""
         model = self.model

@@ -21,7 +21,7 @@ from hammemo.service.http.answering import go_on
 from hammemo.service.http.bodies import decoded, decoded_settings, encoded
 from hammemo.service.http.endpoints import Endpoint, Operation, PathOperations, no_such_path
 from hammemo.service.http.gate import Gate
-from hammemo.service.http.inference_protocol import PROTOCOL
+from hammemo.service.http.inference_protocol import PROTOCOL, VERSION, inferring
 from hammemo.service.http.messages import PAGE_HEADERS, Answer, Call, number_in_query, pieces
 from hammemo.service.http.openapi import document, page_of
 from hammemo.service.http.pages import PAGES
@@ -159,13 +159,15 @@ def _questions() -> Iterator[Operation]:
             "Answer each row, and say whether the answer is proven to be the exact classifier's.",
             bodies.Question, bodies.Certificates,
         ),
-        (
-            "v2-infer", "/v2/models/{model}/infer", "Answer each row with its most likely label.",
-            tensors.InferenceRequest, tensors.InferenceAnswer,
-        ),
     ):  # fmt: skip
         handle = _question(KINDS[ask])
         yield Operation(ask, "POST", path, "read", handle, says, "json", takes, gives, refuses=_QUESTION_REFUSALS)
+    for ask, path in (("v2-infer", "/v2/models/{model}"), ("v2-version-infer", VERSION)):
+        yield Operation(
+            ask, "POST", f"{path}/infer", "read", inferring(_question(KINDS["v2-infer"])),
+            "Answer each row of a tensor with its most likely label.",
+            "tensors", tensors.InferenceRequest, tensors.InferenceAnswer, refuses=_QUESTION_REFUSALS,
+        )  # fmt: skip
 
 
 # Models

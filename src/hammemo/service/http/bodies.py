@@ -219,6 +219,13 @@ class ErrorAnswer(Struct, frozen=True):
     error: ErrorFacts
 
 
+class TensorErrorAnswer(Struct, frozen=True):
+    """The same below ``/v2``, where the Open Inference Protocol wants the message in ``error``."""
+
+    error: str
+    code: str
+
+
 Body = TypeVar("Body")
 _encode = msgspec.json.Encoder().encode
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hammemo.service.http.logs import LOGGER, places
 from hammemo.service.http.messages import (
+    BYTES,
     JSON,
     Call,
     Failed,
@@ -44,7 +45,7 @@ _EDIT_SECONDS: Final = 60.0
 _NO_FAULTS: Final = (504, 507)
 """Refusals that are no fault of the server."""
 
-BodyKind = Literal["none", "json", "file"]
+BodyKind = Literal["none", "json", "tensors", "file"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Operation:
     handle : function of a service and a call, which returns an answer
     says : str
         One sentence.
-    body : {"none", "json", "file"}
+    body : {"none", "json", "tensors", "file"}
+        Tensors are JSON, or JSON with bytes behind it.
     takes, gives : type or None
         The types of the bodies.
     edits : bool
@@ -129,7 +131,7 @@ class Endpoint:
             call.model = model_name(scope)
             answer = await self._answer(call)
         except ServiceError as error:
-            answer = refusal(error)
+            answer = refusal(error, operation.path)
             await drop_body(call)
         except Exception as error:
             name, where = type(error).__name__, places(error)
@@ -137,7 +139,7 @@ class Endpoint:
                 name, where = error.error, error.places
             facts = {"ask": operation.ask, "error": name, "places": where}
             log.error("failed", extra={"facts": facts})
-            answer = refusal(Refused(500, "failed", "The server failed; its log says where."))
+            answer = refusal(Refused(500, "failed", "The server failed; its log says where."), operation.path)
         finally:
             if entered:
                 service.admission.leave(entered)
@@ -159,11 +161,12 @@ class Endpoint:
         operation, service = self._operation, self._service
         if operation.edits and service.draining:
             raise Unavailable("The server is about to end: send this to the next one.")
-        if operation.body == "json":
-            check_content_type(call.scope, JSON)
+        if operation.body in ("json", "tensors"):
+            # Triton's client says no type at all.
+            check_content_type(call.scope, JSON, *((BYTES, b"") if operation.body == "tensors" else ()))
             call.body = await read_body(call, service.limits.body, service.limits.body_seconds)
         elif operation.body == "file":
-            check_content_type(call.scope, b"application/octet-stream")
+            check_content_type(call.scope, BYTES)
             check_declared_length(call.scope, service.limits.file)
         seconds = operation.seconds or max(_EDIT_SECONDS if operation.edits else 0.0, service.limits.deadline)
         deadline = asyncio.timeout(seconds)
@@ -190,11 +193,11 @@ class PathOperations:
         endpoint = self._endpoints.get("GET" if method == "HEAD" else method)
         if endpoint is None:
             refused = Refused(405, "method_not_allowed", "This path does not take this method.")
-            await send_answer(send, refusal(refused))
+            await send_answer(send, refusal(refused, scope["path"]))
         else:
             await endpoint(scope, receive, send)
 
 
 async def no_such_path(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
     """Refuse a request for a path that is none."""
-    await send_answer(send, refusal(Refused(404, "not_found", "There is nothing at this path.")))
+    await send_answer(send, refusal(Refused(404, "not_found", "There is nothing at this path."), scope["path"]))

@@ -7,7 +7,8 @@ A page of any site may let a browser send requests to an address of this machine
 - **Origin** and **Sec-Fetch-Site**, which browsers add by themselves, must not name another site.
 - A request with both Content-Length and Transfer-Encoding is refused, and its connection is closed.
 - Nothing is allowed to other origins (no CORS), no cookie is ever set or read, and bodies must be declared as JSON, for
-  which a browser asks first and gets no permission.
+  which a browser asks first and gets no permission. Tensors of the Open Inference Protocol, which change nothing, may
+  come without a type.
 """
 
 from __future__ import annotations
@@ -56,14 +57,15 @@ class Gate:
         try:
             self._check(scope)
         except Refused as error:
-            await send_answer(send, refusal(error))
+            await send_answer(send, refusal(error, scope["path"]))
             return
         address = self._addresses.forwarded(scope)
         if address is None:
             await self._app(scope, receive, send)
             return
         if not self._addresses.enter(address):
-            await send_answer(send, refusal(TooMany("Too many requests of this address are being answered.")))
+            refused = TooMany("Too many requests of this address are being answered.")
+            await send_answer(send, refusal(refused, scope["path"]))
             return
         try:
             await self._app(scope, receive, send)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from hammemo.service.http.bodies import ErrorAnswer, ErrorFacts, encoded
+from hammemo.service.http.bodies import ErrorAnswer, ErrorFacts, TensorErrorAnswer, encoded
 from hammemo.service.operations import NAME, NoSuchModel, ServiceError, TooLarge
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 JSON: Final = b"application/json"
+BYTES: Final = b"application/octet-stream"
 _HEADERS: Final = [
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
@@ -118,11 +119,11 @@ def number_in_query(scope: Scope, name: str) -> int:
     return int(found[2])
 
 
-def check_content_type(scope: Scope, wanted: bytes) -> None:
-    """Refuse a body of another type than the one that is wanted, and a compressed one."""
+def check_content_type(scope: Scope, *wanted: bytes) -> None:
+    """Refuse a body of another type than those that are wanted, the first of them first, and a compressed one."""
     given = (header(scope, b"content-type") or b"").split(b";")[0].strip().lower()
-    if given != wanted:
-        raise Refused(415, "unsupported_media_type", f"The content type must be {wanted.decode()}.")
+    if given not in wanted:
+        raise Refused(415, "unsupported_media_type", f"The content type must be {wanted[0].decode()}.")
     if header(scope, b"content-encoding") not in (None, b"identity"):
         raise Refused(415, "unsupported_media_type", "Bodies must not be compressed.")
 
@@ -217,8 +218,8 @@ def code_of(error: ServiceError) -> str:
     return getattr(error, "code", None) or re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
 
 
-def refusal(error: ServiceError) -> Answer:
-    """Return a refusal in the one form that all of them have."""
+def refusal(error: ServiceError, path: str = "") -> Answer:
+    """Return a refusal: in one form for all, but for clients of the Open Inference Protocol in the protocol's form."""
     headers: list[tuple[bytes, bytes]] = []
     if error.status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="hammemo"'))
@@ -226,7 +227,8 @@ def refusal(error: ServiceError) -> Answer:
         headers.append((b"retry-after", b"1"))
     if error.status in (400, 408, 413):
         headers.append((b"connection", b"close"))
-    body = encoded(ErrorAnswer(ErrorFacts(error.status, code_of(error), error.public)))
+    facts = ErrorFacts(error.status, code_of(error), error.public)
+    body = encoded(TensorErrorAnswer(facts.message, facts.code) if path.startswith("/v2/") else ErrorAnswer(facts))
     return Answer(body, error.status, JSON, tuple(headers))
 
 

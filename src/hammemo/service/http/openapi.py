@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from hammemo import __version__
-from hammemo.service.http.bodies import ErrorAnswer
+from hammemo.service.http.bodies import ErrorAnswer, TensorErrorAnswer
 from hammemo.service.operations import NAME
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def document(operations: Iterable[Operation]) -> dict[str, Any]:
     """Return the whole document."""
     operations = tuple(operations)
     kinds = {kind for operation in operations for kind in (operation.takes, operation.gives) if _is_described(kind)}
-    ordered = [*sorted(kinds, key=lambda kind: kind.__name__), ErrorAnswer]
+    ordered = [*sorted(kinds, key=lambda kind: kind.__name__), ErrorAnswer, TensorErrorAnswer]
     schemas, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
     of_kind = dict(zip(ordered, schemas, strict=True))
     paths: dict[str, Any] = {}
@@ -80,7 +80,8 @@ def _described(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
     statuses |= set(_OF_CALLERS) if operation.role else set()
     statuses |= set(_OF_BODIES) if operation.body != "none" else set()
     statuses |= {404} if "{model}" in operation.path else set()
-    refused = {"application/json": {"schema": of_kind[ErrorAnswer]}}
+    error = TensorErrorAnswer if operation.path.startswith("/v2/") else ErrorAnswer
+    refused = {"application/json": {"schema": of_kind[error]}}
     described: dict[str, Any] = {
         "operationId": operation.ask,
         "summary": operation.says,
@@ -104,9 +105,15 @@ def _described(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
                 "required": True,
                 "schema": {"type": "string", "pattern": f"^{NAME.pattern}$", "maxLength": 64},
             },
+            *(
+                {"name": "version", "in": "path", "required": True, "schema": {"type": "string"}}
+                for _ in range("{version}" in operation.path)
+            ),
         ]
-    if operation.body == "json":
+    if operation.body in ("json", "tensors"):
         content = {"application/json": {"schema": _schema(operation.takes, of_kind)}}
+        if operation.body == "tensors":
+            content["application/octet-stream"] = {"schema": {}}
         described["requestBody"] = {"required": True, "content": content}
     elif operation.body == "file":
         described["requestBody"] = {"required": True, "content": {"application/octet-stream": {"schema": {}}}}
