@@ -299,6 +299,19 @@ class Client:
         """Remove a model, its log and its snapshots."""
         self._answer("DELETE", _path(model))
 
+    def aliases(self) -> dict[str, str]:
+        """Return the names that stand for models in questions, and these models."""
+        found: dict[str, str] = self._answer("GET", "/v1/aliases")["aliases"]
+        return found
+
+    def set_alias(self, alias: str, model: str) -> None:
+        """Let a name stand for a model in questions, from one moment on; edits name the model itself."""
+        self._answer("PUT", _path(alias, kind="aliases"), {"model": model})
+
+    def delete_alias(self, alias: str) -> None:
+        """Let a name stand for no model any more."""
+        self._answer("DELETE", _path(alias, kind="aliases"))
+
     def audit(self, model: str, *, after: int = 0) -> Iterator[dict[str, Any]]:
         """Yield the lines of the audit record after a number: every edit without its content, oldest first."""
         while lines := self._answer("GET", f"{_path(model, 'audit')}?after={after}")["lines"]:
@@ -397,10 +410,10 @@ def _refused(answer: httpx.Response) -> NoReturn:
     raise ServerError(answer.status_code, code, message)
 
 
-def _path(model: str, rest: str = "") -> str:
+def _path(model: str, rest: str = "", kind: str = "models") -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", model, re.ASCII):
         raise ValueError(f"{model!r} cannot be the name of a model: use 1 to 64 of a-z, 0-9, _ and -.")
-    return f"/v1/models/{model}/{rest}" if rest else f"/v1/models/{model}"
+    return f"/v1/{kind}/{model}/{rest}" if rest else f"/v1/{kind}/{model}"
 
 
 def _token_lists(name: str, given: Any) -> list[list[Any]]:

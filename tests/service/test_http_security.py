@@ -34,6 +34,7 @@ BODIES: dict[str, Any] = {
     "forget": {"op": "theirs", "rows": [["a"]], "labels": ["x"]},
     "forget-stream": {"op": "theirs", "documents": [["a"]]},
     "refit": {"op": "theirs"},
+    "set-alias": {"model": "secret"},
     "v2-infer": TENSORS,
     "v2-version-infer": TENSORS,
 }
@@ -51,7 +52,7 @@ def send(url: str, operation: Any, token: str | None, model: str = "secret", **m
     elif operation.body == "file":
         headers |= {"content-type": "application/octet-stream"}
         content = b"no model"
-    path = operation.path.replace("{model}", model).replace("{version}", "1")
+    path = operation.path.replace("{model}", model).replace("{version}", "1").replace("{alias}", "other")
     return httpx.request(operation.method, f"{url}{path}", headers={**headers, **more}, content=content, timeout=60)
 
 

@@ -233,6 +233,8 @@ def restore(
         check_name("model", name)
         if name in store.names(tenant):
             raise Exists(f"There is a model {name!r}: delete it first, or restore under another name.")
+        if name in store.aliases(tenant):
+            raise Exists(f"The name {name!r} stands for another model: restore under another name.")
         remove_drafts(store, keys)
         database = secrets.token_bytes(_DATABASE_BYTES)
         hidden = f"{HIDDEN}{int(time.time())}-{database.hex()}"

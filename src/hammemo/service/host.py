@@ -31,6 +31,7 @@ from hammemo.service.operations import (
     Malformed,
     NoSuchModel,
     NothingLearnt,
+    QuotaReached,
     TooLarge,
     Unavailable,
     check_name,
@@ -121,6 +122,7 @@ class Host:
         if checked.has_subjects and self.keys is None:
             raise Malformed("subjects: this service has no key file. Start it with one, keys=.")
         with self._writing(), _reaching(f"The model {name!r} cannot be made"):
+            self._check_free(tenant, name)
             if not self.store.create(tenant, name, checked.text(), None):
                 model = self.get(tenant, name)
                 if model.settings.uploaded or model.settings.given != checked.given:
@@ -171,10 +173,43 @@ class Host:
         """Return the models that are open."""
         return list(self._models.values())
 
+    def aliases(self, tenant: str) -> dict[str, str]:
+        """Return the names that stand for models of a tenant in questions, and these models."""
+        check_name("tenant", tenant)
+        with _reaching("The logs cannot be reached"):
+            return self.store.aliases(tenant)
+
+    def set_alias(self, tenant: str, alias: str, model: str) -> None:
+        """Let a name stand for a model in questions: in one step, so that none is without an answer."""
+        _check_names(tenant, alias)
+        self.get(tenant, model)  # it is open when the first question comes
+        with self._writing(), _reaching(f"The alias {alias!r} cannot be kept"):
+            if alias in self.store.names(tenant):
+                raise Exists(f"There is a model {alias!r}: an alias has a name of its own.")
+            if len(self.store.aliases(tenant) | {alias: model}) > self.limits.models:
+                raise QuotaReached(f"A tenant may have {self.limits.models} aliases: delete one first.")
+            self.store.set_alias(tenant, alias, model)
+
+    def delete_alias(self, tenant: str, alias: str) -> None:
+        """Let a name stand for no model any more."""
+        _check_names(tenant, alias)
+        with self._writing(), _reaching(f"The alias {alias!r} cannot be deleted"):
+            if alias not in self.store.aliases(tenant):
+                raise NoSuchModel(f"There is no alias {alias!r}.")
+            self.store.set_alias(tenant, alias, None)
+
+    def _check_free(self, tenant: str, name: str) -> None:
+        """Refuse the name of an alias for a model."""
+        if name in self.store.aliases(tenant):
+            raise Exists(f"The name {name!r} stands for another model: delete the alias first, or take another name.")
+
     def delete(self, tenant: str, name: str) -> None:
-        """Delete a model, its log and its snapshot."""
+        """Delete a model, its log and its snapshot; one that an alias stands for is refused."""
         _check_names(tenant, name)
         with self._writing(), _reaching(f"The model {name!r} cannot be deleted"):
+            alias = next((alias for alias, model in self.store.aliases(tenant).items() if model == name), None)
+            if alias is not None:
+                raise Exists(f"The alias {alias!r} stands for the model {name!r}: let it stand for another one first.")
             model = self._models.pop((tenant, name), None)
             vault = self._vault(tenant, name)
             if model is not None:
@@ -195,6 +230,7 @@ class Host:
         needed = Usage(len(memory.labels), int(memory.label_counts.sum()), os.path.getsize(path))
         with self._writing(), _reaching(f"The model {name!r} cannot be made"):
             self.quota(tenant).check(needed)
+            self._check_free(tenant, name)
             if not self.store.create(tenant, name, settings.text(), model):
                 raise Exists(f"There is a model {name!r}: delete it first, or take another name.")
             return self.get(tenant, name)

@@ -277,6 +277,12 @@ class Store(Protocol):
     def rename(self, tenant: str, name: str, to: tuple[str, str]) -> bool:
         """Give a log that is not open another tenant and name; return False if there is one of that name."""
 
+    def aliases(self, tenant: str) -> dict[str, str]:
+        """Return the models behind other names, by these names."""
+
+    def set_alias(self, tenant: str, alias: str, model: str | None) -> None:
+        """Let a name stand for a model, or for none any more, durably and in one step."""
+
     def is_there(self) -> bool:
         """Return whether what was opened is still there: a folder was not deleted or replaced."""
 

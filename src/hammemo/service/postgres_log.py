@@ -86,6 +86,11 @@ create table if not exists hammemo_models(
     backend_start timestamptz,
     lease_until timestamptz,
     unique (tenant, name));
+create table if not exists hammemo_aliases(
+    tenant text not null,
+    alias text not null,
+    model text not null,
+    primary key (tenant, alias));
 create table if not exists hammemo_edits(
     model bigint not null references hammemo_models on delete cascade,
     position bigint not null,
@@ -559,6 +564,24 @@ class PostgresStore:
                 (*to, tenant, name, *to),
             )
             return changed.rowcount == 1
+
+    def aliases(self, tenant: str) -> dict[str, str]:
+        """Return the models behind other names."""
+        with _failures(), connected(self._address) as db:
+            rows = db.execute("select alias, model from hammemo_aliases where tenant = %s", (tenant,))
+            return dict(rows.fetchall())
+
+    def set_alias(self, tenant: str, alias: str, model: str | None) -> None:
+        """Change a row of the aliases."""
+        with _failures(), connected(self._address) as db:
+            if model is None:
+                db.execute("delete from hammemo_aliases where tenant = %s and alias = %s", (tenant, alias))
+            else:
+                db.execute(
+                    "insert into hammemo_aliases values(%s, %s, %s) "
+                    "on conflict (tenant, alias) do update set model = excluded.model",
+                    (tenant, alias, model),
+                )
 
     def is_there(self) -> bool:
         """Return True: models that are open answer without the server."""

@@ -10,11 +10,14 @@
 log into it and cuts that to nothing. Afterwards no file of the folder holds them. The file system, the disk and backups
 may.
 
+``DIR/tenant/.aliases.json`` says which names stand for which models.
+
 A model's folder appears whole: it is made under a name that begins with a dot, and renamed. It goes the same way.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -24,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hammemo.files.archive import FileError
+from hammemo.files.atomic import write_private
 from hammemo.files.locks import Held, LockedError, take
 from hammemo.files.models import read_notes, save
 from hammemo.service.base_log import HIDDEN, BaseLog, RunningTime, loaded_snapshot, received_model
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
 FORMAT: Final = "2"
 LOG: Final = "log.sqlite"
 MODEL: Final = "model.safetensors"
+ALIASES: Final = ".aliases.json"
 WRITER: Final = "writer"  # its lock is writer.lock
 POSITION: Final = "service-position"
 """The note of a snapshot that says its position."""
@@ -499,6 +504,33 @@ class FolderStore:
                 return False
             raise LogError(f"The model could not be restored: {error.strerror}.") from error
         return True
+
+    def aliases(self, tenant: str) -> dict[str, str]:
+        """Return the models behind other names."""
+        try:
+            text = (self.folder / tenant / ALIASES).read_text("utf-8")
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise LogError(f"The aliases cannot be read: {error.strerror}.") from error
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or not all(
+            isinstance(name, str) and NAME.fullmatch(name) for name in found.values()
+        ):
+            raise LogDamaged("The file of aliases is damaged: delete it, and name them again.")
+        return found
+
+    def set_alias(self, tenant: str, alias: str, model: str | None) -> None:
+        """Replace the file of aliases."""
+        found = self.aliases(tenant) | {alias: model}
+        text = json.dumps({name: target for name, target in sorted(found.items()) if target is not None})
+        try:
+            write_private(self.folder / tenant / ALIASES, [text.encode()])
+        except OSError as error:
+            raise LogError(f"The aliases cannot be written: {error.strerror}.") from error
 
     def is_there(self) -> bool:
         """Return whether the folder is the one that was opened."""

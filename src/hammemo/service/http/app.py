@@ -27,7 +27,7 @@ from hammemo.service.http.openapi import document, page_of
 from hammemo.service.http.pages import PAGES
 from hammemo.service.http.probes import PROBES
 from hammemo.service.http.questions import KINDS, LONG_BODY
-from hammemo.service.operations import Acknowledgement, Edit, Kind, QuotaReached, TooLarge
+from hammemo.service.operations import Acknowledgement, Edit, Kind, QuotaReached, TooLarge, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -57,6 +57,7 @@ _MAX_LISTED_CLASSES: Final = 1_000
 _edit_decoder: Final = msgspec.json.Decoder(bodies.EditBody)
 _stream_decoder: Final = msgspec.json.Decoder(bodies.StreamBody)
 _refit_decoder: Final = msgspec.json.Decoder(bodies.RefitBody)
+_alias_decoder: Final = msgspec.json.Decoder(bodies.AliasBody)
 _erasure_decoder: Final = msgspec.json.Decoder(bodies.ErasureBody)
 
 
@@ -217,6 +218,32 @@ async def _delete(service: Service, call: Call) -> Answer:
     return Answer(b"{}")
 
 
+async def _aliases(service: Service, call: Call) -> Answer:
+    found = await service.in_thread(call, lambda: service.host.aliases(call.caller.tenant), "lists")
+    return Answer(encoded(bodies.Aliases(found)))
+
+
+def _alias_in_path(call: Call) -> str:
+    alias: str = call.scope["path_params"]["alias"]
+    check_name("alias", alias)
+    return alias
+
+
+async def _set_alias(service: Service, call: Call) -> Answer:
+    tenant, alias, model = call.caller.tenant, _alias_in_path(call), decoded(_alias_decoder, call.body).model
+    check_name("model", model)
+    await service.in_thread(call, lambda: service.host.set_alias(tenant, alias, model))
+    service.alias_changed(tenant)
+    return await _aliases(service, call)
+
+
+async def _delete_alias(service: Service, call: Call) -> Answer:
+    tenant, alias = call.caller.tenant, _alias_in_path(call)
+    await service.in_thread(call, lambda: service.host.delete_alias(tenant, alias))
+    service.alias_changed(tenant)
+    return await _aliases(service, call)
+
+
 async def _snapshot(service: Service, call: Call) -> Answer:
     hosted = await service.model(call)
     return Answer(encoded(bodies.SnapshotAnswer(await service.in_thread(call, hosted.snapshot))))
@@ -289,6 +316,7 @@ async def _docs(service: Service, call: Call) -> Answer:  # noqa: ARG001
 
 
 _MODEL: Final = "/v1/models/{model}"
+_ALIAS: Final = "/v1/aliases/{alias}"
 _QUESTION_REFUSALS: Final = (404, 409, 422, 425)
 
 OPERATIONS: Final = (
@@ -328,6 +356,15 @@ OPERATIONS: Final = (
         "json", bodies.ErasureBody, bodies.ErasureAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404, 422),
     ),
     *_questions(),
+    Operation("aliases", "GET", "/v1/aliases", "read", _aliases, "Name the aliases.", gives=bodies.Aliases),
+    Operation(
+        "set-alias", "PUT", _ALIAS, "admin", _set_alias, "Let a name stand for a model in questions.",
+        "json", bodies.AliasBody, bodies.Aliases, edits=True, refuses=(404, 409, 507),
+    ),
+    Operation(
+        "delete-alias", "DELETE", _ALIAS, "admin", _delete_alias, "Let a name stand for no model any more.",
+        gives=bodies.Aliases, edits=True, refuses=(404, 422),
+    ),
     Operation(
         "snapshot", "POST", f"{_MODEL}/snapshot", "admin", _snapshot, "Write a snapshot now.",
         gives=bodies.SnapshotAnswer, edits=True, seconds=_REFIT_SECONDS, refuses=(404,),

@@ -170,6 +170,18 @@ class ModelNames(Struct, frozen=True):
     models: list[str]
 
 
+class AliasBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The model that an alias is to stand for."""
+
+    model: str
+
+
+class Aliases(Struct, frozen=True):
+    """The aliases of this tenant, and the models that they stand for."""
+
+    aliases: dict[str, str]
+
+
 class SnapshotAnswer(Struct, frozen=True):
     """A snapshot that was written."""
 

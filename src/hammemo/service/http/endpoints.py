@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hammemo.service.http.logs import LOGGER, places
@@ -129,6 +129,8 @@ class Endpoint:
                 service.admission.enter(call.caller.tenant)
                 entered = call.caller.tenant
             call.model = model_name(scope)
+            if call.model and operation.role == "read":
+                await self._follow_alias(call)
             answer = await self._answer(call)
         except ServiceError as error:
             answer = refusal(error, operation.path)
@@ -143,9 +145,17 @@ class Endpoint:
         finally:
             if entered:
                 service.admission.leave(entered)
+        if answer is not None and "alias" in call.facts:
+            answer = replace(answer, headers=(*answer.headers, (b"x-hammemo-model", call.model.encode())))
         if answer is not None and not call.has_begun:  # else uvicorn closes the connection: half an answer is none
             await send_answer(send, answer)
         self._note(call, 200 if answer is None else answer.status, time.perf_counter() - began)
+
+    async def _follow_alias(self, call: Call) -> None:
+        """Ask the model that an alias stands for; edits name a model, because their ids belong to one."""
+        model = await self._service.model_behind(call, call.model)
+        if model != call.model:
+            call.facts["alias"], call.model = call.model, model
 
     def _note(self, call: Call, status: int, seconds: float) -> None:
         """Count and log an answer."""

@@ -35,6 +35,8 @@ _SAYS: Final = {
     507: "The tenant stores as much as it may",
     503: "The disk is full, the server is about to end or too busy",
 }
+_NAME: Final = {"type": "string", "pattern": f"^{NAME.pattern}$", "maxLength": 64}
+_IN_PATH: Final = {"model": _NAME, "alias": _NAME, "version": {"type": "string"}}
 _EVERYWHERE: Final = (400, 421)
 _OF_CALLERS: Final = (401, 403, 429, 503, 504)
 _OF_BODIES: Final = (408, 413, 415, 422)
@@ -93,23 +95,19 @@ def _described(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
     }
     if operation.role:
         described["description"] = f"Needs the role {operation.role}."
-    if "{model}" in operation.path:
-        described["parameters"] = [
-            *(
-                {"name": name, "in": "query", "description": text, "schema": {"type": "integer", "minimum": 0}}
-                for name, text in operation.query.items()
-            ),
-            {
-                "name": "model",
-                "in": "path",
-                "required": True,
-                "schema": {"type": "string", "pattern": f"^{NAME.pattern}$", "maxLength": 64},
-            },
-            *(
-                {"name": "version", "in": "path", "required": True, "schema": {"type": "string"}}
-                for _ in range("{version}" in operation.path)
-            ),
-        ]
+    parameters = [
+        *(
+            {"name": name, "in": "query", "description": text, "schema": {"type": "integer", "minimum": 0}}
+            for name, text in operation.query.items()
+        ),
+        *(
+            {"name": name, "in": "path", "required": True, "schema": schema}
+            for name, schema in _IN_PATH.items()
+            if f"{{{name}}}" in operation.path
+        ),
+    ]
+    if parameters:
+        described["parameters"] = parameters
     if operation.body in ("json", "tensors"):
         content = {"application/json": {"schema": _schema(operation.takes, of_kind)}}
         if operation.body == "tensors":

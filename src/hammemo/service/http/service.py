@@ -10,6 +10,7 @@ long questions have processes of their own (:mod:`hammemo.service.http.long_ques
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 import tempfile
 import time
@@ -46,6 +47,8 @@ Threads take turns at Python code, so more of them would not answer more, and th
 """
 _TIMES_A_SECOND: Final = 1.0
 """Questions of one tenant that take some milliseconds, and are answered here."""
+_ALIAS_SECONDS: Final = 0.2
+"""How long aliases that other processes may change are taken as they were."""
 _TRANSFER: Final = ".transfer-"
 _LOOK: Final = 0.005
 """Seconds between two looks whether a version is reached."""
@@ -126,6 +129,7 @@ class Service:
         self._long: LongQuestions = InThreads(host.limits) if long is None else long
         self._times: dict[str, Rate] = {}
         self._opened: set[tuple[str, str]] = set()
+        self._aliases: dict[str, tuple[float, dict[str, str]]] = {}
         self._ready: WeakKeyDictionary[HostedModel, ReadyVersion] = WeakKeyDictionary()
         self._preparing: WeakKeyDictionary[HostedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
         self._results: Results | None = None
@@ -180,6 +184,22 @@ class Service:
             raise
         self._opened.add(key)
         return hosted
+
+    async def model_behind(self, call: Call, name: str) -> str:
+        """Return the name of the model that answers questions to a name: its own, or that behind an alias."""
+        tenant = call.caller.tenant
+        if (tenant, name) in self._opened:
+            return name
+        read, known = self._aliases.get(tenant, (-math.inf, {}))
+        if time.monotonic() - read > _ALIAS_SECONDS:
+            with suppress(Unavailable):  # else what is known still holds
+                known = await self.in_thread(call, lambda: self.host.aliases(tenant), "lists")
+                self._aliases[tenant] = time.monotonic(), known
+        return known.get(name, name)
+
+    def alias_changed(self, tenant: str) -> None:
+        """Look at the aliases of a tenant again."""
+        self._aliases.pop(tenant, None)
 
     async def ready_version(self, call: Call, min_version: int | None) -> ReadyVersion:
         """Return the newest version of a model, which must not be older than `min_version`, ready for questions."""
