@@ -7,6 +7,7 @@ their module stay in one process, so that it is made once. Those that take longe
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import sys
@@ -42,7 +43,7 @@ settings.register_profile("random", deadline=None, suppress_health_check=[Health
 settings.load_profile("ci")  # the other one: --hypothesis-profile=random
 
 
-EXAMPLES = 30
+EXAMPLES = 20
 """The most random examples that a property gets; with ``--hypothesis-profile=random`` it gets all that it asks for."""
 QUICK_EXAMPLES = 4
 """The same with ``-m quick``."""
@@ -86,6 +87,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if shared and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(str(item.path.name)))
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """After each module, set aside what is alive: else every collection of garbage looks at all imported packages."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

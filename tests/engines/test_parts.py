@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import forked
 from hammemo import Bag, Exact, Hashed, LogLinear, MemoryClassifier, Mixture, PositionalHamming, Suffixes, Tiered, load
 from hammemo.engines import adding, fit, parts
 from hammemo.experiments.drawing import zipf_stream
@@ -198,11 +196,10 @@ def test_a_driver_that_was_killed_is_gone_on_with(
 ) -> None:
     learnt(words, memory=memory, parts=4, out=tmp_path / "a", group_size=1)
     told = [words, tmp_path / "b", made, Path(__file__).parent, fan_in, memory]
-    command = [sys.executable, "-c", DRIVER, *map(str, told)]
     monkeypatch.setattr(adding, "FAN_IN", fan_in)
     monkeypatch.setattr(adding, "MAX_RUNS", fan_in)
-    ended = subprocess.run(command, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert ended.returncode == -signal.SIGKILL
+    ended = forked.run(DRIVER, *told)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert not (tmp_path / "b" / "head.safetensors").exists()
     reports: list[Any] = []
     learnt(words, memory=memory, parts=4, out=tmp_path / "b", group_size=1, on_report=reports.append)

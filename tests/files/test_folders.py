@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import forked
 import hammemo
 from folder_cases import KERNELS, assert_same, rows
 from hammemo import (
@@ -440,7 +441,7 @@ def test_a_killed_compaction_leaves_the_model_and_is_gone_on_with(form: bool | N
     compact(tmp_path / "b")
     before = (tmp_path / "a" / HEAD).read_bytes()
     for made in range(3):
-        ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "a"), "1"], check=False)
+        ended = forked.run(KILLED, tmp_path / "a", 1)
         assert ended.returncode == 9
         assert (tmp_path / "a" / HEAD).read_bytes() == before
         assert len(list((tmp_path / "a").glob("part-*"))) == 5 + made  # each call adds one to those of the calls before
@@ -510,7 +511,7 @@ except MemoryError:
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="RLIMIT_DATA counts mapped memory on Linux only")
 @pytest.mark.parametrize("form", [None], indirect=True)
 def test_a_folder_larger_than_the_limit_is_answered_from(tmp_path: Path) -> None:
-    n = 4_000_000
+    n = 2_000_000
     X = np.stack([np.arange(n), np.arange(n) + 1], axis=1)
     save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, np.arange(n)), tmp_path, parts=6)
     size = sum(path.stat().st_size for path in tmp_path.glob("part-*"))

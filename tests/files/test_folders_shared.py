@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import forked
 from folder_cases import rows
 from hammemo import Exact, FileError, MemoryClassifier, compact, editing, load, save
 from hammemo.files import folders, inspect
@@ -47,7 +46,7 @@ def fitted() -> MemoryClassifier:
 def test_what_a_killed_edit_left_goes_with_the_next_change(name: str, change: str, tmp_path: Path) -> None:
     where, parts = (tmp_path, 2) if name == HEAD else (tmp_path / name, 0)
     save(fitted(), where, parts=parts)
-    ended = subprocess.run([sys.executable, "-c", KILLED_EDIT, str(where), name], check=False)
+    ended = forked.run(KILLED_EDIT, where, name)
     assert ended.returncode == -signal.SIGKILL
     assert len(list(tmp_path.glob("*.tmp"))) == 1
     if change == "edit":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import combinations, product
 from typing import Any
 
@@ -28,11 +29,16 @@ from hammemo.votes.log_linear import shares
 LINES = {(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)}
 
 
+@cache
 def tic_tac_toe() -> tuple[list[Any], list[str]]:
     """Return all boards at the end of a game that x began, and whether x has won: UCI's 958 rows, made again."""
     boards: dict[str, str] = {}
+    played: set[str] = set()
 
     def play(board: str, player: str) -> None:
+        if board in played:
+            return
+        played.add(board)
         won = next((p for p in "xo" if any(all(board[i] == p for i in line) for line in LINES)), None)
         if won or "b" not in board:
             boards[board] = "positive" if won == "x" else "negative"

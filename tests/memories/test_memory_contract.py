@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     ],
 )
 @given(parts=st.tuples(batches, batches, batches), seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_every_promise_is_kept(subject: Subject, parts: tuple[Batch, Batch, Batch], seed: int) -> None:
     check_once(subject, list(parts), seed)
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -20,6 +17,7 @@ import apsw
 import msgspec
 import pytest
 
+import forked
 from erasure import STEPS
 from hammemo.client import Client, ServerError
 from hammemo.receipts.keys import new_key_file, read_keys
@@ -623,9 +621,7 @@ def _kill_and_resume(step: str, log: str | None, tmp_path: Path, keys: Path) -> 
         model = host.create("t", "m", settings)
         for i in range(20):
             done(model, learn(f"{i}", f"s{i % 4}", [f"row{i:02}", "b"], label=f"l{i % 2}"))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", KILLED, str(tmp_path), log or "", step]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=120)
+    ended = forked.run(KILLED, tmp_path, log or "", step)
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
     with Host(tmp_path / "models", log, keys=keys) as host:
         model = host.get("t", "m")

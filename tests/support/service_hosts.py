@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import forked
 from hammemo.service.host import Host
 from hammemo.service.log import LogError
 from hammemo.service.sqlite_log import SqliteLog
@@ -61,8 +59,6 @@ def fail_next_commit(monkeypatch: pytest.MonkeyPatch, *, written: bool) -> None:
 
 def printed_before_kill(script: str, folder: Path) -> str:
     """Return what a process prints that edits the models of a folder, `sys.argv[1]`, and then kills itself."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # the modules of tests among them
-    command = [sys.executable, "-c", script, str(folder)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    ended = forked.run(script, folder)
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
     return ended.stdout.strip()
