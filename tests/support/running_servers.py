@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -75,6 +76,14 @@ def in_thread(
         finally:
             server.should_exit = True
             thread.join()
+
+
+def free_port() -> int:
+    """Return a port that is free now; another program may take it until it is used."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
 
 
 class Process:
