@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from hammemo import Exact, Ledgered, MeMoClassifier, MemoryClassifier, load, save
+from hammemo import Exact, Ledgered, MeMoClassifier, MemoryClassifier, __version__, load, save
 from hammemo.service import sqlite_log, writing
 from hammemo.service.host import Host
 from hammemo.service.limits import Limits
@@ -484,7 +484,9 @@ def test_damaged_logs_are_not_served(tmp_path: Path) -> None:
     assert "does not fit" in refused(  # MessagePack of ["forget", [["b", 9]], ["x"]]
         "update edits set body = x'93a6666f72676574919" + "2a16209" + "91a178' where position = 2"
     )
-    assert "not a log" in refused("update about set value = '99' where name = 'format'")
+    other = refused("update about set value = '99' where name = 'format'")
+    assert f"has format 99, written by hammemo {__version__}, and hammemo {__version__} reads format 2" in other
+    assert "not a log" in refused("delete from about where name = 'key'")
     with Host(tmp_path) as host:
         assert host.get("t", "m").version == 4
 

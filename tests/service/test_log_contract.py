@@ -286,3 +286,21 @@ def _taken_over(store: Any, tenant: str) -> Any:
 
     assert wait_until(is_free, 30)
     return logs[0]
+
+
+@one_server
+@needs_postgres
+def test_a_database_of_another_format_is_refused(postgres: Server, tmp_path: Path) -> None:
+    import psycopg
+
+    from hammemo.service.postgres_log import PostgresStore
+
+    PostgresStore(postgres.address, tmp_path).close()
+    with psycopg.connect(postgres.address, autocommit=True) as db:
+        db.execute("update hammemo_about set format = '99'")
+        try:
+            with pytest.raises(LogDamaged, match=r"The database has format 99, written by hammemo .* reads format 2"):
+                PostgresStore(postgres.address, tmp_path)
+        finally:
+            db.execute("update hammemo_about set format = '2'")
+    PostgresStore(postgres.address, tmp_path).close()

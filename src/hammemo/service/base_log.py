@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, Final
 
+from hammemo import __version__
 from hammemo.files.archive import FileError
 from hammemo.files.contents import from_bytes
 from hammemo.files.models import load
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+FORMAT: Final = "2"
+"""The form of a log; one of another form is refused."""
 HIDDEN: Final = ".restoring-"
 """What the tenant of a model is called that is being restored: no client can name it."""
 
@@ -96,6 +99,16 @@ class BaseLog(SharedTables):
         if [position for position, _ in found] != list(range(after + 1, after + 1 + len(found))):
             raise LogDamaged(f"{self._called} has a gap after position {after}.")
         return [body for _, body in found]
+
+
+def check_format(where: object, form: object, written_by: object) -> None:
+    """Refuse a log of another form than this version reads, and name both."""
+    if form != FORMAT:
+        by = f", written by hammemo {written_by}," if isinstance(written_by, str) else ""
+        raise LogDamaged(
+            f"{where} has format {str(form)[:20]}{by} and hammemo {__version__} reads format {FORMAT}: serve it with "
+            "the version that wrote it, or download its models there and upload them here."
+        )
 
 
 def loaded_snapshot(path: Path) -> MemoryClassifier:

@@ -33,9 +33,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
+from hammemo import __version__
 from hammemo.files.contents import file_bytes
 from hammemo.files.models import save
-from hammemo.service.base_log import HIDDEN, BaseLog, RunningTime, loaded_snapshot, received_model
+from hammemo.service.base_log import FORMAT, HIDDEN, BaseLog, RunningTime, check_format, loaded_snapshot, received_model
 from hammemo.service.log import LeaseLost, LogDamaged, LogError, Seen
 from hammemo.service.operations import KEY_BYTES, InUse, NoSuchModel
 from hammemo.service.shared_tables import TABLES, table_statements
@@ -70,6 +71,7 @@ _NUMBER: Final = 8
 _SCHEMA_LOCK: Final = 0x68616D6D656D6F  # "hammemo": any number that no other program uses
 
 _SCHEMA: Final = """
+create table if not exists hammemo_about(format text not null, version text not null);
 create table if not exists hammemo_models(
     id bigint generated always as identity primary key,
     tenant text not null,
@@ -485,6 +487,7 @@ class PostgresStore:
         with _failures(), connected(address) as db, db.transaction():
             db.execute("select pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))  # two processes may start at once
             db.execute(_SCHEMA)
+            _check_format(db)
 
     def tenants(self) -> list[str]:
         """Return the tenants that have a model."""
@@ -628,6 +631,15 @@ def connected(address: str) -> psycopg.Connection[Any]:
             db.close()
             raise
         return db
+
+
+def _check_format(db: psycopg.Connection[Any]) -> None:
+    """Refuse a database of another form; one that was just made, or has no note of its form yet, is of this one."""
+    found = db.execute("select format, version from hammemo_about").fetchone()
+    if found is None:
+        db.execute("insert into hammemo_about values(%s, %s)", (FORMAT, __version__))
+    else:
+        check_format("The database", *found)
 
 
 def _write_parts(db: psycopg.Connection[Any], model: int, position: int, parts: Iterable[bytes]) -> None:

@@ -26,11 +26,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from hammemo import __version__
 from hammemo.files.archive import FileError
 from hammemo.files.atomic import write_private
 from hammemo.files.locks import Held, LockedError, take
 from hammemo.files.models import read_notes, save
-from hammemo.service.base_log import HIDDEN, BaseLog, RunningTime, loaded_snapshot, received_model
+from hammemo.service.base_log import FORMAT, HIDDEN, BaseLog, RunningTime, check_format, loaded_snapshot, received_model
 from hammemo.service.log import LogDamaged, LogError, Seen
 from hammemo.service.operations import KEY_BYTES, NAME, InUse, NoSuchModel
 from hammemo.service.shared_tables import TABLES, table_statements
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.service.log import Copied, Entry
 
-FORMAT: Final = "2"
 LOG: Final = "log.sqlite"
 MODEL: Final = "model.safetensors"
 ALIASES: Final = ".aliases.json"
@@ -340,7 +340,8 @@ class SqliteLog(BaseLog):
         with self._failing():
             rows: list[Any] = self._db.execute("select name, value from about").fetchall()
         about = dict(rows)
-        if about.get("format") != FORMAT or not isinstance(about.get("key"), bytes):
+        check_format(self.folder / LOG, about.get("format"), about.get("version"))
+        if not isinstance(about.get("key"), bytes):
             raise LogDamaged(f"{self.folder / LOG} is not a log of this version of the service.")
         self._settings = str(about["settings"])
         self._key = about["key"]
@@ -627,7 +628,7 @@ def _make_log(path: Path, settings: str, key: bytes | None = None, base: int = 0
         with db:
             db.execute(_SCHEMA)
             about = {"format": FORMAT, "settings": settings, "key": key or secrets.token_bytes(KEY_BYTES), "base": base}
-            about["ran"] = 0.0
+            about |= {"version": __version__, "ran": 0.0}
             db.executemany("insert into about values(?, ?)", about.items())
         db.close()
     except apsw.Error as error:
