@@ -108,10 +108,14 @@ class SqliteLog(BaseLog):
             _remove_leftovers(folder)
         try:
             self._db = _connected(folder / LOG)
-            self._read_about()
-            if not follower:
-                self._running = RunningTime(self._ran())
-                self._finish_snapshot()
+            try:
+                self._read_about()
+                if not follower:
+                    self._running = RunningTime(self._ran())
+                    self._finish_snapshot()
+            except BaseException:
+                self._db.close(force=True)
+                raise
         except BaseException:
             self._release()
             raise
