@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import hammemo.tokens.vocabulary as vocabulary_module
 from hammemo._arrays.integers import object_array
-from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token, factorize
+from hammemo.tokens.vocabulary import NO_TOKEN, Token, Vocabulary, as_token, factorize, factorize_integers
 
 pytestmark = pytest.mark.quick
 
@@ -179,6 +179,17 @@ def test_integers_of_any_range_factorize(values: list[int]) -> None:
     assert_factorized(np.array(values, np.int64), values)
 
 
+@given(st.lists(st.integers(-3, 3) | st.just(NO_TOKEN) | st.integers(-(2**63) + 1, 2**63 - 1), max_size=70))
+def test_few_integers_factorize_as_many_do(values: list[int]) -> None:
+    array = np.array(values, np.int64)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("hammemo.tokens.vocabulary._MAX_LISTED", 0)
+        many, ranks_of_many = factorize_integers(array)
+    few, ranks = factorize_integers(array)
+    assert few.tolist() == many.tolist()
+    np.testing.assert_array_equal(ranks, ranks_of_many)
+
+
 def test_integers_from_one_end_of_64_bits_to_the_other_factorize() -> None:
     values = [2**63 - 1, -(2**63) + 1, 0, 2**63 - 1, NO_TOKEN, -1]
     assert_factorized(np.array(values, np.int64), values)
@@ -329,6 +340,7 @@ def test_an_array_that_is_written_to_meanwhile_gives_the_ranks_of_one_moment(mon
             values[:] = 10**6
             return int(self) <= other
 
+    monkeypatch.setattr(vocabulary_module, "_MAX_LISTED", 0)
     monkeypatch.setattr(vocabulary_module, "_INT_LIMIT", Limit(2**63))
     found, ranks = factorize(values)
     assert (found.tolist(), ranks.tolist(), values.tolist()) == ([3, 5], [0, 1, 0], [10**6] * 3)

@@ -546,13 +546,17 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
     def _report_html(self) -> str:
         return self.report()._repr_html_() if hasattr(self, "memory_") else ""
 
+    def _check_is_fitted(self) -> None:
+        if "memory_" not in vars(self):  # scikit-learn's check takes as long as a short answer
+            check_is_fitted(self)
+
     def _scorer(self) -> Scorer:
-        check_is_fitted(self)
+        self._check_is_fitted()
         memory = self.memory_._now()
         return Scorer(memory.reader(), self.sites_, self.vote_, memory, self._cells)
 
     def _contexts(self, X: Any) -> Contexts:
-        check_is_fitted(self)
+        self._check_is_fitted()
         contexts = asked_contexts(self, self._cut(X, self.n_features_in_))
         if self._kinds is not None:
             self._kinds.warn_of_others(contexts, vars(self).get("feature_names_in_"), self._columns)

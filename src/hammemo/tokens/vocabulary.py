@@ -33,6 +33,8 @@ It is the smallest 64-bit integer, so that integer arrays, float arrays and obje
 """
 
 _INT_LIMIT: Final = 2**63
+_MAX_LISTED: Final = 64
+"""Integers up to which an array is factorized as a list."""
 _NO_INTS, _NO_FLOATS, _NO_STRINGS = np.empty(0, np.int64), np.empty(0, np.float64), np.empty(0, object)
 _TOKEN_TYPES: Final = {int, float, str, bool}
 _MISSING_ADVICE: Final = (
@@ -308,8 +310,8 @@ def factorize_integers(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64
     numbers = flat.astype(np.int64)  # a copy: another thread may write into the caller's array
     if len(numbers) == 1 and numbers[0] != NO_TOKEN:  # a single label: nothing to sort
         return Vocabulary(numbers), np.zeros(1, np.int64)
-    if not len(numbers):
-        return Vocabulary(), numbers
+    if len(numbers) <= _MAX_LISTED:  # such as one context: as a list there is less to do than for an array
+        return _factorize_listed(numbers.tolist())
     if int(numbers.min()) == NO_TOKEN:  # which is below all tokens
         present = numbers != NO_TOKEN
         ranks, vocabulary = np.full(len(numbers), -1, np.int64), Vocabulary()
@@ -322,6 +324,14 @@ def factorize_integers(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64
         return Vocabulary(distinct), inverse.astype(np.int64, copy=False)
     numbers -= low
     return Vocabulary(replace_by_ranks(numbers, span) + low), numbers
+
+
+def _factorize_listed(numbers: list[int]) -> tuple[Vocabulary, NDArray[np.int64]]:
+    distinct = sorted(set(numbers))
+    if distinct and distinct[0] == NO_TOKEN:
+        del distinct[0]
+    ranks = {number: rank for rank, number in enumerate(distinct)}
+    return Vocabulary(np.array(distinct, np.int64)), np.array([ranks.get(n, -1) for n in numbers], np.int64)
 
 
 def _factorize_floats(flat: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
