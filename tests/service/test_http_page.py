@@ -89,6 +89,34 @@ def test_the_token_is_asked_for_and_kept_nowhere(browser: Browser, tmp_path: Pat
         browser.wait("document.getElementById('token-form') && !document.getElementById('token-form').hidden")
 
 
+def test_an_operator_sees_models_quotas_and_edits(browser: Browser, tmp_path: Path) -> None:
+    with serving.in_thread(tmp_path) as server, Client(server.url) as client:
+        for name in ("blue", "green"):
+            client.create(name, columns=["colour"])
+            client.learn(name, [["red"], ["green"]], ["x", "y"], op="1")
+        client.forget("blue", [["red"]], ["x"], op="2")
+        client.set_alias("live", "green")
+        before = len(browser.complaints)
+        browser.open(server.url)
+        browser.wait("document.querySelectorAll('#tokens input').length === 1")
+        browser.run("document.querySelector('#operate summary').click()")
+        browser.wait("document.querySelectorAll('#audit tbody tr').length === 2")
+        text = (
+            "[...document.querySelectorAll('#{} tbody tr')].map((tr) => [...tr.children].map((td) => td.textContent))"
+        )
+        shown = [(row[0], row[1], row[3]) for row in browser.run(text.format("models"))]
+        assert shown == [("blue", "2", "1"), ("green", "1", "2")]
+        assert [row[2:] for row in browser.run(text.format("audit"))] == [["forget", "1", "2"], ["learn", "2", "1"]]
+        assert browser.run("document.getElementById('aliases').textContent") == "Aliases: live stands for green."
+        assert "models" in browser.run("document.getElementById('quota').textContent")
+        click(browser, "#snapshot")
+        browser.wait("document.getElementById('said').textContent.includes('snapshot of version 2')")
+        assert client.describe("blue")["snapshot_version"] == 2
+        click(browser, "#refit")
+        browser.wait("document.getElementById('said').textContent.includes('Refitted: version 3')")
+        assert browser.complaints[before:] == []
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_is_wider_than_the_screen(browser: Browser, tmp_path: Path, width: int) -> None:
     with serving.in_thread(tmp_path) as server, Client(server.url) as client:
@@ -100,4 +128,6 @@ def test_nothing_is_wider_than_the_screen(browser: Browser, tmp_path: Path, widt
         browser.wait("!document.querySelector('#ask button').disabled")
         click(browser, "#ask button")
         browser.wait("!document.getElementById('answer').hidden")
+        browser.run("document.querySelector('#operate summary').click()")
+        browser.wait("document.querySelectorAll('#audit tbody tr').length === 1")
         assert browser.run("document.documentElement.scrollWidth") <= browser.run("window.innerWidth") == width

@@ -4,11 +4,14 @@
 const $ = (id) => document.getElementById(id);
 const MAX_FIELDS = 24; // a longer context is typed as lines
 const LEADERS = 4;
+const MAX_MODELS = 50; // each is asked for its description
+const MAX_LINES = 20; // of the audit record
 const SHORT_DIGEST = 16; // digits; the whole digest is shown under the pointer
 
 let token = "";
 let about = null; // what the server says of the chosen model
 let asked = null; // the row of the answer that is shown
+const looks = new Map(); // when a model was last looked at, and its version then
 let newest = 0; // the version that answers must hold: that of our own last edit
 
 class Refusal extends Error {
@@ -87,6 +90,7 @@ async function showModel() {
   $("nothing").hidden = false;
   showFields();
   showFacts();
+  await operate();
 }
 
 function columnNames() {
@@ -248,6 +252,88 @@ async function edit(kind) {
   if (about.examples) await ask();
 }
 
+// Operation
+
+const bytes = (number) => (number < 1e6 ? `${(number / 1e3).toFixed(1)} kB` : `${(number / 1e6).toFixed(1)} MB`);
+const time = (seconds) => new Date(1000 * seconds).toLocaleString();
+
+function cells(...texts) {
+  const tr = element("tr");
+  tr.append(...texts.map((text, i) => element(i ? "td" : "th", text)));
+  return tr;
+}
+
+// The edits a minute since the model was last looked at.
+function rate(name, version) {
+  const now = Date.now();
+  const [before, then] = looks.get(name) ?? [now, version];
+  looks.set(name, [now, version]);
+  return now > before ? short((60000 * (version - then)) / (now - before)) : "–";
+}
+
+async function modelRow(name) {
+  let told;
+  try {
+    told = await request("GET", `/v1/models/${name}`);
+  } catch (error) {
+    return cells(name, error.message);
+  }
+  const snapshot = told.snapshot_time ? `version ${told.snapshot_version.toLocaleString()}, ${time(told.snapshot_time)}` : "none";
+  const stored = told.bytes === undefined ? "–" : bytes(told.bytes);
+  return cells(name, told.version.toLocaleString(), rate(name, told.version), told.examples.toLocaleString(), snapshot, stored);
+}
+
+async function operate() {
+  if (!$("operate").open) return;
+  const { models } = await request("GET", "/v1/models");
+  const rows = [];
+  for (const name of models.slice(0, MAX_MODELS)) rows.push(await modelRow(name));
+  $("models").tBodies[0].replaceChildren(...rows);
+  const { aliases } = await request("GET", "/v1/aliases");
+  const named = Object.entries(aliases).map(([alias, model]) => `${alias} stands for ${model}`);
+  const others = models.length > MAX_MODELS ? `${models.length - MAX_MODELS} more models are not shown. ` : "";
+  $("aliases").textContent = others + (named.length ? `Aliases: ${named.join(", ")}.` : "There are no aliases.");
+  $("quota").replaceChildren(...Object.entries(about.quota ?? {}).map(([what, { used, most }]) => {
+    const pair = element("div");
+    pair.append(element("dt", what), element("dd", used.toLocaleString() + (most === null ? ", no quota" : ` of ${most.toLocaleString()}`)));
+    return pair;
+  }));
+  await showAudit();
+}
+
+async function showAudit() {
+  let lines = [];
+  try {
+    // Each line is an edit, or the end of an erasure: those of the last versions are near the end.
+    let after = Math.max(0, about.version - MAX_LINES);
+    for (;;) {
+      const more = (await request("GET", modelPath(`/audit?after=${after}`))).lines;
+      if (!more.length) break;
+      lines = [...lines, ...more].slice(-MAX_LINES);
+      after = more[more.length - 1].number;
+    }
+    $("audit-hint").textContent = lines.length ? "" : "There are none yet.";
+  } catch (error) {
+    $("audit-hint").textContent = error.status === 403 ? "The audit record needs a token with the role audit." : error.message;
+  }
+  $("audit").tBodies[0].replaceChildren(...lines.reverse().map((line) => cells(
+    time(line.at), line.token || "–", line.kind, line.rows.toLocaleString(), line.after.toLocaleString(),
+  )));
+}
+
+async function snapshot() {
+  const { version } = await request("POST", modelPath("/snapshot"));
+  say(`A snapshot of version ${version.toLocaleString()} is on the disk.`);
+  await operate();
+}
+
+async function refit() {
+  const { version } = await request("POST", modelPath("/refit"), { op: newId() });
+  await showModel();
+  newest = version;
+  say(`Refitted: version ${version.toLocaleString()}.`);
+}
+
 async function make() {
   const name = $("new-name").value.trim();
   const columns = $("new-columns").value.split(",").map((column) => column.trim()).filter((column) => column);
@@ -272,6 +358,10 @@ on("ask", "submit", ask);
 on("edit", "submit", (happened) => edit(happened.submitter ? happened.submitter.value : "learn"));
 on("making", "submit", make);
 on("model", "change", showModel);
+on("look", "click", showModel);
+on("snapshot", "click", snapshot);
+on("refit", "click", refit);
+$("operate").addEventListener("toggle", () => busy(operate));
 $("new").addEventListener("click", () => {
   $("making").hidden = !$("making").hidden;
   $("new").setAttribute("aria-expanded", String(!$("making").hidden));
