@@ -35,23 +35,19 @@ _LAST: Final = 0.2
 
 
 def evaluate_files(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="All that there is to learn, as for fit; - for standard input.")
-    ],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="All the data, as for fit; - for standard input.")],
     label: NewLabel = None,
     h: NewLength = None,
     numeric: Numeric = None,
     folds: Annotated[
         int | None,
-        typer.Option(
-            min=2, help="Cut into this many parts, and ask about each what the others taught.", show_default="5"
-        ),
+        typer.Option(min=2, help="The number of folds; each is predicted from the others.", show_default="5"),
     ] = None,
     holdout: Annotated[
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="Ask about this share instead: a random one, with --time the last.",
+            help="Hold out this share instead: a random one, with --time the latest.",
             show_default="0.2 with --time",
         ),
     ] = None,
@@ -65,10 +61,10 @@ def evaluate_files(
     parameters: ModelOptions,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Say how often a model would be right: learn a part, ask about the rest, beside naive Bayes and the majority.
+    """Measure accuracy on held-out data, compared with naive Bayes and the majority.
 
-    The options are those of fit. Rows of a table are split one by one, with the same share of every label; documents
-    and cases are kept whole. All examples are held in memory.
+    The options are those of fit. Rows of a table are split by label (stratified); documents and cases stay whole. All
+    examples are held in memory.
     """
     with one_line_errors():
         _check_before_work(folds, holdout, plot, parameters)

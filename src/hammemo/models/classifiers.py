@@ -488,7 +488,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """What each column of X is worth: its share of the bits an example that the model gains over the labels alone.
+        """The share of each column of X in the model's gain over the label frequencies, in bits per example.
 
         They are those of ``report().bits()``, with a tuple of columns divided evenly among its columns, and are
         computed at each access from the rows that the model keeps. A column that speaks against the right label more
@@ -511,11 +511,11 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             raise AttributeError(str(error)) from None
 
     def plot_column(self, column: Any, other: Any = None, *, label: Any = None, ax: Axes | None = None) -> Axes:
-        """Draw what a column, or a pair of columns, says of the labels, and how many rows say it; return the axes.
+        """Draw the label shares by the values of one or two columns, with the number of rows of each; return the axes.
 
-        Shown is the share of labels among the rows with each value. Numbers and dates are in ranges. Rows are those
-        that the model holds now, or the kept ones among them: what was forgotten is gone. It is the data that the model
-        reads, one column or pair alone; what the model makes of a row, `explain` says. It needs the ``plot`` extra.
+        The plot shows the share of labels among the rows with each value. Numbers and dates are in ranges. The rows are
+        those that the model holds now, or the kept ones among them; forgotten rows are not included. The plot shows the
+        data, one column or pair alone; `explain` shows what the model makes of a row. It needs the ``plot`` extra.
 
         Parameters
         ----------

@@ -141,7 +141,7 @@ class DocumentMaterial(Material):
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Which units are learnt and which are asked, once or several times."""
+    """Which units are learnt and which are held out, once or several times."""
 
     title: str
     parts: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -177,7 +177,7 @@ def folds(material: Material, number: int, seed: int = 0) -> Split:
 
 
 def holdout(material: Material, share: float, seed: int = 0) -> Split:
-    """Return one split: a random share is asked, of every stratum the same."""
+    """Return one split: the same random share of every stratum is held out."""
     _check_share(share)
     order = _mixed(material, seed)
     goals = np.floor((np.arange(len(order)) + 1) * share) > np.floor(np.arange(len(order)) * share)
