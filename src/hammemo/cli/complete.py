@@ -66,7 +66,7 @@ def complete_text(
 
 
 class Writer(Protocol):
-    """A model of sequences that can be asked for the next token, and how its tokens are written."""
+    """A model of sequences that predicts the next token, and how its tokens are written."""
 
     h: int
     end: Any

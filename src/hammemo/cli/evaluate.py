@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _FOLDS: Final = 5
 _LAST: Final = 0.2
-"""The share that is asked where time alone says what is held out."""
+"""The share that is held out if only --time is given."""
 
 
 def evaluate_files(
@@ -89,7 +89,7 @@ def evaluate_files(
 
 def _check_before_work(folds: int | None, holdout: float | None, plot: Path | None, parameters: ModelOptions) -> None:
     if folds is not None and holdout is not None:
-        raise UsageError("--folds and --holdout both say what is asked about: give one of them.")
+        raise UsageError("--folds and --holdout both choose the held-out data: give one of them.")
     if parameters.layout is not None:
         raise UsageError(f"--layout {parameters.layout}: that model may have seen what is to be asked. Leave it out.")
     if plot is not None:

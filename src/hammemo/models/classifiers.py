@@ -1,7 +1,7 @@
 r"""The classifier: one estimator with three axes, kernel, memory and vote.
 
 Here is what its user calls to learn, forget, compile and report. Methods for streams are in `streaming`, the steps of
-an edit in `learning`; what can be asked of it is in `answering`, how two of them are added in `additive`.
+an edit in `learning`; queries are in `answering`, the addition of two models in `additive`.
 
 A query's label is :math:`\arg\max_c S_c(q)`. Ties go to the label that comes first in `classes_`; a query that shares
 nothing with what is stored ties all labels at zero, so it too gets the first one.
@@ -352,7 +352,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
         All of them are removed, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
         one of them was never stored. What `classes` declared, and the layout of the memory, stay. So do chosen sites
-        and fitted weights, until `refit`: a model that is asked before warns of it, once.
+        and fitted weights, until `refit`: a model that is queried before warns once.
 
         Examples
         --------
@@ -491,8 +491,8 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         """The share of each column of X in the model's gain over the label frequencies, in bits per example.
 
         They are those of ``report().bits()``, with a tuple of columns divided evenly among its columns, and are
-        computed at each access from the rows that the model keeps. A column that speaks against the right label more
-        than for it is below zero.
+        computed at each access from the rows that the model keeps. A column below zero lowers the mean
+        log-probability of the right label.
 
         Examples
         --------

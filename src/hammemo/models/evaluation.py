@@ -13,8 +13,8 @@ label that the training part does not have cannot be answered: it counts as wron
 **The two simple models**: the most frequent label with the labels' shares as probabilities, and naive Bayes from the
 same counts: single positions, each with weight 1, and one pseudo-example per row of counts, spread as the labels are.
 
-With more than `ALL_LABELS` labels no probabilities of all labels are made: a mixture is asked for those of the label
-and of the answer alone, and learners that cannot tell these have no log-loss and no calibration error.
+With more than `ALL_LABELS` labels, only the probabilities of the label and of the answer are computed, by a mixture.
+Other learners then have no log-loss and no calibration error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What an evaluation learns and what it asks: examples in units that are not cut, and ways to split them.
 
 Rows of a table are split one by one, each fold with about the same share of every label. Documents (texts, sessions,
-the cases of an event log) are never cut: all examples of one are learnt, or all are asked. In time, the last ones are
-asked and all before them learnt; a document's time is that of its first event.
+the cases of an event log) are never cut: all examples of one are learnt, or all are held out. A split by
+time holds out the latest ones and learns all before them; a document's time is that of its first event.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def holdout(material: Material, share: float, seed: int = 0) -> Split:
 
 
 def last_in_time(material: Material, share: float) -> Split:
-    """Return one split: the last share in time is asked; what has the same moment stays in the order given."""
+    """Return one split: the latest share is held out; units with equal times stay in the order given."""
     _check_share(share)
     if material.moments is None:
         raise ValueError(f"The {material.unit} have no time: name the column that has it with time=.")
