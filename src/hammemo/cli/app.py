@@ -58,11 +58,11 @@ for _panel, _name, _function, _summary in (
     (_CHANGE, "inspect", inspect_file, "Show the contents of a model file."),
     (_CHANGE, "verify", verify_model, "Compare a model with a new fit, and check receipts."),
     (_SERVE, "serve", serve_folder, "Serve models over HTTP; no acknowledged edit is lost."),
-    (_SERVE, "send", send_files, "Let a served model learn tables, or take their rows back."),
+    (_SERVE, "send", send_files, "Let a served model learn tables, or remove their rows."),
     (_SERVE, "erase", erase_subject, "Erase a subject from a served model."),
     (_SERVE, "audit", audit_folder, "List the edits of served models, and check their chain."),
     (_SERVE, "backup", back_up_folder, "Back up served models while they are served."),
-    (_SERVE, "restore", restore_files, "Make served models of backups; the erased stay erased."),
+    (_SERVE, "restore", restore_files, "Restore served models; erased persons stay erased."),
 ):
     app.command(_name, short_help=_summary, rich_help_panel=_panel)(_function)
 app.add_typer(keys, name="keys", rich_help_panel=_CHANGE)

@@ -25,7 +25,7 @@ KeyFile: TypeAlias = Annotated[
 
 
 def back_up_folder(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve is given.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="A folder, in which each backup is a new file.")],
     tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant.", show_default="all")] = None,
     model: Annotated[str | None, typer.Option(metavar="NAME", help="Only this model.", show_default="all")] = None,
@@ -41,8 +41,8 @@ def back_up_folder(
 ) -> None:
     """Back up served models, each as it is at one moment, also while a server runs.
 
-    A backup keeps the version, operation ids, the audit record and receipts. That of a model with subjects is encrypted
-    with a key of its own, in the key file; that of another model holds its rows in the clear.
+    A backup keeps the version, operation ids, the audit record and receipts. For a model with subjects it is encrypted
+    with its own key in the key file; for other models it contains the rows in plain text.
     """
     with one_line_errors():
         from hammemo.service.backups import back_up
@@ -69,10 +69,10 @@ def restore_files(
     backup: Annotated[
         Path, typer.Argument(metavar="BACKUP", help="A backup, or a folder: then the newest of each model in it.")
     ],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve is given.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that hammemo serve uses.")],
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="TENANT/NAME", help="What the model is called.", show_default="as it was"),
+        typer.Option("--to", metavar="TENANT/NAME", help="The name of the restored model.", show_default="as it was"),
     ] = None,
     log: Url = None,
     keys: KeyFile = None,
@@ -85,9 +85,9 @@ def restore_files(
     ] = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Make models of backups, in a folder that a server may serve meanwhile; a model that is there is never replaced.
+    """Restore models from backups, also while a server runs; existing models are never replaced.
 
-    Subjects that were erased since the backup are erased from it before the model can be asked.
+    Subjects erased since the backup are erased again before the model can be queried.
     """
     with one_line_errors():
         from hammemo.service.backups import newest_backups, restore

@@ -1,4 +1,4 @@
-"""``hammemo compact``: fold what was changed into the parts of a model."""
+"""``hammemo compact``: write changes into the parts of a model."""
 
 from __future__ import annotations
 

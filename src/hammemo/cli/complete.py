@@ -1,9 +1,9 @@
-r"""``hammemo complete``: go on where a prompt stops, as a memorised text does.
+r"""``hammemo complete``: continue a prompt as a memorised text does.
 
-A text file is memorised on the spot: an exact memory of the last token, the last two, three, five and eight (for
-characters: one to sixteen), each with a thousand times the weight of the shorter one, so that the longest stretch that
-was seen before decides. So a sentence of the text is continued word for word, and a new one goes on with what followed
-the longest end of it that the text holds.
+A text file is memorised by an exact memory of the last token, the last two, three, five and eight (for characters: one
+to sixteen). Each has a thousand times the weight of the next shorter one, so the longest known stretch decides. A
+sentence of the text is continued word for word. A new sentence is continued with what followed the longest end of it
+that the text contains.
 
 With a temperature T tokens are drawn instead, with probabilities :math:`\propto S_c^{1/T}` from the scores of a sum or
 mean vote and :math:`\propto P_c^{1/T}` from the probabilities of a log-linear one or a mixture.
@@ -66,7 +66,7 @@ def complete_text(
 
 
 class Writer(Protocol):
-    """A model of sequences that can be asked for the next token, and how its tokens are written."""
+    """A model of sequences that predicts the next token, and how its tokens are written."""
 
     h: int
     end: Any

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CountedDocuments:
-    """The documents of files, counted while they are gone through.
+    """The documents of files, counted during iteration.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def learn_documents(
 def forget_documents(
     model: MemoryClassifier, schema: SequenceSchema, documents: CountedDocuments, classes: list[Any] | None
 ) -> int:
-    """Take whole documents back; return how many examples that were."""
+    """Remove whole documents; return the number of removed examples."""
     before = int(model.memory_.label_counts.sum())
     short: Any = schema.short
     try:

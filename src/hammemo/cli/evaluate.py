@@ -31,27 +31,23 @@ if TYPE_CHECKING:
 
 _FOLDS: Final = 5
 _LAST: Final = 0.2
-"""The share that is asked where time alone says what is held out."""
+"""The share that is held out if only --time is given."""
 
 
 def evaluate_files(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="All that there is to learn, as for fit; - for standard input.")
-    ],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="All the data, as for fit; - for standard input.")],
     label: NewLabel = None,
     h: NewLength = None,
     numeric: Numeric = None,
     folds: Annotated[
         int | None,
-        typer.Option(
-            min=2, help="Cut into this many parts, and ask about each what the others taught.", show_default="5"
-        ),
+        typer.Option(min=2, help="The number of folds; each is predicted from the others.", show_default="5"),
     ] = None,
     holdout: Annotated[
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="Ask about this share instead: a random one, with --time the last.",
+            help="Hold out this share instead: a random one, with --time the latest.",
             show_default="0.2 with --time",
         ),
     ] = None,
@@ -65,10 +61,10 @@ def evaluate_files(
     parameters: ModelOptions,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Say how often a model would be right: learn a part, ask about the rest, beside naive Bayes and the majority.
+    """Measure accuracy on held-out data, compared with naive Bayes and the majority.
 
-    The options are those of fit. Rows of a table are split one by one, with the same share of every label; documents
-    and cases are kept whole. All examples are held in memory.
+    The options are those of fit. Rows of a table are split by label (stratified); documents and cases stay whole. All
+    examples are held in memory.
     """
     with one_line_errors():
         _check_before_work(folds, holdout, plot, parameters)
@@ -93,7 +89,7 @@ def evaluate_files(
 
 def _check_before_work(folds: int | None, holdout: float | None, plot: Path | None, parameters: ModelOptions) -> None:
     if folds is not None and holdout is not None:
-        raise UsageError("--folds and --holdout both say what is asked about: give one of them.")
+        raise UsageError("--folds and --holdout both choose the held-out data: give one of them.")
     if parameters.layout is not None:
         raise UsageError(f"--layout {parameters.layout}: that model may have seen what is to be asked. Leave it out.")
     if plot is not None:

@@ -1,4 +1,4 @@
-"""``hammemo inspect``: what a model file holds."""
+"""``hammemo inspect``: show the contents of a model file."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ File: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="A key fil
 def new(file: File) -> None:
     """Write a new key file that only its owner may read, and print its public key. An existing file is refused.
 
-    Keep it outside of databases and backups. Without it no receipt can be signed; who has it can sign in your name.
+    Store it outside databases and backups. Without it no receipt can be signed; anyone who has it can sign in your
+    name.
     """
     from hammemo.receipts import new_key_file
 
@@ -41,7 +42,7 @@ def public(file: File) -> None:
 @keys.command()
 @one_line_errors()
 def expire(file: File) -> None:
-    """Drop the keys of backups that have expired, which nothing can read then. A server does it, too."""
+    """Drop the keys of expired backups; then nothing can read these backups. A server does so, too."""
     from hammemo.receipts.keys import drop_expired, read_keys
 
     gone = drop_expired(file)

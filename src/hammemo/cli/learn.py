@@ -74,7 +74,7 @@ class SequenceOptions(WindowOptions):
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Who learns large files."""
+    """How large files are learnt."""
 
     engine: Annotated[
         str, typer.Option(metavar="NAME", help="local, threads, processes or ray.", rich_help_panel=_ENGINE)

@@ -1,4 +1,4 @@
-"""``hammemo merge``: add model files, or take one away from others."""
+"""``hammemo merge``: add model files, or subtract some."""
 
 from __future__ import annotations
 

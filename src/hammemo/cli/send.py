@@ -28,7 +28,7 @@ Name: TypeAlias = Annotated[str, typer.Argument(metavar="MODEL", help="The name 
 Id: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--id", metavar="TEXT", help="Repeated with the same id, it is done once.", show_default="a random one"
+        "--id", metavar="TEXT", help="A command repeated with the same id runs once.", show_default="a random one"
     ),
 ]
 
@@ -41,20 +41,20 @@ def send_files(
         list[str] | None, typer.Argument(metavar="FILE", help="Tables.", show_default="standard input")
     ] = None,
     subject: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column that says whose a row is; it is not learnt.")
+        str | None, typer.Option(metavar="COLUMN", help="The column that names the subject; it is not learnt.")
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(metavar="A,B,…", help="The columns of the context.", show_default="those of the model, or all"),
     ] = None,
-    forget: Annotated[bool, typer.Option("--forget", help="Take the rows back.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Remove the rows.")] = False,
     op: Id = None,
     file_format: Annotated[
         str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl or parquet.")
     ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Let a served model learn the rows of tables, a thousand at a time, or take them back.
+    """Let a served model learn the rows of tables, a thousand at a time, or remove them.
 
     Values of JSON lines and Parquet keep their types; those of CSV files are texts.
     """
@@ -89,8 +89,8 @@ def send_files(
 def erase_subject(
     url: Url,
     model: Name,
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="Whose rows are erased.")],
-    no_refit: Annotated[bool, typer.Option("--no-refit", help="Do not refit the model with it.")] = False,
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="The subject to erase.")],
+    no_refit: Annotated[bool, typer.Option("--no-refit", help="Do not refit the model.")] = False,
     receipt: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the signed receipt here.")] = None,
     op: Id = None,
     as_json: opt.AsJson = False,

@@ -1,4 +1,4 @@
-"""``hammemo serve``: models behind HTTP, every acknowledged edit kept."""
+"""``hammemo serve``: serve models over HTTP without losing an acknowledged edit."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import typer
 
 from hammemo.cli.console import UsageError, one_line_errors
 
-_SAFE, _LIMITS = "Who may ask", "How much"
+_SAFE, _LIMITS = "Access and encryption", "Limits"
 
 
 def serve_folder(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of the models; it is made if it is not there.")
+        Path, typer.Argument(metavar="DIR", help="The folder of the models; created if it does not exist.")
     ],
-    port: Annotated[int, typer.Option(min=0, metavar="N", help="Where to listen; 0 for any free port.")] = 8080,
+    port: Annotated[int, typer.Option(min=0, metavar="N", help="The port to listen on; 0 for any free port.")] = 8080,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; others than this machine need the options below.")
+        str, typer.Option(metavar="ADDRESS", help="The address to listen on; other machines need the options below.")
     ] = "127.0.0.1",
     token_file: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Who may do what; `hammemo tokens add` writes it. It is read again when it changes.",
+            help="Access tokens and their roles; `hammemo tokens add` writes it. It is read again when it changes.",
             rich_help_panel=_SAFE,
         ),
     ] = None,
@@ -34,27 +34,27 @@ def serve_folder(
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key, PEM.", rich_help_panel=_SAFE)] = None,
     behind_proxy: Annotated[
         bool,
-        typer.Option("--behind-proxy", help="A proxy in front of it encrypts connections.", rich_help_panel=_SAFE),
+        typer.Option(
+            "--behind-proxy", help="A proxy in front of the server encrypts connections.", rich_help_panel=_SAFE
+        ),
     ] = False,
     trusted_proxy: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ADDRESS",
-            help="A proxy whose X-Forwarded-For is believed, an address or a network (repeatable).",
+            help="Trust X-Forwarded-For from this proxy, an address or a network (repeatable).",
             rich_help_panel=_SAFE,
         ),
     ] = None,
     health_port: Annotated[
         int | None,
-        typer.Option(
-            min=0, metavar="N", help="Answer health and metrics at this port, too, whatever happens at the other one."
-        ),
+        typer.Option(min=0, metavar="N", help="Answer health and metrics on a separate port, too."),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A name under which clients call it (repeatable).", rich_help_panel=_SAFE),
+        typer.Option(metavar="NAME", help="A host name that clients use (repeatable).", rich_help_panel=_SAFE),
     ] = None,
-    workers: Annotated[int, typer.Option(min=0, metavar="N", help="Further processes that only answer.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, metavar="N", help="Additional processes that only answer.")] = 0,
     log: Annotated[
         str | None,
         typer.Option(
@@ -66,18 +66,18 @@ def serve_folder(
         ),
     ] = None,
     follower: Annotated[
-        bool, typer.Option("--follower", help="Only answer: another node writes the log of --log.")
+        bool, typer.Option("--follower", help="Only answer; another node writes the log of --log.")
     ] = False,
     snapshot_seconds: Annotated[
         float,
         typer.Option(
             min=1,
             metavar="SECONDS",
-            help="Write a snapshot when the oldest edit outside one is so old; then the log drops its examples.",
+            help="Write a snapshot at most this long after an edit; then the log drops its examples.",
         ),
     ] = 300,
     retry_days: Annotated[
-        float, typer.Option(min=0, metavar="DAYS", help="How long an edit that is sent again is recognised.")
+        float, typer.Option(min=0, metavar="DAYS", help="How long a repeated edit is recognised.")
     ] = 7,
     keys: Annotated[
         Path | None,
@@ -92,7 +92,7 @@ def serve_folder(
     ] = 1095,
     rate: Annotated[
         float,
-        typer.Option(min=0.1, metavar="N", help="Requests a second of one tenant.", rich_help_panel=_LIMITS),
+        typer.Option(min=0.1, metavar="N", help="Requests per second and tenant.", rich_help_panel=_LIMITS),
     ] = 10_000,
     max_body: Annotated[
         int, typer.Option(min=1024, metavar="BYTES", help="The largest JSON body.", rich_help_panel=_LIMITS)
@@ -101,23 +101,26 @@ def serve_folder(
         int, typer.Option(min=1024, metavar="BYTES", help="The largest model file.", rich_help_panel=_LIMITS)
     ] = 2**30,
     max_models: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The most models of one tenant.", rich_help_panel=_LIMITS)
+        int, typer.Option(min=1, metavar="N", help="Maximum number of models per tenant.", rich_help_panel=_LIMITS)
     ] = 256,
     max_labels: Annotated[
         int,
         typer.Option(
-            min=0, metavar="N", help="The most labels of all models of one tenant; 0 for any.", rich_help_panel=_LIMITS
+            min=0, metavar="N", help="Maximum number of labels per tenant; 0 for any.", rich_help_panel=_LIMITS
         ),
     ] = 0,
     max_examples: Annotated[
-        int, typer.Option(min=0, metavar="N", help="The most examples of them; 0 for any.", rich_help_panel=_LIMITS)
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Maximum number of examples per tenant; 0 for any.", rich_help_panel=_LIMITS
+        ),
     ] = 0,
     max_stored: Annotated[
         int,
         typer.Option(
             min=0,
             metavar="BYTES",
-            help="The most bytes of their snapshots and logs; 0 for any.",
+            help="Maximum size of snapshots and logs per tenant; 0 for any.",
             rich_help_panel=_LIMITS,
         ),
     ] = 0,
@@ -126,7 +129,7 @@ def serve_folder(
         typer.Option(
             min=0.1,
             metavar="SECONDS",
-            help="A request without an answer by then gets 504; edits go on, and have longer.",
+            help="Answer 504 after this time; edits continue, and have longer.",
             rich_help_panel=_LIMITS,
         ),
     ] = 10,
@@ -135,7 +138,7 @@ def serve_folder(
         typer.Option(
             min=0,
             metavar="N",
-            help="Processes for long questions, started when needed; 0 answers them in threads of the server.",
+            help="Processes for long queries, started when needed; 0 answers them in threads of the server.",
             rich_help_panel=_LIMITS,
         ),
     ] = 2,
@@ -144,13 +147,15 @@ def serve_folder(
         typer.Option(
             min=1,
             metavar="N",
-            help="Connections of one address; of one that a trusted proxy reports, requests at once.",
+            help="Connections per address; behind a trusted proxy, simultaneous requests per address.",
             rich_help_panel=_LIMITS,
         ),
     ] = 256,
-    log_level: Annotated[str, typer.Option(metavar="NAME", help="info (a line a request), warning or error.")] = "info",
+    log_level: Annotated[
+        str, typer.Option(metavar="NAME", help="info (one line per request), warning or error.")
+    ] = "info",
 ) -> None:
-    """Serve the models of a folder over HTTP; an edit is acknowledged when it is on the disk."""
+    """Serve the models of a folder over HTTP; an edit is acknowledged when it is on disk."""
     with one_line_errors():
         if log_level not in ("info", "warning", "error"):
             raise UsageError(f"--log-level {log_level!r} is not known: use info, warning or error.")

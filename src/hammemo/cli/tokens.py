@@ -1,4 +1,4 @@
-"""``hammemo tokens``: who may ask a server, and what."""
+"""``hammemo tokens``: who may use a server, and for what."""
 
 from __future__ import annotations
 

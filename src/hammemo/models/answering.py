@@ -1,4 +1,4 @@
-"""Everything that can be asked of a model, the same for a classifier, a window and a compiled predictor.
+"""The queries of a model, the same for a classifier, a window and a compiled predictor.
 
 A call makes one scorer (:mod:`hammemo.models.scorer`) and takes all of its answer from it.
 """

@@ -1,7 +1,7 @@
 r"""The classifier: one estimator with three axes, kernel, memory and vote.
 
 Here is what its user calls to learn, forget, compile and report. Methods for streams are in `streaming`, the steps of
-an edit in `learning`; what can be asked of it is in `answering`, how two of them are added in `additive`.
+an edit in `learning`; queries are in `answering`, the addition of two models in `additive`.
 
 A query's label is :math:`\arg\max_c S_c(q)`. Ties go to the label that comes first in `classes_`; a query that shares
 nothing with what is stored ties all labels at zero, so it too gets the first one.
@@ -352,7 +352,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
         All of them are removed, or `NotStoredError` is raised and nothing is changed: where the memory can tell that
         one of them was never stored. What `classes` declared, and the layout of the memory, stay. So do chosen sites
-        and fitted weights, until `refit`: a model that is asked before warns of it, once.
+        and fitted weights, until `refit`: a model that is queried before warns once.
 
         Examples
         --------
@@ -488,11 +488,11 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
     @property
     def feature_importances_(self) -> NDArray[np.float64]:
-        """What each column of X is worth: its share of the bits an example that the model gains over the labels alone.
+        """The share of each column of X in the model's gain over the label frequencies, in bits per example.
 
         They are those of ``report().bits()``, with a tuple of columns divided evenly among its columns, and are
-        computed at each access from the rows that the model keeps. A column that speaks against the right label more
-        than for it is below zero.
+        computed at each access from the rows that the model keeps. A column below zero lowers the mean
+        log-probability of the right label.
 
         Examples
         --------
@@ -511,11 +511,11 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
             raise AttributeError(str(error)) from None
 
     def plot_column(self, column: Any, other: Any = None, *, label: Any = None, ax: Axes | None = None) -> Axes:
-        """Draw what a column, or a pair of columns, says of the labels, and how many rows say it; return the axes.
+        """Draw the label shares by the values of one or two columns, with the number of rows of each; return the axes.
 
-        Shown is the share of labels among the rows with each value. Numbers and dates are in ranges. Rows are those
-        that the model holds now, or the kept ones among them: what was forgotten is gone. It is the data that the model
-        reads, one column or pair alone; what the model makes of a row, `explain` says. It needs the ``plot`` extra.
+        The plot shows the share of labels among the rows with each value. Numbers and dates are in ranges. The rows are
+        those that the model holds now, or the kept ones among them; forgotten rows are not included. The plot shows the
+        data, one column or pair alone; `explain` shows what the model makes of a row. It needs the ``plot`` extra.
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
 """What a column, or a pair of columns, says of the labels: how often each label occurs with each value.
 
 Counts are read where the model counts such a site with exact counts in memory, and otherwise from the rows that it
-keeps. Both hold only what is learnt now, so what was forgotten is gone from them. Numbers and dates are put into
-ranges. Of many names the most frequent ones are shown, the others together.
+keeps. Neither contains forgotten rows. Numbers and dates are put into ranges. Of many names the most frequent ones are
+shown, the others together.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Deciding(Additive, Answering):
         )
 
     def _declare_nothing(self, h: int) -> None:
-        """Declare columns of which nothing is known: those that are asked for are numbers."""
+        """Declare columns of unknown kinds: those that `numeric` names are numbers."""
         self._types = "o" * h if hasattr(self, "numeric") else None
         self.n_features_in_ = h
         if self._types is not None:

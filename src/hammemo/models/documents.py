@@ -100,7 +100,7 @@ class Documents(Cached):
 
     @classmethod
     def of_keys(cls, counts: Mapping[Key, int], seed: int) -> Documents:
-        """Return the documents with these keys, each so often."""
+        """Return the documents with these keys, each repeated this often."""
         keys = list(counts)
         tokens, ranks = factorize(object_array(token for key in keys for token in key[1:]))
         ways = in_order(key[0] for key in keys)

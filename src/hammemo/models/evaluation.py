@@ -1,8 +1,8 @@
-r"""How good a model is on examples that it has not learnt, beside two simple ones.
+r"""How good a model is on held-out examples, compared with two simple models.
 
-What is learnt and what is asked, a `Split` says (:mod:`hammemo.models.splits`).
+A `Split` says which examples are learnt and which are held out (:mod:`hammemo.models.splits`).
 
-**What is measured**, over all examples that are asked: the share of right answers; the share whose label is among the
+**What is measured**, over all held-out examples: the share of right answers; the share whose label is among the
 five best; the mean log-loss in nats; and the expected calibration error: over 15 bins of equal width of the highest
 probability, the mean of \|its mean - share of right answers\|, weighted by the examples in the bin. With two labels the
 area under the ROC curve is measured, the mean over the fits; with five labels or fewer the five best are not. With more
@@ -10,11 +10,11 @@ than a hundred labels also, as recommenders are judged: the share whose label is
 one over its rank there, 0 where it is not among them. Lists are those of `top_k`, right answers those of `predict`. A
 label that the training part does not have cannot be answered: it counts as wrong, and is left out of the log-loss.
 
-**Beside it**: the most frequent label with the labels' shares as probabilities, and naive Bayes from the same counts:
-single positions, each with weight 1, one pseudo-example a row that is spread as the labels are.
+**The two simple models**: the most frequent label with the labels' shares as probabilities, and naive Bayes from the
+same counts: single positions, each with weight 1, and one pseudo-example per row of counts, spread as the labels are.
 
-With more than `ALL_LABELS` labels no probabilities of all labels are made: a mixture is asked for those of the label
-and of the answer alone, and learners that cannot tell these have no log-loss and no calibration error.
+With more than `ALL_LABELS` labels, only the probabilities of the label and of the answer are computed, by a mixture.
+Other learners then have no log-loss and no calibration error.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _MIN_PROBABILITY: Final = 2.0**-52
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What one learner said to examples whose labels are known."""
+    """The answers of one learner to examples with known labels."""
 
     predicted: NDArray[Any]
     rank: NDArray[np.int64]
@@ -143,7 +143,7 @@ def evaluate(
     split: Split,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
-    """Return how good copies of a model are, fitted to each part of a split and asked about the rest.
+    """Return how good copies of a model are, each fitted to a part of a split and tested on the rest.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def evaluate(
 
 
 class _Tally:
-    """What was said so far, fit by fit."""
+    """The answers so far, fit by fit."""
 
     def __init__(self) -> None:
         self.truths: list[NDArray[Any]] = []
@@ -187,7 +187,7 @@ class _Tally:
     def add(
         self, model: MemoryClassifier, material: Material, learnt: NDArray[np.int64], asked: NDArray[np.int64]
     ) -> None:
-        """Fit all learners to some units and ask them about others."""
+        """Fit all learners to some units and test them on others."""
         X, y = material.examples(asked)
         started = time.perf_counter()
         fitted = material.learnt_by(model, learnt)
@@ -203,7 +203,7 @@ class _Tally:
         self.sizes.append(len(labels))
 
     def found(self, title: str) -> Evaluation:
-        """Return the figures over all that was asked."""
+        """Return the figures over all held-out examples."""
         if not sum(map(len, self.truths)):
             raise ValueError("There is nothing to ask: no example is in the part that was held out. Give more input.")
         y = np.concatenate([truth.astype(object) for truth in self.truths])
@@ -242,12 +242,12 @@ class _Tally:
 
 
 def naive_bayes(h: int) -> MemoryClassifier:
-    """Return naive Bayes on h positions: their log-ratios with weight 1 each, and one pseudo-example a row."""
+    """Return naive Bayes on h positions: log-ratios with weight 1 each, and one pseudo-example per row of counts."""
     return MemoryClassifier(PositionalHamming(), Exact(), LogLinear(smoothing=1.0, weights=[1.0] * h))
 
 
 def asked_of(model: MemoryClassifier, X: NDArray[Any], y: NDArray[Any]) -> Answers:
-    """Return what a model says to contexts whose labels are known."""
+    """Return the answers of a model to contexts with known labels."""
     columns = {label: column for column, label in enumerate(model.classes_.tolist())}
     place = np.array([columns.get(label, -1) for label in y.tolist()], np.int64)
     step = max(1, _CHUNK_NUMBERS // min(max(len(columns), 1), ALL_LABELS))

@@ -126,5 +126,5 @@ def _new_axes(n_bars: int) -> Axes:
 
 
 def shortened(text: str, longest: int = 52) -> str:
-    """Return a text that is no longer than so many characters."""
+    """Return the text, cut to at most this many characters."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

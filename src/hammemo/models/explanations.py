@@ -156,7 +156,7 @@ class Explanation:
 
     @property
     def has_evidence(self) -> bool:
-        """Whether any token that was ever seen votes, or may do so within the bounds; if not, all rests on nothing."""
+        """Whether a known token votes, or may vote within the bounds; if not, there is no evidence for the answer."""
         seen = any(seen is not False for token, seen in zip(self.tokens, self.seen, strict=True) if token is not None)
         return seen and bool(self.contributions.any() or (self.high is not None and self.high.any()))
 
@@ -209,7 +209,7 @@ class Explanation:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Explanation:
-        """Return the explanation that `to_dict` has told, such as one that a server has sent.
+        """Return the explanation that `to_dict` described, such as one that a server sent.
 
         Examples
         --------

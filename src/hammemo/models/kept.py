@@ -121,7 +121,7 @@ class Kept(Cached, ABC):
 
 
 def highest_threshold(words: NDArray[np.uint64], sizes: NDArray[np.int64], most: int) -> int:
-    """Return the highest threshold with keys of so much together below it at most, but with one key at least.
+    """Return the highest threshold below which the keys have a total size of at most `most`, but at least one key.
 
     Parameters
     ----------

@@ -160,7 +160,7 @@ class KeptDocuments(Kept):
         return self.with_documents(rows, sign)
 
     def _holds(self, documents: Documents) -> list[bool]:
-        """Return whether each of these is kept, so often."""
+        """Return whether each of these is kept at least this often."""
         documents = summed([documents])
         held, keys = self.held.times(documents), documents.as_keys()
         times = zip(held, keys, documents.counts.tolist(), strict=True)

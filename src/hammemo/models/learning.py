@@ -747,16 +747,16 @@ _stale: WeakSet[Learning] = WeakSet()
 """The models that have forgotten rows on which what was chosen or fitted still depends, until the next refit."""
 
 _told: WeakSet[Learning] = WeakSet()
-"""The models of which that was said, or is not to be said."""
+"""The models that have warned already, or must not warn."""
 
 
 def silence_forgetting(model: Learning) -> None:
-    """Let nothing be said of forgotten rows: who calls this tells its users when to refit."""
+    """Switch the warning about forgotten rows off, for callers that tell their users when to refit."""
     _told.add(model)
 
 
 def note_forgetting(model: Learning) -> None:
-    """Note that a model has forgotten rows; its first question before a refit then warns."""
+    """Note that a model has forgotten rows; its first query before a refit then warns."""
     if model in _stale:
         return
     now = model._now()
@@ -775,14 +775,14 @@ def note_refit(model: Learning) -> None:
 
 
 def warn_of_forgotten_rows(model: Learning) -> None:
-    """Warn once a model, where it is asked, that what was chosen and fitted depends on rows that it has forgotten."""
+    """Warn, once per model, that choices and weights depend on rows that the model has forgotten."""
     if model not in _stale or model in _told:
         return
     _told.add(model)
     how = "refit()" if model._kept is not None else "refit(rows=(X, y)), with the rows that are left"
     warnings.warn(
         f"Rows were forgotten, but what was chosen and fitted still depends on them until {how}. "
-        "This is said once a model.",
+        "Each model warns once.",
         UserWarning,
         stacklevel=5,
     )

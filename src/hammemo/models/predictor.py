@@ -115,7 +115,7 @@ class Predictor(Answering):
 
     @property
     def n_columns(self) -> int:
-        """How many tokens, or columns, a row has that is asked."""
+        """How many tokens, or columns, a query has."""
         return self.sites.h if self._cells is None else len(self._cells.kinds)
 
     def _vote(self) -> Vote:

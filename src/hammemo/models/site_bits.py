@@ -9,8 +9,8 @@ probability of label y rises by
 
 and the bracket is the share of site k (integrated gradients; Aumann and Shapley's shares). So the shares of all sites
 add up to what the model gains over the labels alone, and sites that say the same share what they say. They are means
-over the examples that the model keeps, each left out of its own counts (:mod:`hammemo.votes.fitting`). Below zero, a
-site speaks against the right label more than for it.
+over the examples that the model keeps, each left out of its own counts (:mod:`hammemo.votes.fitting`). A site
+below zero lowers the mean log-probability of the right label.
 """
 
 from __future__ import annotations

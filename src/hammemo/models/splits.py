@@ -1,8 +1,8 @@
 """What an evaluation learns and what it asks: examples in units that are not cut, and ways to split them.
 
 Rows of a table are split one by one, each fold with about the same share of every label. Documents (texts, sessions,
-the cases of an event log) are never cut: all examples of one are learnt, or all are asked. In time, the last ones are
-asked and all before them learnt; a document's time is that of its first event.
+the cases of an event log) are never cut: all examples of one are learnt, or all are held out. A split by
+time holds out the latest ones and learns all before them; a document's time is that of its first event.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class DocumentMaterial(Material):
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Which units are learnt and which are asked, once or several times."""
+    """Which units are learnt and which are held out, once or several times."""
 
     title: str
     parts: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -177,7 +177,7 @@ def folds(material: Material, number: int, seed: int = 0) -> Split:
 
 
 def holdout(material: Material, share: float, seed: int = 0) -> Split:
-    """Return one split: a random share is asked, of every stratum the same."""
+    """Return one split: the same random share of every stratum is held out."""
     _check_share(share)
     order = _mixed(material, seed)
     goals = np.floor((np.arange(len(order)) + 1) * share) > np.floor(np.arange(len(order)) * share)
@@ -185,7 +185,7 @@ def holdout(material: Material, share: float, seed: int = 0) -> Split:
 
 
 def last_in_time(material: Material, share: float) -> Split:
-    """Return one split: the last share in time is asked; what has the same moment stays in the order given."""
+    """Return one split: the latest share is held out; units with equal times stay in the order given."""
     _check_share(share)
     if material.moments is None:
         raise ValueError(f"The {material.unit} have no time: name the column that has it with time=.")

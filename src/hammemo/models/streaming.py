@@ -80,9 +80,8 @@ class Streaming(Learning):
         classes : array-like, optional
             Learn only the windows whose next token is one of these, and keep them all as candidates.
         short, pad
-            As in `windows`; ``short="pad"`` for a data frame, else ``short="drop"``, where it is not said. The model
-            remembers them (``cutting_``): contexts that are asked about later may be shorter or longer than h, and are
-            filled up or cut alike.
+            As in `windows`; ``short="pad"`` for a data frame, else ``short="drop"``, by default. The model
+            stores them (``cutting_``): later queries may be shorter or longer than h, and are filled up or cut alike.
         layout : MemoryClassifier, optional
             As in `partial_fit`; its fitted vote, if it has one, is not fitted again.
         case, item, time : str, optional
@@ -174,7 +173,7 @@ class Streaming(Learning):
         *,
         sampled: bool = False,
     ) -> Examples | None:
-        """Learn the windows of blocks; return a sample of them where one is asked for and none is kept."""
+        """Learn the windows of blocks; return a sample of them if requested and none is kept."""
         first = next(blocks, None)
         if first is None or not len(first.targets()):
             raise ValueError(f"There is nothing to learn: no document at the start has more than h={h} tokens.")
