@@ -64,7 +64,7 @@ class LabelMask:
         return int(np.diff(self.starts).max(initial=0))
 
     def leaves_out_few(self, most: int) -> bool:
-        """Return whether each context may be answered with all labels but at most so many."""
+        """Return whether each context may be answered with all labels but at most this many."""
         return not self.lists_allow and self.most_listed() <= most and bool(self.is_open.all())
 
     def passed_over(self, leaders: NDArray[np.int64], k: int) -> NDArray[np.int64]:

@@ -147,7 +147,7 @@ class Urn:
         return float(known + (known + strength / d) * np.expm1(growth))
 
     def expecting(self, features: float, known: int, m: int, n: int) -> Urn:
-        """Return an urn of this strength, or where that is too much of a smaller one, that expects so many features."""
+        """Return an urn of this strength, or of a smaller one where that is too much, that expects these features."""
         if n <= m:
             return self
         features = max(features, known + 0.5)

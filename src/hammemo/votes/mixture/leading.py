@@ -36,10 +36,10 @@ _KINDS: Final = {"bag": 0, "together": 0, "copy": 1, "recent": 2}
 """The numbers by which compiled code knows the kinds of free sites; those with a table are alike."""
 
 MOST_WHOLE = 512
-"""Rows of up to so many entries are read whole."""
+"""The most entries of a row that is read whole."""
 
 PATIENCE = 4
-"""The threshold algorithm is given up after so many eighths of the reads that whole rows take."""
+"""Eighths of the reads that whole rows take, after which the threshold algorithm is given up."""
 
 
 class LiveLeaders:

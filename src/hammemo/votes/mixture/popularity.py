@@ -38,11 +38,11 @@ LEAST: Final = 1000
 """With fewer examples nothing is chosen."""
 
 MOST_SCORES: Final = 2**25
-"""So many scores are made for the choice: fewer examples where labels are many."""
+"""The most scores that are made for the choice: there are fewer examples where labels are many."""
 
 
 def popularity(examples: NDArray[np.int64], power: int) -> NDArray[np.float64]:
-    """Return what the probabilities of labels with so many examples are divided by; `power`: the exponent in steps.
+    """Return what probabilities of labels with these numbers of examples are divided by, for an exponent in steps.
 
     Examples
     --------
