@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hammemo.client import Client, ServerError
 from hammemo.files.archive import FileError
 from hammemo.receipts.keys import change_keys, drop_expired, new_key_file, read_keys
 from hammemo.receipts.receipt import SignedReceipt
@@ -21,6 +22,7 @@ from hammemo.service.operations import (
     Acknowledgement,
     Edit,
     Exists,
+    KeysDropped,
     Malformed,
     NoSuchModel,
     NoSuchSubject,
@@ -31,6 +33,7 @@ from hammemo.service.vault import Vault
 from hammemo.service.writing import Upkeep
 from pace import wait_until
 from postgres_server import postgres
+from running_servers import in_thread
 from service_hosts import hosts
 
 if TYPE_CHECKING:
@@ -195,8 +198,36 @@ def test_two_databases_of_a_model_drop_none_of_each_others_keys(tmp_path: Path, 
         assert len(read_keys(keys).named) <= n
     with Host(tmp_path / "models", keys=keys) as host:
         assert host.get("t", "last").version == 9 + 2 + 1 + 1  # s0 and s2 with a refit, as in the copy, and s1
-        with pytest.raises(Unavailable):
-            done(host.get("t", "m"), erase("x", "s0"))
+        with pytest.raises(KeysDropped):
+            host.get("t", "m")
+
+
+def test_a_database_whose_keys_were_dropped_is_refused_at_once(tmp_path: Path, keys: Path) -> None:
+    with in_thread(tmp_path / "models", keys=keys) as server, Client(server.url) as client:
+        for name in ("m", "closed"):
+            client.create(name, **BY_PERSON)
+            client.learn(name, [["a", "b"], ["c", "d"]], ["x", "y"], subjects=["ann", "bob"])
+        host, tenant = server.service.host, server.service._local.tenant
+        written = {name: back_up(host.store, tenant, name, tmp_path / "backups", keys=keys) for name in ("m", "closed")}
+        for name, one in written.items():
+            restore(host.store, one.path, keys=keys, to=(tenant, f"{name}-2"), original_lost=True)
+        for subject in ("ann", "new"):  # the first one's key is still open in this process
+            with pytest.raises(ServerError, match="Use the restored model") as refused:
+                client.learn("m", [["e", "f"]], ["x"], subjects=[subject])
+            assert (refused.value.status, refused.value.code) == (410, "keys_dropped")
+        with pytest.raises(ServerError, match="Use the restored model"):
+            client.forget_subject("m", "ann")
+        assert client.forget_subject("m-2", "ann").state == "erased"
+    with in_thread(tmp_path / "models", keys=keys) as server, Client(server.url) as client:
+        for ask in (client.describe, lambda name: client.forget_subject(name, "ann")):
+            with pytest.raises(ServerError) as refused:
+                ask("closed")
+            assert refused.value.status == 410
+        with pytest.raises(KeysDropped):
+            back_up(server.service.host.store, tenant, "closed", tmp_path / "backups", keys=keys)
+        client.delete("closed")
+        client.delete("m")
+        assert client.forget_subject("closed-2", "bob").state == "erased"
 
 
 def test_an_expired_backup_cannot_be_read(tmp_path: Path, keys: Path) -> None:

@@ -123,7 +123,7 @@ def back_up(
             raise Malformed(f"The model {model!r} has subjects: name the key file with keys=.")
         drop_expired(keys)
         log.vault = vault_of(log, keys)
-        Journal(log, log.vault, writer=False)  # refuses another key file
+        Journal(log, log.vault, writer=False).check_keys(model)  # both refuse another key file
         return _written(log, tenant, model, Path(target), log.vault, days)
     except KeyGone as error:
         raise Unavailable(f"The model {model!r} cannot be backed up: {error}") from error

@@ -282,7 +282,9 @@ class Host:
         assert self.keys is not None
         try:
             log.vault = vault_of(log, self.keys)
-            return Journal(log, log.vault, writer=not self.follower)
+            journal = Journal(log, log.vault, writer=not self.follower)
+            journal.check_keys(name)
+            return journal
         except (KeyGone, ValueError, OSError) as error:
             public = f"The model {name!r} cannot be opened: the key file is missing, or is another one."
             raise Unavailable(f"The model {name!r} cannot be opened: {error}", public=public) from error

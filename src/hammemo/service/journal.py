@@ -29,6 +29,7 @@ from hammemo.service.log import LogDamaged, Overtaken, StoredKey
 from hammemo.service.operations import (
     DIGEST_BYTES,
     Content,
+    KeysDropped,
     LoggedDocuments,
     LoggedRefit,
     LoggedRows,
@@ -143,6 +144,17 @@ class Journal:
             log.keep_mark(_FINGERPRINT, vault.fingerprint)
         elif found not in (None, vault.fingerprint):
             raise Unavailable("The key file is not the one that this model was made with: name that one with keys=.")
+
+    def check_keys(self, model: str) -> None:
+        """Refuse a database that has keys of subjects which no key of the key file opens.
+
+        An erasure in another process drops a wrapping key after it has left the database, so a key that is still in
+        the database after it was not found in the file is lost.
+        """
+        held = set(self._log.wrapping_keys())
+        missing = held - set(self.vault.wrapping_numbers())
+        if missing and not missing.isdisjoint(self._log.wrapping_keys()):
+            raise KeysDropped(model)
 
     # Reading
 

@@ -183,6 +183,19 @@ class InUse(Unavailable):
         super().__init__(message, "Another process writes this model: send edits to that one.")
 
 
+class KeysDropped(Unavailable):
+    """The key file no longer holds the keys of a database with subjects. Asking again does not help."""
+
+    status = 410
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"The model {model!r} cannot be read: its keys were dropped from the key file. A backup was restored in "
+            "its place, or this is a copy of the database from before an erasure. Use the restored model, and delete "
+            "this one."
+        )
+
+
 class UnknownKind(msgspec.ValidationError):
     """A body of a kind that another version of the service has written."""
 

@@ -25,6 +25,7 @@ _SAYS: Final = {
     405: "This path does not take this method",
     408: "The body came too slowly",
     409: "Not stored, nothing learnt yet, no examples kept to fit to, or a model of that name is there",
+    410: "The keys of a model with subjects were dropped: a backup was restored in its place",
     413: "More than a limit allows",
     415: "The content type is not the one wanted",
     421: "The server is not known under this host name",
@@ -36,7 +37,7 @@ _SAYS: Final = {
     503: "The disk is full, the server is about to end or too busy",
 }
 _EVERYWHERE: Final = (400, 421)
-_OF_CALLERS: Final = (401, 403, 429, 503, 504)
+_OF_CALLERS: Final = (401, 403, 410, 429, 503, 504)
 _OF_BODIES: Final = (408, 413, 415, 422)
 
 
