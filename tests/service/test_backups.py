@@ -11,7 +11,6 @@ import pytest
 from hammemo.client import Client, ServerError
 from hammemo.files.archive import FileError
 from hammemo.receipts.keys import change_keys, drop_expired, new_key_file, read_keys
-from hammemo.receipts.receipt import SignedReceipt
 from hammemo.service import backups as backup_module
 from hammemo.service import journal as journals
 from hammemo.service.audit import first_broken
@@ -34,7 +33,7 @@ from hammemo.service.writing import Upkeep
 from pace import wait_until
 from postgres_server import postgres
 from running_servers import in_thread
-from service_hosts import hosts
+from service_hosts import done, erased, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,21 +60,6 @@ def learn(i: int, subject: str = "") -> Edit:
 
 def erase(op: str, subject: str) -> Edit:
     return Edit(op, "forget_subject", subjects=[subject])
-
-
-def done(model: HostedModel, edit: Edit) -> Acknowledgement:
-    return model.edit(edit).result(60)
-
-
-def receipt(model: HostedModel, op: str) -> SignedReceipt:
-    def is_erased() -> bool:
-        found = model.erasure(op)
-        return found is not None and found.state == "erased"
-
-    assert wait_until(is_erased, 60)
-    found = model.erasure(op)
-    assert found is not None
-    return SignedReceipt.decoded(found.receipt)
 
 
 def digest(model: HostedModel) -> Any:
@@ -128,7 +112,7 @@ def test_the_erased_stay_erased(hosts: Callable[..., Host], tmp_path: Path, keys
     for i in range(40):
         done(model, learn(i, f"Zq{i % 8}mark"))
     done(model, erase("e0", "Zq0mark"))
-    first = receipt(model, "e0")
+    first = erased(model, "e0")
     assert first.receipt.backups == ()
     done(model, Edit("refit", "refit"))
     for i in range(40, 48):
@@ -137,11 +121,11 @@ def test_the_erased_stay_erased(hosts: Callable[..., Host], tmp_path: Path, keys
     assert not any(holds(tmp_path / "backups", f"Zq{i}mark") for i in range(8))
     done(model, learn(50, "late"))
     done(model, erase("e1", "Zq1mark"))
-    assert receipt(model, "e1").receipt.backups == ((written.header.id, written.header.expires),)
+    assert erased(model, "e1").receipt.backups == ((written.header.id, written.header.expires),)
     done(model, erase("late", "late"))  # came after the backup
-    assert receipt(model, "late").receipt.backups == ()
+    assert erased(model, "late").receipt.backups == ()
     done(model, erase("e2", "Zq2mark"))
-    receipt(model, "e2")
+    erased(model, "e2")
     host.delete("t", "m")
     found = restore(host.store, written.path, keys=keys)
     assert (found.version, found.erased) == (written.version + 3, 2)  # with the refit
@@ -150,20 +134,20 @@ def test_the_erased_stay_erased(hosts: Callable[..., Host], tmp_path: Path, keys
     for op, subject in (("new", "Zq1mark"), ("new", "Zq2mark"), ("new", "late")):
         with pytest.raises(NoSuchSubject):
             done(again, erase(op, subject))
-    assert receipt(again, "e0") == first
+    assert erased(again, "e0") == first
     assert done(again, erase("e1", "Zq1mark")).status == "repeated"
-    replayed = receipt(again, "e1")
+    replayed = erased(again, "e1")
     assert replayed.verify(read_keys(keys).public_key)
     assert (replayed.receipt.request, replayed.receipt.previous) == ("e1", first.hash)
     assert [name for name, _ in replayed.receipt.backups] == [written.header.id]
-    assert receipt(again, "e2").receipt.previous == replayed.hash
+    assert erased(again, "e2").receipt.previous == replayed.hash
     assert done(again, learn(1, "Zq1mark")).status == "repeated"
     assert done(again, learn(4, "Zq4mark")).status == "repeated"
     start, lines = again.audit()
     assert first_broken(start, lines) is None
     assert lines[-1].line.kind == "restored"
     done(again, erase("e4", "Zq4mark"))  # journals open under the new keys
-    assert receipt(again, "e4").receipt.rows == 6
+    assert erased(again, "e4").receipt.rows == 6
     host.close()
     host = hosts(keys=keys)
     fresh = host.create("t", "fresh", BY_PERSON)
@@ -185,14 +169,14 @@ def test_two_databases_of_a_model_drop_none_of_each_others_keys(tmp_path: Path, 
         restore(host.store, written.path, keys=keys, to=("t", "copy"))
         copy = host.get("t", "copy")
         done(copy, erase("e", "s0"))
-        receipt(copy, "e")
+        erased(copy, "e")
         done(model, erase("f", "s1"))
-        assert receipt(model, "f").receipt.rows == 3
+        assert erased(model, "f").receipt.rows == 3
         done(copy, erase("g", "s2"))
-        assert receipt(copy, "g").receipt.rows == 3
+        assert erased(copy, "g").receipt.rows == 3
         host.delete("t", "copy")
         done(model, erase("h", "s2"))
-        assert receipt(model, "h").receipt.rows == 3
+        assert erased(model, "h").receipt.rows == 3
         n = len(read_keys(keys).named)
         restore(host.store, written.path, keys=keys, to=("t", "last"), original_lost=True)
         assert len(read_keys(keys).named) <= n
@@ -249,7 +233,7 @@ def test_an_expired_backup_cannot_be_read(tmp_path: Path, keys: Path) -> None:
         with pytest.raises(Unavailable, match="not the one"):
             back_up(host.store, "t", "m", tmp_path / "backups", keys=tmp_path / "other.json")
         done(model, erase("e", "s"))
-        assert [name for name, _ in receipt(model, "e").receipt.backups] == [written.header.id]
+        assert [name for name, _ in erased(model, "e").receipt.backups] == [written.header.id]
         assert len(read_keys(keys).erased) == 1
         change_keys(keys, lambda held: held.without_backups([written.header.id]))
         assert len(read_keys(keys).erased) == 1  # a backup may be under way for a day

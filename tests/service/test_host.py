@@ -37,7 +37,7 @@ from hammemo.service.sqlite_log import SqliteLog
 from hammemo.service.writing import Upkeep, WrittenModel
 from pace import patience
 from postgres_server import Server, needs_postgres, one_server, postgres
-from service_hosts import fail_next_commit, hosts
+from service_hosts import done, fail_next_commit, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,10 +54,6 @@ def learn(op: str, *rows: list[Any], label: Any = "x") -> Edit:
 
 def forget(op: str, *rows: list[Any], label: Any = "x") -> Edit:
     return Edit(op, "forget", list(rows), [label] * len(rows))
-
-
-def done(model: HostedModel, edit: Edit) -> Acknowledgement:
-    return model.edit(edit).result()
 
 
 def state_bytes(model: HostedModel) -> bytes:
@@ -609,6 +605,7 @@ def test_errors_have_the_statuses_of_http() -> None:
 
     here = ServiceError.__module__  # other modules may have errors of their own
     assert {cls.__name__: cls.status for cls in all_of(ServiceError) if cls.__module__ == here} == {
+        "KeysDropped": 410,
         "NoSuchModel": 404,
         "NoSuchSubject": 404,
         "NotStored": 409,
