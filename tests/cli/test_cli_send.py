@@ -16,7 +16,7 @@ from hammemo.receipts.keys import new_key_file
 from hammemo.receipts.receipt import SignedReceipt
 from hammemo.service.host import Host
 from hammemo.service.operations import Edit
-from running_servers import Process
+from running_servers import Process, in_thread
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +57,7 @@ def test_tables_are_sent_and_a_customer_is_erased(tmp_path: Path) -> None:
         for _ in range(2):
             done = runner.invoke(app, erase)
             assert done.exit_code == 0, done.output
-            assert "The subject is erased, request request-17" in done.stdout
+            assert "The subject is erased, request request-17, version 7." in done.stdout  # that of the refit
         signed = SignedReceipt.decoded(receipt.read_bytes().removesuffix(b"\n"))
         assert signed.verify(public)
         assert (signed.receipt.request, signed.receipt.rows) == ("request-17", 833)
@@ -65,6 +65,32 @@ def test_tables_are_sent_and_a_customer_is_erased(tmp_path: Path) -> None:
         refused = runner.invoke(app, ["erase", server.url, "orders", "c1", "--no-refit", "--json"])
         assert refused.exit_code == 1
         assert "no such subject" in refused.stderr
+
+
+def test_rows_are_forgotten_with_receipts_that_verify(tmp_path: Path) -> None:
+    keys, receipts, public = tmp_path / "keys.json", tmp_path / "orders.receipts", tmp_path / "operator.pub"
+    public.write_text(new_key_file(keys).public_key)
+    rows = [{"colour": f"red{i % 4}", "size": i % 3, "outcome": f"l{i % 2}"} for i in range(1200)]
+    for name, some in (("all", rows), ("theirs", rows[:1100]), ("remaining", rows[1100:])):
+        tmp_path.joinpath(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+    theirs, remaining = str(tmp_path / "theirs.jsonl"), str(tmp_path / "remaining.jsonl")
+    with in_thread(tmp_path / "models", keys=keys) as server, Client(server.url) as client:
+        client.create("orders", columns=["colour", "size"], kernel="positional")
+        send = ["send", server.url, "orders", "--label", "outcome"]
+        assert runner.invoke(app, [*send, str(tmp_path / "all.jsonl")]).exit_code == 0
+        forget = [*send, theirs, "--forget", "--refit", "--receipt", str(receipts), "--id", "2026-21"]
+        for _ in range(2):
+            done = runner.invoke(app, forget)
+            assert done.exit_code == 0, done.output
+            assert f"1,100 rows forgotten; the model has version 5. 3 receipts in {receipts}." in done.stdout
+        refused = runner.invoke(app, [*send, theirs, "--receipt", str(receipts)])
+        assert (refused.exit_code, "--forget" in refused.stderr) == (2, True)
+        client.download("orders", tmp_path / "orders.model")
+    verify = ["verify", str(tmp_path / "orders.model"), "--receipt", str(receipts), "--public-key", str(public)]
+    done = runner.invoke(app, [*verify, "--rows", remaining, "--label", "outcome"])
+    assert done.exit_code == 0, done.output
+    assert "Proven" in done.stdout
+    assert "request 2026-21-refit is signed" in done.stdout
 
 
 def test_a_served_model_is_not_changed_behind_the_back_of_its_log(tmp_path: Path) -> None:

@@ -47,22 +47,37 @@ def send_files(
         str | None,
         typer.Option(metavar="A,B,…", help="The columns of the context.", show_default="those of the model, or all"),
     ] = None,
-    forget: Annotated[bool, typer.Option("--forget", help="Take the rows back.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Forget the rows.")] = False,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="Refit the model when all rows are learnt or forgotten.")
+    ] = False,
+    receipt: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --forget: write signed receipts here, one line for each edit."),
+    ] = None,
     op: Id = None,
     file_format: Annotated[
         str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl or parquet.")
     ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Let a served model learn the rows of tables, a thousand at a time, or take them back.
+    """Let a served model learn the rows of tables, a thousand at a time, or forget them.
 
     Values of JSON lines and Parquet keep their types; those of CSV files are texts.
+
+    --receipt needs a server with a key file. hammemo verify checks the receipts with the downloaded model.
     """
     with one_line_errors():
         from hammemo.client import Client, ServerError
         from hammemo.sources.tables import read_table
 
+        if receipt is not None:
+            if not forget:
+                raise UsageError("--receipt is for rows that are forgotten: add --forget.")
+            check_writable(receipt, "--receipt")
         base, sent, version = op or uuid.uuid4().hex, 0, 0
+        receipts: list[str] = []
+        asked: dict[str, Any] = {} if receipt is None else {"receipt": True}
         with Client(url) as client, progress_bar("Sending") as tell:
             try:
                 known = columns.split(",") if columns else client.describe(model)["column_names"]
@@ -74,16 +89,25 @@ def send_files(
                 )
                 for number, batch in enumerate(batches):
                     rows, labels, subjects = _examples(batch, label, subject, known)
-                    version = edit(model, rows, labels, op=f"{base}-{number}", subjects=subjects).version
-                    sent += len(rows)
+                    done = edit(model, rows, labels, op=f"{base}-{number}", subjects=subjects, **asked)
+                    version, sent = done.version, sent + len(rows)
+                    receipts.append(done.receipt)
                     tell(sent, None)
+                if refit:
+                    done = client.refit(model, op=f"{base}-refit", **asked)
+                    version = done.version
+                    receipts.append(done.receipt)
             except ServerError as error:
-                done = f"{counted(sent, 'row')} of id {base} are done; send the rest with --id {base}, or repeat all."
-                raise ValueError(f"{error} {done}") from error
+                so_far = f"{counted(sent, 'row')} of id {base} are done; send the rest with --id {base}, or repeat all."
+                raise ValueError(f"{error} {so_far}") from error
+        if receipt is not None:
+            _write_receipts(receipt, receipts)
     if as_json:
-        print_json({"rows": sent, "version": version, "id": base})
+        print_json({"rows": sent, "version": version, "id": base, **({"receipts": str(receipt)} if receipt else {})})
     else:
-        typer.echo(f"{counted(sent, 'row')} {'forgotten' if forget else 'learnt'}; the model has version {version}.")
+        where = "" if receipt is None else f" {counted(len(receipts), 'receipt')} in {receipt}."
+        did = f"{counted(sent, 'row')} {'forgotten' if forget else 'learnt'}"
+        typer.echo(f"{did}; the model has version {version}.{where}")
 
 
 def erase_subject(
@@ -111,9 +135,7 @@ def erase_subject(
             except ServerError as error:
                 raise ValueError(str(error)) from error
         if receipt is not None and found.receipt:
-            from hammemo.files.atomic import write_file
-
-            write_file(receipt, [found.receipt.encode(), b"\n"])
+            _write_receipts(receipt, [found.receipt])
     if as_json:
         print_json({**found._asdict(), "id": base})
     else:
@@ -121,6 +143,12 @@ def erase_subject(
         typer.echo(f"The subject is {found.state}, request {base}, version {found.version}.{where}")
     if found.state != "erased":
         raise typer.Exit(1)
+
+
+def _write_receipts(path: Path, receipts: list[str]) -> None:
+    from hammemo.files.atomic import write_file
+
+    write_file(path, [f"{receipt}\n".encode() for receipt in receipts])
 
 
 def _examples(

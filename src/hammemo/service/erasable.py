@@ -25,10 +25,11 @@ from hammemo.service.operations import (
     digest,
     parts_of,
 )
+from hammemo.service.signing import Signing
 from hammemo.service.writing import Upkeep, Waiting, WrittenModel, entry_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.receipts.backup_keys import ErasedSubject
@@ -81,6 +82,7 @@ class ErasableModel(WrittenModel):
     """A model with subjects that is edited in this process; the parameters are those of `WrittenModel`."""
 
     _journal: Journal
+    _signing: Signing
 
     def __init__(
         self, tenant: str, name: str, log: Log, limits: Limits | None, upkeep: Upkeep | None, journal: Journal
@@ -91,7 +93,8 @@ class ErasableModel(WrittenModel):
         """Whether an erasure may wait to be finished."""
         self._touched: set[bytes] = set()
         """The subjects of the group that gathers."""
-        super().__init__(tenant, name, log, limits, upkeep, journal)
+        signing = Signing(log, journal.vault.keys, journal.vault.notes)
+        super().__init__(tenant, name, log, limits, upkeep, journal, signing)
 
     # Edits
 
@@ -142,7 +145,7 @@ class ErasableModel(WrittenModel):
         """Return whether an edit can be in a group: what forgets comes after what its subjects did before."""
         if not group:
             self._touched.clear()
-        elif _erases(waiting) != _erases(group[0]):
+        elif not super()._may_join(waiting, group) or _erases(waiting) != _erases(group[0]):
             return False
         if isinstance(waiting, WaitingForSubjects):
             if waiting.forgets and not self._touched.isdisjoint(waiting.parts):
@@ -180,11 +183,20 @@ class ErasableModel(WrittenModel):
 
     def _sealed(self, waiting: Waiting, body: bytes, position: int) -> Entry:
         """Return an edit as the log takes it, with a ciphertext for each subject."""
+        receipt = self._issued(waiting)
         if not isinstance(waiting, WaitingForSubjects) or not waiting.parts:
-            return entry_of(waiting, self._journal.sealed_body(body, position))
+            return entry_of(waiting, self._journal.sealed_body(body, position), receipt)
         body, digest, journal, new_keys = self._journal.sealed(waiting.parts, waiting.owners, position)
         said = waiting.content
-        return Entry(waiting.op, digest, body, said.kind, said.n_rows, waiting.token, journal, new_keys)
+        return Entry(
+            waiting.op, digest, body, said.kind, said.n_rows, waiting.token, journal, new_keys, receipt=receipt
+        )
+
+    def _backups_of(self, waiting: Waiting) -> Iterable[tuple[str, str]]:
+        assert isinstance(waiting, WaitingForSubjects)
+        if not waiting.parts:  # a refit removes nothing
+            return ()
+        return self._journal.vault.backups_with(self._journal.first_position(waiting.parts))
 
     def _is_same(self, waiting: Waiting, seen: Seen) -> bool:
         if isinstance(waiting, WaitingForSubjects) and waiting.parts and not waiting.erases:
@@ -280,7 +292,8 @@ class ErasableModel(WrittenModel):
                     if state.version > self._snapshot_version:
                         self._keep(state)
                     destroy(self._log, self._journal, erasures)
-                    issue(self._log, self._journal, erasures, model, state.version)
+                    with self._signing.lock:
+                        issue(self._log, self._journal, erasures, model, state.version)
                     if self._erased is state:
                         self._erased = None  # a version that is kept may hold what is forgotten later
             except BaseException:

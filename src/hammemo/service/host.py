@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ from hammemo.service.operations import (
 )
 from hammemo.service.quotas import Quota, Usage, most_of
 from hammemo.service.settings import Settings, refuse_inexact
+from hammemo.service.signing import Signing
 from hammemo.service.sqlite_log import FolderStore
 from hammemo.service.vault import KeyGone
 from hammemo.service.writing import Upkeep, WrittenModel
@@ -67,7 +69,7 @@ class Host:
     upkeep : Upkeep, optional
         When snapshots are made, and how long ids are kept.
     keys : str or path, optional
-        The key file, which models with subjects need; outside `folder`, the database and their backups.
+        The key file, which models with subjects and receipts need; outside `folder`, the database and their backups.
 
     Examples
     --------
@@ -242,7 +244,8 @@ class Host:
                     return FollowedModel(tenant, name, log, journal)
                 if journal is not None:
                     return self._counted(ErasableModel(tenant, name, log, self.limits, self.upkeep, journal))
-                return self._counted(WrittenModel(tenant, name, log, self.limits, self.upkeep))
+                signing = None if self.keys is None else Signing(log, partial(read_keys, self.keys))
+                return self._counted(WrittenModel(tenant, name, log, self.limits, self.upkeep, signing=signing))
             except BaseException:
                 log.close()
                 raise

@@ -252,6 +252,10 @@ class Journal:
         stored = _encode((_digest(keys, parts.values()), numbers))
         return Sealed(_encode(LoggedParts("parts", numbers, owners)), stored, journal, tuple(new))
 
+    def first_position(self, subjects: Iterable[bytes]) -> int:
+        """Return the position of the first edit of some subjects, which are known."""
+        return min(first_position(key.key) for key in self._known(list(subjects)).values())
+
     def sealed_body(self, body: bytes, position: int) -> bytes:
         """Return the body of a refit or a choice as the log keeps it."""
         return sealed_body(self.vault, body, position)

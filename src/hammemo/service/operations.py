@@ -59,19 +59,24 @@ class Edit(msgspec.Struct, frozen=True):
     """Whose each row or document is, for a model with subjects; the one subject that is to be forgotten."""
     refit: bool = True
     """Of `forget_subject`: whether the model is refitted with it."""
+    receipt: bool = False
+    """Of `forget` and `refit`: whether a signed receipt is issued. `forget_subject` always issues one."""
 
 
-class Acknowledgement(msgspec.Struct, frozen=True):
+class Acknowledgement(msgspec.Struct, frozen=True, omit_defaults=True):
     """That an edit is durable and applied: at which version, and whether it was before this request."""
 
     version: int
     status: Literal["applied", "repeated"]
+    receipt: str = ""
+    """A signed receipt (:mod:`hammemo.receipts`), one line of JSON, where the edit asked for one."""
 
 
 class ErasureState(msgspec.Struct, frozen=True):
     """How far a request to forget a subject is: its rows are removed, or its key is destroyed, too."""
 
     version: int
+    """That of the edit which removes the rows; once it is erased, that of the model which the receipt is about."""
     state: Literal["applied", "erased"]
     receipt: bytes
     """A signed receipt (:mod:`hammemo.receipts`), once it is erased."""

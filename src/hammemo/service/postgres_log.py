@@ -232,6 +232,7 @@ class PostgresLog(BaseLog):
                 ),
             )
             self._append_audit(after, entries)
+            self._append_receipts(after, entries)
             self._append_journal(after, entries)
 
     def read(self, after: int, most: int) -> list[bytes]:

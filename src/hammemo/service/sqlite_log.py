@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.service.log import Copied, Entry
 
-FORMAT: Final = "2"
+FORMAT: Final = "3"
 LOG: Final = "log.sqlite"
 MODEL: Final = "model.safetensors"
 WRITER: Final = "writer"  # its lock is writer.lock
@@ -182,6 +182,7 @@ class SqliteLog(BaseLog):
                 ((entry.op, position, entry.digest, ran) for position, entry in zip(positions, entries, strict=True)),
             )
             self._append_audit(after, entries)
+            self._append_receipts(after, entries)
             self._append_journal(after, entries)
 
     def read(self, after: int, most: int) -> list[bytes]:
