@@ -237,7 +237,7 @@ class Client:
     ) -> Acknowledgement:
         """Choose sites and vote again and fit the weights, by the rows that the model keeps, once: after `forget`.
 
-        A model with a given kernel, one of documents, and one that does not keep all its rows only fits the weights.
+        A model with a given kernel, and one that does not keep all its rows or documents, only fits the weights.
         It takes seconds, in which questions are answered by the version before, and edits wait. A vote without
         weights stays as it is. A model that keeps no examples is refused with status 409. `timeout` is how many seconds
         to wait for the answer, before the same is asked again. `receipt` is as in `forget`.

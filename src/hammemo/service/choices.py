@@ -20,6 +20,11 @@ def chooses(model: MemoryClassifier) -> bool:
     return model._kernel_is_automatic() and model._can_choose()
 
 
+def chooses_at_refit(model: MemoryClassifier) -> bool:
+    """Return whether a refit chooses sites: also by documents, by which nothing is chosen beside edits."""
+    return chooses(model) or (model._kernel_is_automatic() and model._can_choose_by_documents())
+
+
 def chosen_quickly(model: MemoryClassifier) -> bytes:
     """Return what a model chooses by its rows now, as `partial_fit` does; the model itself does not change."""
     version = model.snapshot()

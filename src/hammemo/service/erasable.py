@@ -245,13 +245,14 @@ class ErasableModel(WrittenModel):
             waiting.refuse(NoSuchSubject("There is no such subject in this model."))
             return None
         key, content = found
-        labels = _n_labels(applier.model)
+        counts = _counts(applier.model)
         applier.apply([content])
         refusal = applier.refused.pop(0, None)
         if refusal is not None:
             waiting.refuse(refusal)
             return None
-        return Removed(waiting, key, content.n_rows, labels - _n_labels(applier.model))
+        rows, labels = (before - after for before, after in zip(counts, _counts(applier.model), strict=True))
+        return Removed(waiting, key, rows, labels)
 
     def _erasure_entries(self, removed: list[Removed], refit: bytes | None) -> list[Entry]:
         """Return erasures, and the refit after them, as the log takes them.
@@ -338,6 +339,7 @@ def _refitted(applier: Applier) -> bytes | None:
     return None if applier.refused.pop(0, None) is not None else applier.logged[0]
 
 
-def _n_labels(model: MemoryClassifier | None) -> int:
-    """Return how many labels have rows."""
-    return 0 if model is None else int(np.count_nonzero(model.memory_.label_counts))
+def _counts(model: MemoryClassifier | None) -> tuple[int, int]:
+    """Return how many rows a model holds, windows of documents among them, and how many labels have rows."""
+    counts = np.zeros(0, int) if model is None else model.memory_.label_counts
+    return int(counts.sum()), int(np.count_nonzero(counts))

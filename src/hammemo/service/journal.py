@@ -427,7 +427,7 @@ def _listed(held: Counter[bytes]) -> tuple[list[Any], list[Any]]:
 def _forgotten(held: Counter[bytes]) -> Content:
     pairs, documents = _listed(held)
     if documents:
-        return LoggedDocuments("forgetstream", documents)
+        return LoggedDocuments("erasestream", documents)
     if pairs:
         return LoggedRows("forget", [row for row, _ in pairs], [label for _, label in pairs])
     return LoggedRefit(fitted=b"")

@@ -221,7 +221,8 @@ class LoggedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 class LoggedDocuments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Whole documents, as the log keeps them."""
 
-    kind: Literal["learnstream", "forgetstream"]
+    kind: Literal["learnstream", "forgetstream", "erasestream"]
+    """The last is in no log: all documents of a subject, those among them of which nothing could be learnt."""
     documents: list[list[Token]]
 
     @property
