@@ -6,6 +6,7 @@ import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from hammemo.client import Client, ServerError
@@ -31,7 +32,7 @@ from hammemo.service.operations import (
 from hammemo.service.vault import Vault
 from hammemo.service.writing import Upkeep
 from pace import wait_until
-from postgres_server import postgres
+from postgres_server import Server, needs_postgres, one_server, postgres
 from running_servers import in_thread
 from service_hosts import done, erased, hosts
 
@@ -158,6 +159,49 @@ def test_the_erased_stay_erased(hosts: Callable[..., Host], tmp_path: Path, keys
     for one in (again, fresh):
         done(one, Edit("same", "refit"))
     assert digest(again) == digest(fresh)
+
+
+@needs_postgres
+@one_server
+def test_a_model_moves_from_one_engine_to_the_other_and_back(tmp_path: Path, keys: Path, postgres: Server) -> None:
+    """With an edit that waits in the log, a refit, receipts of both kinds, and erasures before and after each move."""
+    with (
+        Host(tmp_path / "sqlite", keys=keys) as first,
+        Host(tmp_path / "postgres", postgres.address, keys=keys) as other,
+    ):
+        for settings, subject in ((BY_PERSON, "s"), (SETTINGS, "")):
+            name = f"moves{subject}"
+            model = first.create("t", name, settings)
+            for i in range(24):
+                done(model, learn(i, subject and f"s{i % 6}"))
+            done(model, Edit("refit", "refit"))
+            model.snapshot()
+            done(model, learn(24, subject and "s0"))
+            forget = Edit(
+                "f", "forget", [learn(1, subject and "s1").rows[0]], ["l1"], subjects=["s1"] if subject else []
+            )
+            signed = done(model, msgspec.structs.replace(forget, receipt=True)).receipt
+            for number, (host, to) in enumerate(((first, other), (other, first), (first, other))):
+                if subject:
+                    done(model, erase(f"e{number}", f"s{number}"))
+                    erased(model, f"e{number}")
+                written = back_up(host.store, "t", name, tmp_path / "backups", keys=keys)
+                if subject:
+                    done(model, erase(f"late{number}", f"s{5 - number}"))
+                    erased(model, f"late{number}")
+                before = digest(model)
+                host.delete("t", name)
+                found = restore(to.store, written.path, keys=keys, original_lost=True)
+                assert found.erased == bool(subject)
+                model = to.get("t", name)
+                assert (digest(model), found.version) == (before, model.version)
+                start, lines = model.audit()
+                assert first_broken(start, lines) is None
+                assert lines[-1].line.kind == "restored"
+                assert done(model, msgspec.structs.replace(forget, receipt=True)).receipt == signed
+                assert done(model, learn(24, subject and "s0")).status == "repeated"
+            assert done(model, learn(30, subject and "new")).status == "applied"
+            to.delete("t", name)
 
 
 def test_two_databases_of_a_model_drop_none_of_each_others_keys(tmp_path: Path, keys: Path) -> None:
