@@ -204,6 +204,53 @@ def test_a_model_moves_from_one_engine_to_the_other_and_back(tmp_path: Path, key
             to.delete("t", name)
 
 
+def test_an_old_copy_of_the_key_file_is_found_out_by_receipts(tmp_path: Path, keys: Path) -> None:
+    """Erased before the backup, after it, and after the key file was copied; and a plain forget with a receipt."""
+    lines: dict[str, bytes] = {}
+
+    def receipts(*names: str) -> Path:
+        tmp_path.joinpath("receipts").write_bytes(b"".join(lines[name] + b"\n" for name in names))
+        return tmp_path / "receipts"
+
+    with Host(tmp_path / "models", keys=keys) as host:
+        model = host.create("t", "m", {**BY_PERSON, "vote": "sum"})
+        for i in range(12):
+            done(model, learn(i, f"s{i % 6}"))
+        done(model, erase("e0", "s0"))
+        lines["e0"] = erased(model, "e0").encoded()
+        written = back_up(host.store, "t", "m", tmp_path / "backups", keys=keys)
+        done(model, erase("e1", "s1"))
+        lines["e1"] = erased(model, "e1").encoded()
+        shutil.copy(keys, tmp_path / "old.json")
+        done(model, erase("e2", "s2"))
+        lines["e2"] = erased(model, "e2").encoded()
+        forget = Edit("f", "forget", learn(3, "s3").rows, ["l1"], subjects=["s3"], receipt=True)
+        lines["f"] = done(model, forget).receipt.encode()
+        host.delete("t", "m")
+
+        def restored(name: str, key_file: Path, path: Path, *again: str) -> int:
+            found = restore(host.store, written.path, keys=key_file, to=("t", name), receipts=path, again=again)
+            return found.erased
+
+        for key_file, missing in ((tmp_path / "old.json", "2 of the requests .*: e2, f"), (keys, "1 of .*: f")):
+            with pytest.raises(Malformed, match=missing):
+                restored("m", key_file, receipts("e0", "e1", "e2", "f"))
+            assert host.names("t") == []
+        assert restored("n", tmp_path / "old.json", receipts("e0", "e1")) == 1
+        assert restored("m", keys, receipts("e1", "e2", "f"), "f") == 2
+        assert done(host.get("t", "m"), forget).status == "applied"
+        for wrong, why in ((("e2", "f"), "do not hold the newest"), (("e0", "e2"), "does not name the receipt before")):
+            with pytest.raises((Malformed, ValueError), match=why):
+                restored("o", keys, receipts(*wrong))
+        lines["e1"] = lines["e1"].replace(b'"rows":2', b'"rows":1')
+        with pytest.raises(ValueError, match="line 1: the signature"):
+            restored("o", keys, receipts("e1"))
+        new_key_file(tmp_path / "other.json")
+        with pytest.raises(ValueError, match="another key"):
+            restored("o", tmp_path / "other.json", receipts("e2"))
+        assert host.names("t") == ["m", "n"]
+
+
 def test_two_databases_of_a_model_drop_none_of_each_others_keys(tmp_path: Path, keys: Path) -> None:
     with Host(tmp_path / "models", keys=keys) as host:
         model = host.create("t", "m", BY_PERSON)
