@@ -209,7 +209,7 @@ class Applier:
             return b""
         if model._kept is None:
             raise NothingKept(
-                "The model keeps no rows (keep=False), so its weights cannot be fitted again. Fit it anew where the "
+                "The model keeps no rows (keep=False), so its weights cannot be fitted again. Fit it again where the "
                 "examples are, and upload it under another name."
             )
         fitted = model.snapshot().refit(what="weights")
@@ -238,7 +238,7 @@ def _check_long_enough(body: LoggedDocuments, n_context: int) -> None:
     A model that drops beginnings learns and forgets what comes after the first `n_context` tokens of a document.
     """
     if body.learns and not any(has_example(document, n_context) for document in body.documents):
-        least = f"more than {n_context} tokens" if n_context else "a token that is none of NO_TOKEN"
+        least = f"more than {n_context} tokens" if n_context else "a token other than NO_TOKEN"
         raise Malformed(f"There is nothing to learn: a document of this model has {least}, and none here has.")
     shortest = min(map(len, body.documents))
     if not body.learns and shortest <= n_context:

@@ -282,7 +282,7 @@ def _sealing(header: Header, keys: str | os.PathLike[str] | None) -> Cipher | Di
 def _copied(
     frames: Iterator[tuple[str, list[tuple[Any, ...]]]], keys: str | os.PathLike[str] | None, database: bytes
 ) -> Copied:
-    """Return what a backup holds, encrypted anew where it is of subjects; rows are read as they are asked for."""
+    """Return what a backup holds, encrypted with new keys if it has subjects; rows are read when they are needed."""
     kind, rows = next(frames)
     if kind != "about" or len(rows) != 1:
         raise FileError("The backup is damaged: it does not begin with what it is about.")
@@ -293,7 +293,7 @@ def _copied(
         assert keys is not None  # such a backup is encrypted
         vault = Vault(keys, key, database)
         vault.new_contents(after=newest)  # above what unfinished erasures name
-    return Copied(settings, key, head, base, parts, _anew(rest, vault, database), vault)
+    return Copied(settings, key, head, base, parts, _resealed(rest, vault, database), vault)
 
 
 def _snapshot(frames: Iterator[tuple[str, list[tuple[Any, ...]]]]) -> tuple[bytes, Iterator[Any]]:
@@ -310,7 +310,7 @@ def _after(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
     yield from rest
 
 
-def _anew(
+def _resealed(
     frames: Iterable[tuple[str, list[tuple[Any, ...]]]], vault: Vault | None, database: bytes
 ) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
     """Yield rows as the new database holds them."""
@@ -323,7 +323,7 @@ def _anew(
                 n += 1
                 yield kind, [(key, subject, wrapping, wrapped(vault, key, secret, wrapping))]
         elif kind == "edits":
-            yield kind, [_edit_anew(vault, *row) for row in rows]
+            yield kind, [_resealed_edit(vault, *row) for row in rows]
         elif kind == _MARKS:
             yield kind, [row for row in rows if row[0] != DATABASE]
         elif kind in _AS_THEY_ARE:
@@ -334,7 +334,7 @@ def _anew(
         yield _MARKS, [(DATABASE, database)]
 
 
-def _edit_anew(vault: Vault | None, position: int, body: bytes, opened: bool) -> tuple[int, bytes]:
+def _resealed_edit(vault: Vault | None, position: int, body: bytes, opened: bool) -> tuple[int, bytes]:
     return position, sealed_body(vault, body, position) if opened and vault is not None else body
 
 

@@ -40,7 +40,7 @@ def packed_choice(model: MemoryClassifier) -> bytes:
 
 
 def take_choice(model: MemoryClassifier, choice: bytes) -> None:
-    """Give a model the layout that `packed_choice` returned, checked, and count its rows anew under it."""
+    """Give a model the layout that `packed_choice` returned, checked, and count its rows under it."""
     chosen = from_bytes(decompressed(choice))
     if not isinstance(chosen, MemoryClassifier):
         raise ValueError("these are no sites and no vote, but a compiled model")

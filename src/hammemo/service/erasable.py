@@ -220,7 +220,7 @@ class ErasableModel(WrittenModel):
                 return
             refit = _refitted(applier) if any(one.waiting.refit for one in removed) else None
             entries = self._erasure_entries(removed, refit)
-        with self._journal.lock:  # keys that are wrapped anew meanwhile would be written as those of known subjects
+        with self._journal.lock:  # keys that are being wrapped again would be written as those of known subjects
             self._log.append(before.version, entries)
             self._journal.forget_keys(subject for one in removed for subject in one.waiting.parts)
         self._refits += 1  # what is being chosen may depend on rows that are gone

@@ -95,7 +95,7 @@ class HostedModel:
         Parameters
         ----------
         min_version : int, optional
-            The oldest version that will do, such as that of an acknowledgement.
+            The oldest version to answer from, such as that of an acknowledgement.
         wait : float
             The most seconds to wait for it; then `NotReached` is raised.
         """

@@ -3,7 +3,7 @@
 **Where a row goes.** A row that is learnt for a subject is in three places: in the model, in the subject's journal, and
 in the log until the next snapshot. Journal and log share one ciphertext (AES-GCM, rows as typed values): the body of
 the edit in the log only says under which keys and in which order. A forgotten row makes a ciphertext of its own, and
-with the next snapshot the journal of its subject is written anew, without both.
+the next snapshot rewrites the journal of its subject without both.
 
 **What names a subject** in the database is a keyed hash, and so is an operation id. The digest by which a repeated edit
 is known is keyed with the keys of its subjects: without them no guess about its rows can be confirmed, and a repeated
@@ -131,7 +131,7 @@ class Journal:
         self._log, self.vault = log, vault
         self.lock = threading.Lock()
         """Held from the moment a key is made until it is written, while a subject becomes unknown, and while keys are
-        destroyed, which writes all other keys of their buckets anew."""
+        destroyed, which rewrites all other keys of their buckets."""
         self._open: OrderedDict[bytes, OpenKey] = OrderedDict()
         self._fresh: dict[bytes, OpenKey] = {}
         """Keys that were made for the group that is being written."""
@@ -279,7 +279,7 @@ class Journal:
         return digest == _digest([known[subject] for subject in parts], parts.values())
 
     def compact(self) -> int:
-        """Write journals anew from which rows were forgotten, without these; return how many."""
+        """Rewrite journals without rows that were forgotten; return how many were rewritten."""
         base, keys = self._log.base(), self._log.journals_to_compact()
         for number, key in self._keys(set(keys)).items():
             entries = [(at, body) for at, body in self._log.journal(number, base + 1)]

@@ -266,7 +266,7 @@ class PostgresLog(BaseLog):
         try:
             opened = _opened_parts(vault, position, parts.written)
             return received_model(b"".join(opened)), position
-        except KeyGone as error:  # by a newer snapshot, or for ever
+        except KeyGone as error:  # replaced by a newer snapshot, or destroyed
             raise LogError(f"The snapshot of position {position} cannot be read: {error}") from error
         except ValueError as error:
             raise LogDamaged(f"The snapshot cannot be read: {error}") from error

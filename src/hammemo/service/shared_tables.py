@@ -120,7 +120,7 @@ class SharedTables(ABC):
 
     @abstractmethod
     def _writing(self) -> AbstractContextManager[Any]:
-        """Run a block as one durable transaction of the writer, which nobody else has become meanwhile."""
+        """Run a block as one durable transaction; refuse if another process has become the writer."""
 
     @abstractmethod
     def _failing(self) -> AbstractContextManager[None]:

@@ -62,7 +62,7 @@ _PROBE_BYTES: Final = 2**16
 """What is written to find out whether the disk takes edits."""
 
 _OLDEST: Final = (3, 51, 3)
-"""Older versions of SQLite can damage a database when its write-ahead log begins anew (sqlite.org/wal.html)."""
+"""Older versions of SQLite can damage a database when its write-ahead log restarts (sqlite.org/wal.html)."""
 
 _SCHEMA: Final = """
 create table about(name text primary key, value) without rowid;

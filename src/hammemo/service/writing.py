@@ -73,7 +73,7 @@ _IDLE_SECONDS: Final = 1.0
 """Seconds after which a writer without work renews the lease of its log."""
 
 _UPKEEP_SECONDS: Final = 3600.0
-"""Seconds after which ids are looked through, of a model that nobody edits."""
+"""Seconds after which old ids are removed from a model without edits."""
 
 _LONG_EDIT_ROWS: Final = 1_000
 """Examples from which on an edit may take longer than a lease lasts."""
@@ -257,7 +257,7 @@ class WrittenModel(HostedModel):
                 return
             try:
                 self._commit(group) if group else self._keep_log()
-            except BaseException as error:  # no caller may wait for ever, and the next group may succeed
+            except BaseException as error:  # no caller may wait forever, and the next group may succeed
                 if not self._must_recover:  # else it was reported already
                     self._report("a group failed", error)
                 self._must_recover = True
