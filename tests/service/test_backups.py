@@ -251,6 +251,24 @@ def test_an_old_copy_of_the_key_file_is_found_out_by_receipts(tmp_path: Path, ke
         assert host.names("t") == ["m", "n"]
 
 
+def test_receipts_of_a_model_without_subjects_are_known_too(tmp_path: Path, keys: Path) -> None:
+    path = tmp_path / "receipts"
+    with Host(tmp_path / "models", keys=keys) as host:
+        model = host.create("t", "m", SETTINGS)
+        for i in range(9):
+            done(model, learn(i))
+        edits = [Edit(f"f{i}", "forget", learn(i).rows, learn(i).labels, receipt=True) for i in range(2)]
+        path.write_text(done(model, edits[0]).receipt + "\n")
+        written = back_up(host.store, "t", "m", tmp_path / "backups")
+        with path.open("a") as file:
+            file.write(done(model, edits[1]).receipt + "\n")
+        host.delete("t", "m")
+        with pytest.raises(Malformed, match=r"1 of the requests .*: f1"):
+            restore(host.store, written.path, receipts=path)
+        assert restore(host.store, written.path, receipts=path, again=["f1"]).version == 10
+        assert [done(host.get("t", "m"), edit).status for edit in edits] == ["repeated", "applied"]
+
+
 def test_two_databases_of_a_model_drop_none_of_each_others_keys(tmp_path: Path, keys: Path) -> None:
     with Host(tmp_path / "models", keys=keys) as host:
         model = host.create("t", "m", BY_PERSON)

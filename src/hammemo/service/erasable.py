@@ -7,6 +7,7 @@ with one refit at the end. The thread that makes snapshots then finishes them (:
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,7 @@ from hammemo.service.operations import (
     parts_of,
 )
 from hammemo.service.signing import Signing
+from hammemo.service.vault import KeyGone
 from hammemo.service.writing import Upkeep, Waiting, WrittenModel, entry_of
 
 if TYPE_CHECKING:
@@ -99,8 +101,9 @@ class ErasableModel(WrittenModel):
     # Edits
 
     def _commit(self, group: list[Waiting]) -> None:
-        if self._journal.vault.is_empty:  # of a model that has subjects, another process has dropped all keys
-            self._journal.check_keys(self.name)
+        with suppress(KeyGone, OSError, ValueError):  # a key file that is away does not stop subjects with open keys
+            if self._journal.vault.is_empty:  # there are no subjects yet, or another process has dropped all keys
+                self._journal.check_keys(self.name)
         super()._commit(group)
 
     def _waiting(self, edit: Edit, token: str) -> Waiting:
