@@ -42,6 +42,8 @@ class Acknowledgement(NamedTuple):
 
     version: int
     status: str
+    receipt: str = ""
+    """One line of JSON, signed, where a receipt was asked for."""
 
 
 class ForgottenSubject(NamedTuple):
@@ -178,9 +180,14 @@ class Client:
         *,
         op: str | None = None,
         subjects: Iterable[str] = (),
+        receipt: bool = False,
     ) -> Acknowledgement:
-        """Take examples back, all or none, once; what is not stored is refused with status 409."""
-        return self._edit(model, "forget", op, **_examples(rows, labels, subjects))
+        """Forget examples, all or none, once; what is not stored is refused with status 409.
+
+        With `receipt`, the answer has a signed receipt, which `hammemo verify` checks: the model before and after, how
+        many rows and labels were removed, no content. `op` is its request id. The server needs a key file.
+        """
+        return self._edit(model, "forget", op, **_examples(rows, labels, subjects), **_asked(receipt=receipt))
 
     def forget_subject(
         self, model: str, subject: str, *, op: str | None = None, refit: bool = True, timeout: float = 600.0
@@ -198,33 +205,50 @@ class Client:
             if found.state == "erased" or time.monotonic() > until:
                 return found
 
-    def learn_stream(self, model: str, documents: Iterable[Row], *, op: str | None = None) -> Acknowledgement:
+    def learn_stream(
+        self, model: str, documents: Iterable[Row], *, op: str | None = None, subjects: Iterable[str] = ()
+    ) -> Acknowledgement:
         """Learn whole documents, all or none, once: every token from the tokens before it.
 
         The model must have been fitted to documents (`fit_stream`): they are cut into examples as those were. A
-        document, such as a visit, is learnt when it has ended: a part of it is another document.
+        document, such as a visit, is learnt when it has ended: a part of it is another document. A model with subjects
+        needs `subjects`: whose each document is, or one string for all of them.
         """
-        return self._edit(model, "learn-stream", op, documents=_token_lists("documents", documents))
+        return self._edit(model, "learn-stream", op, **_documents(documents, subjects))
 
-    def forget_stream(self, model: str, documents: Iterable[Row], *, op: str | None = None) -> Acknowledgement:
-        """Take whole documents back, as they were learnt, all or none, once; status 409 if one is not stored."""
-        return self._edit(model, "forget-stream", op, documents=_token_lists("documents", documents))
+    def forget_stream(
+        self,
+        model: str,
+        documents: Iterable[Row],
+        *,
+        op: str | None = None,
+        subjects: Iterable[str] = (),
+        receipt: bool = False,
+    ) -> Acknowledgement:
+        """Forget whole documents, as they were learnt, all or none, once; status 409 if one is not stored.
 
-    def refit(self, model: str, *, op: str | None = None, timeout: float = 600.0) -> Acknowledgement:
+        `receipt` is as in `forget`; it counts the windows of the documents as rows.
+        """
+        body = _documents(documents, subjects)
+        return self._edit(model, "forget-stream", op, **body, **_asked(receipt=receipt))
+
+    def refit(
+        self, model: str, *, op: str | None = None, receipt: bool = False, timeout: float = 600.0
+    ) -> Acknowledgement:
         """Choose sites and vote again and fit the weights, by the rows that the model keeps, once: after `forget`.
 
-        A model with a given kernel, one of documents, and one that does not keep all its rows only fits the weights.
+        A model with a given kernel, and one that does not keep all its rows or documents, only fits the weights.
         It takes seconds, in which questions are answered by the version before, and edits wait. A vote without
         weights stays as it is. A model that keeps no examples is refused with status 409. `timeout` is how many seconds
-        to wait for the answer, before the same is asked again.
+        to wait for the answer, before the same is asked again. `receipt` is as in `forget`.
         """
-        return self._edit(model, "refit", op, timeout)
+        return self._edit(model, "refit", op, timeout, **_asked(receipt=receipt))
 
     def _edit(
         self, model: str, kind: str, op: str | None, timeout: float | None = None, **content: Any
     ) -> Acknowledgement:
         answer = self._answer("POST", _path(model, kind), {"op": op or uuid.uuid4().hex, **content}, timeout)
-        return Acknowledgement(answer["version"], answer["status"])
+        return Acknowledgement(answer["version"], answer["status"], answer.get("receipt", ""))
 
     # Questions
 
@@ -437,10 +461,26 @@ def _label_lists(given: Any) -> Any:
 
 
 def _examples(rows: Any, labels: Any, subjects: Any) -> dict[str, Any]:
-    """Return the body of an edit; one string is the subject of all rows."""
-    body = {"rows": _token_lists("rows", rows), "labels": _tokens(labels)}
-    named = [subjects] * len(body["rows"]) if isinstance(subjects, str) else _tokens(subjects)
-    return {**body, "subjects": named} if named else body
+    """Return the body of an edit."""
+    listed = _token_lists("rows", rows)
+    return {"rows": listed, "labels": _tokens(labels), **_named(subjects, len(listed))}
+
+
+def _documents(documents: Any, subjects: Any) -> dict[str, Any]:
+    """Return the body of an edit of documents."""
+    listed = _token_lists("documents", documents)
+    return {"documents": listed, **_named(subjects, len(listed))}
+
+
+def _named(subjects: Any, n: int) -> dict[str, Any]:
+    """Return the subjects of an edit, if it names any; one string is the subject of all rows."""
+    named = [subjects] * n if isinstance(subjects, str) else _tokens(subjects)
+    return {"subjects": named} if named else {}
+
+
+def _asked(*, receipt: bool) -> dict[str, Any]:
+    """Return what an edit says of a receipt: nothing where none is asked for, as servers without receipts take it."""
+    return {"receipt": True} if receipt else {}
 
 
 def _tokens(values: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,8 +38,19 @@ def test_models_are_backed_up_and_restored(tmp_path: Path) -> None:
         assert "keys" in run("backup", folder, backups, code=1)
         assert "shop/plain, version 1" in run("backup", folder, backups, "--model", "plain")
         assert len(json.loads(run("backup", folder, backups, "--keys", keys, "--json"))) == 2
+        copy = shutil.copy(keys, tmp_path / "old-keys")
         orders.edit(Edit("2", "forget_subject", subjects=["ann"])).result()
         host.delete("shop", "plain")
+    with Host(folder, keys=keys) as host:  # the end of the first one has issued the receipt
+        found = host.get("shop", "orders").erasure("2")
+        assert found is not None
+        receipts = tmp_path / "receipts"
+        receipts.write_bytes(found.receipt + b"\n")
+    back = ("restore", sorted(backups.rglob("orders*"))[0], tmp_path / "third", "--receipts", receipts)
+    told = run(*back, "--keys", copy, code=1).replace("\n", " ")
+    assert "not record them: 2." in told
+    assert "--again" in told
+    assert "shop/orders is restored, version 1." in run(*back, "--keys", copy, "--again", "2")
     assert "shop/copy is restored, version 3. 1 subject erased since the backup." in run(
         "restore", sorted(backups.rglob("orders*"))[0], folder, "--keys", keys, "--to", "shop/copy"
     )
@@ -56,6 +68,8 @@ def test_models_are_backed_up_and_restored(tmp_path: Path) -> None:
         ("backup", folder, folder / "backups"),
         ("backup", folder, backups, "--model", "none"),
         ("restore", backups, folder, "--to", "a/b/c"),
+        ("restore", backups, folder, "--receipts", receipts),
+        ("restore", backups, folder, "--again", "2"),
     ):
         run(*wrong, code=2)
     run("restore", tmp_path / "keys", folder, code=1)

@@ -22,14 +22,14 @@ from hammemo.service.settings import Settings
 from hammemo.service.writing import Upkeep
 from pace import patience, wait_until
 from postgres_server import postgres
-from service_hosts import hosts, printed_before_kill
+from service_hosts import done, hosts, printed_before_kill
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from hammemo.service.hosted import HostedModel
-    from hammemo.service.operations import Acknowledgement, Content
+    from hammemo.service.operations import Content
 
 __all__ = ["hosts", "postgres"]
 
@@ -48,10 +48,6 @@ def online(X: list[list[Any]], y: list[Any]) -> MemoryClassifier:
 
 def model_of(model: HostedModel) -> MemoryClassifier:
     return model.answering()[0]
-
-
-def done(model: HostedModel, edit: Edit) -> Acknowledgement:
-    return model.edit(edit).result()
 
 
 def chosen(model: HostedModel, version: int) -> MemoryClassifier:

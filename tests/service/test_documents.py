@@ -33,14 +33,13 @@ from hammemo.service.writing import Upkeep
 from hammemo.tokens.cutting import Cutting
 from pace import patience
 from postgres_server import postgres
-from service_hosts import hosts, printed_before_kill
+from service_hosts import done, hosts, printed_before_kill
 from visit_models import Visits, held, learnt, now, uploaded, visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hammemo.service.hosted import HostedModel
     from hammemo.service.operations import Content
 
 __all__ = ["hosts", "postgres", "uploaded"]
@@ -52,10 +51,6 @@ def learn(op: str, documents: Visits) -> Edit:
 
 def forget(op: str, documents: Visits) -> Edit:
     return Edit(op, "forget", documents=documents)
-
-
-def done(model: HostedModel, edit: Edit) -> Acknowledgement:
-    return model.edit(edit).result()
 
 
 def test_edits_are_those_of_the_library(hosts: Callable[..., Host], uploaded: Path) -> None:

@@ -37,7 +37,7 @@ from hammemo.service.sqlite_log import SqliteLog
 from hammemo.service.writing import Upkeep, WrittenModel
 from pace import patience
 from postgres_server import Server, needs_postgres, one_server, postgres
-from service_hosts import fail_next_commit, hosts
+from service_hosts import done, fail_next_commit, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,10 +54,6 @@ def learn(op: str, *rows: list[Any], label: Any = "x") -> Edit:
 
 def forget(op: str, *rows: list[Any], label: Any = "x") -> Edit:
     return Edit(op, "forget", list(rows), [label] * len(rows))
-
-
-def done(model: HostedModel, edit: Edit) -> Acknowledgement:
-    return model.edit(edit).result()
 
 
 def state_bytes(model: HostedModel) -> bytes:
@@ -485,7 +481,7 @@ def test_damaged_logs_are_not_served(tmp_path: Path) -> None:
         "update edits set body = x'93a6666f72676574919" + "2a16209" + "91a178' where position = 2"
     )
     other = refused("update about set value = '99' where name = 'format'")
-    assert f"has format 99, written by hammemo {__version__}, and hammemo {__version__} reads format 2" in other
+    assert f"has format 99, written by hammemo {__version__}, and hammemo {__version__} reads format 3" in other
     assert "not a log" in refused("update about set value = 1 where name = 'key'")
     with Host(tmp_path) as host:
         assert host.get("t", "m").version == 4
@@ -611,6 +607,7 @@ def test_errors_have_the_statuses_of_http() -> None:
 
     here = ServiceError.__module__  # other modules may have errors of their own
     assert {cls.__name__: cls.status for cls in all_of(ServiceError) if cls.__module__ == here} == {
+        "KeysDropped": 410,
         "NoSuchModel": 404,
         "NoSuchSubject": 404,
         "NotStored": 409,

@@ -122,8 +122,8 @@ def test_no_rows_have_no_answers(client: Client) -> None:
 
 def test_an_edit_is_applied_once_and_can_be_taken_back(client: Client) -> None:
     client.create("edits")
-    assert client.learn("edits", [["a"]], ["x"], op="one") == (1, "applied")
-    assert client.learn("edits", [["a"]], ["x"], op="one") == (1, "repeated")
+    assert client.learn("edits", [["a"]], ["x"], op="one") == (1, "applied", "")
+    assert client.learn("edits", [["a"]], ["x"], op="one") == (1, "repeated", "")
     assert client.describe("edits")["examples"] == 1
     with pytest.raises(ServerError) as reused:
         client.learn("edits", [["b"]], ["x"], op="one")

@@ -34,8 +34,8 @@ def test_a_client_learns_and_forgets_visits(server: serving.Running, uploaded: P
     with Client(server.url) as client:
         client.upload("m", uploaded)
         arrays: Any = (np.array(visit) for visit in ([1, 60, 2], [3]))
-        assert client.learn_stream("m", [[1, 60, 2], (3,)], op="a") == (1, "applied")
-        assert client.learn_stream("m", arrays, op="a") == (1, "repeated")
+        assert client.learn_stream("m", [[1, 60, 2], (3,)], op="a") == (1, "applied", "")
+        assert client.learn_stream("m", arrays, op="a") == (1, "repeated", "")
         assert client.forget_stream("m", [[1, 60, 2]]).version == 2
         twin = learnt(visits()).partial_fit_stream([[3]])
         assert now(next(model for model in server.service.host.opened() if model.name == "m")) == held(twin)

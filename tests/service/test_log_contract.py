@@ -299,8 +299,8 @@ def test_a_database_of_another_format_is_refused(postgres: Server, tmp_path: Pat
     with psycopg.connect(postgres.address, autocommit=True) as db:
         db.execute("update hammemo_about set format = '99'")
         try:
-            with pytest.raises(LogDamaged, match=r"The database has format 99, written by hammemo .* reads format 2"):
+            with pytest.raises(LogDamaged, match=r"The database has format 99, written by hammemo .* reads format 3"):
                 PostgresStore(postgres.address, tmp_path)
         finally:
-            db.execute("update hammemo_about set format = '2'")
+            db.execute("update hammemo_about set format = '3'")
     PostgresStore(postgres.address, tmp_path).close()

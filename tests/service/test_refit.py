@@ -49,7 +49,7 @@ from hammemo.service.writing import Upkeep
 from hammemo.votes import Mixture
 from pace import patience
 from postgres_server import postgres
-from service_hosts import fail_next_commit, hosts, printed_before_kill
+from service_hosts import done, fail_next_commit, hosts, printed_before_kill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,10 +77,6 @@ def weights(model: HostedModel) -> dict[str, bytes]:
     clf = model.state().model
     assert clf is not None
     return fitted(clf)
-
-
-def done(model: HostedModel, edit: Edit) -> Acknowledgement:
-    return model.edit(edit).result()
 
 
 @pytest.fixture
@@ -460,8 +456,8 @@ def test_a_client_refits(server: serving.Running, uploaded: Path) -> None:
         client.upload("m", uploaded)
         client.forget("m", X[:40], y[:40])
         acknowledgement = client.refit("m", op="r")
-        assert acknowledgement == (2, "applied")
-        assert client.refit("m", op="r") == (2, "repeated")
+        assert acknowledgement == (2, "applied", "")
+        assert client.refit("m", op="r") == (2, "repeated", "")
         twin = MemoryClassifier(memory=Ledgered(Exact())).fit(X[40:], y[40:])
         _, found = client.probabilities("m", X[:5], min_version=acknowledgement.version)
         assert np.allclose(found, twin.predict_proba(X[:5]), rtol=1e-12, atol=0)

@@ -48,7 +48,7 @@ from hammemo.service.writing import Upkeep
 from pace import wait_until
 from postgres_server import Server, needs_postgres, one_server, postgres
 from running_servers import Process
-from service_hosts import hosts
+from service_hosts import done, erased, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,23 +73,6 @@ def learn(op: str, subject: str, *rows: list[Any], label: str = "x", kind: Any =
 
 def erase(op: str, subject: str, *, refit: bool = True) -> Edit:
     return Edit(op, "forget_subject", subjects=[subject], refit=refit)
-
-
-def done(model: HostedModel, edit: Edit) -> Acknowledgement:
-    return model.edit(edit).result(60)
-
-
-def erased(model: HostedModel, op: str) -> SignedReceipt:
-    """Wait until a subject is erased, and return the receipt."""
-
-    def is_erased() -> bool:
-        found = model.erasure(op)
-        return found is not None and found.state == "erased"
-
-    assert wait_until(is_erased, 60)
-    found = model.erasure(op)
-    assert found is not None
-    return SignedReceipt.decoded(found.receipt)
 
 
 def is_at(model: HostedModel, version: int) -> bool:
@@ -658,7 +641,7 @@ def test_over_http_with_the_client(tmp_path: Path, keys: Path) -> None:
             client.learn("m", [["a", 1]], ["x"])
         assert (refused.value.status, refused.value.code) == (422, "malformed")
         found = client.forget_subject("m", "ann", op="e")
-        assert (found.version, found.status, found.state) == (4, "applied", "erased")
+        assert (found.version, found.status, found.state) == (5, "applied", "erased")  # the refit is the fifth edit
         signed = SignedReceipt.decoded(found.receipt.encode())
         assert signed.verify(read_keys(keys).public_key)
         assert signed.receipt.rows == 2

@@ -29,23 +29,18 @@ from hammemo.service.operations import Acknowledgement, Edit, Unavailable
 from hammemo.service.writing import Upkeep
 from pace import wait_until
 from postgres_server import postgres
-from service_hosts import hosts
+from service_hosts import done, hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hammemo.service.hosted import HostedModel
 
 __all__ = ["hosts", "postgres"]
 
 
 def learn(op: str, token: str = "a") -> Edit:
     return Edit(op, "learn", [[token]], ["x"])
-
-
-def done(model: HostedModel, edit: Edit) -> Acknowledgement:
-    return model.edit(edit).result(60)
 
 
 # The folder

@@ -1,4 +1,4 @@
-"""Hosts of models, with a log of either kind, and what happens to them: a commit that fails, kill -9.
+"""Hosts of models, with a log of either kind, and what happens to them: edits, a commit that fails, kill -9.
 
 `hosts` is a fixture; the test module imports `postgres` beside it.
 """
@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import forked
+from hammemo.receipts.receipt import SignedReceipt
 from hammemo.service.host import Host
 from hammemo.service.log import LogError
 from hammemo.service.sqlite_log import SqliteLog
+from pace import patience, wait_until
 from postgres_server import Server, needs_postgres, one_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from hammemo.service.hosted import HostedModel
+    from hammemo.service.operations import Acknowledgement, Edit
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=[needs_postgres, one_server])])
@@ -42,6 +47,24 @@ def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
     yield make
     for host in made:
         host.close()
+
+
+def done(model: HostedModel, edit: Edit) -> Acknowledgement:
+    """Return the acknowledgement of an edit."""
+    return model.edit(edit).result(patience(60))
+
+
+def erased(model: HostedModel, op: str) -> SignedReceipt:
+    """Wait until a subject is erased, and return the receipt."""
+
+    def is_erased() -> bool:
+        found = model.erasure(op)
+        return found is not None and found.state == "erased"
+
+    assert wait_until(is_erased, 60)
+    found = model.erasure(op)
+    assert found is not None
+    return SignedReceipt.decoded(found.receipt)
 
 
 def fail_next_commit(monkeypatch: pytest.MonkeyPatch, *, written: bool) -> None:

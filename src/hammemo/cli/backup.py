@@ -83,6 +83,14 @@ def restore_files(
             help="The database that was backed up is lost: drop its keys, so that nothing reads it if it is found.",
         ),
     ] = False,
+    receipts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The receipts of the model: refuse if it does not know a request in them."),
+    ] = None,
+    again: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="With --receipts: you will send this request again (repeatable)."),
+    ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Restore models from backups, also while a server runs; existing models are never replaced.
@@ -96,8 +104,13 @@ def restore_files(
         place = None if to is None else tuple(to.split("/"))
         if place is not None and (len(place) != 2 or len(files) != 1):
             raise UsageError(f"--to {to} is not TENANT/NAME for one backup.")
+        if receipts is not None and len(files) != 1:
+            raise UsageError("--receipts is for one backup: name its file.")
+        if again and receipts is None:
+            raise UsageError("--again names requests with receipts: name their file with --receipts.")
+        how = {"keys": keys, "to": place, "original_lost": original_lost, "receipts": receipts, "again": again or ()}
         store = _store(folder, log)
-        found = [_refusing(restore, store, file, keys=keys, to=place, original_lost=original_lost) for file in files]
+        found = [_refusing(restore, store, file, **how) for file in files]
     if as_json:
         print_json([one._asdict() for one in found])
         return

@@ -24,7 +24,7 @@ OPTIONS: Final = {
             *("address", "engine", "resume", "workers"),
             *("agreement", "budget", "n_examples", "n_labels"),
             *("data", "device", "folds", "holdout", "wait"),
-            *("behind_proxy", "host", "keys", "port", "tls_cert", "tls_key", "token_file"),
+            *("again", "behind_proxy", "host", "keys", "port", "tls_cert", "tls_key", "token_file"),
         )
     },
 }

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import uuid
+from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from hammemo.cli import options as opt  # noqa: TC001  (typer reads annotations at run time)
 from hammemo.cli.console import UsageError, check_writable, counted, one_line_errors, print_json, progress_bar
-from hammemo.sources.formats import STANDARD_INPUT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hammemo.sources.tables import Batch
-
-_ROWS: Final = 1_000
-"""Rows of one edit."""
+from hammemo.cli.sent_files import SentFiles  # noqa: TC001  (typer reads annotations at run time)
 
 Url: TypeAlias = Annotated[
     str, typer.Argument(metavar="URL", help="The server, such as http://127.0.0.1:8080; HAMMEMO_TOKEN is its token.")
@@ -33,57 +25,75 @@ Id: TypeAlias = Annotated[
 ]
 
 
-def send_files(
-    url: Url,
-    model: Name,
-    label: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the labels.")],
-    files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE", help="Tables.", show_default="standard input")
-    ] = None,
-    subject: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column that names the subject; it is not learnt.")
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,…", help="The columns of the context.", show_default="those of the model, or all"),
-    ] = None,
-    forget: Annotated[bool, typer.Option("--forget", help="Remove the rows.")] = False,
-    op: Id = None,
-    file_format: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="csv, tsv, jsonl or parquet.")
-    ] = None,
-    as_json: opt.AsJson = False,
-) -> None:
-    """Let a served model learn the rows of tables, a thousand at a time, or remove them.
+@dataclass(frozen=True)
+class Sending:
+    """What is done with the rows."""
+
+    forget: Annotated[bool, typer.Option("--forget", help="Forget the rows.")] = False
+    refit: Annotated[bool, typer.Option("--refit", help="Refit the model when all rows are learnt or forgotten.")] = (
+        False
+    )
+    receipt: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --forget: write signed receipts here, one line for each edit."),
+    ] = None
+    op: Id = None
+
+    def check(self) -> None:
+        """Refuse a receipt that cannot be issued or written."""
+        if self.receipt is not None:
+            if not self.forget:
+                raise UsageError("--receipt is for rows that are forgotten: add --forget.")
+            check_writable(self.receipt, "--receipt")
+
+
+def send_files(url: Url, model: Name, given: SentFiles, sending: Sending, as_json: opt.AsJson = False) -> None:
+    """Let a served model learn the rows of tables, a thousand at a time, or forget them.
+
+    With --case and --event, each case of an event log is sent as one document, for a model of documents.
 
     Values of JSON lines and Parquet keep their types; those of CSV files are texts.
+
+    --receipt needs a server with a key file. hammemo verify checks the receipts with the downloaded model.
     """
     with one_line_errors():
-        from hammemo.client import Client, ServerError
-        from hammemo.sources.tables import read_table
-
-        base, sent, version = op or uuid.uuid4().hex, 0, 0
-        with Client(url) as client, progress_bar("Sending") as tell:
-            try:
-                known = columns.split(",") if columns else client.describe(model)["column_names"]
-                edit = client.forget if forget else client.learn
-                batches = (
-                    batch
-                    for where in files or [STANDARD_INPUT]
-                    for batch in read_table(where, format=file_format, batch_rows=_ROWS)
-                )
-                for number, batch in enumerate(batches):
-                    rows, labels, subjects = _examples(batch, label, subject, known)
-                    version = edit(model, rows, labels, op=f"{base}-{number}", subjects=subjects).version
-                    sent += len(rows)
-                    tell(sent, None)
-            except ServerError as error:
-                done = f"{counted(sent, 'row')} of id {base} are done; send the rest with --id {base}, or repeat all."
-                raise ValueError(f"{error} {done}") from error
+        given.check()
+        sending.check()
+        base = sending.op or uuid.uuid4().hex
+        sent, version, receipts = _sent(url, model, given, sending, base)
+        if sending.receipt is not None:
+            _write_receipts(sending.receipt, receipts)
     if as_json:
-        print_json({"rows": sent, "version": version, "id": base})
-    else:
-        typer.echo(f"{counted(sent, 'row')} {'forgotten' if forget else 'learnt'}; the model has version {version}.")
+        where: dict[str, Any] = {} if sending.receipt is None else {"receipts": str(sending.receipt)}
+        print_json({f"{given.unit}s": sent, "version": version, "id": base, **where})
+        return
+    told = "" if sending.receipt is None else f" {counted(len(receipts), 'receipt')} in {sending.receipt}."
+    did = f"{counted(sent, given.unit)} {'forgotten' if sending.forget else 'learnt'}"
+    typer.echo(f"{did}; the model has version {version}.{told}")
+
+
+def _sent(url: str, model: str, given: SentFiles, sending: Sending, base: str) -> tuple[int, int, list[str]]:
+    """Send all edits; return how many rows or documents these were, the last version, and the receipts."""
+    from hammemo.client import Client, ServerError
+
+    sent, version, receipts = 0, 0, list[str]()
+    asked: dict[str, Any] = {} if sending.receipt is None else {"receipt": True}
+    name = ("forget" if sending.forget else "learn") + ("_stream" if given.is_log else "")
+    with Client(url) as client, progress_bar("Sending") as tell:
+        try:
+            for number, (content, n) in enumerate(given.edits(client.describe(model)["column_names"])):
+                done = getattr(client, name)(model, **content, op=f"{base}-{number}", **asked)
+                version, sent = done.version, sent + n
+                receipts.append(done.receipt)
+                tell(sent, None)
+            if sending.refit:
+                done = client.refit(model, op=f"{base}-refit", **asked)
+                version = done.version
+                receipts.append(done.receipt)
+        except ServerError as error:
+            so_far = f"{counted(sent, given.unit)} of id {base} are done"
+            raise ValueError(f"{error} {so_far}; send the rest with --id {base}, or repeat all.") from error
+    return sent, version, receipts
 
 
 def erase_subject(
@@ -111,9 +121,7 @@ def erase_subject(
             except ServerError as error:
                 raise ValueError(str(error)) from error
         if receipt is not None and found.receipt:
-            from hammemo.files.atomic import write_file
-
-            write_file(receipt, [found.receipt.encode(), b"\n"])
+            _write_receipts(receipt, [found.receipt])
     if as_json:
         print_json({**found._asdict(), "id": base})
     else:
@@ -123,34 +131,7 @@ def erase_subject(
         raise typer.Exit(1)
 
 
-def _examples(
-    batch: Batch, label: str, subject: str | None, columns: list[str] | None
-) -> tuple[list[list[Any]], list[Any], list[str]]:
-    """Return rows, labels and subjects of a batch as JSON can say them."""
-    apart = (label, subject)
-    named = columns or [name for name in batch.names if name not in apart]
-    if subject in named or label in named:
-        raise UsageError(
-            "--label and --subject name columns that the model does not learn: leave them out of --columns."
-        )
-    values = [list(_plain(batch, name)) for name in named]
-    rows = [list(row) for row in zip(*values, strict=True)]
-    subjects = [] if subject is None else [_subject(batch, i, one) for i, one in enumerate(_plain(batch, subject))]
-    return rows, list(_plain(batch, label)), subjects
+def _write_receipts(path: Path, receipts: list[str]) -> None:
+    from hammemo.files.atomic import write_file
 
-
-def _plain(batch: Batch, name: str) -> Iterator[Any]:
-    for i, value in enumerate(batch.column(name).tolist()):
-        if isinstance(value, float) and not math.isfinite(value):
-            yield None
-        elif value is None or isinstance(value, (str, int, float)):
-            yield value
-        else:
-            kind = type(value).__name__
-            raise ValueError(f"{batch.place(i)}: column {name!r} holds a {kind}, and a server takes texts and numbers.")
-
-
-def _subject(batch: Batch, row: int, value: Any) -> str:
-    if value is None or value == "" or isinstance(value, float):
-        raise ValueError(f"{batch.place(row)}: the subject is missing or no text: every row belongs to one subject.")
-    return str(value)
+    write_file(path, [f"{receipt}\n".encode() for receipt in receipts])

@@ -447,12 +447,18 @@ class Learning(Deciding):
         is_whole = isinstance(kept, KeptRows) and kept.holds_all
         return is_whole and not self._pinned and not _is_in_parts(self.memory_)
 
+    def _can_choose_by_documents(self) -> bool:
+        """Return the same for documents: `refit` chooses by them, and nothing else does."""
+        kept = self._kept
+        is_whole = isinstance(kept, KeptDocuments) and kept.holds_all
+        return is_whole and not self._pinned and not _is_in_parts(self.memory_)
+
     def _take_choice(self, chosen: Learning) -> None:
         """Take layout, vote and weights that another version of this model has chosen; count the kept rows again."""
 
         def take(model: Learning) -> None:
             kept = model._kept
-            if kept is None or not model._can_choose():
+            if kept is None or not (model._can_choose() or model._can_choose_by_documents()):
                 raise ValueError("only a model that keeps all its rows can take another layout")
             if chosen.n_features_in_ != model.n_features_in_:
                 raise ValueError("the layout is of a model with other columns")
@@ -465,6 +471,8 @@ class Learning(Deciding):
             memory.declare_labels(declared)
             model._count_kept(memory, kept, 1)
             model.memory_ = memory
+            if isinstance(kept, KeptDocuments) and not len(kept):  # as after `open`
+                model._kept = model._nothing_kept(kept.h, kept.seed, model.vote_)
 
         self._edited(take)
 

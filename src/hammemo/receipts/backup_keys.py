@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _SLACK: Final = timedelta(days=1)
-"""A record is kept for a backup that was begun so long after it: an erasure is recorded before it is applied."""
+"""A record is kept for backups begun up to a day later: an erasure is recorded before it is applied."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The key file: a signing key, a key for keyed hashes, and any number of named keys.
 
-The file belongs outside the database and its backups: who has both can read what was to be erased. It is readable by
+The file belongs outside the database and its backups: anyone with both can read what was erased. It is readable by
 its owner alone and is replaced in one step, under its lock. `hammemo keys new` writes one, and `hammemo keys public`
 prints the public key, which anyone may have.
 

@@ -23,7 +23,7 @@ import msgspec
 from hammemo._versions import cached_property
 from hammemo.memories.errors import NotStoredError
 from hammemo.models.learning import silence_forgetting
-from hammemo.service.choices import chooses, packed_choice, take_choice
+from hammemo.service.choices import chooses_at_refit, packed_choice, take_choice
 from hammemo.service.log import LogDamaged, Overtaken
 from hammemo.service.operations import (
     Content,
@@ -135,6 +135,8 @@ class Applier:
 
     def _change(self, run: Sequence[LoggedRows]) -> None:
         """Learn or forget a run of edits, all of them or none."""
+        if self.settings.documents is not None:
+            raise Malformed("This model learns documents: send these with learn-stream and forget-stream.")
         model, learn = self.model or self._opened(run[0]), run[0].kind == "learn"
         columns = len(run[0].rows[0])  # that of all: `_group` puts only rows of one length together
         if columns != model.n_features_in_:
@@ -152,18 +154,25 @@ class Applier:
 
     def _change_documents(self, run: Sequence[LoggedDocuments]) -> None:
         """Learn or forget the documents of a run of edits, all of them or none."""
-        model = self.model
-        if model is None or model.cutting_ is None:
+        model, given = self.model, self.settings.documents
+        cutting = None if model is None else model.cutting_ if given is None else given.cutting
+        if model is None or cutting is None:
             raise Malformed(
                 "It is not known how this model cuts documents into examples: it was not fitted to documents, or not "
                 "all were cut alike, or its file is an old one. Send rows and labels, or fit a model with fit_stream, "
                 "and upload it under another name."
             )
-        for body in run:
-            _check_long_enough(body, model.n_features_in_ if model.cutting_.short == "drop" else 0)
-        silence_forgetting(model)
+        n_context = model.n_features_in_ if cutting.short == "drop" else 0
         documents = [document for body in run for document in body.documents]
-        (model.partial_fit_stream if run[0].learns else model.forget_stream)(documents)
+        if run[0].kind == "erasestream":  # nothing was learnt of documents that are too short
+            documents = [document for document in documents if has_example(document, n_context)]
+        else:
+            for body in run:
+                _check_long_enough(body, n_context)
+        silence_forgetting(model)
+        how: Any = {} if given is None else {"short": cutting.short, "pad": cutting.pad}
+        if documents:
+            (model.partial_fit_stream if run[0].learns else model.forget_stream)(documents, **how)
         self._is_refitted = False
 
     def _refit(self, edit: LoggedRefit, place: int) -> None:
@@ -172,7 +181,7 @@ class Applier:
             raise NothingLearnt(
                 "The model holds no example, so there is nothing to fit its vote to: let it learn first."
             )
-        if edit.fitted is None and not self._is_refitted and chooses(self.model):
+        if edit.fitted is None and not self._is_refitted and chooses_at_refit(self.model):
             self.logged[place] = self._chosen_again(self.model).body()
         elif edit.fitted is None:
             self.logged[place] = LoggedRefit(fitted=self._fitted_again(self.model)).body()
@@ -200,7 +209,7 @@ class Applier:
             return b""
         if model._kept is None:
             raise NothingKept(
-                "The model keeps no rows (keep=False), so its weights cannot be fitted again. Fit it anew where the "
+                "The model keeps no rows (keep=False), so its weights cannot be fitted again. Fit it again where the "
                 "examples are, and upload it under another name."
             )
         fitted = model.snapshot().refit(what="weights")
@@ -212,10 +221,15 @@ class Applier:
         """Return a new model for rows as long as those of the first edit."""
         if first.kind == "forget":
             raise NotStored("Nothing was learnt yet, so there is nothing to forget.")
-        model, h = self.settings.model(), self.settings.columns or len(first.rows[0])
+        model, h = self.settings.model(), self.settings.width or len(first.rows[0])
         if self.limits is not None:
             check_parts(model, h, self.limits)
         return model.open(h)
+
+
+def has_example(document: Sequence[Token], n_context: int) -> bool:
+    """Return whether something is learnt of a document: it has a token after the first `n_context`."""
+    return any(token != NO_TOKEN for token in document[n_context:])
 
 
 def _check_long_enough(body: LoggedDocuments, n_context: int) -> None:
@@ -223,20 +237,20 @@ def _check_long_enough(body: LoggedDocuments, n_context: int) -> None:
 
     A model that drops beginnings learns and forgets what comes after the first `n_context` tokens of a document.
     """
-    if body.learns and not any(token != NO_TOKEN for document in body.documents for token in document[n_context:]):
-        least = f"more than {n_context} tokens" if n_context else "a token that is none of NO_TOKEN"
+    if body.learns and not any(has_example(document, n_context) for document in body.documents):
+        least = f"more than {n_context} tokens" if n_context else "a token other than NO_TOKEN"
         raise Malformed(f"There is nothing to learn: a document of this model has {least}, and none here has.")
     shortest = min(map(len, body.documents))
     if not body.learns and shortest <= n_context:
         raise Malformed(
             f"A document has {shortest} tokens, and this model learns what comes after the first {n_context}: nothing "
-            "of it would be taken back. Nothing was changed; leave it out."
+            "of it would be forgotten. Nothing was changed; leave it out."
         )
 
 
 def first_state(settings: Settings) -> State:
     """Return the state of a model that was just made."""
-    return State(None if settings.columns is None else settings.model().open(settings.columns), 0)
+    return State(None if settings.width is None else settings.model().open(settings.width), 0)
 
 
 def caught_up(log: Log, state: State | None, settings: Settings, journal: Journal | None = None) -> State:

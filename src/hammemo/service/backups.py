@@ -14,7 +14,8 @@ erasure is recorded in the key file, in the same write that makes its contents k
 operation id. The file is the one place that is outside the database and its backups, and that every node has. To
 restore is to make a model that no client can name, to erase from it all recorded subjects whose request it does not
 know, to destroy their keys and to issue the receipts; only then it gets its name. A record is kept as long as a
-backup that was made before it.
+backup that was made before it. A key file that was itself restored from an older copy lacks records. The model's file
+of receipts shows that: a request with a receipt that the restored model does not know is refused.
 
 The restored model is a database of its own, with its own wrapping and contents keys: the one that the backup was made
 of may still run.
@@ -59,11 +60,12 @@ from hammemo.service.operations import Exists, InUse, Malformed, Unavailable, ch
 from hammemo.service.settings import Settings
 from hammemo.service.shared_tables import TABLES
 from hammemo.service.vault import DATABASE, Cipher, KeyGone, Vault, drop_database
+from hammemo.service.wanted_receipts import WantedReceipts
 from hammemo.service.writing import Upkeep
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from hammemo.service.log import Log, Store
 
@@ -123,7 +125,7 @@ def back_up(
             raise Malformed(f"The model {model!r} has subjects: name the key file with keys=.")
         drop_expired(keys)
         log.vault = vault_of(log, keys)
-        Journal(log, log.vault, writer=False)  # refuses another key file
+        Journal(log, log.vault, writer=False).check_keys(model)  # both refuse another key file
         return _written(log, tenant, model, Path(target), log.vault, days)
     except KeyGone as error:
         raise Unavailable(f"The model {model!r} cannot be backed up: {error}") from error
@@ -211,6 +213,8 @@ def restore(
     keys: str | os.PathLike[str] | None = None,
     to: tuple[str, str] | None = None,
     original_lost: bool = False,
+    receipts: str | os.PathLike[str] | None = None,
+    again: Collection[str] = (),
 ) -> Restored:
     """Make a model of a backup.
 
@@ -225,7 +229,13 @@ def restore(
         Tenant and name, by default those of the backup. There must be no such model.
     original_lost : bool
         Whether to drop the keys of all other databases of this model, so that nothing opens them, should they be found.
+    receipts : path, optional
+        The file of the model's receipts. The model is refused if it does not know a request that removed rows: the key
+        file is then an older copy that does not record it, or it was a plain forget, which no file records.
+    again : collection of str
+        Ids of such requests that you will send again.
     """
+    wanted = None if receipts is None else WantedReceipts.read(receipts, keys, again)
     with open(path, "rb") as file:
         header = read_header(file)
         tenant, name = to or (header.tenant, header.model)
@@ -241,7 +251,7 @@ def restore(
         copied = _copied(read_backup(file, _sealing(header, keys)), keys, database)
         try:
             store.receive(hidden, name, copied)
-            version, erased = _finished(store, hidden, name, keys, header)
+            version, erased = _finished(store, hidden, name, keys, header, wanted)
             if not store.rename(hidden, name, (tenant, name)):
                 raise Exists(f"There is a model {name!r} meanwhile: delete it first, or restore under another name.")
         except BaseException:
@@ -274,7 +284,7 @@ def _sealing(header: Header, keys: str | os.PathLike[str] | None) -> Cipher | Di
 def _copied(
     frames: Iterator[tuple[str, list[tuple[Any, ...]]]], keys: str | os.PathLike[str] | None, database: bytes
 ) -> Copied:
-    """Return what a backup holds, encrypted anew where it is of subjects; rows are read as they are asked for."""
+    """Return what a backup holds, encrypted with new keys if it has subjects; rows are read when they are needed."""
     kind, rows = next(frames)
     if kind != "about" or len(rows) != 1:
         raise FileError("The backup is damaged: it does not begin with what it is about.")
@@ -285,7 +295,7 @@ def _copied(
         assert keys is not None  # such a backup is encrypted
         vault = Vault(keys, key, database)
         vault.new_contents(after=newest)  # above what unfinished erasures name
-    return Copied(settings, key, head, base, parts, _anew(rest, vault, database), vault)
+    return Copied(settings, key, head, base, parts, _resealed(rest, vault, database), vault)
 
 
 def _snapshot(frames: Iterator[tuple[str, list[tuple[Any, ...]]]]) -> tuple[bytes, Iterator[Any]]:
@@ -302,7 +312,7 @@ def _after(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
     yield from rest
 
 
-def _anew(
+def _resealed(
     frames: Iterable[tuple[str, list[tuple[Any, ...]]]], vault: Vault | None, database: bytes
 ) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
     """Yield rows as the new database holds them."""
@@ -315,7 +325,7 @@ def _anew(
                 n += 1
                 yield kind, [(key, subject, wrapping, wrapped(vault, key, secret, wrapping))]
         elif kind == "edits":
-            yield kind, [_edit_anew(vault, *row) for row in rows]
+            yield kind, [_resealed_edit(vault, *row) for row in rows]
         elif kind == _MARKS:
             yield kind, [row for row in rows if row[0] != DATABASE]
         elif kind in _AS_THEY_ARE:
@@ -326,17 +336,24 @@ def _anew(
         yield _MARKS, [(DATABASE, database)]
 
 
-def _edit_anew(vault: Vault | None, position: int, body: bytes, opened: bool) -> tuple[int, bytes]:
+def _resealed_edit(vault: Vault | None, position: int, body: bytes, opened: bool) -> tuple[int, bytes]:
     return position, sealed_body(vault, body, position) if opened and vault is not None else body
 
 
 def _finished(
-    store: Store, tenant: str, name: str, keys: str | os.PathLike[str] | None, header: Header
+    store: Store,
+    tenant: str,
+    name: str,
+    keys: str | os.PathLike[str] | None,
+    header: Header,
+    wanted: WantedReceipts | None,
 ) -> tuple[int, int]:
     """Open a model that no client can name yet, erase what was erased since, and return version and number of these."""
     log = store.open(tenant, name, follower=False)
     model: HostedModel | None = None
     try:
+        if wanted is not None:
+            wanted.check_chain(log)
         if keys is None or not Settings.read(log.settings).has_subjects:
             model, erased = HostedModel(tenant, name, log), 0
         else:
@@ -344,6 +361,8 @@ def _finished(
             journal = Journal(log, vault, writer=True)
             model = ErasableModel(tenant, name, log, Limits(), Upkeep(choose=False), journal)
             erased = model.erase_again([one for one in vault.erased() if log.erasure(one.op) is None])
+        if wanted is not None:
+            wanted.check_known(log, log.vault)
         version = model.version
         log.add_audit(Line(time.time(), "", "restored", log.hashed_op(header.id), 0, version, version))
         return version, erased

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-FORMAT: Final = "2"
+FORMAT: Final = "3"
 """The form of a log; one of another form is refused."""
 HIDDEN: Final = ".restoring-"
 """What the tenant of a model is called that is being restored: no client can name it."""

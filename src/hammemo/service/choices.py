@@ -20,6 +20,11 @@ def chooses(model: MemoryClassifier) -> bool:
     return model._kernel_is_automatic() and model._can_choose()
 
 
+def chooses_at_refit(model: MemoryClassifier) -> bool:
+    """Return whether a refit chooses sites: also by documents, by which nothing is chosen beside edits."""
+    return chooses(model) or (model._kernel_is_automatic() and model._can_choose_by_documents())
+
+
 def chosen_quickly(model: MemoryClassifier) -> bytes:
     """Return what a model chooses by its rows now, as `partial_fit` does; the model itself does not change."""
     version = model.snapshot()
@@ -35,7 +40,7 @@ def packed_choice(model: MemoryClassifier) -> bytes:
 
 
 def take_choice(model: MemoryClassifier, choice: bytes) -> None:
-    """Give a model the layout that `packed_choice` returned, checked, and count its rows anew under it."""
+    """Give a model the layout that `packed_choice` returned, checked, and count its rows under it."""
     chosen = from_bytes(decompressed(choice))
     if not isinstance(chosen, MemoryClassifier):
         raise ValueError("these are no sites and no vote, but a compiled model")

@@ -7,6 +7,7 @@ with one refit at the end. The thread that makes snapshots then finishes them (:
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,10 +26,12 @@ from hammemo.service.operations import (
     digest,
     parts_of,
 )
+from hammemo.service.signing import Signing
+from hammemo.service.vault import KeyGone
 from hammemo.service.writing import Upkeep, Waiting, WrittenModel, entry_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.receipts.backup_keys import ErasedSubject
@@ -81,6 +84,7 @@ class ErasableModel(WrittenModel):
     """A model with subjects that is edited in this process; the parameters are those of `WrittenModel`."""
 
     _journal: Journal
+    _signing: Signing
 
     def __init__(
         self, tenant: str, name: str, log: Log, limits: Limits | None, upkeep: Upkeep | None, journal: Journal
@@ -91,9 +95,16 @@ class ErasableModel(WrittenModel):
         """Whether an erasure may wait to be finished."""
         self._touched: set[bytes] = set()
         """The subjects of the group that gathers."""
-        super().__init__(tenant, name, log, limits, upkeep, journal)
+        signing = Signing(log, journal.vault.keys, journal.vault.notes)
+        super().__init__(tenant, name, log, limits, upkeep, journal, signing)
 
     # Edits
+
+    def _commit(self, group: list[Waiting]) -> None:
+        with suppress(KeyGone, OSError, ValueError):  # a key file that is away does not stop subjects with open keys
+            if self._journal.vault.is_empty:  # there are no subjects yet, or another process has dropped all keys
+                self._journal.check_keys(self.name)
+        super()._commit(group)
 
     def _waiting(self, edit: Edit, token: str) -> Waiting:
         content, body = checked(edit, self._limits)
@@ -137,7 +148,7 @@ class ErasableModel(WrittenModel):
         """Return whether an edit can be in a group: what forgets comes after what its subjects did before."""
         if not group:
             self._touched.clear()
-        elif _erases(waiting) != _erases(group[0]):
+        elif not super()._may_join(waiting, group) or _erases(waiting) != _erases(group[0]):
             return False
         if isinstance(waiting, WaitingForSubjects):
             if waiting.forgets and not self._touched.isdisjoint(waiting.parts):
@@ -175,11 +186,20 @@ class ErasableModel(WrittenModel):
 
     def _sealed(self, waiting: Waiting, body: bytes, position: int) -> Entry:
         """Return an edit as the log takes it, with a ciphertext for each subject."""
+        receipt = self._issued(waiting)
         if not isinstance(waiting, WaitingForSubjects) or not waiting.parts:
-            return entry_of(waiting, self._journal.sealed_body(body, position))
+            return entry_of(waiting, self._journal.sealed_body(body, position), receipt)
         body, digest, journal, new_keys = self._journal.sealed(waiting.parts, waiting.owners, position)
         said = waiting.content
-        return Entry(waiting.op, digest, body, said.kind, said.n_rows, waiting.token, journal, new_keys)
+        return Entry(
+            waiting.op, digest, body, said.kind, said.n_rows, waiting.token, journal, new_keys, receipt=receipt
+        )
+
+    def _backups_of(self, waiting: Waiting) -> Iterable[tuple[str, str]]:
+        assert isinstance(waiting, WaitingForSubjects)
+        if not waiting.parts:  # a refit removes nothing
+            return ()
+        return self._journal.vault.backups_with(self._journal.first_position(waiting.parts))
 
     def _is_same(self, waiting: Waiting, seen: Seen) -> bool:
         if isinstance(waiting, WaitingForSubjects) and waiting.parts and not waiting.erases:
@@ -203,7 +223,7 @@ class ErasableModel(WrittenModel):
                 return
             refit = _refitted(applier) if any(one.waiting.refit for one in removed) else None
             entries = self._erasure_entries(removed, refit)
-        with self._journal.lock:  # keys that are wrapped anew meanwhile would be written as those of known subjects
+        with self._journal.lock:  # keys that are being wrapped again would be written as those of known subjects
             self._log.append(before.version, entries)
             self._journal.forget_keys(subject for one in removed for subject in one.waiting.parts)
         self._refits += 1  # what is being chosen may depend on rows that are gone
@@ -228,13 +248,14 @@ class ErasableModel(WrittenModel):
             waiting.refuse(NoSuchSubject("There is no such subject in this model."))
             return None
         key, content = found
-        labels = _n_labels(applier.model)
+        counts = _counts(applier.model)
         applier.apply([content])
         refusal = applier.refused.pop(0, None)
         if refusal is not None:
             waiting.refuse(refusal)
             return None
-        return Removed(waiting, key, content.n_rows, labels - _n_labels(applier.model))
+        rows, labels = (before - after for before, after in zip(counts, _counts(applier.model), strict=True))
+        return Removed(waiting, key, rows, labels)
 
     def _erasure_entries(self, removed: list[Removed], refit: bytes | None) -> list[Entry]:
         """Return erasures, and the refit after them, as the log takes them.
@@ -275,7 +296,8 @@ class ErasableModel(WrittenModel):
                     if state.version > self._snapshot_version:
                         self._keep(state)
                     destroy(self._log, self._journal, erasures)
-                    issue(self._log, self._journal, erasures, model, state.version)
+                    with self._signing.lock:
+                        issue(self._log, self._journal, erasures, model, state.version)
                     if self._erased is state:
                         self._erased = None  # a version that is kept may hold what is forgotten later
             except BaseException:
@@ -320,6 +342,7 @@ def _refitted(applier: Applier) -> bytes | None:
     return None if applier.refused.pop(0, None) is not None else applier.logged[0]
 
 
-def _n_labels(model: MemoryClassifier | None) -> int:
-    """Return how many labels have rows."""
-    return 0 if model is None else int(np.count_nonzero(model.memory_.label_counts))
+def _counts(model: MemoryClassifier | None) -> tuple[int, int]:
+    """Return how many rows a model holds, windows of documents among them, and how many labels have rows."""
+    counts = np.zeros(0, int) if model is None else model.memory_.label_counts
+    return int(counts.sum()), int(np.count_nonzero(counts))

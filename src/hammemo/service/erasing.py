@@ -17,7 +17,7 @@ between the two.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,6 +25,7 @@ from hammemo.receipts.receipt import Receipt, keyed_digest, used_libraries, used
 from hammemo.receipts.strict_json import now
 from hammemo.service.audit import Line
 from hammemo.service.journal import first_position
+from hammemo.service.log import NEWEST_RECEIPT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.service.journal import Journal
     from hammemo.service.log import Erasure, Log, StoredKey
-
-NEWEST_RECEIPT: Final = "newest receipt"
 
 
 class ErasureFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

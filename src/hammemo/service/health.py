@@ -1,7 +1,6 @@
 """Whether a host can answer, and whether edits can be made durable: what probes ask.
 
-Nobody needs a token to ask a probe, so a result is kept for a second, and the store is looked at by one thread at a
-time.
+Probes need no token, so a result is kept for a second, and one thread at a time looks at the store.
 """
 
 from __future__ import annotations

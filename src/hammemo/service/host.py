@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ from hammemo.service.operations import (
 )
 from hammemo.service.quotas import Quota, Usage, most_of
 from hammemo.service.settings import Settings, refuse_inexact
+from hammemo.service.signing import Signing
 from hammemo.service.sqlite_log import FolderStore
 from hammemo.service.vault import KeyGone
 from hammemo.service.writing import Upkeep, WrittenModel
@@ -68,7 +70,7 @@ class Host:
     upkeep : Upkeep, optional
         When snapshots are made, and how long ids are kept.
     keys : str or path, optional
-        The key file, which models with subjects need; outside `folder`, the database and their backups.
+        The key file, which models with subjects and receipts need; outside `folder`, the database and their backups.
 
     Examples
     --------
@@ -278,7 +280,8 @@ class Host:
                     return FollowedModel(tenant, name, log, journal)
                 if journal is not None:
                     return self._counted(ErasableModel(tenant, name, log, self.limits, self.upkeep, journal))
-                return self._counted(WrittenModel(tenant, name, log, self.limits, self.upkeep))
+                signing = None if self.keys is None else Signing(log, partial(read_keys, self.keys))
+                return self._counted(WrittenModel(tenant, name, log, self.limits, self.upkeep, signing=signing))
             except BaseException:
                 log.close()
                 raise
@@ -318,7 +321,9 @@ class Host:
         assert self.keys is not None
         try:
             log.vault = vault_of(log, self.keys)
-            return Journal(log, log.vault, writer=not self.follower)
+            journal = Journal(log, log.vault, writer=not self.follower)
+            journal.check_keys(name)
+            return journal
         except (KeyGone, ValueError, OSError) as error:
             public = f"The model {name!r} cannot be opened: the key file is missing, or is another one."
             raise Unavailable(f"The model {name!r} cannot be opened: {error}", public=public) from error

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hammemo._versions import cached_property
+from hammemo.receipts.receipt import SignedReceipt
 from hammemo.service.applying import State, caught_up
 from hammemo.service.erasing import receipt_of
 from hammemo.service.log import LogError
@@ -94,7 +95,7 @@ class HostedModel:
         Parameters
         ----------
         min_version : int, optional
-            The oldest version that will do, such as that of an acknowledgement.
+            The oldest version to answer from, such as that of an acknowledgement.
         wait : float
             The most seconds to wait for it; then `NotReached` is raised.
         """
@@ -184,9 +185,11 @@ class HostedModel:
             return None
         try:
             found = self._log.erasure(self._journal.vault.hashed_op(op))
-            return (
-                None if found is None else ErasureState(found.position, found.state, receipt_of(self._journal, found))
-            )
+            if found is None:
+                return None
+            receipt = receipt_of(self._journal, found)
+            version = SignedReceipt.decoded(receipt).receipt.version_after if receipt else found.position
+            return ErasureState(version, found.state, receipt)
         except (LogError, KeyGone, ValueError) as error:
             raise Unavailable("Erasures cannot be read now: ask again later.") from error
 

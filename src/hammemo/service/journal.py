@@ -3,7 +3,7 @@
 **Where a row goes.** A row that is learnt for a subject is in three places: in the model, in the subject's journal, and
 in the log until the next snapshot. Journal and log share one ciphertext (AES-GCM, rows as typed values): the body of
 the edit in the log only says under which keys and in which order. A forgotten row makes a ciphertext of its own, and
-with the next snapshot the journal of its subject is written anew, without both.
+the next snapshot rewrites the journal of its subject without both.
 
 **What names a subject** in the database is a keyed hash, and so is an operation id. The digest by which a repeated edit
 is known is keyed with the keys of its subjects: without them no guess about its rows can be confirmed, and a repeated
@@ -29,6 +29,7 @@ from hammemo.service.log import LogDamaged, Overtaken, StoredKey
 from hammemo.service.operations import (
     DIGEST_BYTES,
     Content,
+    KeysDropped,
     LoggedDocuments,
     LoggedRefit,
     LoggedRows,
@@ -130,7 +131,7 @@ class Journal:
         self._log, self.vault = log, vault
         self.lock = threading.Lock()
         """Held from the moment a key is made until it is written, while a subject becomes unknown, and while keys are
-        destroyed, which writes all other keys of their buckets anew."""
+        destroyed, which rewrites all other keys of their buckets."""
         self._open: OrderedDict[bytes, OpenKey] = OrderedDict()
         self._fresh: dict[bytes, OpenKey] = {}
         """Keys that were made for the group that is being written."""
@@ -143,6 +144,17 @@ class Journal:
             log.keep_mark(_FINGERPRINT, vault.fingerprint)
         elif found not in (None, vault.fingerprint):
             raise Unavailable("The key file is not the one that this model was made with: name that one with keys=.")
+
+    def check_keys(self, model: str) -> None:
+        """Refuse a database that has keys of subjects which no key of the key file opens.
+
+        An erasure in another process drops a wrapping key after it has left the database, so a key that is still in
+        the database after it was not found in the file is lost.
+        """
+        held = set(self._log.wrapping_keys())
+        missing = held - set(self.vault.wrapping_numbers())
+        if missing and not missing.isdisjoint(self._log.wrapping_keys()):
+            raise KeysDropped(model)
 
     # Reading
 
@@ -240,6 +252,10 @@ class Journal:
         stored = _encode((_digest(keys, parts.values()), numbers))
         return Sealed(_encode(LoggedParts("parts", numbers, owners)), stored, journal, tuple(new))
 
+    def first_position(self, subjects: Iterable[bytes]) -> int:
+        """Return the position of the first edit of some subjects, which are known."""
+        return min(first_position(key.key) for key in self._known(list(subjects)).values())
+
     def sealed_body(self, body: bytes, position: int) -> bytes:
         """Return the body of a refit or a choice as the log keeps it."""
         return sealed_body(self.vault, body, position)
@@ -263,7 +279,7 @@ class Journal:
         return digest == _digest([known[subject] for subject in parts], parts.values())
 
     def compact(self) -> int:
-        """Write journals anew from which rows were forgotten, without these; return how many."""
+        """Rewrite journals without rows that were forgotten; return how many were rewritten."""
         base, keys = self._log.base(), self._log.journals_to_compact()
         for number, key in self._keys(set(keys)).items():
             entries = [(at, body) for at, body in self._log.journal(number, base + 1)]
@@ -411,7 +427,7 @@ def _listed(held: Counter[bytes]) -> tuple[list[Any], list[Any]]:
 def _forgotten(held: Counter[bytes]) -> Content:
     pairs, documents = _listed(held)
     if documents:
-        return LoggedDocuments("forgetstream", documents)
+        return LoggedDocuments("erasestream", documents)
     if pairs:
         return LoggedRows("forget", [row for row, _ in pairs], [label for _, label in pairs])
     return LoggedRefit(fitted=b"")

@@ -25,7 +25,7 @@ All methods may be called by any thread.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from hammemo.models.classifiers import MemoryClassifier
     from hammemo.service.audit import Line, Linked, Start
     from hammemo.service.vault import Vault
+
+
+NEWEST_RECEIPT: Final = "newest receipt"
+"""The mark that holds the hash of the newest receipt: the next one names it."""
 
 
 class LogError(Exception):
@@ -79,6 +83,14 @@ class Erasure(NamedTuple):
         return "erased" if self.receipt else "applied"
 
 
+class IssuedReceipt(NamedTuple):
+    """A signed receipt of an edit, as the log keeps it."""
+
+    hash: bytes
+    body: bytes
+    """The receipt; encrypted where the model has subjects."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """An edit that is to be appended."""
@@ -96,6 +108,8 @@ class Entry:
     """Keys of subjects that this edit is the first to name."""
     erasure: Erasure | None = None
     """The subject that it erases."""
+    receipt: IssuedReceipt | None = None
+    """Written in the same transaction, and the newest one from then on."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +183,9 @@ class Log(Protocol):
 
     def forget_audit(self, older_than: float) -> None:
         """Let lines of the audit record that are older than `older_than` seconds leave from the front."""
+
+    def receipt(self, op: str) -> tuple[int, bytes] | None:
+        """Return the position of an edit and its receipt, by the id of the edit; None if it has no receipt."""
 
     # What only models with subjects have (:mod:`hammemo.service.journal`)
 

@@ -59,19 +59,24 @@ class Edit(msgspec.Struct, frozen=True):
     """Whose each row or document is, for a model with subjects; the one subject that is to be forgotten."""
     refit: bool = True
     """Of `forget_subject`: whether the model is refitted with it."""
+    receipt: bool = False
+    """Of `forget` and `refit`: whether a signed receipt is issued. `forget_subject` always issues one."""
 
 
-class Acknowledgement(msgspec.Struct, frozen=True):
+class Acknowledgement(msgspec.Struct, frozen=True, omit_defaults=True):
     """That an edit is durable and applied: at which version, and whether it was before this request."""
 
     version: int
     status: Literal["applied", "repeated"]
+    receipt: str = ""
+    """A signed receipt (:mod:`hammemo.receipts`), one line of JSON, where the edit asked for one."""
 
 
 class ErasureState(msgspec.Struct, frozen=True):
     """How far a request to forget a subject is: its rows are removed, or its key is destroyed, too."""
 
     version: int
+    """That of the edit which removes the rows; once it is erased, that of the model which the receipt is about."""
     state: Literal["applied", "erased"]
     receipt: bytes
     """A signed receipt (:mod:`hammemo.receipts`), once it is erased."""
@@ -183,6 +188,19 @@ class InUse(Unavailable):
         super().__init__(message, "Another process writes this model: send edits to that one.")
 
 
+class KeysDropped(Unavailable):
+    """The key file no longer holds the keys of a database with subjects. Asking again does not help."""
+
+    status = 410
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"The model {model!r} cannot be read: its keys were dropped from the key file. A backup was restored in "
+            "its place, or this is a copy of the database from before an erasure. Use the restored model, and delete "
+            "this one."
+        )
+
+
 class UnknownKind(msgspec.ValidationError):
     """A body of a kind that another version of the service has written."""
 
@@ -203,7 +221,8 @@ class LoggedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 class LoggedDocuments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Whole documents, as the log keeps them."""
 
-    kind: Literal["learnstream", "forgetstream"]
+    kind: Literal["learnstream", "forgetstream", "erasestream"]
+    """The last is in no log: all documents of a subject, those among them of which nothing could be learnt."""
     documents: list[list[Token]]
 
     @property

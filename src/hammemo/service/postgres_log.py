@@ -239,6 +239,7 @@ class PostgresLog(BaseLog):
                 ),
             )
             self._append_audit(after, entries)
+            self._append_receipts(after, entries)
             self._append_journal(after, entries)
 
     def read(self, after: int, most: int) -> list[bytes]:
@@ -272,7 +273,7 @@ class PostgresLog(BaseLog):
         try:
             opened = _opened_parts(vault, position, parts.written)
             return received_model(b"".join(opened)), position
-        except KeyGone as error:  # by a newer snapshot, or for ever
+        except KeyGone as error:  # replaced by a newer snapshot, or destroyed
             raise LogError(f"The snapshot of position {position} cannot be read: {error}") from error
         except ValueError as error:
             raise LogDamaged(f"The snapshot cannot be read: {error}") from error

@@ -3,6 +3,8 @@
 ``{"columns": 8, "memory": "hashed", "vote": "sum"}``; every setting may be left out:
 
 - ``columns``: how many tokens a row has, or a list of their names; else the first edit says it;
+- ``documents``: in place of columns, ``{"h": 30, "short": "pad"}`` for a model that learns whole documents, with h,
+  short and pad as in `fit_stream`;
 - ``kernel``, ``memory``, ``vote``: a name that `MemoryClassifier` knows, or a part as model files describe it, such as
   ``{"class": "Hashed", "params": {"buckets": 4096}}``, where parameters left out have their defaults;
 - ``ledgered``: whether a ledger refuses to forget what was never learnt; true if nothing is said;
@@ -14,7 +16,8 @@
 
 No example is known yet, so nothing can be chosen by examples: an "auto" kernel compares positions, an "auto" memory
 counts exactly, and an "auto" vote weighs all positions alike, as naive Bayes does, until a refit fits the weights to
-what was learnt. For chosen tuples of columns, fit a model and upload its file.
+what was learnt. A refit of a model of documents chooses what `fit_stream` would choose. For chosen tuples of columns,
+fit a model and upload its file.
 
 Settings come from callers that are not trusted: nothing is made that they could make large.
 """
@@ -23,7 +26,9 @@ from __future__ import annotations
 
 import json
 import secrets
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
 
 from hammemo.files.archive import FileError
 from hammemo.files.descriptions import Restorer, parameter_names, plain
@@ -33,16 +38,30 @@ from hammemo.models.axes import resolved_memory
 from hammemo.models.classifiers import MemoryClassifier
 from hammemo.models.names import KERNELS, NAMES, is_auto
 from hammemo.service.operations import Malformed, TooLarge
+from hammemo.tokens.cutting import Cutting
 
 if TYPE_CHECKING:
     from hammemo.memories import Memory
     from hammemo.service.limits import Limits
 
-_KNOWN: Final = ("columns", "kernel", "memory", "vote", "ledgered", "missing", "seed", "subjects")
+_KNOWN: Final = ("columns", "documents", "kernel", "memory", "vote", "ledgered", "missing", "seed", "subjects")
 _MAX_CHARACTERS: Final = 2**16
 """The most characters of settings as JSON."""
 _LONGEST_NAME: Final = 200
 """The most characters of the name of a part: kernels may be joined."""
+
+
+class DocumentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a model that is made on the server cuts documents."""
+
+    h: int
+    short: Literal["drop", "pad"] = "drop"
+    pad: str | int | None = None
+
+    @property
+    def cutting(self) -> Cutting:
+        """The same as the library has it."""
+        return Cutting(self.short, self.pad)
 
 
 class Settings:
@@ -80,6 +99,7 @@ class Settings:
             raise Malformed('subjects: say "required", or leave it out for a model without subjects.')
         settings = cls(given, _seed(given))
         _columns(given, limits)
+        _check_documents(given, limits)
         try:
             settings._check(limits)
         except (ValueError, TypeError, FileError, RecursionError, OverflowError, MemoryError) as error:
@@ -108,6 +128,17 @@ class Settings:
         return len(columns) if isinstance(columns, list) else columns
 
     @property
+    def documents(self) -> DocumentSettings | None:
+        """How documents are cut; None for a model of rows, and for an uploaded one, which says it itself."""
+        given = self.given.get("documents")
+        return None if given is None else msgspec.convert(given, DocumentSettings)
+
+    @property
+    def width(self) -> int | None:
+        """How many tokens a context has; None where the first edit says it."""
+        return self.columns if self.documents is None else self.documents.h
+
+    @property
     def column_names(self) -> list[str] | None:
         """What the columns are called; None where they have no names."""
         columns = self.given.get("columns")
@@ -129,7 +160,7 @@ class Settings:
 
     def _check(self, limits: Limits) -> None:
         """Make a model, small numbers first; without columns as if there was one."""
-        model, h = self.model(), self.columns or 1
+        model, h = self.model(), self.width or 1
         refuse_inexact(model.memory)
         check_parts(model, h, limits)
         model.open(h)
@@ -224,6 +255,20 @@ def _columns(given: dict[str, Any], limits: Limits) -> None:
         columns = len(columns)
     if type(columns) is not int or not 1 <= columns <= limits.columns:
         raise Malformed(f"columns: a row has 1 to {limits.columns:,} tokens.")
+
+
+def _check_documents(given: dict[str, Any], limits: Limits) -> None:
+    if "documents" not in given:
+        return
+    if given.get("columns") is not None:
+        raise Malformed("documents: a model learns documents, or rows with columns, not both.")
+    try:
+        documents = msgspec.convert(given["documents"], DocumentSettings)
+        documents.cutting  # noqa: B018  (checks that the two belong together)
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        raise Malformed(f'documents: say how they are cut, such as {{"h": 30, "short": "pad"}}: {error}') from None
+    if not 1 <= documents.h <= limits.columns:
+        raise Malformed(f"documents: a context has 1 to {limits.columns:,} tokens, h.")
 
 
 def _seed(given: dict[str, Any]) -> int:

@@ -3,6 +3,7 @@
 - ``hammemo_subjects``: the wrapped key of each subject, found by a keyed hash of the subject;
 - ``hammemo_journal``: the rows of each subject, one ciphertext for each edit that names it. This is the log body of the
   edit, written once. The log has a reference to it, which goes when the log is trimmed; the ciphertext stays;
+- ``hammemo_receipts``: receipts of edits that were sent with the request for one;
 - ``hammemo_erasures``: subjects that were forgotten, and the receipts.
 
 Statements are written as psycopg takes them, with ``%s``. Every table has a column `model`; in a log in SQLite, which
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from hammemo.service.audit import Line, Linked, Start, chained
-from hammemo.service.log import Erasure, StoredKey
+from hammemo.service.log import NEWEST_RECEIPT, Erasure, StoredKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,6 +45,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "link": "bytea",
     },
     "hammemo_marks": {"name": "text", "value": "bytea"},
+    "hammemo_receipts": {"op": "text", "position": "bigint", "body": "bytea"},
     "hammemo_subjects": {"key": "bigint", "subject": "bytea", "wrapping": "bigint", "wrapped": "bytea"},
     "hammemo_journal": {"position": "bigint", "key": "bigint", "forgets": "bigint", "body": "bytea"},
     "hammemo_erasures": {
@@ -59,6 +61,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
 _KEYS: Final = {
     "hammemo_audit": 1,
     "hammemo_marks": 1,
+    "hammemo_receipts": 1,
     "hammemo_subjects": 1,
     "hammemo_journal": 2,
     "hammemo_erasures": 1,
@@ -117,7 +120,7 @@ class SharedTables(ABC):
 
     @abstractmethod
     def _writing(self) -> AbstractContextManager[Any]:
-        """Run a block as one durable transaction of the writer, which nobody else has become meanwhile."""
+        """Run a block as one durable transaction; refuse if another process has become the writer."""
 
     @abstractmethod
     def _failing(self) -> AbstractContextManager[None]:
@@ -176,7 +179,16 @@ class SharedTables(ABC):
         """Write one line for each entry, in the transaction that appends them."""
         now = time.time()
         self._write_audit(
-            Line(now, entry.token, entry.kind, self.hashed_op(entry.op), entry.rows, version, version + 1)
+            Line(
+                now,
+                entry.token,
+                entry.kind,
+                self.hashed_op(entry.op),
+                entry.rows,
+                version,
+                version + 1,
+                b"" if entry.receipt is None else entry.receipt.hash,
+            )
             for version, entry in enumerate(entries, after)
         )
 
@@ -193,6 +205,25 @@ class SharedTables(ABC):
     def hashed_op(self, op: str) -> bytes:
         """Return the keyed hash by which the audit record names an operation."""
         return blake2b(op.encode(), digest_size=16, key=self._key, person=b"hammemo audit op").digest()
+
+    # Receipts of edits
+
+    def receipt(self, op: str) -> tuple[int, bytes] | None:
+        """Return the position of an edit and its receipt, by the id of the edit; None if it has no receipt."""
+        with self._failing():
+            found = self._rows("select position, body from hammemo_receipts where model = %s and op = %s", op)
+        return (found[0][0], bytes(found[0][1])) if found else None
+
+    def _append_receipts(self, after: int, entries: Sequence[Entry]) -> None:
+        """Write the receipts of entries, in the transaction that appends them."""
+        issued = [
+            (entry.op, position, entry.receipt)
+            for position, entry in enumerate(entries, after + 1)
+            if entry.receipt is not None
+        ]
+        if issued:
+            self._insert("hammemo_receipts", [(op, position, receipt.body) for op, position, receipt in issued])
+            self._keep_mark(NEWEST_RECEIPT, issued[-1][2].hash)
 
     # Marks
 

@@ -67,7 +67,7 @@ _PROBE_BYTES: Final = 2**16
 """What is written to find out whether the disk takes edits."""
 
 _OLDEST: Final = (3, 51, 3)
-"""Older versions of SQLite can damage a database when its write-ahead log begins anew (sqlite.org/wal.html)."""
+"""Older versions of SQLite can damage a database when its write-ahead log restarts (sqlite.org/wal.html)."""
 
 _SCHEMA: Final = """
 create table about(name text primary key, value) without rowid;
@@ -191,6 +191,7 @@ class SqliteLog(BaseLog):
                 ((entry.op, position, entry.digest, ran) for position, entry in zip(positions, entries, strict=True)),
             )
             self._append_audit(after, entries)
+            self._append_receipts(after, entries)
             self._append_journal(after, entries)
 
     def read(self, after: int, most: int) -> list[bytes]:

@@ -138,6 +138,16 @@ class Vault:
         """Make a wrapping key, durably, and return its number, which is above `after`."""
         return self._new("wrapping", after)
 
+    def wrapping_numbers(self) -> list[int]:
+        """Return the numbers of the wrapping keys that the key file holds."""
+        return self._numbers("wrapping")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the key file holds no key of this database: there are no subjects yet, or its keys were dropped."""
+        start = f"{self.database}/"
+        return not any(name.startswith(start) for name in self.keys().named)
+
     def place(self, key: int, position: int) -> bytes:
         """Return what a ciphertext belongs to: a subject's key, and the position of an edit; zeros for neither."""
         return f"{self.model} {key} {position}".encode()

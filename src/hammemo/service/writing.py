@@ -57,13 +57,15 @@ from hammemo.service.operations import (
 from hammemo.service.quotas import needed_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hammemo.models.classifiers import MemoryClassifier
+    from hammemo.receipts.receipt import SignedReceipt
     from hammemo.service.journal import Journal
-    from hammemo.service.log import Log, Seen
+    from hammemo.service.log import IssuedReceipt, Log, Seen
     from hammemo.service.operations import Content, Edit
     from hammemo.service.quotas import Quota
+    from hammemo.service.signing import Signing
 
 _logger = logging.getLogger("hammemo.service")
 
@@ -71,7 +73,7 @@ _IDLE_SECONDS: Final = 1.0
 """Seconds after which a writer without work renews the lease of its log."""
 
 _UPKEEP_SECONDS: Final = 3600.0
-"""Seconds after which ids are looked through, of a model that nobody edits."""
+"""Seconds after which old ids are removed from a model without edits."""
 
 _LONG_EDIT_ROWS: Final = 1_000
 """Examples from which on an edit may take longer than a lease lasts."""
@@ -115,12 +117,21 @@ class Waiting:
     refits: int | None = None
     """Of a choice: how many refits had been made when it began."""
     token: str = ""
+    receipt: bool = False
+    """Whether a receipt is to be issued."""
+    issued: SignedReceipt | None = None
+    """The receipt."""
     future: Future[Acknowledgement] = field(default_factory=Future)
 
     @property
     def given_op(self) -> str:
         """The operation id as the client gave it."""
         return self.op
+
+    def acknowledge(self, version: int) -> None:
+        """Answer that it was applied, with its receipt."""
+        receipt = "" if self.issued is None else self.issued.encoded().decode()
+        self.future.set_result(Acknowledgement(version, "applied", receipt))
 
     def refuse(self, error: BaseException) -> None:
         """Answer with an error."""
@@ -142,6 +153,8 @@ class WrittenModel(HostedModel):
     upkeep : Upkeep
     journal
         As in `HostedModel`; for :class:`hammemo.service.erasable.ErasableModel`.
+    signing : Signing, optional
+        What signs receipts; without it an edit that asks for one is refused.
     """
 
     def __init__(
@@ -152,8 +165,10 @@ class WrittenModel(HostedModel):
         limits: Limits | None = None,
         upkeep: Upkeep | None = None,
         journal: Journal | None = None,
+        signing: Signing | None = None,
     ) -> None:
         super().__init__(tenant, name, log, journal)
+        self._signing = signing
         self._limits, self._upkeep = limits or Limits(), upkeep or Upkeep()
         self.quota: Quota | None = None
         """What all models of the tenant may store together."""
@@ -182,6 +197,9 @@ class WrittenModel(HostedModel):
     def edit(self, edit: Edit, token: str = "") -> Future[Acknowledgement]:
         """Hand over an edit; the future has its acknowledgement when it is durable and applied, or a `ServiceError`."""
         waiting = self._waiting(edit, token)
+        if edit.receipt and edit.kind != "forget_subject":
+            self._check_signed(edit)
+            waiting.receipt = True
         with self._arrived:
             if self._closing:
                 raise Unavailable("The service stops: send the edit again later.")
@@ -198,6 +216,13 @@ class WrittenModel(HostedModel):
             raise Malformed('This model has no subjects: make one with subjects="required", or leave them out.')
         content, body = checked(edit, self._limits)
         return Waiting(edit.op, body, content, digest(body, self._log.key), token=token)
+
+    def _check_signed(self, edit: Edit) -> None:
+        """Refuse an edit that asks for a receipt and cannot have one."""
+        if edit.kind not in ("forget", "refit"):
+            raise Malformed("receipt: only a forget or a refit has a receipt.")
+        if self._signing is None:
+            raise Malformed("receipt: this service has no key file to sign it with. Start it with one, keys=.")
 
     @property
     def waiting(self) -> int:
@@ -232,7 +257,7 @@ class WrittenModel(HostedModel):
                 return
             try:
                 self._commit(group) if group else self._keep_log()
-            except BaseException as error:  # no caller may wait for ever, and the next group may succeed
+            except BaseException as error:  # no caller may wait forever, and the next group may succeed
                 if not self._must_recover:  # else it was reported already
                     self._report("a group failed", error)
                 self._must_recover = True
@@ -264,9 +289,9 @@ class WrittenModel(HostedModel):
                     size += len(waiting.body)
             return None if self._closing and not group and not self._queue else group
 
-    def _may_join(self, waiting: Waiting, group: list[Waiting]) -> bool:  # noqa: ARG002
-        """Return whether an edit can be in one group with those before it."""
-        return True
+    def _may_join(self, waiting: Waiting, group: list[Waiting]) -> bool:
+        """Return whether an edit can be in one group with those before it: one with a receipt is alone."""
+        return not group or not (waiting.receipt or group[-1].receipt)
 
     def _commit(self, group: list[Waiting]) -> None:
         """Write one group; a `LogError` leaves all of it in doubt."""
@@ -274,6 +299,7 @@ class WrittenModel(HostedModel):
             self._recover()
         seen = self._log.seen([waiting.op for waiting in group])
         fresh = self._without_stale([waiting for waiting in group if waiting.op not in seen])
+        fresh = [waiting for waiting in fresh if not self._has_receipt(waiting)]
         self._apply(fresh if self.quota is None else self._within(self.quota, fresh))
         if self.quota is not None:
             self.quota.note(self.name, self.usage())
@@ -303,7 +329,8 @@ class WrittenModel(HostedModel):
         bodies = [applier.logged.get(i, waiting.body) for i, waiting in enumerate(fresh) if i not in applier.refused]
         before = self._state.version
         if accepted:
-            entries = self._append(accepted, bodies)
+            assert applier.model is not None
+            entries = self._append_signed(accepted, bodies, applier.model)
             self._publish(State(applier.model, before + len(entries)))
             self._count(entries)
             self._refits += sum(isinstance(waiting.content, LoggedRefit) for waiting in accepted)
@@ -311,23 +338,60 @@ class WrittenModel(HostedModel):
         else:
             self._log.renew_lease()  # only the writer may refuse, too
         for version, waiting in enumerate(accepted, before + 1):
-            waiting.future.set_result(Acknowledgement(version, "applied"))
+            waiting.acknowledge(version)
         for i, error in applier.refused.items():
             fresh[i].refuse(error)
 
+    def _append_signed(self, accepted: list[Waiting], bodies: list[bytes], model: MemoryClassifier) -> list[Entry]:
+        """Write edits that were applied, with a receipt if the only one of them asked for it."""
+        if not accepted[0].receipt:
+            return self._append(accepted, bodies)
+        assert self._signing is not None
+        (waiting,), (body,), state = accepted, bodies, self._state
+        with self._lease_kept(), self._signing.lock:
+            before, after = self.named(state), self.named(State(model, state.version + 1))
+            assert before is not None
+            assert after is not None
+            waiting.issued = self._signing.signed(
+                waiting.given_op, (before, state.version), (after, state.version + 1), body, self._backups_of(waiting)
+            )
+            return self._append(accepted, bodies)
+
+    def _backups_of(self, waiting: Waiting) -> Iterable[tuple[str, str]]:  # noqa: ARG002
+        """Return the known backups that may hold what an edit forgets, and when each expires."""
+        return ()
+
+    def _issued(self, waiting: Waiting) -> IssuedReceipt | None:
+        """Return the receipt of an edit as the log keeps it."""
+        if waiting.issued is None or self._signing is None:
+            return None
+        return self._signing.issued(waiting.op, waiting.issued)
+
     def _append(self, accepted: list[Waiting], bodies: list[bytes]) -> list[Entry]:
         """Write edits that were applied, and return what was written."""
-        entries = [entry_of(waiting, body) for waiting, body in zip(accepted, bodies, strict=True)]
+        entries = [
+            entry_of(waiting, body, self._issued(waiting)) for waiting, body in zip(accepted, bodies, strict=True)
+        ]
         self._log.append(self._state.version, entries)
         return entries
 
     def _answer_again(self, waiting: Waiting, seen: Seen) -> None:
         """Answer an edit that is known: with the acknowledgement it had, if it is the same."""
-        if self._is_same(waiting, seen):
-            waiting.future.set_result(Acknowledgement(seen.position, "repeated"))
-        else:
-            op = waiting.given_op
+        op = waiting.given_op
+        if not self._is_same(waiting, seen):
             waiting.refuse(OpReused(f"The id {op!r} was used for another edit: each edit has an id of its own."))
+        elif not waiting.receipt:
+            waiting.future.set_result(Acknowledgement(seen.position, "repeated"))
+        elif not self._has_receipt(waiting):
+            waiting.refuse(OpReused(f"The edit {op!r} was applied without a receipt, and none can be issued later."))
+
+    def _has_receipt(self, waiting: Waiting) -> bool:
+        """Return whether an edit has its receipt already, and answer it: receipts are kept for longer than ids."""
+        found = self._signing.kept(waiting.op) if waiting.receipt and self._signing is not None else None
+        if found is None:
+            return False
+        waiting.future.set_result(Acknowledgement(found[0], "repeated", found[1]))
+        return True
 
     def _is_same(self, waiting: Waiting, seen: Seen) -> bool:
         return seen.digest == waiting.digest
@@ -505,10 +569,10 @@ class WrittenModel(HostedModel):
         return {"tenant": self.tenant, "model": self.name, "version": self._state.version}
 
 
-def entry_of(waiting: Waiting, body: bytes) -> Entry:
+def entry_of(waiting: Waiting, body: bytes, receipt: IssuedReceipt | None = None) -> Entry:
     """Return an edit as the log takes it."""
     content = waiting.content
-    return Entry(waiting.op, waiting.digest, body, content.kind, content.n_rows, waiting.token)
+    return Entry(waiting.op, waiting.digest, body, content.kind, content.n_rows, waiting.token, receipt=receipt)
 
 
 def _may_take_long(contents: list[Content]) -> bool:

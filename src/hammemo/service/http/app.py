@@ -27,7 +27,7 @@ from hammemo.service.http.openapi import document, page_of
 from hammemo.service.http.pages import PAGES
 from hammemo.service.http.probes import PROBES
 from hammemo.service.http.questions import KINDS, LONG_BODY
-from hammemo.service.operations import Acknowledgement, Edit, Kind, QuotaReached, TooLarge, check_name
+from hammemo.service.operations import Acknowledgement, Edit, QuotaReached, TooLarge, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -56,6 +56,8 @@ _MAX_LISTED_CLASSES: Final = 1_000
 
 _edit_decoder: Final = msgspec.json.Decoder(bodies.EditBody)
 _stream_decoder: Final = msgspec.json.Decoder(bodies.StreamBody)
+_forget_decoder: Final = msgspec.json.Decoder(bodies.ForgetBody)
+_forget_stream_decoder: Final = msgspec.json.Decoder(bodies.ForgetStreamBody)
 _refit_decoder: Final = msgspec.json.Decoder(bodies.RefitBody)
 _alias_decoder: Final = msgspec.json.Decoder(bodies.AliasBody)
 _erasure_decoder: Final = msgspec.json.Decoder(bodies.ErasureBody)
@@ -83,24 +85,29 @@ def _editing(read: Callable[[bytes], Edit]) -> Callable[[Service, Call], Awaitab
     return handle
 
 
-def _examples(kind: Kind) -> Callable[[bytes], Edit]:
-    def read(sent: bytes) -> Edit:
-        body = decoded(_edit_decoder, sent)
-        return Edit(body.op, kind, body.rows, body.labels, subjects=body.subjects)
-
-    return read
+def _learn(sent: bytes) -> Edit:
+    body = decoded(_edit_decoder, sent)
+    return Edit(body.op, "learn", body.rows, body.labels, subjects=body.subjects)
 
 
-def _documents(kind: Kind) -> Callable[[bytes], Edit]:
-    def read(sent: bytes) -> Edit:
-        body = decoded(_stream_decoder, sent)
-        return Edit(body.op, kind, documents=body.documents, subjects=body.subjects)
+def _forget(sent: bytes) -> Edit:
+    body = decoded(_forget_decoder, sent)
+    return Edit(body.op, "forget", body.rows, body.labels, subjects=body.subjects, receipt=body.receipt)
 
-    return read
+
+def _learn_documents(sent: bytes) -> Edit:
+    body = decoded(_stream_decoder, sent)
+    return Edit(body.op, "learn", documents=body.documents, subjects=body.subjects)
+
+
+def _forget_documents(sent: bytes) -> Edit:
+    body = decoded(_forget_stream_decoder, sent)
+    return Edit(body.op, "forget", documents=body.documents, subjects=body.subjects, receipt=body.receipt)
 
 
 def _refit(sent: bytes) -> Edit:
-    return Edit(decoded(_refit_decoder, sent).op, "refit")
+    body = decoded(_refit_decoder, sent)
+    return Edit(body.op, "refit", receipt=body.receipt)
 
 
 async def _forget_subject(service: Service, call: Call) -> Answer:
@@ -116,7 +123,8 @@ async def _forget_subject(service: Service, call: Call) -> Answer:
         found = await service.in_thread(call, lambda: hosted.erasure(body.op), "lists")
         assert found is not None  # it is durable
         if found.state == "erased" or service.draining or time.monotonic() > until:
-            return Answer(encoded(bodies.ErasureAnswer(done.version, done.status, found.state, found.receipt.decode())))
+            answer = bodies.ErasureAnswer(found.version, done.status, found.state, found.receipt.decode())
+            return Answer(encoded(answer))
         await asyncio.sleep(_LOOK_AGAIN)
 
 
@@ -328,22 +336,22 @@ OPERATIONS: Final = (
     Operation("describe", "GET", _MODEL, "read", _describe, "Describe a model.", gives=dict, refuses=(404,)),
     Operation("delete", "DELETE", _MODEL, "admin", _delete, "Remove a model.", gives=dict, edits=True, refuses=(404,)),
     Operation(
-        "learn", "POST", f"{_MODEL}/learn", "learn", _editing(_examples("learn")), "Learn examples.",
+        "learn", "POST", f"{_MODEL}/learn", "learn", _editing(_learn), "Learn examples.",
         "json", bodies.EditBody, bodies.EditAnswer, edits=True, refuses=(404, 422, 507),
     ),
     Operation(
-        "forget", "POST", f"{_MODEL}/forget", "forget", _editing(_examples("forget")), "Take examples back.",
-        "json", bodies.EditBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
+        "forget", "POST", f"{_MODEL}/forget", "forget", _editing(_forget), "Forget examples.",
+        "json", bodies.ForgetBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
     ),
     Operation(  # routes of their own: a body with rows or documents would say in no document which belong together
-        "learn-stream", "POST", f"{_MODEL}/learn-stream", "learn", _editing(_documents("learn")),
+        "learn-stream", "POST", f"{_MODEL}/learn-stream", "learn", _editing(_learn_documents),
         "Learn whole documents, in a model that was fitted to documents: every token from the tokens before it.",
         "json", bodies.StreamBody, bodies.EditAnswer, edits=True, refuses=(404, 422, 507),
     ),
     Operation(
-        "forget-stream", "POST", f"{_MODEL}/forget-stream", "forget", _editing(_documents("forget")),
-        "Take whole documents back, as they were learnt.",
-        "json", bodies.StreamBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
+        "forget-stream", "POST", f"{_MODEL}/forget-stream", "forget", _editing(_forget_documents),
+        "Forget whole documents, as they were learnt.",
+        "json", bodies.ForgetStreamBody, bodies.EditAnswer, edits=True, refuses=(404, 409, 422),
     ),
     Operation(
         "refit", "POST", f"{_MODEL}/refit", "forget", _editing(_refit),

@@ -45,6 +45,11 @@ Subjects: TypeAlias = Annotated[
 ]
 
 
+WantsReceipt: TypeAlias = Annotated[
+    bool, Meta(description="Whether the answer has a signed receipt; the server needs a key file for it.")
+]
+
+
 class EditBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Examples to learn or to forget, all of them or none."""
 
@@ -52,6 +57,12 @@ class EditBody(Struct, frozen=True, forbid_unknown_fields=True):
     rows: list[list[Token]]
     labels: list[Label]
     subjects: Subjects = []
+
+
+class ForgetBody(EditBody, frozen=True, forbid_unknown_fields=True):
+    """Examples to forget, all of them or none."""
+
+    receipt: WantsReceipt = False
 
 
 class StreamBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,6 +78,12 @@ class StreamBody(Struct, frozen=True, forbid_unknown_fields=True):
     subjects: Subjects = []
 
 
+class ForgetStreamBody(StreamBody, frozen=True, forbid_unknown_fields=True):
+    """Whole documents to forget, all of them or none."""
+
+    receipt: WantsReceipt = False
+
+
 class ErasureBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A request to forget all rows of a subject, and to destroy the key of its journal."""
 
@@ -79,6 +96,7 @@ class RefitBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A request to fit the vote again, to the examples that the model keeps."""
 
     op: Op
+    receipt: WantsReceipt = False
 
 
 class Question(Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,11 +128,12 @@ class TopKQuestion(RankedQuestion, frozen=True, forbid_unknown_fields=True):
     scores: Annotated[bool, Meta(description="Whether to answer with scores, too.")] = False
 
 
-class EditAnswer(Struct, frozen=True):
+class EditAnswer(Struct, frozen=True, omit_defaults=True):
     """An edit that is on the disk."""
 
     version: Version
     status: Annotated[str, Meta(description='"applied", or "repeated" where this op had been applied before.')]
+    receipt: Annotated[str, Meta(description="One line of JSON, signed, where a receipt was asked for.")] = ""
 
 
 class ErasureAnswer(Struct, frozen=True):

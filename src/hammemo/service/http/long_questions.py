@@ -100,7 +100,7 @@ class InProcesses:
     Parameters
     ----------
     processes : int
-        At most so many, one question each.
+        The most processes, one question each.
     limits : Limits
     given : dict
         What a process needs to open the models: folder, log, keys and limits.

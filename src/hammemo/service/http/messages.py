@@ -201,7 +201,7 @@ async def _gone(call: Call) -> None:
 
 
 async def drop_body(call: Call) -> None:
-    """Read what is left of a refused request, within bounds: who is still sending could not read the answer."""
+    """Read what is left of a refused request, within bounds: a client that still sends could not read the answer."""
     left = _MAX_DROPPED_BYTES
     try:
         async with asyncio.timeout(_DROPPED_SECONDS):

@@ -25,6 +25,7 @@ _SAYS: Final = {
     405: "This path does not take this method",
     408: "The body came too slowly",
     409: "Not stored, nothing learnt yet, no examples kept to fit to, or a model of that name is there",
+    410: "The keys of a model with subjects were dropped: a backup was restored in its place",
     413: "More than a limit allows",
     415: "The content type is not the one wanted",
     421: "The server is not known under this host name",
@@ -38,7 +39,7 @@ _SAYS: Final = {
 _NAME: Final = {"type": "string", "pattern": f"^{NAME.pattern}$", "maxLength": 64}
 _IN_PATH: Final = {"model": _NAME, "alias": _NAME, "version": {"type": "string"}}
 _EVERYWHERE: Final = (400, 421)
-_OF_CALLERS: Final = (401, 403, 429, 503, 504)
+_OF_CALLERS: Final = (401, 403, 410, 429, 503, 504)
 _OF_BODIES: Final = (408, 413, 415, 422)
 
 

@@ -5,7 +5,7 @@ A slow hash such as scrypt is made for passwords that people choose, and would o
 The file holds the id and the BLAKE2b-256 of the secret, never the secret itself. The id finds the entry; the hashes are
 compared in constant time, also where there is no such id.
 
-The file is read again when it changes, so that tokens are added and taken back without a restart. A file that cannot be
+The file is read again when it changes, so that tokens are added and removed without a restart. A file that cannot be
 read or is not right leaves the tokens as they were, and the log says so: take a token back by writing a right file.
 """
 
