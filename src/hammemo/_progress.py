@@ -30,9 +30,9 @@ _writes_lines: ContextVar[bool] = ContextVar("writes_lines", default=False)
 
 
 @contextmanager
-def lines_told() -> Iterator[None]:
-    """Let progress be written in lines where there is no terminal."""
-    before = _writes_lines.set(True)
+def lines_told(are_told: Any = True) -> Iterator[None]:
+    """Let progress be written in lines where there is no terminal, or not."""
+    before = _writes_lines.set(bool(are_told))
     try:
         yield
     finally:

@@ -25,7 +25,7 @@ PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "
 """The parts of a digest, in order."""
 
 
-UNSTORED: Final = frozenset({"verbose"})
+UNSTORED: Final = frozenset({"n_jobs", "verbose"})
 """Parameters that change nothing in a model: they are neither in digests nor in files."""
 
 
