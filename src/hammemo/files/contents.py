@@ -31,6 +31,7 @@ from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.kept_rows import KeptRows
 from hammemo.models.predictor import Predictor
 from hammemo.models.settling import Choices
+from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.deciding import packed_types, unpacked_types
 from hammemo.tokens.missing import check_missing_rule
 
@@ -230,6 +231,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     model._pinned, model._chosen_at = field(about, "pinned", bool), field(about, "chosen_at", int)
     model.choices_ = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED, held_out=descriptions.stored_held_out(about))
     model._cells, model._columns = cells, None if cells is None else cells.kinds
+    model._kinds = None if cells is None else ColumnKinds.of_cells(cells.kinds)
     model.n_features_in_ = n_columns
     if "types" in about:
         model._types = unpacked_types(field(about, "types", str), n_columns)
