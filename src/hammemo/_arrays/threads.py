@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -45,8 +46,17 @@ def threads_used(number: int) -> Iterator[None]:
             _used.reset(before)
 
 
-def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def in_threads(
+    function: Callable[[Item], Result], items: Sequence[Item], on_done: Callable[[int, int], None] | None = None
+) -> list[Result]:
     """Return what the function returns for each item, in the order of the items.
+
+    Parameters
+    ----------
+    function : callable
+    items : sequence
+    on_done : callable, optional
+        Told, in the thread that calls, how many items are done, and of how many.
 
     Examples
     --------
@@ -55,14 +65,17 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> lis
     ...     in_threads(abs, [-3, 2, -1])
     [3, 2, 1]
     """
-    used = _used.get()
-    if used is None or len(items) < 2:
-        return [function(item) for item in items]
-    futures = []
+    used, results = _used.get(), []
+    futures: list[Future[Result]] = []
     try:
-        for item in items:
-            futures.append(used.pool.submit(function, item))  # noqa: PERF401 (an interrupt must find those before)
-        return [future.result() for future in futures]
+        if used is not None and len(items) > 1:
+            for item in items:
+                futures.append(used.pool.submit(function, item))  # noqa: PERF401 (an interrupt must find those before)
+        for place, item in enumerate(items):
+            results.append(futures[place].result() if futures else function(item))
+            if on_done is not None:
+                on_done(len(results), len(items))
+        return results
     finally:
         for future in futures:
             future.cancel()

@@ -703,7 +703,7 @@ class Learning(Deciding):
         if not self.vote_.fits_weights:
             return
         parts, reader = (self.vote_, self._cells, self.sites_), memory.static_reader()
-        with progress_bar("Fitting weights"):
+        with progress_bar("Fitting weights, stages"):
             fit_tree_weights(*parts, examples, memory.seed, reader, rows_are_all=is_all)
 
     def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
@@ -716,7 +716,7 @@ class Learning(Deciding):
             reader = memory.static_reader() if self.vote_.keeps_cases else memory.reader()
             if _is_in_parts(memory):
                 reader = rows_to_fit(reader, self.vote_, self.sites_, examples)
-            with progress_bar("Fitting weights"):
+            with progress_bar("Fitting weights, stages"):
                 self.vote_.fit_to(reader, examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
 
 

@@ -19,6 +19,7 @@ from hammemo._arrays.blas import one_blas_thread
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads, thread_pieces
+from hammemo._progress import advance
 from hammemo.kernels.cells.forest import KINDS, LEVELS
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.distinct import distinct_examples
@@ -347,7 +348,7 @@ def chosen_tree_vote(cells: Cells, examples: Examples, seed: int) -> tuple[LogLi
             found.append((option, observed, observed >= probabilities.max(axis=1), rows.multiplicity[outside]))
         return found
 
-    for of_fold in in_threads(tried, range(n_tried)):
+    for of_fold in in_threads(tried, range(n_tried), advance):
         for one in of_fold:
             tally.add(*one)
     trials = tally.trials()

@@ -22,6 +22,7 @@ import numpy as np
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads, thread_pieces
+from hammemo._progress import advance
 from hammemo._versions import cached_property
 from hammemo.kernels.cells import plain_trees
 from hammemo.tokens.hashing import key_words, mix
@@ -247,7 +248,7 @@ def grown_forest(
         arrays = (codes[:width], is_name[:width], ranks, weights, bag)
         return grow(*arrays, n_labels, LEVELS[0], most, not is_best, tree_seed)
 
-    trees = in_threads(grown, range(TREES_OF_A_KIND * len(KINDS)))
+    trees = in_threads(grown, range(TREES_OF_A_KIND * len(KINDS)), advance)
     column, step, right, weight = (np.concatenate(arrays) for arrays in zip(*trees, strict=True))
     level = np.searchsorted(LEVELS, weight, side="right").astype(np.uint8)
     starts = np.concatenate([[0], np.cumsum([len(tree[0]) for tree in trees])]).astype(np.int64)
