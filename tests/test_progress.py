@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hammemo import MemoryClassifier, _progress
+from hammemo import MeMoClassifier, MemoryClassifier, _progress
 from hammemo._progress import progress_bar
 from hammemo.files.contents import file_bytes
 
@@ -113,7 +113,9 @@ def test_phases_of_trees_and_of_streams_have_totals(
     assert phases(capsys.readouterr().err)["Learning documents"] == "0 of 9"  # all are in one block
     MemoryClassifier(verbose=1, vote="sum").fit_stream(iter(documents), h=2)
     assert phases(capsys.readouterr().err)["Learning tokens"] == "0"
-    MemoryClassifier(vote="sum").fit_stream(documents, h=2)
+    loud = MeMoClassifier(16, verbose=1).fit_stream(documents, h=2)
+    assert phases(capsys.readouterr().err)["Learning documents"] == "0 of 9"
+    assert loud.digest() == MeMoClassifier(16).fit_stream(documents, h=2).digest()
     assert capsys.readouterr().err == ""
 
 

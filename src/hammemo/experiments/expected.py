@@ -31,6 +31,7 @@ PROCESSOR_SECONDS: Final[dict[str, float]] = {
     "hashed": 101,
     "hashed --quick": 28,
     "inference": 39,
+    "sessions --set bol": 20,
     "votes --quick": 28,
     "wikitext": 3600,
     "wikitext --quick": 56,

@@ -28,7 +28,7 @@ class MeMoClassifier(MemoryClassifier):
     exact : bool
         Whether codes are rounded to whole steps, so that models learnt in any order, in shards or after forgetting are
         the same to the byte.
-    kernel, vote, random_state
+    kernel, vote, random_state, verbose
         As in `MemoryClassifier`.
     codes : array, mapping or None
         Your own token codes, in place of drawn ones: an array whose row i is the code of token i, or a mapping from
@@ -54,6 +54,7 @@ class MeMoClassifier(MemoryClassifier):
         vote: str | Vote = "sum",
         random_state: Any = 0,
         codes: Any = None,
+        verbose: Any = 0,
     ) -> None:
         self.d = d
         self.d_h = d_h
@@ -63,6 +64,7 @@ class MeMoClassifier(MemoryClassifier):
         self.vote = vote
         self.random_state = random_state
         self.codes = codes
+        self.verbose = verbose
 
     def _make_memory(self) -> Memory:
         codes = None if self.codes is None else TokenCodes.of(self.codes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,6 +78,13 @@ def test_files_hold_the_codes(wrapped: bool, tmp_path: Path) -> None:
     assert clone(loaded).fit(X, Y).digest() == clone(clf).fit(X, Y).digest()
     if not wrapped:
         assert loaded.get_params()["codes"].digest == loaded.memory_.codes.given.digest
+
+
+def test_copies_keep_the_codes() -> None:
+    clf = MeMoClassifier(D, codes=drawn([*range(12)], seed=5)).fit(X, Y)
+    for copied in (copy.deepcopy(clf), pickle.loads(pickle.dumps(clf))):  # noqa: S301
+        assert copied.digest() == clf.digest()
+        assert copied.partial_fit(X, Y).memory_.state_bytes() == (clf + clf).memory_.state_bytes()
 
 
 def test_predictors_answer_as_the_model_also_from_a_file(tmp_path: Path) -> None:
