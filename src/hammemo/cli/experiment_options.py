@@ -72,7 +72,7 @@ def say_measured(*names: str, quick: bool = False, share: float = 1.0, jobs: int
     """Say how long commands will take here, from what they took once; `share` is how much of their draws is made."""
     from hammemo.experiments.expected import by_probe
 
-    say_expected(by_probe([f"{name} --quick" if quick else name for name in names], share, jobs), jobs)
+    say_expected(by_probe([f"{name}, quick" if quick else name for name in names], share, jobs), jobs)
 
 
 @dataclass

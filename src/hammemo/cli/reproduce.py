@@ -237,7 +237,7 @@ def deletion(
     if table not in TABLES:
         raise UsageError(f"--table {table!r} is not one of the tables: use {', '.join(TABLES)}.")
     folder = opt.ResultsFolder(out)
-    opt.say_measured(f"deletion --table {table}")
+    opt.say_measured(f"deletion, {table}")
     with progress_bar("Measuring") as on_progress:
         results = experiment.run(table, on_progress)
     page = experiment.markdown(results)
@@ -265,7 +265,7 @@ def sessions(
         raise UsageError(f"--set {unknown[0]!r} is not one of the sets: use {', '.join(SETS)}.")
     folder = opt.ResultsFolder(out)
     if data.is_dir():
-        opt.say_measured(*[f"sessions --set {name}" for name in sets or SETS])
+        opt.say_measured(*[f"sessions, {name}" for name in sets or SETS])
     with opt.data_option(), progress_bar("Measuring") as on_progress:
         results, page = run(data, sets or SETS, [Ours], on_progress)
     folder.write(results, ["table"], pages={"sessions.md": page})

@@ -23,20 +23,20 @@ PROBE_SECONDS: Final = 0.054
 """What `probe` returned on the machine where `PROCESSOR_SECONDS` were measured."""
 
 PROCESSOR_SECONDS: Final[dict[str, float]] = {
-    "deletion --table car": 11,
-    "deletion --table flights": 7,
-    "deletion --table splice": 34,
-    "deletion --table tic-tac-toe": 5,
+    "deletion, car": 11,
+    "deletion, flights": 7,
+    "deletion, splice": 34,
+    "deletion, tic-tac-toe": 5,
     "events": 29,
     "hashed": 101,
-    "hashed --quick": 28,
+    "hashed, quick": 28,
     "inference": 39,
-    "sessions --set bol": 20,
-    "votes --quick": 28,
-    "wikitext": 3600,
-    "wikitext --quick": 56,
+    "sessions, bol": 20,
+    "votes, quick": 28,
+    "wikitext": 3600,  # half an hour on two cores, as docs/benchmarks.md says
+    "wikitext, quick": 56,
 }
-"""Processor seconds of commands: ``hammemo reproduce NAME``, with one process, on a virtual x86-64 machine of 2026."""
+"""Processor seconds of ``hammemo reproduce``, by command and what was asked of it, with one process."""
 
 
 def probe() -> float:
