@@ -106,5 +106,5 @@ def test_a_person_is_erased_from_a_server_as_the_guide_says(run_served: Any, tmp
     (command,) = re.findall(r"`hammemo (verify orders.model .*?)`", page)
     found = CliRunner().invoke(app, command.split())
     assert found.exit_code == 0, found.output
-    assert "Proven: the model equals, to the byte, one that never saw any but these 102 rows." in found.output
+    assert "Proven: a model that learns only these 102 rows is the same to the byte." in found.output
     assert "The receipt of request 2026-20 is signed, and is about this model." in found.output

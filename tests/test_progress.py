@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hammemo import MemoryClassifier, _progress
+from hammemo import MeMoClassifier, MemoryClassifier, _progress
 from hammemo._progress import progress_bar
 from hammemo.files.contents import file_bytes
 
@@ -90,6 +90,35 @@ def test_one_bar_at_a_time_also_after_an_error(monkeypatch: pytest.MonkeyPatch) 
     assert "after" in terminal.text
 
 
+def phases(told: str) -> dict[str, str]:
+    """Return what was said last of each phase before it was done."""
+    lines = [line.partition(": ") for line in told.splitlines() if ": done in" not in line]
+    return {title: text.rpartition(", ")[0] for title, _, text in lines}
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_phases_of_trees_and_of_streams_have_totals(
+    n_jobs: int | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_progress, "LINE_SECONDS", 0.0)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    clf = MemoryClassifier(verbose=1, n_jobs=n_jobs).fit(X, X[:, 0] > 0.5)
+    wanted = {"Growing trees": "72 of 72", "Choosing the vote, folds": "5 of 5"}
+    assert wanted.items() <= phases(capsys.readouterr().err).items()
+    clf.forget(X[:3], X[:3, 0] > 0.5).refit()
+    assert wanted.items() <= phases(capsys.readouterr().err).items()
+    documents = [["a", "b", "c", "d"] * 4] * 9
+    MemoryClassifier(verbose=1, vote="sum").fit_stream(documents, h=2)
+    assert phases(capsys.readouterr().err)["Learning documents"] == "0 of 9"  # all are in one block
+    MemoryClassifier(verbose=1, vote="sum").fit_stream(iter(documents), h=2)
+    assert phases(capsys.readouterr().err)["Learning tokens"] == "0"
+    loud = MeMoClassifier(16, verbose=1).fit_stream(documents, h=2)
+    assert phases(capsys.readouterr().err)["Learning documents"] == "0 of 9"
+    assert loud.digest() == MeMoClassifier(16).fit_stream(documents, h=2).digest()
+    assert capsys.readouterr().err == ""
+
+
 def test_without_rich_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = looking(monkeypatch)
     monkeypatch.setattr(_progress, "PATIENCE", 0.0)
@@ -110,7 +139,8 @@ def test_lines_where_there_is_no_terminal_and_the_model_is_verbose(
     loud.fit(X, X[:, 0] ^ X[:, 2])
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("Choosing sites, rounds: ")
-    assert any(line.startswith("Fitting weights: done in ") for line in lines)
+    assert any(line.startswith("Choosing the vote, folds: 2 of 2, ") for line in lines)
+    assert any(line.startswith("Fitting weights, stages: done in ") for line in lines)
     assert file_bytes(loud) == file_bytes(quiet)
     assert loud.digest() == quiet.digest()
     with pytest.raises(ValueError, match="their shapes are"):

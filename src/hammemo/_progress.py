@@ -29,10 +29,14 @@ _writes_lines: ContextVar[bool] = ContextVar("writes_lines", default=False)
 """Whether lines are written where there is no terminal."""
 
 
+_tell: ContextVar[Callable[[int, int | None], None] | None] = ContextVar("tell", default=None)
+"""What tells of the innermost phase; in a thread of a phase, none does."""
+
+
 @contextmanager
-def lines_told() -> Iterator[None]:
-    """Let progress be written in lines where there is no terminal."""
-    before = _writes_lines.set(True)
+def lines_told(are_told: Any = True) -> Iterator[None]:
+    """Let progress be written in lines where there is no terminal, or not."""
+    before = _writes_lines.set(bool(are_told))
     try:
         yield
     finally:
@@ -56,14 +60,23 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int | None], None]]:
         if bar is not None:
             bar.update(bar.task_ids[0], completed=done, total=total)
 
+    before = _tell.set(tell)
     try:
         yield tell
         if writes_lines:
             _write_line(f"{title}: done in {time.monotonic() - started:.1f} s")
     finally:
+        _tell.reset(before)
         if bar is not None:
             bar.stop()
             _terminal.release()
+
+
+def advance(done: int, total: int | None) -> None:
+    """Tell the innermost phase how much of it is done, where there is one: for what knows nothing of phases."""
+    tell = _tell.get()
+    if tell is not None:
+        tell(done, total)
 
 
 def _write_line(text: str) -> None:

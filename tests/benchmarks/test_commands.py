@@ -57,6 +57,14 @@ def test_rates_of_a_mixture(tmp_path: Path) -> None:
         assert f"| {learner} |" in page
 
 
+def test_threads_of_a_fit(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [",".join(map(str, row)) for row in rng.integers(0, 3, (120, 4))]
+    (tmp_path / "small.csv").write_text("\n".join(["a,b,c,label", *rows]) + "\n")
+    page = printed("benchmarks/fit_threads.py", str(tmp_path / "small.csv"), "--repeats", "1")
+    assert page.count("| small |") == page.count(" yes |") == 2
+
+
 @compiled
 def test_a_shop() -> None:
     pytest.importorskip("pyarrow", reason="needs pyarrow: pip install hammemo[text]")

@@ -152,7 +152,7 @@ def test_parameters_come_back_as_they_were_given(path: Path) -> None:
     clf = MemoryClassifier(SiteKernel(range(2), weights), Gaussian(d=np.int64(4)), Mean(), random_state=None)  # type: ignore[arg-type]
     again = loaded(clf.fit(X[:, :2], Y), path)
     assert again.kernel.get_params() == {"sites": [0, 1], "weights": [1.0, 2.5]}
-    assert again.memory.get_params() == {"d": 4, "d_h": None, "tied": False, "exact": False}
+    assert again.memory.get_params() == {"d": 4, "d_h": None, "tied": False, "exact": False, "token_codes": None}
     assert type(again.vote) is Mean
     assert again.random_state is None
     assert again.memory_.seed == clf.memory_.seed

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from hammemo import NO_TOKEN, MemoryClassifier, Rolling
+from hammemo.files.contents import file_bytes, from_bytes
 
 FRAME = pd.DataFrame({"age": [39.0, 40.5, None], "job": ["cook", "clerk", None]})
 Y = ["x", "y", "y"]
@@ -33,6 +34,16 @@ def test_each_column_is_named_once() -> None:
     assert warned(clf, other) == []
     assert warned(clf, pd.DataFrame({"age": ["39"], "job": [1]})) == ["Column 'job' held strings"]
     assert warned(MemoryClassifier(vote="sum").fit(FRAME, Y), other) == ["Column 'age' held numbers"]
+
+
+def test_a_loaded_model_warns_of_numbers_and_dates() -> None:
+    days = pd.to_datetime(["2024-01-01", "2024-05-01", None])
+    frame = FRAME.assign(day=days)
+    loaded = from_bytes(file_bytes(MemoryClassifier().fit(frame, Y)))
+    assert warned(loaded, frame) == []
+    assert warned(loaded, frame.assign(age="old")) == ["Column 'age' held numbers"]
+    assert warned(loaded, frame.assign(age="old")) == []
+    assert warned(loaded, frame.assign(job=[1, 2, 3])) == []  # a file does not say what names are
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), pd.NA, NO_TOKEN])

@@ -158,6 +158,8 @@ def test_the_paper_s_model_is_unchanged() -> None:
         "d_h": None,
         "tied": False,
         "exact": False,
+        "codes": None,
+        "verbose": 0,
         "kernel": None,
         "vote": "sum",
         "random_state": 0,

@@ -190,7 +190,23 @@ def test_a_row_of_one_s_own_is_exact_and_a_bucket_is_not() -> None:
     assert own.precision == "exact"
     assert own.tokens == (None, "pay", "ship")
     assert own.seen == (None, True, True)
-    assert "position -3: nothing" in str(own)
+    assert "position -3: missing" in str(own)
+
+
+@pytest.mark.parametrize("way", ["token", "empty"])
+def test_missing_values_and_truth_values_are_shown_as_what_they_are(way: str) -> None:
+    frame = pd.DataFrame({"age": [39.5, None, 20.0] * 20, "job": ["a", None, "b"] * 20, "smokes": [True, False] * 30})
+    clf = MemoryClassifier(missing=way).fit(frame, ["x", "y", "y"] * 20)
+    shown = str(clf.explain(frame.iloc[1], k=2))
+    for name in ("age: missing", "job: missing", "smokes: False"):
+        assert f"\n{name}" in shown
+    assert "nothing" not in shown
+    assert clf.explain(frame.iloc[0]).tokens[2] is True
+    assert Explanation.from_dict(clf.explain(frame.iloc[0]).to_dict()).tokens[2] is True
+    named = MemoryClassifier(missing=way).fit(frame[["job", "smokes"]], ["x", "y", "y"] * 20)
+    assert "\njob: missing" in str(named.explain([None, np.True_]))
+    assert "\nsmokes: True" in str(named.explain([None, np.True_]))
+    assert "\nsmokes: 1" in str(named.explain([None, 1]))
 
 
 def test_standard_errors_have_the_size_and_the_coverage_of_the_true_errors() -> None:
@@ -270,7 +286,7 @@ def test_the_text_says_who_leads_and_what_is_proven() -> None:
         "position -2: 'pay'         3.00      0.67",
         "position -1: 'ship'        3.00      0.67",
         "score                      7.67      2.00",
-        "'deliver' leads 'return' by 5.67, proven to be the exact classifier's answer; exact counts.",
+        "'deliver' leads 'return' by 5.67; exact counts.",
     ]
     assert "'deliver' leads the next label by" in str(exact.explain(["order", "pay", "ship"], k=1))
     assert "'close' ties with 'deliver'" in exact.explain(["no", "such", "tokens"]).verdict()
@@ -278,7 +294,7 @@ def test_the_text_says_who_leads_and_what_is_proven() -> None:
     assert "not proven to be the exact classifier's answer; estimates, in brackets" in unproven.verdict()
     assert "prior" in str(fitted(MemoryClassifier(memory=Exact(), vote="log-linear"), ORDERS).explain(["a", "b", "c"]))
     one = MemoryClassifier(memory=Exact(), vote="sum", numeric="none").fit([["a"]], ["x"]).explain(["a"])
-    assert one.verdict().startswith("'x' is the only label, proven")
+    assert one.verdict().startswith("'x' is the only label; exact")
     big = MemoryClassifier(memory=Exact(), vote="sum").fit([["a"]], ["x"], sample_weight=[1234567]).explain(["a"])
     assert "1,234,567" in str(big)
 

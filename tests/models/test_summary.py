@@ -114,3 +114,17 @@ def test_forged_figures_are_refused(entry: Any) -> None:
 
 def _held_out() -> Any:
     return MemoryClassifier().fit(NAMES[:100], NAME_LABELS[:100]).choices_.held_out
+
+
+def test_the_report_counts_trees_and_columns_not_sites() -> None:
+    X = np.column_stack([rng_numbers(120), NAMES[:120, 0]]).astype(object)
+    X[:, 0] = X[:, 0].astype(float)
+    text = str(MemoryClassifier().fit(X, NAME_LABELS[:120]).report())
+    assert "kernel: 1 column of names, 72 trees with cells of 3 sizes; auto: " in text
+    assert "kernel: 72 trees with cells of 3 sizes; auto: " in str(
+        MemoryClassifier().fit(X[:, :1], NAME_LABELS[:120]).report()
+    )
+
+
+def rng_numbers(n: int) -> Any:
+    return np.random.default_rng(1).normal(size=n).round(3)

@@ -220,4 +220,4 @@ def test_each_result_is_a_sentence() -> None:
     sentences = [Check(result, 1000, {"weights": False}).sentence for result in Result]
     assert len(set(sentences)) == 4
     assert all("1,000 rows" in sentence for sentence in sentences)
-    assert "this 1 row." in Check(Result.PROVEN, 1, {}).sentence
+    assert "only this 1 row is" in Check(Result.PROVEN, 1, {}).sentence

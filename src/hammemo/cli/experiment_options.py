@@ -59,6 +59,22 @@ def settings(kind: type[Any], seed: int, name: str, number: int | None, *, quick
     return kind(seed) if number is None else kind(seed, number)
 
 
+def say_expected(expected: float | None, jobs: int = 1) -> None:
+    """Say on standard error how long an experiment will take here, where that is known."""
+    from hammemo.experiments.expected import told
+
+    if expected is not None:
+        how = "" if jobs == 1 else f" with {jobs} processes"
+        Console(stderr=True).print(f"This takes {told(expected)} here{how}, if no other program needs the cores.")
+
+
+def say_measured(*names: str, quick: bool = False, share: float = 1.0, jobs: int = 1) -> None:
+    """Say how long commands will take here, from what they took once; `share` is how much of their draws is made."""
+    from hammemo.experiments.expected import by_probe
+
+    say_expected(by_probe([f"{name}, quick" if quick else name for name in names], share, jobs), jobs)
+
+
 @dataclass
 class ResultsFolder:
     """The folder of an experiment's results, made before any work is done; the clock starts then."""

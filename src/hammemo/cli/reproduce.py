@@ -23,7 +23,7 @@ reproduce = Commands(help="Regenerate the paper's experiments: tables, figures, 
 def synthetic(
     out: Annotated[Path, opt.results_folder("results.json, results.csv, manifest.json and the figure")],
     quick: Annotated[
-        bool, typer.Option("--quick", help="20 realisations, d up to 1024: seconds, for a first look.")
+        bool, typer.Option("--quick", help="h = 8 and d up to 1024 only, 1,000 realisations: minutes.")
     ] = False,
     realisations: Annotated[
         int | None, typer.Option(min=2, help="Draws of the codes per point; the paper has 160.", show_default="160")
@@ -42,6 +42,7 @@ def synthetic(
     require_matplotlib()
     settings = opt.settings(experiment.SyntheticSettings, seed, "--realisations", realisations, quick=quick)
     folder = opt.ResultsFolder(out)
+    opt.say_expected(experiment.expected_seconds(settings, jobs), jobs)
     with progress_bar("Drawing codes") as on_progress:
         points = experiment.run(settings, jobs, on_progress)
     results = experiment.summary(settings, points)
@@ -71,6 +72,7 @@ def bounds(
 
     settings = opt.settings(experiment.BoundSettings, seed, "--draws", draws, quick=quick)
     folder = opt.ResultsFolder(out)
+    opt.say_expected(experiment.expected_seconds(settings, jobs), jobs)
     with progress_bar("Drawing codes") as on_progress:
         rows = experiment.run(settings, jobs, on_progress)
     results = experiment.summary(settings, rows)
@@ -101,6 +103,7 @@ def wikitext(
     settings = opt.settings(experiment.TaskSettings, seed, "--draws", draws, quick=quick)
     folder = opt.ResultsFolder(out)
     task = opt.wikitext_task(data)
+    opt.say_measured("wikitext", quick=quick, share=(draws or 5) / 5, jobs=jobs)
     with progress_bar("Evaluating draws") as on_progress:
         results = experiment.summary(task, settings, experiment.run(task, settings, jobs, on_progress))
     sample = experiment.draw_sample(task, settings, 0)
@@ -137,6 +140,7 @@ def inference(
     if device not in throughput.DEVICES:
         raise UsageError(f"--device {device!r} is not known: use {', '.join(throughput.DEVICES)}.")
     X, y, queries, n_tokens = throughput.paper_examples(None if data is None else opt.wikitext_task(data))
+    opt.say_measured("inference")
     methods = throughput.paper_methods(X, y, n_tokens, {"alpha": 1e-5, "average": True})
     rows = throughput.inference_table(methods, queries, device, throughput.Protocol(threads=threads))
     lines = throughput.table_lines(rows, beside_paper=device == "cuda")
@@ -166,6 +170,7 @@ def hashed(
     settings = opt.settings(experiment.FidelitySettings, seed, "--repetitions", repetitions, quick=quick)
     folder = opt.ResultsFolder(out)
     task = opt.wikitext_task(data)
+    opt.say_measured("hashed", quick=quick, share=(repetitions or 5) / 5, jobs=jobs)
     with progress_bar("Comparing memories") as on_progress:
         results = experiment.summary(settings, experiment.run(task, settings, jobs, on_progress))
     page = experiment.markdown(results)
@@ -190,6 +195,7 @@ def votes(
     settings = opt.settings(experiment.VoteSettings, seed, "--draws", draws, quick=quick)
     folder = opt.ResultsFolder(out)
     task = opt.wikitext_task(data)
+    opt.say_measured("votes", quick=quick, share=(draws or 5) / 5)
     with progress_bar("Fitting") as on_progress:
         results = experiment.run(task, settings, on_progress)
     page = experiment.markdown(results)
@@ -208,6 +214,8 @@ def events(
     from hammemo.experiments import events as experiment
 
     folder = opt.ResultsFolder(out)
+    if data.is_dir():  # else that is all there is to say
+        opt.say_measured("events")
     with opt.data_option():
         results = experiment.run(data)
     page = experiment.markdown(results)
@@ -229,6 +237,7 @@ def deletion(
     if table not in TABLES:
         raise UsageError(f"--table {table!r} is not one of the tables: use {', '.join(TABLES)}.")
     folder = opt.ResultsFolder(out)
+    opt.say_measured(f"deletion, {table}")
     with progress_bar("Measuring") as on_progress:
         results = experiment.run(table, on_progress)
     page = experiment.markdown(results)
@@ -255,6 +264,8 @@ def sessions(
     if unknown:
         raise UsageError(f"--set {unknown[0]!r} is not one of the sets: use {', '.join(SETS)}.")
     folder = opt.ResultsFolder(out)
+    if data.is_dir():
+        opt.say_measured(*[f"sessions, {name}" for name in sets or SETS])
     with opt.data_option(), progress_bar("Measuring") as on_progress:
         results, page = run(data, sets or SETS, [Ours], on_progress)
     folder.write(results, ["table"], pages={"sessions.md": page})
@@ -275,6 +286,8 @@ def language(
     from hammemo.experiments import language as experiment
 
     folder = opt.ResultsFolder(out)
+    if most is None and data.is_dir():
+        opt.say_measured("language")
     with opt.data_option(), progress_bar("Measuring") as on_progress:
         results = experiment.run(data, most=most, on_progress=on_progress)
     page = experiment.markdown(results)

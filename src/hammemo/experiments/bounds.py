@@ -13,6 +13,7 @@ bound divided by the largest error realised.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from scipy import stats
 
 from hammemo._versions import cached_property
 from hammemo.experiments.drawing import generator, in_parallel
+from hammemo.experiments.expected import by_draws
 from hammemo.experiments.measuring import table, unseen
 from hammemo.experiments.synthetic import MERGED_LENGTH, N_TOKENS, planted
 from hammemo.memories import Exact
@@ -137,6 +139,12 @@ def draw(data: DataSet, seed: int, delta: float) -> dict[str, tuple[float, bool]
         name: (float(np.max(bound) / error.max()), bool((error > bound + 1e-9).any()))
         for name, (bound, error) in bounds.items()
     }
+
+
+def expected_seconds(settings: BoundSettings, jobs: int) -> float:
+    """Return how long `run` will take here: one draw of each data set is timed."""
+    sets = [data_set(name, settings.seed) for name in settings.names]
+    return by_draws([(partial(draw, data, settings.seed, settings.delta), settings.draws) for data in sets], jobs)
 
 
 def run(

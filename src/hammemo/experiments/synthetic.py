@@ -19,12 +19,14 @@ against it.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse, stats
 
 from hammemo.experiments.drawing import generator, in_parallel
+from hammemo.experiments.expected import by_draws
 from hammemo.experiments.measuring import unseen
 from hammemo.memories.gaussian.codes import GaussianCodes
 from hammemo.tokens.hashing import key_words
@@ -54,8 +56,8 @@ class SyntheticSettings:
 
     @classmethod
     def quick(cls, seed: int = 20270) -> SyntheticSettings:
-        """Return settings for a look in seconds, not for conclusions."""
-        return cls(seed, realisations=20, dimensions=(128, 256, 512, 1024))
+        """Return settings for a first look: one context length and three dimensions, with draws enough to say so."""
+        return cls(seed, ENOUGH_REALISATIONS, dimensions=(256, 512, 1024), context_lengths=(MERGED_LENGTH,))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +182,13 @@ class Point:
     def values(self, name: str) -> NDArray[np.float64]:
         """Return one measure of all realisations."""
         return np.array([getattr(realisation, name) for realisation in self.realisations], np.float64)
+
+
+def expected_seconds(settings: SyntheticSettings, jobs: int) -> float:
+    """Return how long `run` will take here: one realisation of each kind is timed."""
+    counts = {h: label_counts_by_position(planted(h, settings.seed)) for h in settings.context_lengths}
+    kinds = [(counts[h], d, settings.seed) for h in settings.context_lengths for d in settings.dimensions]
+    return by_draws([(partial(realise, *kind), settings.realisations) for kind in kinds], jobs)
 
 
 def run(settings: SyntheticSettings, jobs: int = 2, on_progress: Callable[[int, int], None] = unseen) -> list[Point]:

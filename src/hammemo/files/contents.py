@@ -22,6 +22,7 @@ from hammemo.files.archive import FORMAT, Archive, FileError, refusing, sealed
 from hammemo.files.descriptions import Restorer, exactly, field
 from hammemo.files.registry import BUILT_IN, PARTS, Registry, is_built_in, name_in_file
 from hammemo.memories.exact import InParts, head_state, restore_in_parts
+from hammemo.memories.gaussian import given_codes
 from hammemo.memories.label_counts import Frame
 from hammemo.memories.ledgered import Ledgered
 from hammemo.models.digests import UNSTORED
@@ -30,6 +31,7 @@ from hammemo.models.kept_documents import KeptDocuments
 from hammemo.models.kept_rows import KeptRows
 from hammemo.models.predictor import Predictor
 from hammemo.models.settling import Choices
+from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.deciding import packed_types, unpacked_types
 from hammemo.tokens.missing import check_missing_rule
 
@@ -99,6 +101,8 @@ def _classifier_parts(
             continue
         if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
             params[name] = memory.seed
+        elif name == getattr(model, "given_codes", None):
+            params.update(descriptions.codes_entry(name, value, memory))
         elif name in PARTS and not isinstance(value, (str, type(None))):
             params[name] = descriptions.part_description(name, value, memory)
         else:
@@ -132,7 +136,8 @@ def _classifier_parts(
         state = head_state(memory, folders.table_in_head(parted, memory.labels))
     else:
         state = memory.state()
-    return {**state, "declared": declared, **_vote_arrays(model.vote_), **_cell_arrays(model), **rows}, about
+    arrays = {**state, "declared": declared, **_vote_arrays(model.vote_), **_cell_arrays(model), **rows}
+    return {**arrays, **descriptions.codes_arrays(memory)}, about
 
 
 def _predictor_parts(model: Predictor) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -190,7 +195,8 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     )
     cls = restorer.registry.find("classifier", field(about, "class", str))
     params = field(about, "params", dict)
-    exactly(params, [name for name in descriptions.parameter_names(cls) if name not in UNSTORED])
+    exactly(params, *descriptions.stored_parameters(cls))
+    restorer.take_codes(arrays)
     field(params, "random_state", int, type(None))
     model: MemoryClassifier = cls(**{name: restorer.parameter(name, value) for name, value in params.items()})
     check_missing_rule(model._missing())
@@ -216,6 +222,8 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         raise ValueError("its memory is not one that lies in parts")
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
         raise ValueError("its layout is not the one it declares")
+    if given_codes(memory) is not restorer.codes:
+        raise ValueError("it has codes of tokens that its memory does not use")
     memory.forgot_unchecked = descriptions.stored_forgetting(about)
     _check_ledger(memory, kept)
     model.kernel_, model.memory_, model.vote_, model.sites_ = kernel, memory, vote, sites
@@ -223,6 +231,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     model._pinned, model._chosen_at = field(about, "pinned", bool), field(about, "chosen_at", int)
     model.choices_ = Choices(_AS_LOADED, _AS_LOADED, _AS_LOADED, held_out=descriptions.stored_held_out(about))
     model._cells, model._columns = cells, None if cells is None else cells.kinds
+    model._kinds = None if cells is None else ColumnKinds.of_cells(cells.kinds)
     model.n_features_in_ = n_columns
     if "types" in about:
         model._types = unpacked_types(field(about, "types", str), n_columns)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from hammemo.models.explanations import by_columns, one_context
+from hammemo.models.explanations import by_columns, one_context, with_truth_values
 from hammemo.models.masking import columns_of, label_mask
 from hammemo.models.names import VOTES
 from hammemo.models.scorer import Scorer, check_probabilities
@@ -228,7 +228,7 @@ class Answering(ABC):
         position -2: 'a'  0.5  0.5
         position -1: 'c'  1.0  0.0
         score             1.5  0.5
-        'y' leads 'x' by 1, proven to be the exact classifier's answer; exact counts.
+        'y' leads 'x' by 1; exact counts.
         """
         model = self._now()
         scorer = model._scorer()
@@ -238,6 +238,7 @@ class Answering(ABC):
         explanation = scorer.explanation(context, model._classes(scorer), k)
         if model._cells is not None:
             explanation = by_columns(explanation, model._cells, context)
+        explanation = with_truth_values(explanation, tokens[0])
         return explanation if names is None else replace(explanation, names=tuple(names.tolist()))
 
     def certify(self, X: Any) -> NDArray[np.bool_]:

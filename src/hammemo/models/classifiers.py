@@ -84,6 +84,10 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
     verbose : int or bool
         Whether long edits say on standard error what they do, every few seconds, where that is no terminal; on a
         terminal there are progress bars. It changes nothing in the model, and is not in its files.
+    n_jobs : int or None
+        How many threads long edits use: to grow trees, to test candidates for sites, and for folds. None is 1, -1 uses
+        all cores. The model is the same to the byte for any number, which is not in its files. Answers use one thread;
+        `compile` has a parameter of its own.
 
     Attributes
     ----------
@@ -131,6 +135,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         numeric: str | Sequence[Any] = "auto",
         class_weight: str | Mapping[Any, float] | Sequence[tuple[Any, float]] | None = None,
         verbose: Any = 0,
+        n_jobs: Any = None,
     ) -> None:
         self.kernel = kernel
         self.memory = memory
@@ -141,6 +146,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         self.numeric = numeric
         self.class_weight = class_weight
         self.verbose = verbose
+        self.n_jobs = n_jobs
 
     def set_params(self: Self, **params: Any) -> Self:
         """Set parameters, those of parts too, also where these are "auto": ``memory__buckets=512`` makes it hashed.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from hammemo.memories.gaussian import TokenCodes
 from hammemo.memories.secret_keys import secret_digest
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "
 """The parts of a digest, in order."""
 
 
-UNSTORED: Final = frozenset({"verbose"})
+UNSTORED: Final = frozenset({"n_jobs", "verbose"})
 """Parameters that change nothing in a model: they are neither in digests nor in files."""
 
 
@@ -91,11 +92,14 @@ def sorted_pairs(weights: Mapping[Any, Any]) -> list[list[Any]]:
 def _described(value: Any) -> Any:
     """Return a parameter as JSON: an estimator by its class and parameters, a secret by its digest."""
     if isinstance(value, BaseEstimator):
-        secret = getattr(value, "secret", None)
+        secret, codes = getattr(value, "secret", None), getattr(value, "given_codes", None)
         params = {
             name: secret_digest(given) if name == secret else _described(given)
             for name, given in value.get_params(deep=False).items()
+            if name != codes
         }
+        if codes is not None and getattr(value, codes) is not None:
+            params[codes] = TokenCodes.of(getattr(value, codes)).digest
         return {"class": type(value).__name__, "params": params}
     if isinstance(value, Mapping):
         value = sorted_pairs(value)

@@ -15,7 +15,7 @@ a memory is a sketch, is said with them (:mod:`hammemo.memories.contributions`):
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -23,6 +23,7 @@ import numpy as np
 
 from hammemo.models.explanation_plot import draw
 from hammemo.tokens.columns import NAMES, array_values
+from hammemo.tokens.missing import MISSING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,7 +101,7 @@ class Explanation:
     position -2: 'gift' *       0         0
     position -1: 'pay'          1         0
     score                       1         0
-    'ship' leads 'refund' by 1, proven to be the exact classifier's answer; exact counts.
+    'ship' leads 'refund' by 1; exact counts.
     * never seen: 'gift'
     """
 
@@ -145,7 +146,7 @@ class Explanation:
 
     def site_name(self, k: int) -> str:
         """Return what site k compares, such as ``position -1: 'ship'``, counted from the end, or ``colour: 'red'``."""
-        tokens = ["nothing" if self.tokens[r] is None else repr(self.tokens[r]) for r in self.sites[k]]
+        tokens = [_shown(self.tokens[r]) for r in self.sites[k]]
         kind = self.kinds[k] if self.kinds else ""
         if kind:
             return f"{kind}: {tokens[0]} at {self.sites[k][0] - len(self.tokens)}" if tokens else kind
@@ -161,10 +162,10 @@ class Explanation:
         return seen and bool(self.contributions.any() or (self.high is not None and self.high.any()))
 
     def verdict(self) -> str:
-        """Return one sentence: who leads by how much, whether that is proven, and what the figures are."""
+        """Return one sentence: who leads by how much, what the figures are, and for estimates what is proven."""
         return f"{self._decision()}; {_SAYS[self.precision]}."
 
-    def _decision(self, *, proofs: bool = True) -> str:
+    def _decision(self) -> str:
         best, rival = repr(self.labels[0]), repr(self.labels[1]) if len(self.labels) > 1 else "the next label"
         if self.margin is None:
             lead = f"{best} is the only label"
@@ -174,7 +175,7 @@ class Explanation:
             return (
                 f"no token of this context has a vote: {lead}{'' if self.margin else ', so the first label is given'}"
             )
-        if self.certified is None or not proofs:
+        if self.certified is None or self.precision == "exact":  # there is nothing to prove
             return lead
         return f"{lead}, {'proven' if self.certified else 'not proven'} to be the exact classifier's answer"
 
@@ -289,8 +290,8 @@ class Explanation:
         return axes
 
     def _headlines(self) -> list[str]:
-        """Return who leads, and the probabilities; where counts are no estimates, nothing needs to be proven."""
-        lead = self._decision(proofs=self.precision != "exact") + "."
+        """Return who leads, and the probabilities."""
+        lead = self._decision() + "."
         chances = [f"{label!r} {self._chance(at)}" for at, label in enumerate(self.labels[:3])]
         return [lead] if self.probabilities is None else [lead, f"Probabilities: {', '.join(chances)}."]
 
@@ -351,7 +352,7 @@ class Explanation:
         return [self.verdict(), *self._unseen("* never seen: ")]
 
     def _unseen(self, before: str) -> list[str]:
-        return [before + ", ".join(map(repr, self.never_seen))] if self.never_seen else []
+        return [before + ", ".join(map(_shown, self.never_seen))] if self.never_seen else []
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the header and the rows of the table as text: the base, the sites, the scores."""
@@ -365,6 +366,19 @@ class Explanation:
         bounds = None if self.precision == "exact" else self.score_bounds
         rows.append(["score", *show(self.scores, bounds, self.score_errors)])
         return ["", *map(repr, self.labels)], rows
+
+
+def _shown(token: Token | None) -> str:
+    return "missing" if token is None or token == MISSING else repr(token)
+
+
+def with_truth_values(explanation: Explanation, values: Sequence[Any]) -> Explanation:
+    """Return the explanation of a row with its truth values, which are the tokens 0 and 1, as they were given."""
+    if len(values) != len(explanation.tokens) or not any(isinstance(value, (bool, np.bool_)) for value in values):
+        return explanation
+    pairs = zip(values, explanation.tokens, strict=True)
+    tokens = tuple(bool(value) if isinstance(value, (bool, np.bool_)) else token for value, token in pairs)
+    return replace(explanation, tokens=tokens)
 
 
 def by_columns(explanation: Explanation, cells: Cells, row: Contexts) -> Explanation:

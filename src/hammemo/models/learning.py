@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from hammemo._arrays.integers import object_array
+from hammemo._arrays.threads import threads_used
 from hammemo._progress import lines_told, progress_bar
 from hammemo.kernels import AutoSites
 from hammemo.memories.errors import LayoutError, NotStoredError
@@ -141,8 +143,9 @@ class Learning(Deciding):
         def counted(model: Self) -> Result:
             before = model._kept
             model._refitted = frozenset()
-            if getattr(model, "verbose", 0):
-                with lines_told():
+            n_jobs, verbose = getattr(model, "n_jobs", None), getattr(model, "verbose", 0)
+            if verbose or n_jobs is not None:
+                with lines_told(verbose), threads_used(_n_threads(n_jobs)):
                     result = change(model)
             else:  # single edits take microseconds
                 result = change(model)
@@ -708,7 +711,7 @@ class Learning(Deciding):
         if not self.vote_.fits_weights:
             return
         parts, reader = (self.vote_, self._cells, self.sites_), memory.static_reader()
-        with progress_bar("Fitting weights"):
+        with progress_bar("Fitting weights, stages"):
             fit_tree_weights(*parts, examples, memory.seed, reader, rows_are_all=is_all)
 
     def _fit_vote_to(self, examples: Examples, *, leave_one_out: bool = True) -> None:
@@ -721,8 +724,17 @@ class Learning(Deciding):
             reader = memory.static_reader() if self.vote_.keeps_cases else memory.reader()
             if _is_in_parts(memory):
                 reader = rows_to_fit(reader, self.vote_, self.sites_, examples)
-            with progress_bar("Fitting weights"):
+            with progress_bar("Fitting weights, stages"):
                 self.vote_.fit_to(reader, examples, self.sites_, seed=memory.seed, leave_one_out=leave_one_out)
+
+
+def _n_threads(n_jobs: Any) -> int:
+    """Return how many threads `n_jobs` means, as in scikit-learn: -1 for all cores, -2 for all but one."""
+    if n_jobs is None:
+        return 1
+    if not isinstance(n_jobs, (int, np.integer)) or isinstance(n_jobs, bool) or not n_jobs:
+        raise ValueError(f"n_jobs={n_jobs!r} is a number of threads, -1 for all cores, or None for one.")
+    return int(effective_n_jobs(int(n_jobs)))
 
 
 def _is_plain(value: Any, kind: str) -> bool:

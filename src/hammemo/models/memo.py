@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hammemo.memories import Gaussian
+from hammemo.memories.gaussian import TokenCodes
 from hammemo.models.classifiers import MemoryClassifier
 
 if TYPE_CHECKING:
@@ -27,8 +28,11 @@ class MeMoClassifier(MemoryClassifier):
     exact : bool
         Whether codes are rounded to whole steps, so that models learnt in any order, in shards or after forgetting are
         the same to the byte.
-    kernel, vote, random_state
+    kernel, vote, random_state, verbose
         As in `MemoryClassifier`.
+    codes : array, mapping or None
+        Your own token codes, in place of drawn ones: an array whose row i is the code of token i, or a mapping from
+        tokens to rows. Rows have d numbers and norm 1. Labels have drawn codes, or with ``tied=True`` these.
 
     Examples
     --------
@@ -37,6 +41,8 @@ class MeMoClassifier(MemoryClassifier):
     >>> MeMoClassifier(d=512).fit(X, y).predict([["a", "e"], ["d", "e"]]).tolist()
     ['x', 'y']
     """
+
+    given_codes: ClassVar[str] = "codes"
 
     def __init__(
         self,
@@ -47,6 +53,8 @@ class MeMoClassifier(MemoryClassifier):
         kernel: str | SiteKernel | None = None,
         vote: str | Vote = "sum",
         random_state: Any = 0,
+        codes: Any = None,
+        verbose: Any = 0,
     ) -> None:
         self.d = d
         self.d_h = d_h
@@ -55,6 +63,9 @@ class MeMoClassifier(MemoryClassifier):
         self.kernel = kernel
         self.vote = vote
         self.random_state = random_state
+        self.codes = codes
+        self.verbose = verbose
 
     def _make_memory(self) -> Memory:
-        return Gaussian(self.d, self.d_h, self.tied, self.exact)
+        codes = None if self.codes is None else TokenCodes.of(self.codes)
+        return Gaussian(self.d, self.d_h, self.tied, self.exact, codes)

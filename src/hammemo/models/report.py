@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from hammemo.kernels.cells.forest import LEVELS
 from hammemo.models.site_bits import SiteBits, shown_site, site_bits
 
 if TYPE_CHECKING:
@@ -134,7 +135,11 @@ class Report:
         return self.bits().plot(ax, most)
 
     def _sites(self) -> str:
-        parts = [f"{self.n_single:,} position{'s' if self.n_single != 1 else ''}"]
+        parts = [self._counted(self.n_single, "position")]
+        if self.n_trees:
+            n_names = self.n_single - self.n_trees * len(LEVELS)  # each level of a tree is a site
+            trees = f"{self._counted(self.n_trees, 'tree')} with cells of {len(LEVELS)} sizes"
+            parts = [*([self._counted(n_names, "column") + " of names"] if n_names else []), trees]
         if self.tuples:
             shown = ", ".join(self.tuples[:_MAX_SHOWN_TUPLES]) + (", …" if len(self.tuples) > _MAX_SHOWN_TUPLES else "")
             parts.append(f"{len(self.tuples):,} tuple{'s' if len(self.tuples) != 1 else ''}: {shown}")

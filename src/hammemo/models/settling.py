@@ -138,7 +138,8 @@ def for_table(axes: Axes, examples: Examples, seed: int, *, quickly: bool = Fals
     )
     if is_auto(axes.vote) and selection.trials:
         n_sites = examples.contexts.h + n_tuples
-        vote, trials = chosen_log_linear(selection, len(examples.labels), n_sites)
+        with progress_bar("Choosing the vote, folds"):
+            vote, trials = chosen_log_linear(selection, len(examples.labels), n_sites)
         choices = choices.with_trials(trials, vote)
     return Settled(chosen, axes.memory, vote, axes.reasons(choices, vote), cells)
 
@@ -148,7 +149,7 @@ def _for_trees(axes: Axes, cells: Cells, examples: Examples, vote: Vote, seed: i
     assert cells.forest is not None
     choices = Choices(kernel=f"auto: names, and {cells.forest.n_trees} trees of cuts, for a table with numbers")
     if is_auto(axes.vote):
-        with progress_bar("Choosing the vote"):
+        with progress_bar("Choosing the vote, folds"):
             vote, trials = chosen_tree_vote(cells, examples, seed)
         choices = choices.with_trials(trials, vote)
     return Settled(SiteKernel(cells.sites()), axes.memory, vote, axes.reasons(choices, vote), cells)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from hammemo._progress import advance, progress_bar
 from hammemo.models import settling
 from hammemo.models.axes import StreamFacts, repeated_share, resolved_vote
 from hammemo.models.documents import Way
@@ -116,7 +117,8 @@ class Streaming(Learning):
 
         def learn(model: Streaming) -> None:
             model.__dict__.pop("memory_", None)
-            sample = model._learn_blocks(blocks, n_context, cutting, classes, layout, sampled=True)
+            total = _number_of(documents)
+            sample = model._learn_blocks(blocks, n_context, cutting, classes, layout, sampled=True, total=total)
             kept = model._kept
             if layout is None and isinstance(kept, KeptDocuments) and kept.holds_all:
                 model._choose_documents(kept, is_counted=True)
@@ -158,7 +160,7 @@ class Streaming(Learning):
             default = Cutting("pad" if is_frame else "drop")
             cutting = _given_cutting(short, pad) or (known.cutting_ if known else None) or default
             blocks = stream_blocks(documents, n_context, starts, cutting.short, cutting.pad)
-            model._learn_blocks(blocks, n_context, cutting, classes, layout)
+            model._learn_blocks(blocks, n_context, cutting, classes, layout, total=_number_of(documents))
 
         self._edited(learn)
         return self
@@ -172,8 +174,12 @@ class Streaming(Learning):
         layout: Learning | None,
         *,
         sampled: bool = False,
+        total: int | None = None,
     ) -> Examples | None:
-        """Learn the windows of blocks; return a sample of them if requested and none is kept."""
+        """Learn the windows of blocks; return a sample of them if requested and none is kept.
+
+        `total` is how many documents there are, where that is known.
+        """
         first = next(blocks, None)
         if first is None or not len(first.targets()):
             raise ValueError(f"There is nothing to learn: no document at the start has more than h={h} tokens.")
@@ -211,7 +217,9 @@ class Streaming(Learning):
         if size:
             sample = WindowSample(size, memory.seed, labels)
             stream = sample.through(stream)
-        memory.update_from_blocks(_labelled(stream) if labels is None else stream, labels)
+        with progress_bar("Learning documents" if total else "Learning tokens"):
+            stream = _told(stream, total)
+            memory.update_from_blocks(_labelled(stream) if labels is None else stream, labels)
         self.memory_, self._kept = memory, keeper.kept
         self.label_dtype_ = widened_label_dtype(self.label_dtype_, memory.labels)
         return sample.examples() if sample else None
@@ -372,6 +380,20 @@ def _stream_facts(first: Block, chosen: NDArray[Any] | None) -> StreamFacts:
     owners = np.repeat(np.arange(len(lengths)), lengths)[held]
     mean_length = (int(lengths.sum()) - padding) / max(len(lengths), 1)
     return StreamFacts(n_labels, mean_length, repeated_share(codes[held], np.bincount(owners, minlength=len(lengths))))
+
+
+def _told(blocks: Iterable[Block], total: int | None) -> Iterator[Block]:
+    """Yield blocks as they are, and tell how many documents were learnt before each, or how many tokens."""
+    done = 0
+    for block in blocks:
+        advance(done, total)
+        yield block
+        done += len(block.tokens) if total is None else len(block.starts) - block.continues
+
+
+def _number_of(documents: Any) -> int | None:
+    """Return how many documents there are, where that is known at once."""
+    return len(documents) if isinstance(documents, (list, tuple)) else None
 
 
 def _labelled(blocks: Iterable[Block]) -> Iterator[Block]:

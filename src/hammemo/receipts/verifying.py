@@ -61,7 +61,7 @@ class Check:
         others = ", ".join(part for part, same in self.same.items() if not same)
         these = f"these {self.rows:,} rows" if self.rows != 1 else "this 1 row"
         return {
-            Result.PROVEN: f"Proven: the model equals, to the byte, one that never saw any but {these}.",
+            Result.PROVEN: f"Proven: a model that learns only {these} is the same to the byte.",
             Result.COUNTS: (
                 f"Counts proven, layout or weights not refitted: the counts are those of {these}, but {others} may "
                 "still depend on removed rows. Refit the model, and verify it again."
@@ -134,7 +134,7 @@ def check_documents(model: MemoryClassifier, documents: Iterable[Any], classes: 
     >>> visits = [["tea", "cup", "pot"], ["pen", "ink"], ["tea", "pot"]] * 9
     >>> shop = MemoryClassifier().fit_stream(visits, h=3, short="pad").forget_stream(visits[:1]).refit()
     >>> print(check_documents(shop, visits[1:]).sentence)
-    Proven: the model equals, to the byte, one that never saw any but these 60 rows.
+    Proven: a model that learns only these 60 rows is the same to the byte.
     """
     model, documents = model.snapshot(), list(documents)
     fresh, counted = _emptied(model), _emptied(model)

@@ -52,6 +52,11 @@ class ColumnKinds:
         """Return the kinds of the columns of contexts, or of all positions together where `n_columns` is one."""
         return cls(_letters(contexts, contexts.h if n_columns is None else n_columns))
 
+    @classmethod
+    def of_cells(cls, kinds: str) -> ColumnKinds:
+        """Return what a model from a file knows: which columns are numbers or dates, but not what names are."""
+        return cls("".join("?" if kind == NAMES else "n" for kind in kinds))
+
     def plus(self, other: ColumnKinds | None) -> ColumnKinds:
         """Return the kinds of what both hold."""
         if other is None or other.letters == self.letters:

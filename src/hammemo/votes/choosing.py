@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo._arrays.blas import one_blas_thread
+from hammemo._arrays.threads import in_threads
+from hammemo._progress import advance
 from hammemo.kernels.selection import SMOOTHING
 from hammemo.kernels.selection.features import CompiledFeatures
 from hammemo.kernels.selection.shared_weights import RIDGE
@@ -87,8 +89,8 @@ def plain_log_linear(n_labels: int) -> LogLinear:
 def chosen_log_linear(selection: Selection, n_labels: int, n_sites: int) -> tuple[LogLinear, list[WeightTrial]]:
     """Return the vote for the sites of a selection, and all that was tried, the best first."""
     tally = FoldTally(n_labels, _SHARES)
-    for trial in selection.trials:
-        for option, (observed, right) in _observed(trial):
+    for of_trial in in_threads(lambda trial: list(_observed(trial)), selection.trials, advance):
+        for option, (observed, right) in of_trial:
             tally.add(option, observed, right, np.ones(len(right), np.int64))
     trials = tally.trials()
     best = trials[0]

@@ -30,6 +30,7 @@ from scipy.optimize import minimize
 
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
+from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo.memories.exact import SparseCounts
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ class _Problem:
     def __call__(self, vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         shared, differences, offsets = self.split(vector)
         weights = (shared + differences).astype(np.float32)
-        scores = np.matmul(self.ratios, weights[:, :, None])[:, :, 0].T.astype(np.float64)
+        scores = _products(self.ratios, weights[:, :, None])[:, :, 0].T.astype(np.float64)
         scores += np.log(self.prior) + offsets
         scores -= scores.max(axis=1, keepdims=True)
         excess = np.exp(scores)  # probabilities, and then what they exceed the observed label by
@@ -296,7 +297,7 @@ class _Problem:
         excess /= sums[:, None]
         excess[self.places, self.labels] -= 1
         excess *= self.shares[:, None]
-        by_label = np.matmul(excess.T.astype(np.float32)[:, None, :], self.ratios)[:, 0].astype(np.float64)
+        by_label = _products(excess.T.astype(np.float32)[:, None, :], self.ratios)[:, 0].astype(np.float64)
         return self._with_ridge(vector, float(self.shares @ losses), by_label, excess.sum(axis=0))
 
     def _with_ridge(
@@ -307,3 +308,10 @@ class _Problem:
             parts += [by_label.ravel(), by_offset]
         away = vector - np.concatenate([self.start, np.zeros(len(vector) - len(self.start))])
         return loss + self.strength * float(away @ away), np.concatenate(parts) + 2 * self.strength * away
+
+
+def _products(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the product of two matrices for each label; with threads, each has some of the labels."""
+    pieces = thread_pieces(len(left), each=1)
+    found = in_threads(lambda labels: np.matmul(left[labels], right[labels]), pieces)
+    return found[0] if len(found) == 1 else np.concatenate(found)

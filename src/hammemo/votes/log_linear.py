@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from hammemo._arrays.blas import one_blas_thread
+from hammemo._progress import advance
 from hammemo.memories.exact import SparseCounts, with_free_rows
 from hammemo.memories.row_rules import RowRule
 from hammemo.tokens.distinct import distinct_examples
@@ -258,6 +259,7 @@ class LogLinear(Vote):
         if self.shared_ridge is None:
             return fits.fit(start=start, ridge=ridge, per_label=per_label, steps=steps)
         shared = fits.fit(start=start, ridge=float(self.shared_ridge), per_label=False, steps=SHARED_STEPS)
+        advance(1, 1 + per_label)
         return fits.fit(start=shared.shared, ridge=ridge, per_label=True, steps=steps) if per_label else shared
 
     def sample_size(self) -> int:

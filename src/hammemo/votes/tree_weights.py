@@ -18,6 +18,8 @@ from scipy import sparse
 from hammemo._arrays.blas import one_blas_thread
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
+from hammemo._arrays.threads import in_threads, thread_pieces
+from hammemo._progress import advance
 from hammemo.kernels.cells.forest import KINDS, LEVELS
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.distinct import distinct_examples
@@ -51,6 +53,8 @@ _TRIAL_NUMBERS: Final = 2**19
 """Rows times labels times features of one trial, from which on fewer folds are tried."""
 _MAX_ROWS: Final = 50_000
 _NUMBERS: Final = 2**25
+_FEATURE_ROWS: Final = 500
+"""Rows from which on a thread of its own pays."""
 _TABLE_COUNTS: Final = 2**24
 """Examples in a cell, multiplicities counted, up to which there are tables of logarithms."""
 
@@ -249,20 +253,19 @@ def _write_tree_features(
         return
     label_logs, starts, total_logs = _logarithms(rows.tree_counts, prior, smoothing)
     loops = native()
-    arguments = (
-        rows.leaves,
-        rows.is_out.astype(np.uint8),
-        of_cells,
-        rows.tree_counts,
-        rows.labels.astype(np.int32),
-        forest.kinds.astype(np.int32),
-        len(KINDS),
-        label_logs,
-        starts,
-        total_logs,
-        out,
-    )
-    (plain_tree_features if loops is None else loops.tree_features)(*arguments)
+    write = plain_tree_features if loops is None else loops.tree_features
+    is_out, labels = rows.is_out.astype(np.uint8), rows.labels.astype(np.int32)
+    of_trees = (of_cells, rows.tree_counts), (forest.kinds.astype(np.int32), len(KINDS))
+    pieces = thread_pieces(len(labels), _FEATURE_ROWS, each=1)
+
+    def written(part: slice) -> None:
+        there = out if len(pieces) == 1 else np.zeros((len(out), part.stop - part.start, out.shape[2]), np.float32)
+        of_rows = rows.leaves[part], is_out[part]
+        write(*of_rows, *of_trees[0], labels[part], *of_trees[1], label_logs, starts, total_logs, there)
+        if there is not out:
+            out[:, part] = there  # rows of a label lie together, so a piece is no block of its own
+
+    in_threads(written, pieces)
 
 
 def _logarithms(
@@ -333,14 +336,21 @@ def chosen_tree_vote(cells: Cells, examples: Examples, seed: int) -> tuple[LogLi
     tally = FoldTally(n_labels, _UNIFORM_SHARES)
     fold = np.arange(len(rows.labels)) % _FOLDS  # rows lie in the order of their hashes, so this is random
     n_tried = int(np.clip(_FOLDS * _TRIAL_NUMBERS // max(ratios.size, 1), 1, _FOLDS))
-    for held_out in range(n_tried):
+
+    def tried(held_out: int) -> list[Any]:
         inside, outside = np.flatnonzero(fold != held_out), np.flatnonzero(fold == held_out)
         if not len(outside) or len(np.unique(rows.labels[inside])) < 2:
-            continue
+            return []
+        found = []
         for option, weights in _tried(ratios, rows, inside, prior):
             probabilities = softmax(_linear(ratios[:, outside], weights, prior))
             observed = probabilities[np.arange(len(outside)), rows.labels[outside]]
-            tally.add(option, observed, observed >= probabilities.max(axis=1), rows.multiplicity[outside])
+            found.append((option, observed, observed >= probabilities.max(axis=1), rows.multiplicity[outside]))
+        return found
+
+    for of_fold in in_threads(tried, range(n_tried), advance):
+        for one in of_fold:
+            tally.add(*one)
     trials = tally.trials()
     best = trials[0] if trials else WeightTrial(False, _RIDGE, _UNIFORM_SHARES[1], 0.0)
     vote = LogLinear(
@@ -363,14 +373,18 @@ def _most_rows(cells: Cells, n_labels: int, n_amounts: int, sample: int) -> int:
 
 def _tried(
     ratios: NDArray[np.float32], rows: TreeRows, inside: NDArray[np.int64], prior: NDArray[np.float64]
-) -> Iterator[tuple[tuple[bool, float], FittedWeights]]:
-    """Yield each option and its weights: shared ones first, then those of each label from there."""
+) -> list[tuple[tuple[bool, float], FittedWeights]]:
+    """Return each option and its weights: shared ones first, then those of each label from there."""
     fits = DenseFits(np.ascontiguousarray(ratios[:, inside]), rows.labels[inside], rows.multiplicity[inside], prior)
     even = np.full(fits.n_features, 1.0 / fits.n_features)
     shared = fits.fit(start=even, ridge=_RIDGE, per_label=False, steps=SHARED_STEPS)
-    for per_label, ridge in _OPTIONS:
-        weights = fits.fit(start=shared.shared, ridge=ridge, per_label=True, steps=_STEPS) if per_label else shared
-        yield (per_label, ridge), weights
+
+    def fitted(option: tuple[bool, float]) -> tuple[tuple[bool, float], FittedWeights]:
+        per_label, ridge = option
+        found = fits.fit(start=shared.shared, ridge=ridge, per_label=True, steps=_STEPS) if per_label else shared
+        return option, found
+
+    return in_threads(fitted, _OPTIONS)
 
 
 def _linear(ratios: NDArray[np.float32], weights: FittedWeights, prior: NDArray[np.float64]) -> NDArray[np.float64]:

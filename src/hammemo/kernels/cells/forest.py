@@ -21,6 +21,8 @@ import numpy as np
 
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.native import native
+from hammemo._arrays.threads import in_threads, thread_pieces
+from hammemo._progress import advance
 from hammemo._versions import cached_property
 from hammemo.kernels.cells import plain_trees
 from hammemo.tokens.hashing import key_words, mix
@@ -42,7 +44,11 @@ _DRAWN_COPIES: Final = 32
 """Copies of a row that are drawn one by one; of further ones a fixed share grows a tree."""
 _NODE_WORK: Final = 2**22
 """Rows times columns that one node of a tree looks at, at most."""
+_LEAF_ROWS: Final = 1000
+"""Rows from which on a thread of its own pays."""
 LEAF: Final = -1
+
+_Tree = tuple["NDArray[np.int32]", "NDArray[np.uint8]", "NDArray[np.int32]", "NDArray[np.int64]"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +183,8 @@ class Forest:
         """
         if self.compiled is None:
             return plain_trees.leaves(self.column, self.step, self.right, self.starts, self.is_name, codes)
-        found = np.empty((len(codes), self.n_trees), np.int32)
-        self.compiled.leaves(codes, found)
+        found, compiled = np.empty((len(codes), self.n_trees), np.int32), self.compiled
+        in_threads(lambda part: compiled.leaves(codes[part], found[part]), thread_pieces(len(codes), _LEAF_ROWS))
         return found
 
     def tokens(self, leaves: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -227,8 +233,8 @@ def grown_forest(
     n_labels = int(labels.max()) + 1
     most_copies = max(1, 2**30 // len(counts))
     ranks = labels.astype(np.int32)
-    trees = []
-    for tree in range(TREES_OF_A_KIND * len(KINDS)):
+
+    def grown(tree: int) -> _Tree:
         kind = KINDS[tree % len(KINDS)]
         is_best = kind == "best cuts"
         width = len(codes) if is_best else n_plain
@@ -239,20 +245,10 @@ def grown_forest(
         tried = {"random cuts": width, "random cuts of one column": 1, "best cuts": -(-width // 3)}[kind]
         most = max(1, min(tried, max(16, _NODE_WORK // len(bag))))
         tree_seed = key_words(seed, f"tree {tree}")[0]
-        trees.append(
-            grow(
-                codes[:width],
-                is_name[:width],
-                ranks,
-                weights,
-                bag,
-                n_labels,
-                LEVELS[0],
-                most,
-                not is_best,
-                tree_seed,
-            )
-        )
+        arrays = (codes[:width], is_name[:width], ranks, weights, bag)
+        return grow(*arrays, n_labels, LEVELS[0], most, not is_best, tree_seed)
+
+    trees = in_threads(grown, range(TREES_OF_A_KIND * len(KINDS)), advance)
     column, step, right, weight = (np.concatenate(arrays) for arrays in zip(*trees, strict=True))
     level = np.searchsorted(LEVELS, weight, side="right").astype(np.uint8)
     starts = np.concatenate([[0], np.cumsum([len(tree[0]) for tree in trees])]).astype(np.int64)

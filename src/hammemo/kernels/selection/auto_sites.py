@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from hammemo._arrays.blas import one_blas_thread
+from hammemo._arrays.threads import in_threads
 from hammemo._progress import progress_bar
 from hammemo.kernels.kernels import PositionalHamming, SiteKernel
 from hammemo.kernels.selection.copies import Copies
@@ -135,7 +136,7 @@ class AutoSites(SiteKernel):
             return self._chosen(_outer_folds(copies, folds), copies, tell)
 
     def _chosen(self, folds: list[SiteRatios], copies: Copies, tell: Callable[[int, int | None], None]) -> Selection:
-        growths = [Growth(ratios, self.budget, self.order) for ratios in folds]
+        growths = in_threads(lambda ratios: Growth(ratios, self.budget, self.order), folds)
         paths, losses = self._paths(growths, tell)
         taken = _shortest(losses, (len(growths) / OUTER_FOLDS) ** 0.5 if len(growths) > 1 else 1.0)
         trials = tuple(
@@ -158,18 +159,17 @@ class AutoSites(SiteKernel):
         """Grow paths round by round; one that has ended keeps its last step. Return them, and losses: (rounds, m)."""
         begun = time.monotonic()
         running = [growth.steps() for growth in growths]
-        paths = [[next(steps)] for steps in running]
+        paths = [[step] for step in in_threads(next, running)]
         losses = [_held_out(paths)]
         ended: set[int] = set()
         while len(ended) < len(running) and len(losses) - 1 - int(np.mean(losses, axis=1).argmin()) < 2:
             if self.seconds is not None and time.monotonic() - begun > self.seconds:
                 break
-            for i, steps in enumerate(running):
-                step = next(steps, None)
+            for i, step in enumerate(in_threads(lambda steps: next(steps, None), running)):
                 if step is None:
                     ended.add(i)
                 paths[i].append(step or paths[i][-1])
-                tell(len(losses) * len(running) + i, None)
+            tell((len(losses) + 1) * len(running), None)
             losses.append(_held_out(paths))
         return paths, np.array(losses)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hammemo._arrays.native import native
+from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo.kernels.selection.features import PlainFeatures
 from hammemo.kernels.selection.shared_weights import promises
 from hammemo.kernels.selection.site_ratios import SMOOTHING
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from hammemo.kernels.selection.site_ratios import SiteRatios
     from hammemo.kernels.sites import Site
+
+_PIECE_SITES = 4
+"""Sites that a thread tests at a time at least."""
 
 Sums = tuple["NDArray[np.float64]", "NDArray[np.float64]"]
 
@@ -61,8 +65,11 @@ class ScoreTests:
             row[: len(site)] = site
         n_amounts = len(SMOOTHING)
         gradients, curvatures = np.empty((len(sites), n_amounts)), np.empty((len(sites), n_amounts, n_amounts))
-        rows = self._rows.astype(np.int32)
-        self._ratios.scan.sums(columns, rows, np.ascontiguousarray(probabilities), gradients, curvatures)
+        rows, tested, scan = self._rows.astype(np.int32), np.ascontiguousarray(probabilities), self._ratios.scan
+        in_threads(
+            lambda part: scan.sums(columns[part], rows, tested, gradients[part], curvatures[part]),
+            thread_pieces(len(sites), _PIECE_SITES),
+        )
         return gradients, curvatures
 
     def sums(self, sites: Sequence[Site], probabilities: NDArray[np.float64]) -> Sums:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hammemo._arrays.native import native
+from hammemo._arrays.threads import in_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,12 +108,14 @@ class SharedWeights:
         curvatures: NDArray[np.float64],
     ) -> NDArray[np.float64]:
         """Return the scores of each fold by the weights that a step without it gives."""
-        crossed = np.empty((len(losses), self._features.n_columns))
-        for fold, (first, last) in enumerate(pairwise(self._ends)):
+
+        def without(fold: int) -> NDArray[np.float64]:
             others = np.arange(len(gradients)) != fold
             step = _newton(curvatures[others].sum(axis=0), gradients[others].sum(axis=0), at - even)
-            crossed[first:last] = self._shortened(at, losses, step, even, fold)[first:last]
-        return crossed
+            scores = self._shortened(at, losses, step, even, fold)
+            return scores[self._ends[fold] : self._ends[fold + 1]].copy()  # the others are not needed any more
+
+        return np.concatenate(in_threads(without, range(len(self._ends) - 1)))
 
     def _shortened(
         self,
@@ -146,7 +149,8 @@ class SharedWeights:
         self, probabilities: NDArray[np.float64], n_features: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the gradient of each fold, and its curvature."""
-        sums = [self._features.sums(probabilities, n_features, *ends) for ends in pairwise(self._ends)]
+        folds = list(pairwise(self._ends))
+        sums = in_threads(lambda ends: self._features.sums(probabilities, n_features, *ends), folds)
         return np.array([gradient for gradient, _ in sums]), np.array([curvature for _, curvature in sums])
 
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hammemo.memories.gaussian.given import TokenCodes
+
 _CHUNK_NUMBERS = 2**20
 _FACTOR_BITS = 16
 CODE_BITS = 11
@@ -87,6 +89,8 @@ class GaussianCodes(Cached):
         Whether a label's output code is its input code as a token.
     exact : bool
         Whether codes are whole numbers of steps of a fixed size, so that sums of their products are exact.
+    given : TokenCodes, optional
+        Input codes that are not drawn.
 
     Examples
     --------
@@ -98,7 +102,16 @@ class GaussianCodes(Cached):
     True
     """
 
-    def __init__(self, seed: int, d: int, d_h: int, n_sites: int, tied: bool = False, exact: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        d: int,
+        d_h: int,
+        n_sites: int,
+        tied: bool = False,
+        exact: bool = False,
+        given: TokenCodes | None = None,
+    ) -> None:
         if exact and d >= 2 ** (53 - 2 * _FACTOR_BITS):
             raise ValueError(f"d={d}: exact codes have fewer than 2^21 dimensions. Use exact=False.")
         self.seed = seed
@@ -107,6 +120,20 @@ class GaussianCodes(Cached):
         self.n_sites = n_sites
         self.tied = tied
         self.exact = exact
+        self.given = given
+        if given is not None:
+            self._check_given(given)
+
+    def _check_given(self, given: TokenCodes) -> None:
+        if given.d != self.d:
+            raise ValueError(f"codes= has rows of {given.d} numbers, and d={self.d}: use d={given.d}.")
+        largest = np.abs(given.rows).max(initial=0.0)
+        most = math.ldexp(1.0, step_exponent(self._input_sd, _FACTOR_BITS) + _FACTOR_BITS)
+        if self.exact and largest > most:
+            raise ValueError(
+                f"With exact=True no number of codes= may be beyond {most:.3g} for d={self.d}, and one is "
+                f"{largest:.3g}: use exact=False, or codes whose numbers are all about as large."
+            )
 
     def inputs(self, features: Sequence[Feature]) -> NDArray[np.float32]:
         """Return the code u of each feature.
@@ -115,7 +142,7 @@ class GaussianCodes(Cached):
         ------
         features : n of them; returned : (n, d)
         """
-        codes = self._family("input", features)
+        codes = self._family("input", features) if self.given is None else self.given.codes(features)
         return stepped(codes, self._input_sd, _FACTOR_BITS) if self.exact else codes
 
     def outputs(self, labels: Sequence[Feature]) -> NDArray[np.float32]:

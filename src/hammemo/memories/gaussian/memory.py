@@ -35,7 +35,7 @@ byte under any order, sharding and forgetting, on any BLAS.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -44,6 +44,7 @@ from hammemo._arrays.integers import sum_by_key
 from hammemo.memories.base import Memory
 from hammemo.memories.gaussian.codes import CODE_BITS, CodeCache, GaussianCodes
 from hammemo.memories.gaussian.encoding import site_codes
+from hammemo.memories.gaussian.given import TokenCodes
 from hammemo.memories.gaussian.readers import CompiledGaussian, GaussianReader
 from hammemo.memories.label_counts import LabelCounts
 
@@ -76,6 +77,9 @@ class Gaussian(Memory):
     exact : bool
         Whether codes are rounded to whole steps, so that the state is the same to the byte, in whatever order it was
         reached.
+    token_codes : array, mapping or None
+        Codes of tokens, in place of drawn ones: an array whose row i is the code of token i, or a mapping from tokens
+        to rows of d numbers with norm 1. Only tokens with a code can be learnt, and sites are single positions.
 
     Examples
     --------
@@ -88,11 +92,21 @@ class Gaussian(Memory):
 
     _bound: int | None
 
-    def __init__(self, d: int = 1024, d_h: int | None = None, tied: bool = False, exact: bool = False) -> None:
+    given_codes: ClassVar[str] = "token_codes"
+
+    def __init__(
+        self,
+        d: int = 1024,
+        d_h: int | None = None,
+        tied: bool = False,
+        exact: bool = False,
+        token_codes: Any = None,
+    ) -> None:
         self.d = d
         self.d_h = d_h
         self.tied = tied
         self.exact = exact
+        self.token_codes = token_codes
 
     @property
     def C(self) -> NDArray[np.float64]:  # noqa: N802  (the paper's name)
@@ -127,6 +141,7 @@ class Gaussian(Memory):
             "d_h": codes.d_h,
             "tied": codes.tied,
             "exact": codes.exact,
+            **({} if codes.given is None else {"codes": codes.given.digest}),
         }
 
     def clear(self) -> None:
@@ -144,7 +159,10 @@ class Gaussian(Memory):
             ):
                 raise ValueError(f"{name}={value!r}: a code's dimension is a positive whole number.")
         d_h = max(1, round(self.d / n_sites)) if self.d_h is None else int(self.d_h)
-        self.codes = GaussianCodes(self.seed, int(self.d), d_h, n_sites, bool(self.tied), bool(self.exact))
+        given = None if self.token_codes is None else TokenCodes.of(self.token_codes)
+        if given is not None and any(len(site) > 1 for site in self.sites.positions):
+            raise ValueError("codes= has codes of single tokens, and the kernel compares tuples: use 'positional'.")
+        self.codes = GaussianCodes(self.seed, int(self.d), d_h, n_sites, bool(self.tied), bool(self.exact), given)
         self._bound = None  # not known: the first change looks
         self.input_codes = CodeCache(self.codes.projected, d_h)
         self.output_codes = CodeCache(self.codes.outputs, self.codes.d)
@@ -159,6 +177,7 @@ class Gaussian(Memory):
     def update(self, examples: Examples, sign: int) -> None:
         """Add examples or take them back, or raise `NotStoredError` where a label has fewer: a sketch knows no more."""
         counts = self._counts.plus(LabelCounts(examples.labels, examples.label_counts()), sign)
+        self._check_given(examples)
         self.input_codes.get(examples.contexts.vocabulary.tolist(), keep=True)
         outputs = self.output_codes.get(examples.labels.tolist(), keep=True).astype(np.float64)
         bound = self._raised_bound(int(examples.multiplicity.sum()))
@@ -169,6 +188,13 @@ class Gaussian(Memory):
             np.matmul(sums.T, outputs, out=block)
             block += before
         self._conclude(changed, counts, bound)
+
+    def _check_given(self, examples: Examples) -> None:
+        """Refuse tokens without a code, where codes are given; with tied codes, labels too."""
+        if self.codes.given is not None:
+            tokens, used = examples.contexts.vocabulary.tolist(), np.unique(examples.contexts.ranks)
+            self.codes.given.check_holds([tokens[rank] for rank in used.tolist() if rank >= 0], "token")
+            self.codes.given.check_holds(examples.labels.tolist() if self.tied else (), "label")
 
     def add_state(self, other: Gaussian, sign: int) -> None:
         """Add the matrix of another memory, or subtract it."""
@@ -207,6 +233,14 @@ class Gaussian(Memory):
     def state_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the matrix."""
         return {"C": self.C}
+
+
+def given_codes(memory: Memory | None) -> TokenCodes | None:
+    """Return the codes that a fitted memory, or one inside of it, was given; None where they are drawn."""
+    if isinstance(memory, Gaussian):
+        return memory.codes.given
+    inside = (given_codes(getattr(memory, f"{name}_", None)) for name in getattr(memory, "inner", ()))
+    return next((codes for codes in inside if codes is not None), None)
 
 
 def _counts_by_label(examples: Examples, index: NDArray[np.int64], n_values: int) -> sparse.csr_array:

@@ -15,6 +15,7 @@ from hammemo.memories.contributions import SiteScores
 from hammemo.memories.gaussian.codes import CodeCache, GaussianCodes
 from hammemo.memories.gaussian.encoding import encode, site_keys
 from hammemo.memories.gaussian.errors import standard_errors
+from hammemo.memories.gaussian.given import TokenCodes
 from hammemo.memories.reader import Compiled, Reader
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -102,13 +103,17 @@ def two_stage_site_scores(
 def _restored_codes(frame: Frame, stored: StoredArrays, description: dict[str, Any]) -> tuple[GaussianCodes, CodeCache]:
     """Return the codes that a description names and those that a file carries."""
     kinds = {"seed": int, "d": int, "d_h": int, "tied": bool, "exact": bool}
-    if {name: type(value) for name, value in description.items()} != kinds:
+    are_given = description.get("given") is True
+    if {name: type(value) for name, value in description.items() if name != "given" or not are_given} != kinds:
         raise ValueError("the Gaussian codes are not described by seed, d, d_h, tied and exact")
     d, d_h = description["d"], description["d_h"]
     if not (1 <= d < 2**31 and 1 <= d_h < 2**31):
         raise ValueError(f"Gaussian codes cannot have the dimensions {d} and {d_h}")
+    none = (
+        TokenCodes(Vocabulary(), np.empty((0, d), np.float32)) if are_given else None
+    )  # all that there are, are carried
     codes = GaussianCodes(
-        description["seed"], d, d_h, len(frame.sites.positions), description["tied"], description["exact"]
+        description["seed"], d, d_h, len(frame.sites.positions), description["tied"], description["exact"], none
     )
     vocabulary = Vocabulary.from_arrays(stored.part("vocabulary"))
     rows = stored.finite("projected_codes", "float32", (len(vocabulary), d_h))
@@ -116,9 +121,10 @@ def _restored_codes(frame: Frame, stored: StoredArrays, description: dict[str, A
 
 
 def _carried(reader: GaussianReader, vocabulary: Vocabulary | None) -> CodeCache:
-    """Return the codes of `vocabulary`, by default of the tokens met so far."""
-    cache = CodeCache(reader.codes.projected, reader.codes.d_h)
-    cache.get(reader.input_codes.features() if vocabulary is None else vocabulary.tolist(), keep=True)
+    """Return the codes of `vocabulary`, by default of the tokens met so far; codes that were given are all there."""
+    cache, given = CodeCache(reader.codes.projected, reader.codes.d_h), reader.codes.given
+    met = reader.input_codes.features() if vocabulary is None else vocabulary.tolist()
+    cache.get(met if given is None else given.tokens.tolist(), keep=True)
     return cache
 
 
@@ -196,7 +202,8 @@ class CompiledGaussian(Compiled):
             "projected_codes": self.input_codes.get(vocabulary.tolist()),
             **{f"vocabulary.{name}": array for name, array in vocabulary.arrays().items()},
         }
-        return arrays, {name: getattr(self.codes, name) for name in ("seed", "d", "d_h", "tied", "exact")}
+        described = {name: getattr(self.codes, name) for name in ("seed", "d", "d_h", "tied", "exact")}
+        return arrays, described if self.codes.given is None else {**described, "given": True}
 
     @classmethod
     def restored(
