@@ -57,7 +57,7 @@ class Gate:
         try:
             self._check(scope)
         except Refused as error:
-            await send_answer(send, refusal(error, scope["path"]))
+            await send_answer(send, refusal(error, scope.get("path", "")))
             return
         address = self._addresses.forwarded(scope)
         if address is None:
@@ -65,7 +65,7 @@ class Gate:
             return
         if not self._addresses.enter(address):
             refused = TooMany("Too many requests of this address are being answered.")
-            await send_answer(send, refusal(refused, scope["path"]))
+            await send_answer(send, refusal(refused, scope.get("path", "")))
             return
         try:
             await self._app(scope, receive, send)
