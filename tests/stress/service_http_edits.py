@@ -9,7 +9,6 @@ version however often it was sent, and the model equals, to the byte, a fresh on
 from __future__ import annotations
 
 import random
-import socket
 import sys
 import tempfile
 import threading
@@ -21,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from hammemo import MemoryClassifier, load
 from hammemo.client import Client
-from running_servers import Process
+from running_servers import Process, free_port
 
 Edit = tuple[str, str, list[list[str]], list[str]]
 
@@ -71,13 +70,6 @@ class Sender:
         known = self.versions.setdefault(op, acknowledgement.version)
         if known != acknowledgement.version:
             raise AssertionError(f"edit {op} has the versions {known} and {acknowledgement.version}")
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def run(n: int, kills: int, clients: int, folder: Path) -> dict[str, Any]:
