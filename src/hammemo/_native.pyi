@@ -232,6 +232,16 @@ Extra = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 class DamagedError(ValueError): ...
 
+def add_row_shares(
+    contexts: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    kept: NDArray[np.float64],
+    lost: NDArray[np.float64],
+    lengths: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    scores: NDArray[np.float64],
+) -> None: ...
 def pack_rows(
     lengths: NDArray[np.int64], labels: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]: ...

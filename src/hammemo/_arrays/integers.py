@@ -100,6 +100,20 @@ def row_pieces(n_rows: int, width: int) -> Iterator[slice]:
     return pieces(n_rows, max(1, _PIECE_NUMBERS // max(width, 1)))
 
 
+def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers from each start on, as many as its length, one range after the other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo._arrays.integers import ranges
+    >>> ranges(np.array([5, 0]), np.array([2, 3]))
+    array([5, 6, 0, 1, 2])
+    """
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(int(ends[-1]) if len(ends) else 0)
+
+
 def object_array(values: Iterable[Any]) -> NDArray[Any]:
     """Return a one-dimensional object array of the values themselves, of any types."""
     return np.fromiter(values, dtype=object)

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from hammemo._arrays.integers import ranges
 from hammemo._arrays.tensor_files import Spec, file_order, file_start
 from hammemo.files.archive import DIGITS, FORMAT, OPENING, Archive, FileError, MissingFileError, refuse_folder, refusing
 from hammemo.files.atomic import replacement
@@ -279,8 +280,7 @@ class Pages:
 
     def check(self, first: NDArray[np.int64], stop: NDArray[np.int64]) -> None:
         """See `PageCheck`."""
-        lengths = np.maximum(stop - first, 0)
-        pages = np.repeat(first - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
+        pages = ranges(first, np.maximum(stop - first, 0))
         if self.touched is not None:
             self.touched.update(pages.tolist())
         new = np.unique(pages[~self.checked[pages]])

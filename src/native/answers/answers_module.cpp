@@ -1,4 +1,4 @@
-// What Python sees of tables of scores: arrays are checked here.
+// What Python sees of tables of scores and of shares of rows: arrays are checked here.
 #include "answers_module.hpp"
 
 #include <nanobind/ndarray.h>
@@ -9,6 +9,7 @@
 
 #include "../bound_arrays.hpp"
 #include "../released.hpp"
+#include "row_shares.hpp"
 #include "score_table.hpp"
 
 namespace nb = nanobind;
@@ -61,9 +62,26 @@ int64_t winner(const ScoreTable& table, const std::vector<int64_t>& tokens) {
     return static_cast<int64_t>(winning_column(scores.data(), scores.size()));
 }
 
+void add_shares(const Vector<int64_t>& contexts, const Vector<double>& weights, const Vector<double>& kept, const Matrix<double>& lost,
+                const Vector<int64_t>& lengths, const Vector<int64_t>& columns, const Vector<int64_t>& counts, Scores scores) {
+    const size_t n = contexts.size();
+    require(weights.size() == n && kept.size() == n && lost.shape(0) == n && lost.shape(1) == 4 && lengths.size() == n,
+            "one number for each row");
+    require(columns.size() == counts.size(), "one count for each column");
+    require_aligned(contexts), require_aligned(weights), require_aligned(kept), require_aligned(lost), require_aligned(lengths);
+    require_aligned(columns), require_aligned(counts), require_aligned(scores);
+    const SharedRows rows{contexts.data(), weights.data(), kept.data(), lost.data(), lengths.data(),
+                          columns.data(), counts.data(), n, columns.size()};
+    const Released released;
+    add_row_shares(rows, scores.shape(0), scores.shape(1), scores.data());
+}
+
 }  // namespace
 
 void bind_answers(nb::module_& m) {
+    m.def("add_row_shares", &add_shares, nb::arg("contexts").noconvert(), nb::arg("weights").noconvert(), nb::arg("kept").noconvert(),
+          nb::arg("lost").noconvert(), nb::arg("lengths").noconvert(), nb::arg("columns").noconvert(), nb::arg("counts").noconvert(),
+          nb::arg("scores").noconvert());
     nb::class_<ScoreTable>(m, "ScoreTable")
         .def(nb::new_(&make_table), nb::arg("h"), nb::arg("site_starts").noconvert(), nb::arg("positions").noconvert(),
              nb::arg("row_starts").noconvert(), nb::arg("tuples").noconvert(), nb::arg("values").noconvert(),

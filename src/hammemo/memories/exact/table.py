@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from hammemo._arrays.integers import narrow, pieces, sorted_find, sum_by_key
+from hammemo._arrays.integers import narrow, pieces, ranges, sorted_find, sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import Cached, cached_property
 from hammemo.memories.errors import NotStoredError, never_stored
@@ -240,7 +240,7 @@ class CountTable(Cached):
         """
         lengths = self.row_lengths[rows].astype(np.int64)
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        entries = np.repeat(self._first_entries(rows) - starts[:-1], lengths) + np.arange(starts[-1])
+        entries = ranges(self._first_entries(rows), lengths)
         ranks = self.entry_labels[entries]
         if len(ranks) and int(ranks.max()) >= len(columns):  # only where the file was not verified
             raise ValueError("The count table names a label that does not exist. Load the file with verify=True.")

@@ -40,6 +40,9 @@ LEAST: Final = 1000
 MOST_SCORES: Final = 2**25
 """The most scores that are made for the choice: there are fewer examples where labels are many."""
 
+_NUMBERS_A_SCORE: Final = 128
+"""About how many entries are read for a score: the pieces of the choice stay in the processor's cache."""
+
 
 def popularity(examples: NDArray[np.int64], power: int) -> NDArray[np.float64]:
     """Return what probabilities of labels with these numbers of examples are divided by, for an exponent in steps.
@@ -96,7 +99,7 @@ def chosen_power(
     """
     own = _OwnLabels(labels, cases)
     gains = np.zeros((len(labels), len(TRIED)))
-    for part in row_pieces(len(labels), 4 * len(counts)):
+    for part in row_pieces(len(labels), _NUMBERS_A_SCORE * len(counts)):
         left = own.left_of(counts, part)
         found = np.where(left > 0, scores(part, left), 0.0)  # what has no example is never answered
         less = np.nonzero(left != counts)

@@ -346,17 +346,18 @@ class LeftOutRows:
         rows = self._rows[part]
         m, n_sites = rows.shape
         sites = np.tile(np.arange(n_sites), m)
-        entries = Entries(*self._left.entries(np.repeat(terms.cases[part], n_sites), rows.ravel()))
-        read = [RowsRead.of(np.repeat(np.arange(m), n_sites), 1 + sites, terms.discounts[sites], entries)]
+        entries, like = self._left.whole_rows(np.repeat(terms.cases[part], n_sites), rows.ravel())
+        owners, lost = np.repeat(np.arange(m), n_sites), terms.discounts[sites]
+        read = [RowsRead(owners, 1 + sites, lost, Entries(*entries), like.totals, like.classes)]
         for number, (k, places, found, left) in enumerate(self._free):
             first, last = np.searchsorted(places.contexts, [part.start, part.start + m])
             contexts, distances = places.contexts[first:last], places.distances[first:last]
-            entries = Entries(*left.entries(terms.cases[contexts], found[first:last]))
+            entries, like = left.whole_rows(terms.cases[contexts], found[first:last])
             lost = np.broadcast_to(terms.discounts[components.free_table(number)], (len(contexts), 4))
             inner = terms.tables.reader.free[number].table.label_counts.labels
-            columns = terms.tables.reader.labels.find(inner)
+            answered = Entries(*entries).in_columns(terms.tables.reader.labels.find(inner))
             numbers = components.free(k, distances)
-            read.append(RowsRead.of(contexts - part.start, numbers, lost, entries, columns=columns))
+            read.append(RowsRead(contexts - part.start, numbers, lost, answered, like.totals, like.classes))
         return read
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hammemo._arrays.integers import sorted_find, sum_by_key
+from hammemo._arrays.integers import ranges, sorted_find, sum_by_key
 from hammemo._versions import Cached
 
 if TYPE_CHECKING:
@@ -70,12 +70,15 @@ class CountRows(Cached):
 
     def row_entries(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the lengths, labels and counts of whole rows; -1 is no row."""
-        firsts = np.searchsorted(self.keys, np.maximum(rows, 0) * self.n_labels)
-        lasts = np.searchsorted(self.keys, (np.maximum(rows, 0) + 1) * self.n_labels)
-        lengths = np.where(rows >= 0, lasts - firsts, 0)
-        starts = np.cumsum(lengths) - lengths
-        places = np.repeat(firsts - starts, lengths) + np.arange(int(lengths.sum()))
-        return lengths, self.keys[places] % self.n_labels, self.counts[places]
+        firsts, lengths = self.spans(rows)
+        places = ranges(firsts, lengths)
+        return lengths, self.keys[places] - np.repeat(rows * self.n_labels, lengths), self.counts[places]
+
+    def spans(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where the entries of whole rows begin, and how many there are; -1 is no row."""
+        known = np.maximum(rows, 0)
+        firsts = np.searchsorted(self.keys, known * self.n_labels)
+        return firsts, np.where(rows >= 0, self.classes[known].sum(axis=1), 0)
 
 
 def continuation_rows(
@@ -147,6 +150,7 @@ class LeftOut:
         pairs, labels = np.divmod(self._entries, max(rows.n_labels, 1))
         self._entry_cases, places = np.divmod(pairs, len(self._known) or 1)
         self._entry_rows, self._entry_labels = self._known[places], labels
+        self._entry_places = sorted_find(rows.keys, self._entry_rows * rows.n_labels + labels)
         stored = rows.at(self._entry_rows, labels)
         self._times = np.minimum(times, stored)
         self._gone = stored == self._times
@@ -156,40 +160,56 @@ class LeftOut:
         size = 4 * len(self._pairs)
         lost = np.bincount(first * 4 + np.minimum(stored, 3), minlength=size)
         self._pair_classes = (lost - np.bincount(first * 4 + after, minlength=size)).reshape(-1, 4)
+        self._pair_starts = np.searchsorted(first, np.arange(len(self._pairs) + 1))
 
     def _keys(self, cases: NDArray[np.int64], rows: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        pairs = self._pair_keys(cases, rows)
+        return np.asarray(np.where(pairs >= 0, pairs * self._rows.n_labels + labels, -1))
+
+    def _pair_keys(self, cases: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
         places = sorted_find(self._known, rows)
-        keys = (cases * (len(self._known) or 1) + places) * self._rows.n_labels + labels
-        return np.asarray(np.where(places >= 0, keys, -1))
+        return np.asarray(np.where(places >= 0, cases * (len(self._known) or 1) + places, -1))
 
     def gone(self) -> RowEntries:
         """Return the entries of which nothing is left without the case."""
         return RowEntries(self._entry_cases[self._gone], self._entry_rows[self._gone], self._entry_labels[self._gone])
 
-    def entries(
+    def whole_rows(
         self, cases: NDArray[np.int64], rows: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the lengths, labels and counts of whole rows, each without what a case has added; some may be 0."""
+    ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]], Read]:
+        """Return the lengths, labels and counts of whole rows, each without what a case has added; some may be 0.
+
+        Also returned is what the rows are like then, with the counts of no label. A case has added to few entries of a
+        row, so only these are looked up.
+        """
         lengths, labels, counts = self._rows.row_entries(rows)
-        place = sorted_find(self._entries, self._keys(np.repeat(cases, lengths), np.repeat(rows, lengths), labels))
-        if len(self._entries):
-            counts = counts - np.where(place >= 0, self._times[place], 0)
-        return lengths, labels, counts
+        pair = sorted_find(self._pairs, self._pair_keys(cases, rows))
+        less = np.flatnonzero(pair >= 0)
+        own_starts = self._pair_starts[pair[less]]
+        n_own = self._pair_starts[pair[less] + 1] - own_starts
+        own = ranges(own_starts, n_own)
+        shift = (np.cumsum(lengths) - lengths)[less] - self._rows.spans(rows[less])[0]
+        place = np.repeat(shift, n_own) + self._entry_places[own]
+        held = self._times[own] > 0
+        counts[place[held]] -= self._times[own[held]]
+        like = self._left_of(rows, pair, np.zeros(len(rows), np.int64))
+        return (lengths, labels, counts), Read(like.counts, np.where(rows >= 0, like.totals, 0), like.classes)
 
     def read(self, asked: RowEntries) -> Read:
         """Return what is left of the labels in the rows that are asked for."""
-        rows = np.maximum(asked.rows, 0)
-        counts, totals, classes = (
-            self._rows.at(asked.rows, asked.labels),
-            self._rows.totals[rows],
-            self._rows.classes[rows],
-        )
-        if not len(self._entries):
-            return Read(counts, totals, classes)
+        counts = self._rows.at(asked.rows, asked.labels)
         keys = self._keys(asked.cases, asked.rows, np.maximum(asked.labels, 0))
-        place = sorted_find(self._entries, np.where(asked.labels >= 0, keys, -1))
-        counts = counts - np.where(place >= 0, self._times[place], 0)
-        pair = sorted_find(self._pairs, np.where(keys >= 0, keys // self._rows.n_labels, -1))
-        known = pair >= 0
-        totals = totals - np.where(known, self._pair_totals[pair], 0)
-        return Read(counts, totals, classes - np.where(known[:, None], self._pair_classes[pair], 0))
+        if len(self._entries):
+            place = sorted_find(self._entries, np.where(asked.labels >= 0, keys, -1))
+            counts = counts - np.where(place >= 0, self._times[place], 0)
+        pair = sorted_find(self._pairs, np.where(keys >= 0, keys // max(self._rows.n_labels, 1), -1))
+        return self._left_of(asked.rows, pair, counts)
+
+    def _left_of(self, rows: NDArray[np.int64], pair: NDArray[np.int64], counts: NDArray[np.int64]) -> Read:
+        """Return what rows are like without what cases have added; `pair`: which case and row, -1 for none."""
+        rows = np.maximum(rows, 0)
+        totals, classes, known = self._rows.totals[rows], self._rows.classes[rows], pair >= 0
+        if len(self._pairs):
+            totals = totals - np.where(known, self._pair_totals[pair], 0)
+            classes = classes - np.where(known[:, None], self._pair_classes[pair], 0)
+        return Read(counts, totals, classes)

@@ -12,7 +12,6 @@ that came is needed for that, so fitting costs the same for ten labels and for t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from hammemo._arrays.blas import one_blas_thread
 from hammemo._versions import cached_property
 from hammemo.kernels.free_sites import distinct_places
 from hammemo.memories.contributions import SiteScores
+from hammemo.memories.exact import Entries
 from hammemo.memories.ranker import Ranker
 from hammemo.tokens.distinct import distinct_examples
 from hammemo.votes.base import Vote
@@ -56,6 +56,7 @@ from hammemo.votes.mixture.reading import (
     rows_reader,
     static_tables,
 )
+from hammemo.votes.mixture.shares import RowShares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -361,14 +362,11 @@ class MixtureRanker(Ranker):
         prior = (self._trust[PRIOR, 0] / totals / all_examples)[:, None] * (label_counts + 0.5)
         return np.asarray(self._added_up(parts, totals) + prior)
 
-    def _added_up(self, parts: list[_RowShares], totals: NDArray[np.float64]) -> NDArray[np.float64]:
-        m, n = len(totals), self.n_labels
-        scores = np.zeros(m * n)
+    def _added_up(self, parts: list[RowShares], totals: NDArray[np.float64]) -> NDArray[np.float64]:
+        scores = np.zeros((len(totals), self.n_labels))
         for part in parts:
-            weights = np.repeat(part.trust / totals[part.contexts], part.lengths) * part.values
-            cells = np.repeat(part.contexts, part.lengths) * n + part.columns
-            scores += np.bincount(cells, weights, m * n)
-        return scores.reshape(m, n)
+            scores += part.added_up(totals, self.n_labels)
+        return scores
 
     @cached_property
     def _leading(self) -> LiveLeaders | None:
@@ -405,34 +403,28 @@ class MixtureRanker(Ranker):
             return self._discounted.masked_leaders(contexts, k, mask, with_scores=with_scores)
         return super().masked_leaders(contexts, k, mask, with_scores=with_scores)
 
-    def _read(self, contexts: Contexts) -> tuple[list[_RowShares], NDArray[np.float64], NDArray[np.float64]]:
+    def _read(self, contexts: Contexts) -> tuple[list[RowShares], NDArray[np.float64], NDArray[np.float64]]:
         """Return what each context reads, the sum of all its trust, and what the prior adds: (m,), (m, L)."""
         read = read_rows(self._reader, self._components, self._discounts, contexts)
         parts, totals = self._weighed_all(contexts, read)
         return parts, totals, np.outer(self._trust[PRIOR, 0] / totals, shares(self._reader.label_counts))
 
-    def _weighed_all(self, contexts: Contexts, read: list[RowsRead]) -> tuple[list[_RowShares], NDArray[np.float64]]:
+    def _weighed_all(self, contexts: Contexts, read: list[RowsRead]) -> tuple[list[RowShares], NDArray[np.float64]]:
         """Return what was read and what tokens say, with the trust of each, and the sum of all trust of a context."""
         parts = [*(self._weighed(part) for part in read), *self._tokens(contexts)]
         trust = sum(np.bincount(part.contexts, part.trust, len(contexts)) for part in parts)
         return parts, np.asarray(self._trust[PRIOR, 0] + trust)
 
-    def _weighed(self, read: RowsRead) -> _RowShares:
+    def _weighed(self, read: RowsRead) -> RowShares:
         """Return rows with their trust and the shares of their entries; those that say nothing have no trust."""
-        entries, totals = read.entries, read.totals
-        owners = np.repeat(np.arange(len(read.contexts)), entries.lengths)
-        discounted = lost_of(read.classes, read.lost)
+        totals, discounted = read.totals, lost_of(read.classes, read.lost)
         kept = totals - discounted
         active = (totals > 0) & (kept > MIN_KEPT)
         trust = self._trust[read.components, row_buckets(totals)] * row_odds(totals, discounted)
-        trust = np.where(active, trust, 0.0)
-        gained = np.maximum(entries.counts - read.lost[owners, np.minimum(entries.counts, 3)], 0.0)
-        values = gained / np.where(active, kept, 1.0)[owners]
-        return _RowShares(
-            read.contexts, read.components, trust, entries.lengths, entries.columns, values, read.distances
-        )
+        trust, kept = np.where(active, trust, 0.0), np.where(active, kept, 1.0)
+        return RowShares(read.contexts, read.components, trust, read.entries, read.lost, kept, read.distances)
 
-    def _tokens(self, contexts: Contexts) -> list[_RowShares]:
+    def _tokens(self, contexts: Contexts) -> list[RowShares]:
         """Return what says that the label is a token of the context."""
         parts = []
         columns = np.append(self._reader.labels.find(contexts.vocabulary), -1)
@@ -444,16 +436,18 @@ class MixtureRanker(Ranker):
                 components = self._components.free(k, places.distances[held])
                 trust = self._trust[components, length_buckets(contexts.ranks, site.reach)[owners]]
                 ones = np.ones(len(owners), np.int64)
-                said, distances = columns[places.ranks[held]], places.distances[held]
-                parts.append(_RowShares(owners, components, trust, ones, said, np.ones(len(owners)), distances))
+                said = Entries(ones, columns[places.ranks[held]], ones)
+                distances = places.distances[held]
+                parts.append(RowShares(owners, components, trust, said, _no_loss(ones), np.ones(len(ones)), distances))
             elif site.kind == "recent":
                 last = columns[contexts.ranks[:, contexts.h - site.reach :]]
                 owners, _ = np.nonzero(last >= 0)
                 lengths = np.bincount(owners, minlength=len(last))
                 components = np.full(len(last), self._components.free(k))
                 trust = np.where(lengths > 0, self._trust[components, 0], 0.0)
-                values = (1.0 / np.maximum(lengths, 1))[owners]
-                parts.append(_RowShares(np.arange(len(last)), components, trust, lengths, last[last >= 0], values))
+                said = Entries(lengths, last[last >= 0], np.ones(len(owners), np.int64))
+                kept = np.maximum(lengths, 1.0)
+                parts.append(RowShares(np.arange(len(last)), components, trust, said, _no_loss(lengths), kept))
         return parts
 
     def site_scores(self, contexts: Contexts, columns: NDArray[np.int64]) -> SiteScores:
@@ -466,16 +460,17 @@ class MixtureRanker(Ranker):
         where = np.full(self.n_labels, -1)
         where[columns] = np.arange(len(columns))
         for part in parts:
-            owners = np.repeat(np.arange(len(part.contexts)), part.lengths)
-            shown = where[part.columns] >= 0
-            said = (part.trust / totals[part.contexts])[owners[shown]] * part.values[shown]
-            for row, column, value in zip(owners[shown], where[part.columns[shown]], said, strict=True):
+            entries = part.entries
+            owners = np.repeat(np.arange(len(part.contexts)), entries.lengths)
+            shown = where[entries.columns] >= 0
+            said = (part.trust / totals[part.contexts])[owners[shown]] * part.values()[shown]
+            for row, column, value in zip(owners[shown], where[entries.columns[shown]], said, strict=True):
                 name = self._name(part, int(row))
                 target = base[part.contexts[row]] if name is None else values[part.contexts[row], place[name]]
                 target[column] += value
         return SiteScores(values, values, values, base=base, parts=tuple(names))
 
-    def _name(self, part: _RowShares, row: int) -> tuple[str, Site] | None:
+    def _name(self, part: RowShares, row: int) -> tuple[str, Site] | None:
         """Return what a row of a part is called; None for the prior."""
         component, components = int(part.components[row]), self._components
         positions, free = components.sites.positions, components.sites.free
@@ -491,6 +486,11 @@ class MixtureRanker(Ranker):
         return site.name, (components.sites.h - int(part.distances[row]),)
 
 
+def _no_loss(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the discounts of rows whose entries lose nothing."""
+    return np.zeros((len(rows), 4))
+
+
 def explained_parts(components: Components) -> list[tuple[str, Site]]:
     """Return the rows of an explanation: the sites, then the places of each site without a position, nearest first."""
     names: list[tuple[str, Site]] = [("", site) for site in components.sites.positions]
@@ -498,21 +498,3 @@ def explained_parts(components: Components) -> list[tuple[str, Site]]:
         places = [()] if site.kind == "recent" else [(components.sites.h - d,) for d in range(1, site.reach + 1)]
         names += [(site.name, place) for place in places]
     return names
-
-
-@dataclass(frozen=True, eq=False)
-class _RowShares:
-    """Rows with their trust, and the share of each of their entries.
-
-    Shapes
-    ------
-    contexts, components, trust, lengths, distances : (r,); columns, values : (n,)
-    """
-
-    contexts: NDArray[np.int64]
-    components: NDArray[np.int64]
-    trust: NDArray[np.float64]
-    lengths: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    values: NDArray[np.float64]
-    distances: NDArray[np.int64] | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo._arrays.integers import narrow, sum_by_key
+from hammemo._arrays.integers import narrow, ranges, sum_by_key
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo.memories.errors import never_stored
 from hammemo.memories.exact.parts.packed import PADDING, packed_rows, unpacked_rows
@@ -98,8 +98,7 @@ class PlainEntries:
         elif (starts[1:] == stops[:-1]).all():
             read = self.array[starts[0] : stops[-1]]
         else:
-            shift = starts - (np.cumsum(lengths) - lengths)
-            read = self.array[np.repeat(shift, lengths) + np.arange(int(lengths.sum()))]
+            read = self.array[ranges(starts, lengths)]
         labels, counts = read["label"].astype(np.int64), read["count"].astype(np.int64)
         if len(labels) and (int(labels.max()) >= self._n_labels or int(counts.min()) < 1):
             raise ValueError("an entry names a label that does not exist, or counts nothing")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy import sparse
 
-from hammemo._arrays.integers import pieces
+from hammemo._arrays.integers import pieces, ranges
 from hammemo._arrays.tuple_sets import TupleSet
 from hammemo._versions import cached_property
 from hammemo.memories.exact.parts.entries import SiteRows
@@ -160,6 +160,5 @@ def _taken(extra: Extra, places: NDArray[np.int64]) -> Extra:
     """Return the entries at some places, one after the other."""
     starts, columns, counts = extra
     lengths = starts[places + 1] - starts[places]
-    own = np.concatenate([[0], np.cumsum(lengths)])
-    entries = np.repeat(starts[places] - own[:-1], lengths) + np.arange(own[-1])
-    return own, columns[entries], counts[entries]
+    entries = ranges(starts[places], lengths)
+    return np.concatenate([[0], np.cumsum(lengths)]), columns[entries], counts[entries]
