@@ -51,7 +51,7 @@ class RowShares:
         if compiled is None:
             each = np.repeat(weights, entries.lengths) * self.values()
             cells = np.repeat(self.contexts, entries.lengths) * n_labels + entries.columns
-            return np.bincount(cells, each, m * n_labels).reshape(m, n_labels)
+            return np.asarray(np.bincount(cells, each, m * n_labels), np.float64).reshape(m, n_labels)
         scores, lost = np.zeros((m, n_labels)), np.ascontiguousarray(self.lost)
         rows = (self.contexts, weights, self.kept, lost, entries.lengths, entries.columns, entries.counts)
         compiled.add_row_shares(*rows, scores)
