@@ -7,6 +7,7 @@
 
 #include "selection/label_weights.hpp"
 #include "selection/site_scan.hpp"
+#include "selection/site_sums.hpp"
 
 int main(int argc, char** argv) {
     const int rounds = argc > 1 ? std::atoi(argv[1]) : 100;
@@ -30,7 +31,10 @@ int main(int argc, char** argv) {
             for (size_t j = 0; j < columns; ++j)
                 if (random() % 2) site.push_back(static_cast<int32_t>(j));
         const hammemo::SiteScan scan(codes, sizes, own, std::vector<double>(labels, 1.0 / static_cast<double>(labels)), amounts, counted);
-        for (const auto& sums : scan.sums(sites, rows, probabilities.data())) {
+        std::vector<std::vector<int32_t>> tested;
+        for (const auto& site : sites)
+            if (!site.empty()) tested.push_back(site);
+        for (const auto& sums : hammemo::site_sums(scan, tested, rows, probabilities.data())) {
             for (double value : sums.gradient)
                 if (!std::isfinite(value)) return 1;
             ++made;

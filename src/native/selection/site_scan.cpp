@@ -8,9 +8,6 @@ namespace {
 
 constexpr int32_t NOWHERE = -1;  // the cell of a row with an empty position, which says nothing
 
-// Where entry (j, k) of a symmetric matrix of products lies.
-constexpr size_t FIRST[PRODUCTS] = {0, 1, 2, 0, 1, 0}, SECOND[PRODUCTS] = {0, 1, 2, 1, 2, 2};
-
 // Numbers the keys from 0 in the order in which they come; returns how many there are.
 class Renumbering {
    public:
@@ -56,21 +53,14 @@ class Renumbering {
 struct Entry {  // a label with examples in a cell
     int32_t label;
     int32_t count;
-    double x[AMOUNTS];
-    double xx[PRODUCTS];
 };
-
-void fill_products(const double* x, double* products) {
-    for (size_t p = 0; p < PRODUCTS; ++p) products[p] = x[FIRST[p]] * x[SECOND[p]];
-}
 
 }  // namespace
 
 struct SiteScan::Scratch {
     std::vector<int64_t> keys;  // the cell of each example
     Renumbering renumbering;
-    std::vector<int32_t> counts, tested, starts, members, places, entry_of;
-    std::vector<double> sums;
+    std::vector<int32_t> starts, members, entry_of;
     std::vector<Entry> entries;
 };
 
@@ -97,37 +87,6 @@ size_t SiteScan::join(const std::vector<int32_t>& site, size_t n, Scratch& scrat
     return size > static_cast<int64_t>(n) ? scratch.renumbering.apply(keys, size) : static_cast<size_t>(size);
 }
 
-SiteSums SiteScan::of_two(size_t cells, const std::vector<int32_t>& rows, const double* probabilities, Scratch& scratch) const {
-    std::vector<int32_t>&counts = scratch.counts, &tested = scratch.tested;
-    std::vector<double>& sums = scratch.sums;  // for each cell and own label: probabilities of label 1, and their variances
-    counts.assign(2 * cells, 0), tested.assign(2 * cells, 0), sums.assign(4 * cells, 0.0);
-    for (size_t i = 0; i < n(); ++i)
-        if (scratch.keys[i] >= 0) ++counts[2 * static_cast<size_t>(scratch.keys[i]) + static_cast<size_t>(labels_[i])];
-    for (size_t r = 0; r < rows.size(); ++r) {
-        const auto i = static_cast<size_t>(rows[r]);
-        if (scratch.keys[i] < 0) continue;
-        const size_t at = 2 * static_cast<size_t>(scratch.keys[i]) + static_cast<size_t>(labels_[i]);
-        const double p = probabilities[r];
-        ++tested[at];
-        sums[2 * at] += p;
-        sums[2 * at + 1] += p * (1.0 - p);
-    }
-    SiteSums out;
-    for (size_t at = 0; at < 2 * cells; ++at) {
-        if (!tested[at]) continue;
-        const size_t cell = at / 2, own = at % 2;
-        const double* zero = table_->of(0, counts[2 * cell] - (own == 0));
-        const double* one = table_->of(1, counts[2 * cell + 1] - (own == 1));
-        double x[AMOUNTS], xx[PRODUCTS];
-        for (size_t j = 0; j < AMOUNTS; ++j) x[j] = one[j] - zero[j];
-        fill_products(x, xx);
-        const double residual = (own ? tested[at] : 0) - sums[2 * at];
-        for (size_t j = 0; j < AMOUNTS; ++j) out.gradient[j] += residual * x[j];
-        for (size_t p = 0; p < PRODUCTS; ++p) out.products[p] += sums[2 * at + 1] * xx[p];
-    }
-    return out;
-}
-
 // Puts the counted examples of each cell behind one another: those of a cell from starts[cell] to starts[cell + 1].
 void SiteScan::sort_members(size_t cells, Scratch& scratch) const {
     std::vector<int32_t>&starts = scratch.starts, &members = scratch.members;
@@ -151,50 +110,17 @@ void SiteScan::count_labels(const int32_t* first, const int32_t* last, Scratch& 
         int32_t& entry = scratch.entry_of[static_cast<size_t>(label)];
         if (entry < 0) {
             entry = static_cast<int32_t>(scratch.entries.size());
-            scratch.entries.push_back({label, 0, {}, {}});
+            scratch.entries.push_back({label, 0});
         }
         ++scratch.entries[static_cast<size_t>(entry)].count;
     }
 }
 
-SiteSums SiteScan::of_many(size_t cells, const double* probabilities, Scratch& scratch) const {
+void SiteScan::sort_by(const std::vector<int32_t>& site, std::vector<int32_t>& members, std::vector<int32_t>& starts) const {
+    Scratch scratch;
+    const size_t cells = join(site, n(), scratch);
     sort_members(cells, scratch);
-    const std::vector<int32_t>&starts = scratch.starts, &members = scratch.members;
-    std::vector<Entry>& entries = scratch.entries;
-    entries.clear();
-    scratch.entry_of.assign(n_labels(), NOWHERE);
-    SiteSums out;
-    for (size_t cell = 0; cell < cells; ++cell) {
-        const int32_t *first = members.data() + starts[cell], *last = members.data() + starts[cell + 1];
-        if (last - first < 2) continue;  // a row alone in its cell is left out of its own counts: nothing is left
-        count_labels(first, last, scratch);
-        for (Entry& entry : entries) {
-            const double* x = table_->of(static_cast<size_t>(entry.label), entry.count);
-            for (size_t j = 0; j < AMOUNTS; ++j) entry.x[j] = x[j];
-            fill_products(entry.x, entry.xx);
-        }
-        for (const int32_t* i = first; i < last; ++i) {
-            const int32_t place = scratch.places[static_cast<size_t>(*i)];
-            if (place < 0) continue;  // counted, but not tested
-            const double* P = probabilities + static_cast<size_t>(place) * n_labels();
-            double mean[AMOUNTS] = {}, square[PRODUCTS] = {};
-            for (const Entry& entry : entries) {
-                const double p = P[entry.label];
-                for (size_t j = 0; j < AMOUNTS; ++j) mean[j] += p * entry.x[j];
-                for (size_t k = 0; k < PRODUCTS; ++k) square[k] += p * entry.xx[k];
-            }
-            const auto label = static_cast<size_t>(labels_[static_cast<size_t>(*i)]);
-            const Entry& own = entries[static_cast<size_t>(scratch.entry_of[label])];
-            const double* x = table_->of(label, own.count - 1);  // without the row itself
-            double xx[PRODUCTS];
-            fill_products(x, xx);
-            for (size_t j = 0; j < AMOUNTS; ++j) mean[j] += P[label] * (x[j] - own.x[j]);
-            for (size_t k = 0; k < PRODUCTS; ++k) square[k] += P[label] * (xx[k] - own.xx[k]);
-            for (size_t j = 0; j < AMOUNTS; ++j) out.gradient[j] += x[j] - mean[j];
-            for (size_t k = 0; k < PRODUCTS; ++k) out.products[k] += square[k] - mean[FIRST[k]] * mean[SECOND[k]];
-        }
-    }
-    return out;
+    members.swap(scratch.members), starts.swap(scratch.starts);
 }
 
 size_t SiteScan::cells(const std::vector<int32_t>& site, int32_t* out) const {
@@ -219,22 +145,6 @@ void SiteScan::add_to(LogRatios& ratios, const std::vector<int32_t>& site, const
     }
     for (size_t r = 0; r < rows.size(); ++r) cell_of[r] = static_cast<int32_t>(scratch.keys[static_cast<size_t>(rows[r])]);
     ratios.add(cell_of.data(), starts, labels.data(), counts.data());
-}
-
-std::vector<SiteSums> SiteScan::sums(const std::vector<std::vector<int32_t>>& sites, const std::vector<int32_t>& rows,
-                                     const double* probabilities) const {
-    Scratch scratch;
-    if (n_labels() > 2) {
-        scratch.places.assign(n(), NOWHERE);
-        for (size_t r = 0; r < rows.size(); ++r) scratch.places[static_cast<size_t>(rows[r])] = static_cast<int32_t>(r);
-    }
-    std::vector<SiteSums> out;
-    out.reserve(sites.size());
-    for (const auto& site : sites) {
-        const size_t cells = join(site, n(), scratch);
-        out.push_back(n_labels() == 2 ? of_two(cells, rows, probabilities, scratch) : of_many(cells, probabilities, scratch));
-    }
-    return out;
 }
 
 }  // namespace hammemo

@@ -9,6 +9,7 @@
 #include "../bound_arrays.hpp"
 #include "../released.hpp"
 #include "site_scan.hpp"
+#include "site_sums.hpp"
 
 namespace nb = nanobind;
 using namespace hammemo;
@@ -50,8 +51,9 @@ void scan_sums(const SiteScan& scan, const Matrix<int32_t>& sites, const Vector<
         require(column >= -1 && column < static_cast<int64_t>(scan.n_columns()), "a column is outside the table");
         if (column >= 0) own_sites[i / sites.shape(1)].push_back(column);
     }
+    for (const auto& site : own_sites) require(!site.empty(), "a site has one column at least");
     const Released released;
-    const std::vector<SiteSums> found = scan.sums(own_sites, own_rows, probabilities.data());
+    const std::vector<SiteSums> found = site_sums(scan, own_sites, own_rows, probabilities.data());
     for (size_t i = 0; i < found.size(); ++i) {
         const double* p = found[i].products;
         const double square[AMOUNTS * AMOUNTS] = {p[0], p[3], p[5], p[3], p[1], p[4], p[5], p[4], p[2]};

@@ -9,6 +9,7 @@ again: each round tests the new ones and the best of the known ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import combinations
 from math import comb
 from typing import TYPE_CHECKING, Final
@@ -21,7 +22,7 @@ from hammemo.kernels.selection.shared_weights import SharedWeights
 from hammemo.kernels.selection.site_ratios import SMOOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -45,6 +46,8 @@ _MAX_CANDIDATES: Final = 4000
 _LEADERS: Final = 24
 _TESTED_AGAIN: Final = 200
 """Known candidates that a round tests again at most."""
+_TESTED_AT_ONCE: Final = 6
+"""Leaders that are tested again together."""
 _MIN_GAIN_NATS: Final = 0.5
 """Nats that a tuple must promise."""
 _MIN_LOSS_SHARE: Final = 2e-4
@@ -178,33 +181,63 @@ class Growth:
     ) -> tuple[list[Site], list[NDArray[np.float64]]]:
         """Return the best candidates, at most `number`, each judged with those before it added; and their steps."""
         probabilities, _ = self.features.softmax(scores)
-        self._test_candidates(pool, probabilities, most)
-        leaders = self._best(pool)[:_LEADERS]
+        tested: dict[Site, NDArray[np.float64]] = {}
+        self._test(sorted(pool - self._known.keys())[:most], probabilities, tested)  # the others: in the next round
+        leaders = self._leaders([site for site in self._best(pool) if site not in tested], probabilities, tested)
         new: list[Site] = []
         steps: list[NDArray[np.float64]] = []
         while leaders and len(new) < number:
-            gains, of_leaders = self._tests.promises(leaders, probabilities)
-            best = min(range(len(leaders)), key=lambda i: (-gains[i], leaders[i]))
-            if gains[best] < _MIN_GAIN_NATS:
+            best = self._best_of(leaders, probabilities, tested)
+            if self._known[best] < _MIN_GAIN_NATS:
                 break
-            new.append(leaders.pop(best))
-            steps.append(of_leaders[best])
+            leaders.remove(best)
+            new.append(best)
+            steps.append(tested[best])
             if len(new) < number:
                 added = features_of(self.ratios, self._rows, new[-1:], leave_one_out=True)
                 scores = scores + added.scores(steps[-1])
                 probabilities, _ = self.features.softmax(scores)
+                tested = {}
         return new, steps
 
-    def _test_candidates(self, pool: set[Site], probabilities: NDArray[np.float64], most: int) -> None:
-        """Give a promise to candidates that have none, and a new one to the best of the others."""
-        again = self._best(pool)[:_TESTED_AGAIN]
-        new = sorted(pool - self._known.keys())[:most]  # the others have their turn in the next round
-        sites = [*again, *new]
-        self._known.update(zip(sites, self._tests.promises(sites, probabilities)[0].tolist(), strict=True))
+    def _leaders(
+        self, waiting: list[Site], probabilities: NDArray[np.float64], tested: dict[Site, NDArray[np.float64]]
+    ) -> list[Site]:
+        """Return the best of the tested sites, after those that could be among them were tested again, the best first.
 
-    def _best(self, pool: set[Site]) -> list[Site]:
-        """Return the candidates that were tested, the most promising first."""
-        return sorted(pool & self._known.keys(), key=lambda site: (-self._known[site], site))
+        The promise of a site mostly falls when others are added, so it is taken for the most that it can be.
+        """
+        leaders = nsmallest(_LEADERS, tested, self._order)
+        for first in range(0, min(len(waiting), _TESTED_AGAIN), _LEADERS):
+            if len(leaders) == _LEADERS and self._order(leaders[-1]) < self._order(waiting[first]):
+                break
+            self._test(waiting[first : first + _LEADERS], probabilities, tested)
+            leaders = nsmallest(_LEADERS, tested, self._order)
+        return leaders
+
+    def _best_of(
+        self, leaders: list[Site], probabilities: NDArray[np.float64], tested: dict[Site, NDArray[np.float64]]
+    ) -> Site:
+        """Return the leader that promises most; only those that could be it are tested."""
+        while (best := self._best(leaders))[0] not in tested:
+            self._test([site for site in best[:_TESTED_AT_ONCE] if site not in tested], probabilities, tested)
+        return best[0]
+
+    def _test(
+        self, sites: list[Site], probabilities: NDArray[np.float64], tested: dict[Site, NDArray[np.float64]]
+    ) -> None:
+        """Give sites a promise, and note the step that keeps it."""
+        if sites:
+            gains, steps = self._tests.promises(sites, probabilities)
+            self._known.update(zip(sites, gains.tolist(), strict=True))
+            tested.update(zip(sites, steps, strict=True))
+
+    def _best(self, pool: Iterable[Site]) -> list[Site]:
+        """Return the candidates that have a promise, the most promising first."""
+        return sorted(self._known.keys() & pool, key=self._order)
+
+    def _order(self, site: Site) -> tuple[float, Site]:
+        return -self._known[site], site
 
     def _extended(self, new: list[Site]) -> set[Site]:
         short = [site for site in new if len(site) < self.order]
