@@ -163,8 +163,10 @@ void LogRatios::gradient(size_t n_sites, const double* residuals, size_t first, 
                        : gradient_of_many(sites_[s], residuals, first, last, by_label, out + s * of_site);
 }
 
-void LogRatios::add_rows_of_two(size_t n_sites, const double* probabilities, size_t first, size_t last, Products& products) const {
+void LogRatios::add_rows_of_two(size_t n_sites, const double* probabilities, size_t first, size_t last, double least,
+                                Products& products) const {
     for (size_t i = first; i < last; ++i) {
+        if ((labels_[i] == 1 ? 1.0 - probabilities[i] : probabilities[i]) < least) continue;  // a row that is sure of its label
         double* row = products.next_row();
         const double scale = std::sqrt(probabilities[i] * (1.0 - probabilities[i]));
         for (size_t s = 0; s < n_sites; ++s) {
@@ -188,6 +190,7 @@ void LogRatios::add_rows_of_many(size_t n_sites, const double* probabilities, si
             place[c] = P[c] < least ? -1 : static_cast<int32_t>(likely.size());
             if (place[c] >= 0) likely.push_back(c);
         }
+        if (P[labels_[i]] > 1.0 - least) continue;  // a row that is sure of its label
         x.assign(likely.size() * F, 0.0), means.assign(F, 0.0);
         for (size_t s = 0; s < n_sites; ++s) {
             const Site& site = sites_[s];
@@ -211,7 +214,7 @@ void LogRatios::add_rows_of_many(size_t n_sites, const double* probabilities, si
 
 void LogRatios::curvature(size_t n_sites, const double* probabilities, size_t first, size_t last, double least, double* out) const {
     Products products(n_sites * AMOUNTS);
-    n_labels_ == 2 ? add_rows_of_two(n_sites, probabilities, first, last, products)
+    n_labels_ == 2 ? add_rows_of_two(n_sites, probabilities, first, last, least, products)
                    : add_rows_of_many(n_sites, probabilities, first, last, least, products);
     products.finish();
     products.copy_to(out);

@@ -42,7 +42,7 @@ class LogRatios {
     // The sum over rows from first to last of residuals times log-ratios; residuals: (rows, columns), out: like weights.
     void gradient(size_t n_sites, const double* residuals, size_t first, size_t last, bool by_label, double* out) const;
     // The sum over rows of the covariance of the features under the probabilities of the row; labels that are less likely than `least`
-    // are left out. probabilities: (rows, columns), out: (features, features).
+    // are left out, and rows whose other labels are together less likely. probabilities: (rows, columns), out: (features, features).
     void curvature(size_t n_sites, const double* probabilities, size_t first, size_t last, double least, double* out) const;
 
    private:
@@ -65,7 +65,7 @@ class LogRatios {
     void add_scores_of_many(const Site& site, const double* weights, bool by_label, double* out) const;
     void gradient_of_two(const Site& site, const double* residuals, size_t first, size_t last, bool by_label, double* out) const;
     void gradient_of_many(const Site& site, const double* residuals, size_t first, size_t last, bool by_label, double* out) const;
-    void add_rows_of_two(size_t n_sites, const double* probabilities, size_t first, size_t last, Products& products) const;
+    void add_rows_of_two(size_t n_sites, const double* probabilities, size_t first, size_t last, double least, Products& products) const;
     void add_rows_of_many(size_t n_sites, const double* probabilities, size_t first, size_t last, double least, Products& products) const;
 
     std::vector<int32_t> labels_;

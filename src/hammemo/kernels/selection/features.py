@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from hammemo.kernels.sites import Site
 
 LEAST_LIKELY = 1e-3
-"""Labels of a row that are less likely are left out of curvatures: they hardly change the step, and cost most."""
+"""Labels of a row that are less likely are left out of curvatures, and so is a row whose other labels are together less
+likely than this: they hardly change the step, and cost most."""
 _BLOCK = 2**20
 """Features times rows times labels that are centred at a time."""
 
@@ -223,12 +224,14 @@ def centred_sums(
     flat, n_columns = features.reshape(len(features), -1), probabilities.shape[1]
     if n_columns == 1:
         p = probabilities[:, 0]
-        weighted = flat * np.sqrt(p * (1 - p))
+        sure = np.where(labels == 1, 1 - p, p) < LEAST_LIKELY
+        weighted = flat * np.sqrt(np.where(sure, 0, p * (1 - p)))
         return flat @ ((labels == 1) - p), weighted @ weighted.T
     residuals = -probabilities
     residuals[np.arange(len(labels)), labels] += 1
     means = np.einsum("fmc,mc->fm", features, probabilities)
     centred = (features - means[..., None]).reshape(len(features), -1)
     gradient = centred @ residuals.ravel()
-    centred *= np.sqrt(np.where(probabilities < LEAST_LIKELY, 0, probabilities)).ravel()
+    sure = probabilities[np.arange(len(labels)), labels] > 1 - LEAST_LIKELY
+    centred *= np.sqrt(np.where((probabilities < LEAST_LIKELY) | sure[:, None], 0, probabilities)).ravel()
     return gradient, centred @ centred.T
