@@ -106,7 +106,7 @@ def test_sanitizers_find_nothing_in_the_scan_of_sites(tmp_path: Path) -> None:
         "-Wall",
         "-Wextra",
     ]
-    names = ("site_scan", "log_ratios", "label_weights", "symmetric")
+    names = ("site_scan", "site_sums", "log_ratios", "label_weights", "symmetric")
     files = [*(native / "selection" / f"{name}.cpp" for name in names), ROOT / "tests/support/site_scan_driver.cpp"]
     run("g++", *checks, "-I", native, *files, "-o", tmp_path / "driver")
     assert int(run(tmp_path / "driver", "2000")) > 2000
