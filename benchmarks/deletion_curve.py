@@ -1,4 +1,4 @@
-"""What deleting a hundred rows costs, completely, from 10^3 rows to 10^6, beside learning again with LightGBM.
+"""What deleting a hundred rows costs, completely, from 10^3 rows to 10^7, beside learning again with LightGBM.
 
     python benchmarks/deletion_curve.py --json FILE [--rows 1000 10000 100000 1000000] [--figure FILE] [--seed 0]
 
@@ -12,9 +12,11 @@ deleted:
 - "forget + pass": everything is chosen and counted anew by a pass over the other rows (``refit(rows=…)``): needed
   only beyond the budget, so it is measured there; whether it is complete is compared and said ("pass complete").
 
-LightGBM has its defaults, every column a category, and is fitted to the other rows. All have one thread; times are
-processor seconds, encoding included, the least of ``--runs``. A size that FILE holds already is not measured again.
-``--figure`` draws all sizes that FILE holds. Where the curves cross is printed.
+LightGBM has its defaults, every column a category, and is fitted to the other rows. hessboost (hist, depth 6, 100
+rounds, codes of names as numbers, which its updates ask for) deletes rows itself: "exact" equals training on the
+others, "approximate" forgets only in part. A learner that is not installed is left out. All have one thread; times are
+processor seconds, encoding included (of hessboost the update alone), the least of ``--runs``. A size that FILE holds
+already is not measured again. ``--figure`` draws all sizes that FILE holds. Where the curves cross is printed.
 """
 
 from __future__ import annotations
@@ -45,7 +47,11 @@ CURVES = {
     "forget_weights": "forget + weights",
     "forget_pass": "forget + pass",
     "lightgbm": "LightGBM, learnt again",
+    "hessboost_exact": "hessboost, exact",
+    "hessboost_approximate": "hessboost, approximate",
 }
+HESSBOOST: dict[str, Any] = {"objective": "binary:logistic", "tree_method": "hist", "max_depth": 6, "nthread": 1}
+HESSBOOST_ROUNDS = 100
 
 
 def spent(runs: int, prepare: Callable[[], Any], work: Callable[[Any], Any]) -> tuple[float, Any]:
@@ -90,6 +96,25 @@ def measure(rows: int, seed: int, runs: int) -> Row:
         row["lightgbm"], _ = spent(runs, CategoryLightGBM, lambda model: model.fit(X[~gone], y[~gone]))
     except ImportError:
         row["lightgbm"] = None
+    return row | hessboost_seconds(X, y, gone, runs)
+
+
+def hessboost_seconds(X: Any, y: Any, gone: Any, runs: int) -> Row:
+    """Return what it costs hessboost to delete the rows, completely and in part; None where it is not installed."""
+    try:
+        from hessboost import DMatrix
+        from hessboost.online import Approximate, Exact, OnlineModel
+    except ImportError:
+        return {"hessboost_exact": None, "hessboost_approximate": None}
+    codes = np.column_stack([np.unique(column, return_inverse=True)[1] for column in X.T]).astype(np.float32)
+    deleted, row = np.flatnonzero(gone), Row()
+    for name, mode in (("hessboost_exact", Exact()), ("hessboost_approximate", Approximate())):
+
+        def trained(mode: Any = mode) -> Any:
+            matrix = DMatrix(codes, y.astype(np.float32))
+            return OnlineModel.train(HESSBOOST, matrix, HESSBOOST_ROUNDS, mode=mode)
+
+        row[name], _ = spent(runs, trained, lambda model: model.update(deletions=deleted))
     return row
 
 
@@ -117,7 +142,7 @@ def draw(rows: list[Row], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.4, 4))
-    for (name, title), style in zip(CURVES.items(), ("o-", "s--", "^-", "d:"), strict=True):
+    for (name, title), style in zip(CURVES.items(), ("o-", "s--", "^-", "d:", "x:", "+:"), strict=True):
         points = np.array([(row["rows"], row[name]) for row in rows if row.get(name)])
         if len(points):
             axes.loglog(*points.T, style, label=title)
