@@ -16,6 +16,10 @@ questions that the limits allow from 32 connections, and tenant B predicts, list
 beside A may be three times that of B alone, or 50 ms. The client of A runs at a lower priority: on a network it is on
 another machine.
 
+`python benchmarks/serving.py one-row` asks how much of the price of a request is the server's own work: predictions of
+one row each of the default model of a table of names, with a token and without, beside the same requests to the bare
+Starlette application, in turns, as medians.
+
 `python benchmarks/serving.py --before old/bin/python` compares single edits with another installed version, in turns.
 
 The server runs on one core and those who ask on the others. On a machine that does other work, too, the rates a second
@@ -38,7 +42,7 @@ import sys
 import tempfile
 import time
 from functools import partial
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -190,6 +194,57 @@ def load(
     taken = asyncio.run(_load(server.port, clients, seconds, make, most))
     n = len(taken) * each
     return row(what, n / (time.perf_counter() - began), taken, server.processor_seconds - used, n)
+
+
+def one_row(folder: Path, rounds: int, n_requests: int) -> list[Row]:
+    """Measure predictions of one row of a default model of names, and the same requests to Starlette, in turns."""
+    from hammemo import MemoryClassifier, save
+    from hammemo.client import Client
+    from hammemo.service.http.tokens import ROLES, new_token, write_entries
+
+    rows, labels = names(20_000)
+    save(MemoryClassifier().fit(np.array(rows, dtype=object), labels), folder / "names.model")
+    token, entry = new_token("acme", ROLES)
+    write_entries(folder / "tokens.json", [entry])
+    bare = OwnServer(["-c", BARE, "8799"], "http://127.0.0.1:8799")
+    open_to_all = OwnServer.of(folder / "open")
+    with_tokens = OwnServer.of(folder / "tokens", sys.executable, "--token-file", str(folder / "tokens.json"))
+    with bare, open_to_all, with_tokens:
+        for server in (open_to_all, with_tokens):
+            with Client(f"http://127.0.0.1:{server.port}", token=token, timeout=600) as client:
+                client.upload("m", folder / "names.model")
+        asked = [
+            ("Starlette without a model", bare, ""),
+            ("one row, no tokens", open_to_all, ""),
+            ("Starlette without a model, asked with a token", bare, token),
+            ("one row, with a token", with_tokens, token),
+        ]
+        found: list[list[Row]] = [[] for _ in asked]
+        for number in range(-1, rounds):  # the first round warms all up and is not counted
+            for (what, server, given), lines in zip(asked, found, strict=True):
+                make = partial(next, cycle(_row_requests(rows, given)))
+                line = load(server, what, 600, make, clients=8, most=n_requests)
+                lines += [line] if number >= 0 else []
+    return [_median_of(lines) for lines in found]
+
+
+def names(n: int, seed: int = 0) -> tuple[list[list[str]], list[str]]:
+    """Return rows of 8 names, as many a column as a census has; four columns say which of two labels is likely."""
+    draw = random.Random(seed)
+    sizes = (9, 16, 7, 15, 6, 5, 2, 42)
+    codes = [[min(int(draw.expovariate(3 / size)), size - 1) for size in sizes] for _ in range(n)]
+    labels = ["over" if draw.random() < 1 / (1 + 2.0 ** (a - b % 4 + c - 2 * d)) else "under"
+              for a, b, c, _, _, _, d, _ in codes]  # fmt: skip
+    return [[f"column {j}, value {code}" for j, code in enumerate(row)] for row in codes], labels
+
+
+def _row_requests(rows: list[list[str]], token: str) -> list[bytes]:
+    return [request("POST", "/v1/models/m/predict", {"rows": [row]}, token) for row in rows[:500]]
+
+
+def _median_of(lines: list[Row]) -> Row:
+    numbers = {key: statistics.median(line[key] for line in lines) for key in lines[0] if key != "what"}
+    return {"what": lines[0]["what"], **numbers}
 
 
 def wrk(server: OwnServer, what: str, seconds: float, rows: list[list[str]]) -> Row:
@@ -468,15 +523,19 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="of each measurement: 5, or 60 for fair")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="on the disk to be measured")
     parser.add_argument(
-        "only", nargs="?", choices=["visits", "fair", "neighbour"], help="only this part; fair starts neighbour"
+        "only",
+        nargs="?",
+        choices=["visits", "fair", "neighbour", "one-row"],
+        help="only this part; fair starts neighbour",
     )
     parser.add_argument("--port", type=int, help="for neighbour")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--before", help="the interpreter of another version: only single edits, of both in turns")
     parser.add_argument(
-        "--rounds", type=int, help="how often two versions take turns (9), or how many runs (5 for fair)"
+        "--rounds", type=int, help="how often two versions or servers take turns (9), or how many runs (5 for fair)"
     )
     parser.add_argument("--edits", type=int, default=1_000, help="edits of one turn")
+    parser.add_argument("--requests", type=int, default=10_000, help="requests of one turn of one-row")
     given = parser.parse_args()
     if given.only == "neighbour":
         os.nice(10)
@@ -502,6 +561,11 @@ def main() -> None:
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
+        if given.only == "one-row":
+            note(*one_row(folder, given.rounds or 9, given.requests))
+            bare, ours, bare_with_token, with_token = (line["a_processor_second"] for line in found)
+            print(f"of what Starlette answers: {ours / bare:.2f}, with a token {with_token / bare_with_token:.2f}")
+            return
         note(*visits(folder, given.seconds))
         if given.only:
             return

@@ -451,4 +451,32 @@ class LogRatios:
         at: NDArray[np.float64],
     ) -> None: ...
 
+class DenseRatios:
+    @staticmethod
+    def of_rows(ratios: NDArray[np.float32], rows: NDArray[np.int64], labels: NDArray[np.int32]) -> DenseRatios: ...
+    def loss(
+        self,
+        base: NDArray[np.float64],
+        shares: NDArray[np.float64],
+        start: NDArray[np.float64],
+        strength: float,
+        by_label: bool,
+        at: NDArray[np.float64],
+        gradient: NDArray[np.float64],
+        width: int = 0,
+    ) -> float: ...
+    def fit(
+        self,
+        base: NDArray[np.float64],
+        shares: NDArray[np.float64],
+        start: NDArray[np.float64],
+        strength: float,
+        by_label: bool,
+        steps: int,
+        tolerance: float,
+        at: NDArray[np.float64],
+    ) -> None: ...
+
+def portable_log(values: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
+def portable_log1p(values: NDArray[np.float64], out: NDArray[np.float64]) -> None: ...
 def solve_positive(a: NDArray[np.float64], ridge: float, b: NDArray[np.float64], x: NDArray[np.float64]) -> bool: ...

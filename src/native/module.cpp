@@ -21,6 +21,7 @@
 #include "released.hpp"
 #include "row_sums.hpp"
 #include "scratch.hpp"
+#include "selection/dense_weights_module.hpp"
 #include "selection/log_ratios_module.hpp"
 #include "selection/site_scan_module.hpp"
 #include "table.hpp"
@@ -412,4 +413,5 @@ NB_MODULE(_native, m) {
     bind_trees(m);
     bind_answers(m);
     bind_log_ratios(m);
+    bind_dense_weights(m);
 }

@@ -1,4 +1,4 @@
-"""A model of names has the same bytes whatever kernels OpenBLAS and NumPy take for the processor (x86-64)."""
+"""A model of a table has the same bytes whatever kernels OpenBLAS and NumPy take for the processor (x86-64)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,18 @@ pytestmark = pytest.mark.skipif(
 )
 
 DIGESTS = """
+import numpy as np
+from sklearn.datasets import load_wine
 from hammemo import MemoryClassifier
 from hammemo.datasets import load_table
 X, y = load_table("car")
 print(MemoryClassifier().fit(X[:900], y[:900]).digest(), MemoryClassifier().fit(X[:900, :4], X[:900, 5]).digest())
+X, y = load_wine(return_X_y=True)  # three labels; then two labels, with names beside the numbers
+mixed = np.column_stack([X[:, :6].astype(object), np.where(X[:, 6] > 2, "high", "low"), np.array(["a", "b", "c"])[y]])
+for table, labels in ((X, y), (mixed[:, :7], mixed[:, 7] == "a")):
+    clf = MemoryClassifier().fit(table, labels)
+    assert clf.report().n_trees
+    print(clf.digest())
 """
 OTHERS = [
     {"OPENBLAS_CORETYPE": "Haswell"},
@@ -30,9 +38,10 @@ OTHERS = [
 def digests(**environment: str) -> str:
     whole = {**os.environ, "PYTHONWARNINGS": "ignore", **environment}
     done = subprocess.run([sys.executable, "-c", DIGESTS], env=whole, capture_output=True, text=True, check=True)
-    return done.stdout.split("\n")[0]
+    return done.stdout
 
 
-def test_another_processor_makes_the_same_model_of_names() -> None:
+def test_another_processor_makes_the_same_models_of_names_and_of_numbers() -> None:
     here = digests()
+    assert here.count("\n") == 3
     assert [digests(**other) for other in OTHERS] == [here] * len(OTHERS)

@@ -25,8 +25,9 @@ SCORES = "tests/memories/exact/test_score_table.py"
 TREES = [
     f"tests/models/test_numbers.py::test_compiled_{name}_are_those_of_the_plain_twin" for name in ("trees", "features")
 ]
+DENSE = "tests/votes/test_dense_fitting.py"
 LOOPS = ["tests/native/test_native.py", "tests/native/test_native_bindings.py"]
-TESTS = [*LOOPS, RACES, *LIVE, MIXTURE, PARTS, PACKED, SCAN, SCORES, *TREES]
+TESTS = [*LOOPS, RACES, *LIVE, MIXTURE, PARTS, PACKED, SCAN, SCORES, DENSE, *TREES]
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-s"]  # -s: or a report dies with the process
 RACE = """
 import conftest, threading

@@ -24,6 +24,7 @@ class CompiledLoops(Protocol):
     """The extension module ``_native``, with the types of its stub file ``_native.pyi``."""
 
     DamagedError: type[compiled.DamagedError]
+    DenseRatios: type[compiled.DenseRatios]
     Finder: type[compiled.Finder]
     Forest: type[compiled.Forest]
     Layout: type[compiled.Layout]
@@ -59,6 +60,16 @@ class CompiledLoops(Protocol):
         lengths: NDArray[np.int64], labels: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """See `hammemo.memories.exact.parts.packed`."""
+        ...
+
+    @staticmethod
+    def portable_log(values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """See `hammemo._arrays.logarithms`."""
+        ...
+
+    @staticmethod
+    def portable_log1p(values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+        """See `hammemo._arrays.logarithms`."""
         ...
 
     @staticmethod

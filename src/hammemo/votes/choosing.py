@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from hammemo._arrays.blas import one_blas_thread
+from hammemo._arrays.logarithms import log
 from hammemo._arrays.threads import in_threads
 from hammemo._progress import advance
 from hammemo.kernels.selection import SMOOTHING
@@ -133,7 +134,7 @@ class FoldTally:
         self._right.setdefault(option, []).append(int(multiplicity[right].sum()))
         self._rows.setdefault(option, []).append(int(multiplicity.sum()))
         for share in self._shares:
-            mixed = -np.log((1 - share) * observed + share / self._n_labels)
+            mixed = -log((1 - share) * observed + share / self._n_labels)
             self._losses.setdefault((*option, share), []).append(float((mixed * multiplicity).sum()))
 
     def trials(self) -> list[WeightTrial]:

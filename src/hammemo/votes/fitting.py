@@ -29,6 +29,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from hammemo._arrays.integers import row_pieces
+from hammemo._arrays.logarithms import log
 from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo.memories.exact import SparseCounts
@@ -36,7 +37,7 @@ from hammemo.memories.exact import SparseCounts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hammemo._native import LogRatios
+    from hammemo._native import DenseRatios, LogRatios
     from hammemo.kernels.sites import Sites
     from hammemo.memories.reader import Reader
     from hammemo.tokens.contexts import Contexts
@@ -159,9 +160,12 @@ class DenseFits:
 
 @dataclass(frozen=True, eq=False)
 class TableFits:
-    """Tables by cell, compiled; the log-ratios of the first features of them."""
+    """Tables by cell, of which the first features are taken, or features in blocks of rows; compiled.
 
-    tables: LogRatios
+    Sums are in an order that depends on the rows alone, so the weights are the same bytes on any x86-64 processor.
+    """
+
+    tables: LogRatios | DenseRatios
     multiplicity: NDArray[np.int64]
     prior: NDArray[np.float64]
     n_features: int
@@ -179,9 +183,31 @@ class TableFits:
         total = float(self.multiplicity.sum())
         vector = _vector(start, len(self.prior), warm, per_label=per_label)
         self.tables.fit(
-            np.log(self.prior), self.multiplicity / total, start, ridge / total, per_label, steps, _TOLERANCE, vector
+            log(self.prior), self.multiplicity / total, start, ridge / total, per_label, steps, _TOLERANCE, vector
         )
         return _weights(vector, len(start), len(self.prior), per_label=per_label)
+
+
+def fits_to(
+    ratios: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    multiplicity: NDArray[np.int64],
+    prior: NDArray[np.float64],
+    rows: NDArray[np.int64] | None = None,
+) -> Fits:
+    """Return features to be fitted to, those of some rows or of all: compiled, or arrays, its twin.
+
+    Shapes
+    ------
+    ratios : (L, m, F); labels, multiplicity : (m,); prior : (L,)
+    """
+    loops = native()
+    if rows is None:
+        rows = np.arange(len(labels))
+    if loops is None:
+        return DenseFits(np.ascontiguousarray(ratios[:, rows]), labels[rows], multiplicity[rows], prior)
+    blocks = loops.DenseRatios.of_rows(ratios, rows.astype(np.int64), labels[rows].astype(np.int32))
+    return TableFits(blocks, multiplicity[rows], prior, int(ratios.shape[2]))
 
 
 def _vector(

@@ -17,6 +17,7 @@ from scipy import sparse
 
 from hammemo._arrays.blas import one_blas_thread
 from hammemo._arrays.integers import row_pieces
+from hammemo._arrays.logarithms import log, log1p
 from hammemo._arrays.native import native
 from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo._progress import advance
@@ -26,7 +27,7 @@ from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import softmax
 from hammemo.votes.choosing import FoldTally, WeightTrial
-from hammemo.votes.fitting import SHARED_STEPS, DenseFits, FittedWeights
+from hammemo.votes.fitting import SHARED_STEPS, FittedWeights, fits_to
 from hammemo.votes.log_linear import LogLinear, shares
 
 if TYPE_CHECKING:
@@ -229,8 +230,8 @@ def log_ratios(
     counts, places = counts.copy(), np.arange(len(labels))
     counts[places, labels] = np.maximum(counts[places, labels] - 1, 0)
     amounts = np.array(smoothing)
-    totals = np.log1p(counts.sum(axis=1)[:, None, None] / amounts)
-    return np.asarray(np.log1p((counts / prior)[:, :, None] / amounts) - totals)
+    totals = log1p(counts.sum(axis=1)[:, None, None] / amounts)
+    return np.asarray(log1p((counts / prior)[:, :, None] / amounts) - totals)
 
 
 def _write_tree_features(
@@ -246,8 +247,8 @@ def _write_tree_features(
         amounts = np.array(smoothing)
 
         def logs(held: NDArray[np.int64]) -> NDArray[np.float64]:
-            totals = np.log1p(held.sum(axis=1)[:, None] / amounts)
-            return np.asarray(np.log1p(held[:, :, None] / (amounts * prior[:, None])) - totals[:, None])
+            totals = log1p(held.sum(axis=1)[:, None] / amounts)
+            return np.asarray(log1p(held[:, :, None] / (amounts * prior[:, None])) - totals[:, None])
 
         _write_means(rows.leaves, rows.is_out, of_cells, rows.tree_counts, rows.labels, forest.kinds, logs, out)
         return
@@ -273,10 +274,10 @@ def _logarithms(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
     """Return log(1 + n / (a p)) by label and count n, where each label's begin, and log(1 + n / a) by total."""
     amounts, most = np.array(smoothing), counts.max(axis=0, initial=0)
-    tables = [np.log1p(np.arange(top + 1)[:, None] / (amounts * p)) for top, p in zip(most, prior, strict=True)]
+    tables = [log1p(np.arange(top + 1)[:, None] / (amounts * p)) for top, p in zip(most, prior, strict=True)]
     starts = np.concatenate([[0], np.cumsum(most[:-1] + 1)]).astype(np.int64)
     totals = np.arange(int(counts.sum(axis=1).max(initial=0)) + 1)[:, None]
-    return np.concatenate(tables), starts, np.log1p(totals / amounts)
+    return np.concatenate(tables), starts, log1p(totals / amounts)
 
 
 def plain_tree_features(
@@ -375,7 +376,7 @@ def _tried(
     ratios: NDArray[np.float32], rows: TreeRows, inside: NDArray[np.int64], prior: NDArray[np.float64]
 ) -> list[tuple[tuple[bool, float], FittedWeights]]:
     """Return each option and its weights: shared ones first, then those of each label from there."""
-    fits = DenseFits(np.ascontiguousarray(ratios[:, inside]), rows.labels[inside], rows.multiplicity[inside], prior)
+    fits = fits_to(ratios, rows.labels, rows.multiplicity, prior, inside)
     even = np.full(fits.n_features, 1.0 / fits.n_features)
     shared = fits.fit(start=even, ridge=_RIDGE, per_label=False, steps=SHARED_STEPS)
 
@@ -388,9 +389,11 @@ def _tried(
 
 
 def _linear(ratios: NDArray[np.float32], weights: FittedWeights, prior: NDArray[np.float64]) -> NDArray[np.float64]:
-    by_label = (weights.shared + weights.differences.T).astype(np.float32)
-    linear = np.matmul(ratios, by_label[:, :, None])[:, :, 0].T.astype(np.float64)
-    return np.asarray(linear + np.log(prior) + weights.offsets)
+    by_label = weights.shared + weights.differences.T
+    linear = np.zeros(ratios.shape[:2])
+    for f in range(ratios.shape[2]):  # in this order, which that of a matrix product would not be
+        linear += ratios[:, :, f] * by_label[:, f, None]
+    return np.asarray(linear.T + log(prior) + weights.offsets)
 
 
 @one_blas_thread
@@ -408,7 +411,7 @@ def fit_tree_weights(
     if len(reader.labels) < 2 or not len(rows.labels):
         return
     ratios = tree_features(cells, rows, smoothing)
-    fitted = vote.fitted(DenseFits(ratios, rows.labels, rows.multiplicity, shares(rows.label_counts)))
+    fitted = vote.fitted(fits_to(ratios, rows.labels, rows.multiplicity, shares(rows.label_counts)))
     spread = _spread(cells, sites, len(smoothing))
     of_sites = FittedWeights(spread @ fitted.shared, spread @ fitted.differences, fitted.offsets)
     vote.take_fitted(of_sites, reader.labels, sites.n)

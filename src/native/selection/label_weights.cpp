@@ -102,7 +102,7 @@ double WeightLoss::operator()(const std::vector<double>& at, std::vector<double>
     return loss + strength_ * away;
 }
 
-void descend(WeightLoss& loss, std::vector<double>& at, size_t steps, double tolerance) {
+void descend(Loss& loss, std::vector<double>& at, size_t steps, double tolerance) {
     std::vector<double> gradient(at.size()), next, turned(at.size());
     std::deque<Step> past;
     double value = loss(at, gradient);

@@ -9,7 +9,14 @@
 
 namespace hammemo {
 
-class WeightLoss {
+// A loss, and its gradient, at a point.
+class Loss {
+   public:
+    virtual ~Loss() = default;
+    virtual double operator()(const std::vector<double>& at, std::vector<double>& gradient) = 0;
+};
+
+class WeightLoss final : public Loss {
    public:
     // shares: of each row in the loss; strength: of the ridge, which pulls shared weights towards `start` and all others towards zero.
     WeightLoss(const LogRatios& ratios, size_t n_sites, std::vector<double> base, std::vector<double> shares, std::vector<double> start,
@@ -17,7 +24,7 @@ class WeightLoss {
 
     // Shared weights (features,); with weights by label also differences (labels, features) and numbers (labels,).
     size_t size() const { return n_features_ + (by_label_ ? n_labels_ * (n_features_ + 1) : 0); }
-    double operator()(const std::vector<double>& at, std::vector<double>& gradient);
+    double operator()(const std::vector<double>& at, std::vector<double>& gradient) override;
 
    private:
     const LogRatios& ratios_;
@@ -28,6 +35,6 @@ class WeightLoss {
 };
 
 // Goes from `at` to where the loss falls, so many steps at most; a step that gains less than the tolerance is the last one.
-void descend(WeightLoss& loss, std::vector<double>& at, size_t steps, double tolerance);
+void descend(Loss& loss, std::vector<double>& at, size_t steps, double tolerance);
 
 }  // namespace hammemo

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hammemo._arrays.logarithms import log
 from hammemo._arrays.native import native
 from hammemo.kernels.selection.site_ratios import SMOOTHING
 
@@ -54,7 +55,7 @@ class Features:
 
     def __init__(self, ratios: SiteRatios, rows: NDArray[np.int64], *, leave_one_out: bool) -> None:
         self.ratios, self.rows, self.leave_one_out = ratios, rows, leave_one_out
-        self.labels, self.base = ratios.labels(rows), np.log(ratios.prior)
+        self.labels, self.base = ratios.labels(rows), log(ratios.prior)
         self.n_columns = 1 if ratios.n_labels == 2 else ratios.n_labels
 
     def add(self, site: Site) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from hammemo._arrays.logarithms import log
 from hammemo.kernels.selection.features import features_of
 from hammemo.kernels.selection.score_tests import ScoreTests
 from hammemo.kernels.selection.shared_weights import SharedWeights
@@ -154,7 +155,7 @@ class Growth:
             return PathStep(list(sites), weights, None)
         probabilities, _ = self.test.softmax(self.test.scores(weights))
         observed = self.test.observed(probabilities)
-        losses = -np.log((1 - _UNIFORM) * observed + _UNIFORM / self.ratios.n_labels)
+        losses = -log((1 - _UNIFORM) * observed + _UNIFORM / self.ratios.n_labels)
         return PathStep(list(sites), weights, losses)
 
     def _most_candidates(self) -> int:

@@ -153,7 +153,7 @@ def _questions() -> Iterator[Operation]:
     """Yield an operation for each kind of question."""
     ranked = bodies.RankedQuestion
     for ask, path, says, takes, gives in (
-        ("predict", f"{_MODEL}/predict", "Answer each row with its most likely label.", bodies.Question, bodies.Labels),
+        ("predict", _PREDICT, "Answer each row with its most likely label.", bodies.Question, bodies.Labels),
         (
             "top-k", f"{_MODEL}/top-k", "Answer each row with its k most likely labels.",
             bodies.TopKQuestion, bodies.RankedLabels,
@@ -324,6 +324,7 @@ async def _docs(service: Service, call: Call) -> Answer:  # noqa: ARG001
 
 
 _MODEL: Final = "/v1/models/{model}"
+_PREDICT: Final = f"{_MODEL}/predict"
 _ALIAS: Final = "/v1/aliases/{alias}"
 _QUESTION_REFUSALS: Final = (404, 409, 422, 425)
 
@@ -422,7 +423,8 @@ def make_app(
         if probes and not operation.probes:
             continue
         paths.setdefault(operation.path, {})[operation.method] = Endpoint(service, operation)
-    routes = [Route(path, PathOperations(endpoints)) for path, endpoints in paths.items()]
+    most_asked_first = sorted(paths, key=lambda path: path != _PREDICT)  # routes are tried in turn
+    routes = [Route(path, PathOperations(paths[path])) for path in most_asked_first]
     router = Router(routes, redirect_slashes=False, default=no_such_path)
     counted = addresses or Addresses(service.limits.address_connections)
     return Gate(router, hosts, loopback=loopback, addresses=counted)

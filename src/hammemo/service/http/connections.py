@@ -35,9 +35,9 @@ class JoinedHead:
         """Write; a head waits for the next call, but for "100 Continue", which has no body."""
         if not self._head and data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 1"):
             self._head = data
-            return
-        self._transport.write(self._head + data)
-        self._head = b""
+        elif data or self._head:  # the end of a message has no bytes
+            self._transport.write(self._head + data)
+            self._head = b""
 
     def close(self) -> None:
         """Write what waits, and close; a peer that never reads it is not waited for longer than `closing_seconds`."""

@@ -6,12 +6,14 @@ caller, the role, the rate and the declared size are known to be right.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from msgspec.structs import replace
+
+from hammemo.service.http.deadlines import Late, within
 from hammemo.service.http.logs import LOGGER, places
 from hammemo.service.http.messages import (
     BYTES,
@@ -114,6 +116,7 @@ class Endpoint:
     def __init__(self, service: Service, operation: Operation) -> None:
         self._service = service
         self._operation = operation
+        self._seconds = operation.seconds or max(_EDIT_SECONDS if operation.edits else 0.0, service.limits.deadline)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whatever happens."""
@@ -178,17 +181,15 @@ class Endpoint:
         elif operation.body == "file":
             check_content_type(call.scope, BYTES)
             check_declared_length(call.scope, service.limits.file)
-        seconds = operation.seconds or max(_EDIT_SECONDS if operation.edits else 0.0, service.limits.deadline)
-        deadline = asyncio.timeout(seconds)
+        handling: Awaitable[Answer | None]
+        if (operation.edits or operation.of_writer) and service.forward is not None:
+            handling = service.forward(call, self._seconds)
+        else:
+            handling = operation.handle(service, call)
         try:
-            async with deadline:
-                if (operation.edits or operation.of_writer) and service.forward is not None:
-                    return await service.forward(call, seconds)
-                return await operation.handle(service, call)
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            raise TooLong(operation, seconds) from None
+            return await within(self._seconds, handling)
+        except Late:
+            raise TooLong(operation, self._seconds) from None
 
 
 class PathOperations:

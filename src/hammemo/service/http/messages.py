@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import msgspec
+
 from hammemo.service.http.bodies import ErrorAnswer, ErrorFacts, TensorErrorAnswer, encoded
+from hammemo.service.http.deadlines import Late, within
 from hammemo.service.operations import NAME, NoSuchModel, ServiceError, TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping
 
     from hammemo.service.http.tokens import Caller
 
-    Scope = Mapping[str, Any]
+    Scope = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Any]]
     Send = Callable[[Any], Awaitable[None]]
 
@@ -43,6 +47,8 @@ _DROPPED_SECONDS: Final = 2.0
 _PIECE: Final = 2**18
 """Bytes of an answer that are sent at a time, each within `_PIECE_SECONDS`."""
 _PIECE_SECONDS: Final = 20.0
+_BY_NAME: Final = "hammemo.headers"
+"""Where the scope of a request keeps its headers by name."""
 
 
 class Refused(ServiceError):  # noqa: N818  (an answer, named after what it says)
@@ -62,7 +68,7 @@ class Failed(Exception):  # noqa: N818
         self.error, self.places = error, places
 
 
-@dataclass
+@dataclass(slots=True)
 class Call:
     """One request, with what is known of it."""
 
@@ -80,8 +86,7 @@ class Call:
     """What the log tells of it."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What is sent back."""
 
     body: bytes
@@ -92,10 +97,22 @@ class Answer:
 
 def header(scope: Scope, name: bytes) -> bytes | None:
     """Return the value of a header; one that is there twice is refused."""
-    found = [value for key, value in scope["headers"] if key == name]
-    if len(found) > 1:
+    by_name = scope.get(_BY_NAME)
+    if by_name is None:  # several are asked of each request
+        by_name = scope[_BY_NAME] = _by_name(scope["headers"])
+    value: bytes | None = by_name.get(name)
+    if value is None and name in by_name:
         raise Refused(400, "bad_request", f"The header {name.decode()} is there more than once.")
-    return found[0] if found else None
+    return value
+
+
+def _by_name(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes | None]:
+    """Return headers by name; None for a name that is there twice."""
+    given = list(headers)
+    found: dict[bytes, bytes | None] = dict(given)
+    if len(found) != len(given):
+        found |= {name: None for name, n in Counter(name for name, _ in given).items() if n > 1}
+    return found
 
 
 def model_name(scope: Scope) -> str:
@@ -133,7 +150,7 @@ def check_declared_length(scope: Scope, most: int) -> None:
     given = header(scope, b"content-length")
     if given is None:
         return
-    if not re.fullmatch(rb"[0-9]{1,18}", given):
+    if not given.isdigit() or len(given) > 18:
         raise Refused(400, "bad_request", "The content length is not a number.")
     if int(given) > most:
         raise TooLarge(f"The body has {int(given)} bytes, more than {most}: send parts.")
@@ -157,13 +174,18 @@ async def read_body(call: Call, most: int, seconds: float) -> bytes:
     """Return the whole body; it mostly comes in one piece, for which `pieces` would be slow."""
     check_declared_length(call.scope, most)
     try:
-        async with asyncio.timeout(seconds):
-            body = bytearray(await _next_piece(call, 0, most))
-            while call.has_more:
-                body += await _next_piece(call, len(body), most)
-    except TimeoutError:
+        return await within(seconds, _whole_body(call, most))
+    except Late:
         raise _too_slow(seconds) from None
-    return bytes(body)
+
+
+async def _whole_body(call: Call, most: int) -> bytes:
+    found = [await _next_piece(call, 0, most)]
+    size = len(found[0])
+    while call.has_more:
+        found.append(await _next_piece(call, size, most))
+        size += len(found[-1])
+    return found[0] if len(found) == 1 else b"".join(found)
 
 
 async def _next_piece(call: Call, size: int, most: int) -> bytes:
@@ -236,7 +258,7 @@ async def send_answer(send: Send, answer: Answer) -> None:
     """Send an answer with the headers that all answers have."""
     headers = [
         (b"content-type", answer.content_type),
-        (b"content-length", str(len(answer.body)).encode()),
+        (b"content-length", b"%d" % len(answer.body)),
         *_HEADERS,
         *answer.headers,
     ]

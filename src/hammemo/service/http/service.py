@@ -30,13 +30,13 @@ from hammemo.service.operations import NoSuchModel, TooMany, Unavailable
 from hammemo.service.quotas import most_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
     from concurrent.futures import Future
 
     from hammemo.service.host import Host
     from hammemo.service.hosted import HostedModel
     from hammemo.service.http.long_questions import LongQuestions
-    from hammemo.service.http.messages import Call
+    from hammemo.service.http.messages import Call, Scope
     from hammemo.service.http.tokens import Caller, Tokens
 
 Lane = Literal["lists", "short", "files"]
@@ -134,7 +134,7 @@ class Service:
         self._preparing: WeakKeyDictionary[HostedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
         self._results: Results | None = None
 
-    def caller(self, scope: Mapping[str, Any]) -> Caller:
+    def caller(self, scope: Scope) -> Caller:
         """Return who is asking, or refuse."""
         if self.tokens is None:
             return self._local

@@ -155,12 +155,17 @@ class Tokens:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._entries: dict[str, StoredToken] = {}
+        self._callers: dict[str, Caller] = {}
         self._seen: tuple[int, ...] | None = None
         self._next = 0.0
-        self._entries = {entry.id: entry for entry in read_entries(path)}
+        self._read()
         self._seen = self._mark()
         if not self._entries:
             raise ValueError(f"{path} holds no token, so every request is refused: run `hammemo tokens add {path}`.")
+
+    def _read(self) -> None:
+        self._entries = {entry.id: entry for entry in read_entries(self.path)}
+        self._callers = {entry.id: _caller_of(entry) for entry in self._entries.values()}
 
     def _mark(self) -> tuple[int, ...]:
         found = self.path.stat()
@@ -176,7 +181,7 @@ class Tokens:
             mark = self._mark()
             if mark == self._seen:
                 return
-            self._entries = {entry.id: entry for entry in read_entries(self.path)}
+            self._read()
             self._seen = mark
             log.info("tokens_read", extra={"facts": {"tokens": len(self._entries)}})
         except (OSError, ValueError) as error:
@@ -196,5 +201,9 @@ class Tokens:
         right = compare_digest(_hash(secret), _NO_HASH if entry is None else entry.hash)
         if entry is None or not right:
             return None
-        implied = {"metrics"} if "admin" in entry.roles else set()
-        return Caller(entry.tenant, frozenset(entry.roles) | implied, entry.name)
+        return self._callers[key]
+
+
+def _caller_of(entry: StoredToken) -> Caller:
+    implied = {"metrics"} if "admin" in entry.roles else set()
+    return Caller(entry.tenant, frozenset(entry.roles) | implied, entry.name)

@@ -1,0 +1,42 @@
+"""Logarithms whose bytes are those of any x86-64 processor: NumPy's depend on whether it has AVX-512.
+
+They are compiled (``src/native/selection/portable_math.hpp``); without compiled code they are NumPy's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hammemo._arrays.native import native
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def log(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the logarithms of numbers above zero, of any shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo._arrays.logarithms import log
+    >>> log(np.array([[1, 8]])) / log(np.array([2]))
+    array([[0., 3.]])
+    """
+    loops = native()
+    return np.log(values) if loops is None else _of_each(loops.portable_log, values)
+
+
+def log1p(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the logarithms of 1 plus numbers from zero on, of any shape."""
+    loops = native()
+    return np.log1p(values) if loops is None else _of_each(loops.portable_log1p, values)
+
+
+def _of_each(function: Any, values: NDArray[Any]) -> NDArray[np.float64]:
+    given = np.ascontiguousarray(values, np.float64)
+    found = np.empty(given.shape)
+    function(given.reshape(-1), found.reshape(-1))
+    return found
