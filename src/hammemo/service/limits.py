@@ -43,6 +43,10 @@ class Limits:
         Rows of one request to explain.
     models : int
         Models of one tenant.
+    lists, list_items, list_body : int
+        Named lists of labels of one tenant, items of one list, and bytes of the body that replaces it.
+    resident_items : int
+        Items of the lists that a process keeps in memory, over all tenants; others are read again when they are asked.
     stored_labels, stored_examples, stored_bytes : int
         What all models of one tenant may store; bytes are those of snapshots and logs. 0 for any number.
     rate : float
@@ -76,6 +80,10 @@ class Limits:
     cells: int = 1_000_000
     explained: int = 100
     models: int = 256
+    lists: int = 64
+    list_items: int = 1_000_000
+    list_body: int = 32 * 2**20
+    resident_items: int = 4_000_000
     stored_labels: int = 0
     stored_examples: int = 0
     stored_bytes: int = 0

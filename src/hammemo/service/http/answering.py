@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from hammemo.service.http.bodies import Certificates, Explanations, Labels, Probabilities, RankedLabels
+from hammemo.service.http.bodies import Certificates, Explanations, FoundList, Labels, Probabilities, RankedLabels
 from hammemo.service.operations import Malformed, TooLarge
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hammemo.service.http.bodies import Question, RankedQuestion, TopKQuestion
     from hammemo.service.limits import Limits
     from hammemo.service.operations import Token
+    from hammemo.tokens.vocabulary import Vocabulary
 
     Stop = Callable[[], None]
 
@@ -80,6 +81,11 @@ class ReadyVersion:
     def column_names(self) -> tuple[str, ...] | None:
         """What the columns are called; None where they have no names."""
         return self._names
+
+    @property
+    def labels(self) -> Vocabulary:
+        """The labels of the model, in the order of its columns."""
+        return self.model._scorer().labels
 
     def prepare(self) -> ReadyVersion:
         """Make what single rows need."""
@@ -155,14 +161,16 @@ class ReadyVersion:
         for block in self._blocks("top-k", question, stop):
             lists = {
                 name: _of_block(name, given, block, len(rows))
-                for name, given in (("exclude", exclude), ("allow", question.allow))
+                for name, given in (("exclude", _listed(exclude)), ("allow", _listed(question.allow)))
             }
             found = self._asked("top_k", rows[block], k, **lists, return_scores=question.scores)
             ranked, of_labels = found if question.scores else (found, None)
             labels += [[label for label in row if label is not None] for row in ranked.tolist()]
             if of_labels is not None:
                 scores += [row[: len(own)] for row, own in zip(of_labels.tolist(), labels[block], strict=True)]
-        return RankedLabels(labels, self.version, scores if question.scores and rows else None)
+        named = [given for given in (question.exclude, question.allow) if isinstance(given, FoundList)]
+        versions = {given.list: given.found.version for given in named}
+        return RankedLabels(labels, self.version, scores if question.scores and rows else None, versions)
 
     def probabilities(self, question: Question, limits: Limits, stop: Stop = go_on) -> Probabilities:
         """Return the probability of each label."""
@@ -213,6 +221,11 @@ class ReadyVersion:
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
             reason = error.__cause__ or error  # what is not there at all has the reason as its cause
             raise Malformed(" ".join(str(reason).split())[:500]) from error
+
+
+def _listed(given: Any) -> Any:
+    """Return the labels of a named list; others as they are."""
+    return given.found.labels if isinstance(given, FoundList) else given
 
 
 def _of_block(name: str, lists: Any, block: slice, n: int) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,8 +23,10 @@ from hammemo.service.operations import NotReached, Unavailable, checked_rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hammemo.service.host import Host
     from hammemo.service.hosted import HostedModel
     from hammemo.service.http.answering import Stop
+    from hammemo.service.label_lists import NamedList
     from hammemo.service.limits import Limits
 
 LONG_MICROSECONDS: Final = 10_000
@@ -82,6 +85,22 @@ KINDS: Final = {
 }
 
 
+def list_names(question: Any) -> list[str]:
+    """Return the names of the lists that a question asks for."""
+    given = (getattr(question, "exclude", None), getattr(question, "allow", None))
+    return [one.list for one in given if isinstance(one, bodies.ListName)]
+
+
+def with_lists(question: Any, named: Callable[[str], NamedList]) -> Any:
+    """Return a question with the lists that it asks for, one version of each."""
+    found = {name: bodies.FoundList(name, named(name)) for name in set(list_names(question))}
+    if not found:
+        return question
+    given = {name: getattr(question, name) for name in ("exclude", "allow")}
+    lists = {name: found[one.list] for name, one in given.items() if isinstance(one, bodies.ListName)}
+    return msgspec.structs.replace(question, **lists)
+
+
 class Stopped(Refused):
     """A question that took longer than it may, or whose caller has gone."""
 
@@ -112,10 +131,11 @@ class Stopping:
 
 
 def answer_long(
-    hosted: HostedModel, kind: QuestionKind, body: bytes, at_least: int, limits: Limits, stop: Stopping
+    host: Host, hosted: HostedModel, kind: QuestionKind, body: bytes, at_least: int, stop: Stopping
 ) -> tuple[bytes, int]:
     """Return the answer to a long question and the version that gave it, which is `at_least` the one given."""
-    question = kind.read(body, hosted.name, limits)
+    limits = host.limits
+    question = with_lists(kind.read(body, hosted.name, limits), partial(host.named_list, hosted.tenant))
     stop()
     wanted = question.min_version or 0
     try:
