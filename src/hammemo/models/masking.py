@@ -95,14 +95,12 @@ class ListedLabels:
 
 def label_mask(labels: Vocabulary, m: int, exclude: Any, allow: Any, seen: Callable[[], Lists]) -> LabelMask:
     """Return which labels each of m queries may be answered with; `seen` are the labels that the queries hold."""
-    is_open = np.ones(len(labels), bool)
     is_seen = isinstance(exclude, str) and exclude == "seen"
     refused = seen() if is_seen else _lists(labels, exclude, m, "exclude", "use 'seen', ")
     allowed = _lists(labels, allow, m, "allow", "use ")
-    if allow is not None and allowed is None:
-        is_open &= _flags(labels, allow)
-    if exclude is not None and refused is None:
-        is_open &= ~_flags(labels, exclude)
+    flags = [_flags(labels, allow)] if allow is not None and allowed is None else []
+    flags += [~_flags(labels, exclude)] if exclude is not None and refused is None else []
+    is_open = np.logical_and.reduce(flags) if len(flags) > 1 else flags[0] if flags else np.ones(len(labels), bool)
     if allowed is not None and refused is not None:
         allowed = [np.setdiff1d(own, out) for own, out in zip(allowed, refused, strict=True)]
     lists = allowed if allowed is not None else refused or [np.empty(0, np.int64)] * m

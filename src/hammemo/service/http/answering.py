@@ -218,7 +218,10 @@ class ReadyVersion:
 
     def _asked(self, ask: str, rows: list[list[Token]], *given: Any, **named: Any) -> Any:
         """Return what the model answers to some rows."""
-        return self._answer(lambda: getattr(self.model, ask)(table(rows), *given, **named))
+        X: Any = (
+            rows if all(set(map(type, row)) == {int} for row in rows) else table(rows)
+        )  # of integers less is checked
+        return self._answer(lambda: getattr(self.model, ask)(X, *given, **named))
 
     def _answer(self, question: Callable[[], Any]) -> Any:
         """Return an answer; what the library refuses is the fault of the question."""
