@@ -103,7 +103,9 @@ def label_mask(labels: Vocabulary, m: int, exclude: Any, allow: Any, seen: Calla
     is_open = np.logical_and.reduce(flags) if len(flags) > 1 else flags[0] if flags else np.ones(len(labels), bool)
     if allowed is not None and refused is not None:
         allowed = [np.setdiff1d(own, out) for own, out in zip(allowed, refused, strict=True)]
-    lists = allowed if allowed is not None else refused or [np.empty(0, np.int64)] * m
+    if allowed is None and not refused:
+        return LabelMask(is_open, np.zeros(m + 1, np.int64), np.empty(0, np.int64), lists_allow=False)
+    lists = allowed if allowed is not None else refused or []
     starts = np.concatenate([[0], np.cumsum([len(columns) for columns in lists])]).astype(np.int64)
     listed = np.concatenate([np.empty(0, np.int64), *lists])
     return LabelMask(is_open, starts, listed, allowed is not None)
