@@ -274,10 +274,10 @@ async def _read_list(service: Service, call: Call) -> Answer:
 
 
 async def _set_list(service: Service, call: Call) -> Answer:
-    """Replace a list; one of a tenant at a time, because its body may be long."""
+    """Replace a list; few of a tenant at a time, because its body may be long."""
     tenant, name, limits = call.caller.tenant, _list_in_path(call), service.limits
     with service.sending_list(tenant):
-        call.body = await read_body(call, limits.list_body, limits.file_seconds)
+        call.body = await read_body(call, limits.list_body, limits.list_seconds)
 
         def keep() -> ListFacts:
             items = decoded(_list_decoder, call.body).items

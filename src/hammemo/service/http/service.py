@@ -14,7 +14,7 @@ import math
 import shutil
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
@@ -135,7 +135,7 @@ class Service:
         self._times: dict[str, Rate] = {}
         self._opened: set[tuple[str, str]] = set()
         self._aliases: dict[str, tuple[float, dict[str, str]]] = {}
-        self._sending: set[str] = set()
+        self._sending: Counter[str] = Counter()
         self._ready: WeakKeyDictionary[HostedModel, ReadyVersion] = WeakKeyDictionary()
         self._preparing: WeakKeyDictionary[HostedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
         self._results: Results | None = None
@@ -225,14 +225,14 @@ class Service:
 
     @contextmanager
     def sending_list(self, tenant: str) -> Iterator[None]:
-        """Refuse a list of a tenant that is sent while another one is."""
-        if tenant in self._sending:
-            raise TooMany("Another list of this tenant is being sent: send this one after it.")
-        self._sending.add(tenant)
+        """Refuse a list of a tenant that is sent while as many others are as may be."""
+        if self._sending[tenant] >= self.limits.lists_at_once:
+            raise TooMany("Other lists of this tenant are being sent: send this one after them.")
+        self._sending[tenant] += 1
         try:
             yield
         finally:
-            self._sending.discard(tenant)
+            self._sending[tenant] -= 1
 
     async def ready_version(self, call: Call, min_version: int | None) -> ReadyVersion:
         """Return the newest version of a model, which must not be older than `min_version`, ready for questions."""
