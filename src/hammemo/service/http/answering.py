@@ -218,9 +218,8 @@ class ReadyVersion:
 
     def _asked(self, ask: str, rows: list[list[Token]], *given: Any, **named: Any) -> Any:
         """Return what the model answers to some rows."""
-        X: Any = (
-            rows if all(set(map(type, row)) == {int} for row in rows) else table(rows)
-        )  # of integers less is checked
+        is_plain = self.model._columns is None and all(_SHORT_WAY.issuperset(map(type, row)) for row in rows)
+        X: Any = rows if is_plain else table(rows)  # of lists of integers and strings less is checked
         return self._answer(lambda: getattr(self.model, ask)(X, *given, **named))
 
     def _answer(self, question: Callable[[], Any]) -> Any:
