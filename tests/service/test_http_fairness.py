@@ -188,6 +188,11 @@ def test_the_number_of_labels_costs_nothing_where_only_rows_are_read() -> None:
         ask: KINDS[ask].read(json.dumps({"rows": [[1]]}).encode(), "m", Limits())
         for ask in ("predict", "top-k", "probabilities", "explain")
     }
+    quick = {ask for ask, question in questions.items() if KINDS[ask].is_quick(mixture, question)}
+    assert quick == ({"predict", "top-k"} if native() else set())
+    for more in ({"rows": [[1]] * 20}, {"k": 100}, {"allow": [1, 2]}, {"exclude": [[1]]}):
+        asked = KINDS["top-k"].read(json.dumps({"rows": [[1]], **more}).encode(), "m", Limits())
+        assert not KINDS["top-k"].is_quick(mixture, asked)
     long = {ask for ask, question in questions.items() if KINDS[ask].is_long(mixture, question, lambda: False)}
     assert long == {"probabilities", "explain"} | (set() if native() else {"predict", "top-k"})
 

@@ -88,6 +88,11 @@ class ReadyVersion:
         return self._names
 
     @property
+    def reads_rows(self) -> bool:
+        """Whether the leading labels come from the rows that a context reads, whatever the number of labels."""
+        return self._reads_rows
+
+    @property
     def labels(self) -> Vocabulary:
         """The labels of the model, in the order of its columns."""
         return self.model._scorer().labels

@@ -48,6 +48,8 @@ _FILE_SECONDS: Final = 3600.0
 """As long as a file may be on its way and be read or written; `Limits.file_seconds` is for the way alone."""
 _ERASED_SECONDS: Final = 10.0
 """How long an answer waits for the end of an erasure."""
+_FEW: Final = 16
+"""Up to so many requests at once, quick questions are not handed to a thread; of more, tenants take turns there."""
 _LOOK_AGAIN: Final = 0.05
 _MAX_LISTED_CLASSES: Final = 1_000
 """The most labels that a description names; it also says how many there are."""
@@ -147,6 +149,8 @@ def _question(kind: QuestionKind) -> Callable[[Service, Call], Awaitable[Answer]
             return await service.long_answer(call, kind.ask)
         question = await service.with_lists(call, question, ready)
         answer = partial(kind.answer, ready, question, service.limits, go_on)
+        if service.admission.inside <= _FEW and kind.is_quick(ready, question):
+            return Answer(encoded(answer()))
         return Answer(await service.in_thread(call, lambda: encoded(answer()), "short"))
 
     return ask

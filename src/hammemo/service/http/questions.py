@@ -33,6 +33,8 @@ LONG_MICROSECONDS: Final = 10_000
 """A question that takes longer, about, is a long one."""
 SHORT_MICROSECONDS: Final = 2_500
 """One that takes longer than this is answered as a long one where a tenant asks many of them."""
+QUICK_MICROSECONDS: Final = 500
+"""One that takes no longer is answered by the event loop itself."""
 LONG_BODY: Final = 2**15
 """So is one with a longer body: reading it takes as long."""
 
@@ -66,6 +68,12 @@ class QuestionKind:
         """Return whether a question would keep others waiting; `may_take_time` is asked about one in between."""
         cost = ready.cost(self.ask, question)
         return cost > LONG_MICROSECONDS or (cost > SHORT_MICROSECONDS and not may_take_time())
+
+    def is_quick(self, ready: ReadyVersion, question: Any) -> bool:
+        """Return whether a question takes about as long as to hand it to a thread, so that it is answered at once."""
+        lists = (getattr(question, "exclude", None), getattr(question, "allow", None))
+        is_short = ready.reads_rows and ready.cost(self.ask, question) <= QUICK_MICROSECONDS
+        return is_short and not any(isinstance(given, list) for given in lists)  # labels have to be looked up
 
 
 def _kind(ask: str, takes: type, answer: Callable[[ReadyVersion, Any, Limits, Stop], Any]) -> QuestionKind:
