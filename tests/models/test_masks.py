@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hammemo import Exact, Hashed, MemoryClassifier, Mixture
 from hammemo.memories.label_mask import LabelMask
-from hammemo.models.masking import ListedLabels
+from hammemo.models.masking import ListedLabels, columns_of
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 from mixture_kernels import KERNELS, H
 
 LABELS = st.integers(0, 14)
@@ -131,8 +132,6 @@ def test_listed_labels_are_their_items(documents: Any, queries: Any, allow: Any,
 
 
 def test_listed_labels_keep_the_columns_of_few_versions() -> None:
-    from hammemo.tokens.vocabulary import Vocabulary
-
     listed = ListedLabels(["b", 1])
     vocabularies = [Vocabulary.of([1, "a", "b", f"c{number}"]) for number in range(9)]
     for labels in vocabularies:
@@ -141,3 +140,16 @@ def test_listed_labels_keep_the_columns_of_few_versions() -> None:
     assert sum(listed.known(labels) is not None for labels in vocabularies) == 4
     with pytest.raises(ValueError, match="not a token"):
         ListedLabels([None])
+
+
+@given(lists=st.lists(st.lists(st.sampled_from(["a", "b", "z", 1, 2, 9, 2.5, True, np.int8(1), NO_TOKEN]), max_size=6)))
+def test_columns_are_found_one_by_one(lists: list[list[Any]]) -> None:
+    labels = Vocabulary.of([1, 2, 2.5, "a", "b"])
+    place = {token: column for column, token in enumerate(labels)}
+    found = [own.tolist() for own in columns_of(labels, lists)] if lists else []
+    assert found == [[place.get(token, -1) for token in own] for own in lists]
+
+
+def test_integers_that_are_too_large_are_refused_in_lists() -> None:
+    with pytest.raises(ValueError, match="64 bits"):
+        columns_of(Vocabulary.of([1]), [[1, 2**70]])

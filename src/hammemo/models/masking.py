@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -146,10 +147,20 @@ def columns_of(labels: Vocabulary, lists: Sequence[Any]) -> Lists:
     tokens = list(chain.from_iterable(lists)) if one is None else one.ravel()
     if not len(tokens):
         return [np.empty(0, np.int64)] * len(lists)
-    array = token_array(tokens)
+    return np.split(_columns(labels, tokens), np.cumsum([len(own) for own in lists])[:-1])
+
+
+def _columns(labels: Vocabulary, tokens: Any) -> NDArray[np.int64]:
+    """Return the column of each token; lists of strings, and of integers, need fewer checks than others."""
+    kinds = set(map(type, tokens)) if isinstance(tokens, list) else set()
+    if kinds == {str}:
+        return labels.find_strings(tokens)
+    array: NDArray[Any] | None = None
+    if kinds == {int}:
+        with suppress(OverflowError):
+            array = np.array(tokens, np.int64)
+    array = token_array(tokens) if array is None else array
     if array.dtype.kind == "i":  # integers come first in a vocabulary
-        found = sorted_find(labels.ints, array)
-    else:
-        vocabulary, ranks = factorize(array)
-        found = np.append(labels.find(vocabulary), -1)[ranks]
-    return np.split(found, np.cumsum([len(own) for own in lists])[:-1])
+        return sorted_find(labels.ints, array)
+    vocabulary, ranks = factorize(array)
+    return np.asarray(np.append(labels.find(vocabulary), -1)[ranks])
