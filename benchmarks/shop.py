@@ -1,18 +1,27 @@
 """The next item at a shop's size: fit, size, load, single questions, learning a click and forgetting a visit.
 
-    python benchmarks/shop.py [--clicks 1_000_000] [--items 100_000] [--questions 1000] [--memory 8] [--json]
+    python benchmarks/shop.py [--clicks 1_000_000] [--items 100_000] [--questions 1000] [--memory 8] [--serve] [--json]
 
 Clicks are synthetic, made from a seed. A visit has 7 clicks on average. Of its steps, .55 go to a neighbor of the item
 before, .2 back to an item of the visit, and the others to any item, with the frequencies of Zipf's law (exponent 1).
 They are written to a Parquet file, which `fit_stream` reads; the model is the default. Questions are the beginnings of
 other visits. `--memory` limits the data segment of the process, in GiB. Times are those of the processor, one thread:
-other work of the machine is not counted. *a second*: all questions in one call.
+other work of the machine is not counted. *a second*: all questions in one call. A size that does not fit in `--memory`
+ends with status 3.
+
+`--serve` also serves the model, and prints the highest rate of single questions that the server holds for `--seconds`
+(60) with nine of ten answers in less than 7 ms, by the clock (:mod:`shop_serving`); beside it VMIS-kNN, called in this
+process, since it has no server.
+
+The model is in memory. `engines.fit(parts=…)` refuses it: the default kernel has sites without a position, and each of
+them has a table of its own, while parts are cut from the one table of the sites with positions.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -32,6 +41,7 @@ if TYPE_CHECKING:
 NEIGHBOR, REPEAT = 0.55, 0.2
 """Shares of the steps of a visit; the others are to any item."""
 
+DOES_NOT_FIT = 3
 MOST_STEPS = 50
 PART = 100_000
 """Visits that are made at a time."""
@@ -80,7 +90,7 @@ def write_clicks(path: Path, n_clicks: int, n_items: int) -> int:
 
 
 def measured(folder: Path, n_clicks: int, n_items: int, n_questions: int) -> Row:
-    """Return the figures of one shop."""
+    """Return the figures of one shop; its clicks and its model stay in the folder."""
     from pyarrow import parquet
 
     path = folder / "clicks.parquet"
@@ -95,15 +105,21 @@ def measured(folder: Path, n_clicks: int, n_items: int, n_questions: int) -> Row
     started = time.process_time()
     shop = load(folder / "shop.hammemo")
     row["load_seconds"] = time.process_time() - started
-    return row | asked(shop, n_items, n_questions) | {"peak_mebibytes": peak_mebibytes()}
+    row |= asked(shop, n_items, n_questions) | {"peak_mebibytes": peak_mebibytes()}
+    return row | {"peak_bytes_a_click": 2**20 * row["peak_mebibytes"] / written}
+
+
+def questions_of(n: int, n_items: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Return n visits that no model has learnt, and the beginning of each."""
+    items, lengths = visits_of(n, n_items, 0)
+    rng = np.random.default_rng(0)
+    visits = [visit.tolist() for visit in np.split(items, np.cumsum(lengths)[:-1])]
+    return visits, [visit[: rng.integers(1, len(visit))] for visit in visits]
 
 
 def asked(shop: Any, n_items: int, n_questions: int) -> Row:
     """Return the times of questions and edits."""
-    items, lengths = visits_of(n_questions, n_items, 0)
-    rng = np.random.default_rng(0)
-    visits = [visit.tolist() for visit in np.split(items, np.cumsum(lengths)[:-1])]
-    questions = [visit[: rng.integers(1, len(visit))] for visit in visits]
+    visits, questions = questions_of(n_questions, n_items)
     row: Row = {"first_answer_seconds": seconds(shop.top_k, questions[:1], 20)}
     shop.top_k(questions[:100], 20)
     single = [thread_seconds(shop.top_k, [question], 20) for question in questions]
@@ -119,6 +135,20 @@ def asked(shop: Any, n_items: int, n_questions: int) -> Row:
     return row
 
 
+def served(folder: Path, n_items: int, n_questions: int, seconds: float) -> Row:
+    """Return the rates of a server of the model that `measured` left in a folder, and those of VMIS-kNN."""
+    from pyarrow import parquet
+
+    import shop_serving
+
+    clicks = parquet.read_table(folder / "clicks.parquet")
+    items, visits = (clicks[name].to_numpy() for name in ("item", "visit"))
+    _, questions = questions_of(n_questions, n_items)
+    row = shop_serving.served(folder, folder / "shop.hammemo", questions, np.unique(items), seconds)
+    sessions = [visit.tolist() for visit in np.split(items, np.flatnonzero(np.diff(visits)) + 1)]
+    return row | shop_serving.neighbours(sessions, n_items, questions)
+
+
 def main() -> None:
     """Print the figures of one shop."""
     parser = options(__doc__, as_json="print the figures as JSON")
@@ -126,11 +156,20 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--questions", type=int, default=1000)
     parser.add_argument("--memory", type=float, help="GiB that the data segment of the process may have")
+    parser.add_argument("--serve", action="store_true", help="serve the model, too, and ask VMIS-kNN the same")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for which a rate must be held")
     given = parser.parse_args()
     if given.memory is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (int(given.memory * 2**30),) * 2)
     with tempfile.TemporaryDirectory() as folder:
-        row = measured(Path(folder), given.clicks, given.items, given.questions)
+        try:
+            row = measured(Path(folder), given.clicks, given.items, given.questions)
+        except MemoryError:
+            limit = "memory" if given.memory is None else f"{given.memory:g} GiB"
+            print(f"{given.clicks:,} clicks do not fit in {limit}.", file=sys.stderr)
+            sys.exit(DOES_NOT_FIT)
+        if given.serve:
+            row |= served(Path(folder), given.items, given.questions, given.seconds)
     show({"shop": [{"figure": name, "value": value} for name, value in row.items()]}, as_json=given.json)
 
 

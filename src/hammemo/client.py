@@ -270,7 +270,8 @@ class Client:
     ) -> Any:
         """Return the k most likely labels of each row, best first, and their scores if asked.
 
-        "seen" leaves out the tokens of the row itself. Other lists of labels are one for all rows, or one a row.
+        "seen" leaves out the tokens of the row itself. Other lists of labels are one for all rows, one a row, or the
+        name of a list of the server (`set_list`): ``allow={"list": "in_stock"}``. `ask` returns its version, too.
         """
         lists = {"exclude": _label_lists(exclude), "allow": _label_lists(allow), "scores": return_scores or None}
         found = self.ask(model, "top-k", rows, min_version=min_version, k=k, **lists)
@@ -335,6 +336,31 @@ class Client:
     def delete_alias(self, alias: str) -> None:
         """Let a name stand for no model any more."""
         self._answer("DELETE", _path(alias, kind="aliases"))
+
+    def lists(self) -> dict[str, dict[str, int]]:
+        """Return the named lists of labels: the version of each, and how many items it has."""
+        found: dict[str, dict[str, int]] = self._answer("GET", "/v1/lists")["lists"]
+        return found
+
+    def set_list(self, name: str, items: Iterable[Any], *, timeout: float = 600.0) -> int:
+        """Replace a named list of labels, such as the items in stock, in one step, and return its version.
+
+        `top_k` takes its name: ``allow={"list": "in_stock"}``.
+        """
+        if isinstance(items, (str, bytes)):
+            raise TypeError("items is a list of labels: send a single one as [label].")
+        path = _path(name, kind="lists")
+        version: int = self._answer("PUT", path, {"items": _tokens(items)}, timeout)["version"]
+        return version
+
+    def read_list(self, name: str) -> list[Any]:
+        """Return the items of a named list of labels."""
+        found: list[Any] = self._answer("GET", _path(name, kind="lists"))["items"]
+        return found
+
+    def delete_list(self, name: str) -> None:
+        """Delete a named list of labels; questions that name it are refused with status 404."""
+        self._answer("DELETE", _path(name, kind="lists"))
 
     def audit(self, model: str, *, after: int = 0) -> Iterator[dict[str, Any]]:
         """Yield the lines of the audit record after a number: every edit without its content, oldest first."""
@@ -455,7 +481,7 @@ def _token_lists(name: str, given: Any) -> list[list[Any]]:
 
 def _label_lists(given: Any) -> Any:
     """Return labels, or lists of labels, as JSON takes them."""
-    if given is None or isinstance(given, str):
+    if given is None or isinstance(given, (str, dict)):
         return given
     return [_tokens(one) if hasattr(one, "__iter__") and not isinstance(one, str) else one for one in _tokens(given)]
 

@@ -68,13 +68,43 @@ def test_threads_of_a_fit(tmp_path: Path) -> None:
 @compiled
 def test_a_shop() -> None:
     pytest.importorskip("pyarrow", reason="needs pyarrow: pip install hammemo[text]")
-    results = json.loads(
-        printed("benchmarks/shop.py", "--clicks", "5000", "--items", "900", "--questions", "20", "--json")
-    )
-    figures = {row["figure"]: row["value"] for row in results["shop"]}
+    pytest.importorskip("uvicorn", reason="needs a server: pip install hammemo[serve]")
+    sizes = ("--clicks", "5000", "--items", "900", "--questions", "20", "--serve", "--seconds", "0.2", "--json")
+    figures = {row["figure"]: row["value"] for row in json.loads(printed("benchmarks/shop.py", *sizes))["shop"]}
     assert 4990 < figures["clicks"] < 5500
     assert figures["items"] <= 900
+    rate = figures.pop("served_a_second")
+    assert rate in (0, figures["served_asked_a_second"])  # a busy machine may hold none
     assert all(value > 0 for value in figures.values())
+
+
+@compiled
+def test_a_shop_that_does_not_fit_says_so() -> None:
+    pytest.importorskip("pyarrow", reason="needs pyarrow: pip install hammemo[text]")
+    command = ["benchmarks/shop.py", "--clicks", "300000", "--items", "20000", "--memory", "0.4"]
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "300,000 clicks do not fit in 0.4 GiB." in done.stderr
+
+
+def test_a_rate_is_held_or_not() -> None:
+    import shop_serving
+
+    class Served(shop_serving.OpenLoop):
+        """A server that takes 1,000 questions a second for a while, and 700 for longer."""
+
+        def run(self, rate: float, seconds: float) -> shop_serving.Held:
+            asked.append((rate, seconds))
+            return shop_serving.Held(rate, 1, 2, 3, is_held=rate < (1000 if seconds < 10 else 700))
+
+    asked: list[tuple[float, float]] = []
+    found = shop_serving.highest(Served(0, []), 60, 3)
+    assert found.is_held
+    assert 0.9 * 700 <= found.rate < 700
+    short, long = ([rate for rate, took in asked if took == seconds] for seconds in (3, 60))
+    assert short == sorted(short)
+    assert long == sorted(long, reverse=True)
+    assert long[0] == short[-2]  # the highest that held
 
 
 def test_language(tmp_path: Path) -> None:

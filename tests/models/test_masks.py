@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from hammemo import Exact, Hashed, MemoryClassifier, Mixture
 from hammemo.memories.label_mask import LabelMask
+from hammemo.models.masking import ListedLabels, columns_of
+from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 from mixture_kernels import KERNELS, H
 
 LABELS = st.integers(0, 14)
@@ -110,3 +112,44 @@ def test_a_mask_of_some_contexts_is_a_part_of_the_mask(n_labels: int, m: int, al
     for first in range(m):
         part = slice(first, m)
         assert mask[part].allowed(slice(0, m - first)).tolist() == plain[first:]
+
+
+@given(documents=DOCUMENTS, queries=QUERIES, allow=st.none() | LIST, exclude=st.none() | LIST, k=st.integers(1, 20))
+def test_listed_labels_are_their_items(documents: Any, queries: Any, allow: Any, exclude: Any, k: int) -> None:
+    clf = MemoryClassifier(random_state=0).fit_stream(documents, h=H, short="pad")
+    listed: dict[str, Any] = {
+        name: None if items is None else ListedLabels([*items, "no label", 0.5, 2.0**70])
+        for name, items in (("allow", allow), ("exclude", exclude))
+    }
+    wanted = clf.top_k(queries, k, allow=allow, exclude=exclude, return_scores=True)
+    for _ in range(2):  # looked up, then known
+        found = clf.top_k(queries, k, **listed, return_scores=True)
+        for ours, theirs in zip(found, wanted, strict=True):
+            assert np.array_equal(ours, theirs, equal_nan=ours.dtype.kind == "f")
+    clf.partial_fit_stream([[13, 14, 13]])  # labels come
+    wanted = clf.top_k(queries, k, allow=allow, exclude=exclude)
+    assert clf.top_k(queries, k, **listed).tolist() == wanted.tolist()
+
+
+def test_listed_labels_keep_the_columns_of_few_versions() -> None:
+    listed = ListedLabels(["b", 1])
+    vocabularies = [Vocabulary.of([1, "a", "b", f"c{number}"]) for number in range(9)]
+    for labels in vocabularies:
+        assert listed.among(labels).tolist() == [True, False, True, False]
+        assert listed.among(labels) is listed.known(labels)
+    assert sum(listed.known(labels) is not None for labels in vocabularies) == 4
+    with pytest.raises(ValueError, match="not a token"):
+        ListedLabels([None])
+
+
+@given(lists=st.lists(st.lists(st.sampled_from(["a", "b", "z", 1, 2, 9, 2.5, True, np.int8(1), NO_TOKEN]), max_size=6)))
+def test_columns_are_found_one_by_one(lists: list[list[Any]]) -> None:
+    labels = Vocabulary.of([1, 2, 2.5, "a", "b"])
+    place = {token: column for column, token in enumerate(labels)}
+    found = [own.tolist() for own in columns_of(labels, lists)] if lists else []
+    assert found == [[place.get(token, -1) for token in own] for own in lists]
+
+
+def test_integers_that_are_too_large_are_refused_in_lists() -> None:
+    with pytest.raises(ValueError, match="64 bits"):
+        columns_of(Vocabulary.of([1]), [[1, 2**70]])

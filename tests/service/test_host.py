@@ -608,6 +608,7 @@ def test_errors_have_the_statuses_of_http() -> None:
     here = ServiceError.__module__  # other modules may have errors of their own
     assert {cls.__name__: cls.status for cls in all_of(ServiceError) if cls.__module__ == here} == {
         "KeysDropped": 410,
+        "NoSuchList": 404,
         "NoSuchModel": 404,
         "NoSuchSubject": 404,
         "NotStored": 409,

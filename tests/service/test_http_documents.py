@@ -94,6 +94,16 @@ def test_the_short_way_takes_rows_of_any_length(row: list[Any], asked: tuple[Cli
     assert short is None or [short] == asked[1].predict(table(long)).tolist()
 
 
+@pytest.mark.parametrize("row", [[1], [2**62, 1], [1, NO_TOKEN, 2], [True, 2, 3], [1.0, 2, 3], ["1", 2, 3]], ids=str)
+def test_integers_are_answered_as_all_tokens_are(row: list[Any], asked: tuple[Client, Any]) -> None:
+    client, clf = asked
+    whole = [NO_TOKEN] * (3 - len(row)) + row
+    assert client.top_k("asked", [row], 5) == clf.top_k(table([whole]), 5).tolist()
+    with pytest.raises(ServerError, match="64 bits") as refused:
+        client.top_k("asked", [[*row[:2], 2**63]], 5)
+    assert refused.value.status == 422
+
+
 def test_the_inference_protocol_takes_any_length(server: serving.Running, asked: tuple[Client, Any]) -> None:
     for rows in ([[1], [2]], [[1, 2, 3, 4, 5]]):
         data = {"name": "rows", "shape": [len(rows), len(rows[0])], "datatype": "INT64", "data": rows}

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import running_servers as serving
 from hammemo import MemoryClassifier
+from hammemo._arrays.native import native
 from hammemo.client import Client, ServerError
 from hammemo.service.http import answering
 from hammemo.service.http.answering import ReadyVersion, go_on
@@ -177,6 +178,23 @@ def test_questions_of_some_milliseconds_are_long_where_they_are_many(ready: Read
             is_long = KINDS[ask].is_long(ready, question, partial(_noted, asked, allowed))
             assert len(asked) == expected
             assert is_long == (rows == 100 or (ask == "explain" and not allowed))
+
+
+def test_the_number_of_labels_costs_nothing_where_only_rows_are_read() -> None:
+    visits = [[i % 50, (i + 1) % 50, (i + 3) % 50] for i in range(200)]
+    mixture = ReadyVersion(MemoryClassifier(vote="mixture", random_state=0).fit_stream(visits, h=3, short="pad"), 1)
+    mixture.prepare()._n_labels = 10**6
+    questions = {
+        ask: KINDS[ask].read(json.dumps({"rows": [[1]]}).encode(), "m", Limits())
+        for ask in ("predict", "top-k", "probabilities", "explain")
+    }
+    quick = {ask for ask, question in questions.items() if KINDS[ask].is_quick(mixture, question)}
+    assert quick == ({"predict", "top-k"} if native() else set())
+    for more in ({"rows": [[1]] * 20}, {"k": 100}, {"allow": [1, 2]}, {"exclude": [[1]]}):
+        asked = KINDS["top-k"].read(json.dumps({"rows": [[1]], **more}).encode(), "m", Limits())
+        assert not KINDS["top-k"].is_quick(mixture, asked)
+    long = {ask for ask, question in questions.items() if KINDS[ask].is_long(mixture, question, lambda: False)}
+    assert long == {"probabilities", "explain"} | (set() if native() else {"predict", "top-k"})
 
 
 # Over HTTP

@@ -35,6 +35,7 @@ BODIES: dict[str, Any] = {
     "forget-stream": {"op": "theirs", "documents": [["a"]]},
     "refit": {"op": "theirs"},
     "set-alias": {"model": "secret"},
+    "set-list": {"items": ["x"]},
     "v2-infer": TENSORS,
     "v2-version-infer": TENSORS,
 }
@@ -46,13 +47,18 @@ def send(url: str, operation: Any, token: str | None, model: str = "secret", **m
     """Send a request that is right, for an operation and a model."""
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     content = b""
-    if operation.body in ("json", "tensors"):
+    if operation.body in ("json", "list", "tensors"):
         headers |= JSON
         content = json.dumps(BODIES.get(operation.ask, {"rows": [["a"]]})).encode()
     elif operation.body == "file":
         headers |= {"content-type": "application/octet-stream"}
         content = b"no model"
-    path = operation.path.replace("{model}", model).replace("{version}", "1").replace("{alias}", "other")
+    path = (
+        operation.path.replace("{model}", model)
+        .replace("{version}", "1")
+        .replace("{alias}", "other")
+        .replace("{list}", "stock")
+    )
     return httpx.request(operation.method, f"{url}{path}", headers={**headers, **more}, content=content, timeout=60)
 
 

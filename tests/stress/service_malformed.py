@@ -52,6 +52,12 @@ def valid_requests() -> list[tuple[bytes, bytes]]:
         *(made("POST", f"/v1/models/visits/{ask}", {"op": "op-3", "documents": _VISITS})
           for ask in ("learn-stream", "forget-stream")),
         made("POST", "/v1/models/visits/top-k", {"rows": _VISITS, "k": 2}),
+        made("POST", "/v1/models/visits/top-k", {"rows": _VISITS, "exclude": "seen", "allow": {"list": "stock"}}),
+        made("PUT", "/v1/lists/stock", {"items": [1, "a", 2.5, 3, True]}),
+        made("PUT", "/v1/lists/other", {"items": ["a"] * 50}),
+        made("GET", "/v1/lists"),
+        made("GET", "/v1/lists/stock"),
+        made("DELETE", "/v1/lists/other"),
         made("POST", f"{model}/refit", {"op": "op-2"}),
         made("POST", "/v1/models/visits/refit", {"op": "op-4"}),
         made("PUT", "/v1/models/n", {"columns": ["a", "b"], "memory": "hashed", "vote": "sum", "seed": 1}),

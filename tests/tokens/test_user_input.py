@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.base import BaseEstimator
 
-from hammemo import MemoryClassifier, NotStoredError, Rolling
+from hammemo import NO_TOKEN, MemoryClassifier, NotStoredError, Rolling
 from hammemo.tokens.user_input import CheckedRows, asked_contexts, contexts_of_length
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ def test_what_is_learnt_is_converted_and_checked_once(action: Callable[[], objec
 
 def test_a_question_is_converted_and_checked_once() -> None:
     model = MemoryClassifier().fit(X, Y)
-    for asked, times in ((X, 0), (X.tolist(), 0), ([list(map(str, X[0]))], 1), (X.astype(str), 1)):
+    for asked, times in ((X, 0), (X.tolist(), 0), ([list(map(str, X[0]))], 0), (X.astype(str), 1)):
         calls = _calls(lambda asked=asked: model._contexts(asked))  # type: ignore[misc]
         assert [calls[name] for name in CONVERSIONS] == [times] * len(CONVERSIONS)
     with pytest.raises(ValueError, match="does not fit in 64 bits"):
@@ -110,3 +112,28 @@ def test_errors_of_tables_name_the_column_and_the_row() -> None:
     with pytest.raises(NotStoredError, match=r"1 of 2 examples .* row 1 is the first"):
         clf.forget(pd.DataFrame({"job": ["a", "c"], "city": ["k", "k"]}), ["x", "x"])
     assert len(clf.forget(X[:2], y[:2]).classes_) == 2
+
+
+@given(
+    rows=st.lists(st.lists(st.sampled_from(["a", "", "1", 1, NO_TOKEN, -(2**62)]), min_size=2, max_size=2), min_size=1)
+)
+def test_lists_of_strings_and_integers_are_read_as_tables_are(rows: list[list[Any]]) -> None:
+    model = MemoryClassifier(vote="sum").fit([["a", 1], ["1", 1], ["a", "1"]], ["x", "y", "z"])
+    array = np.empty((len(rows), 2), object)
+    array[:] = rows
+    ours, theirs = asked_contexts(model, rows), asked_contexts(model, array)
+    assert ours.vocabulary == theirs.vocabulary
+    assert np.array_equal(ours.ranks, theirs.ranks)
+    assert not _calls(lambda: asked_contexts(model, rows)).keys() & {"_table", *CONVERSIONS}
+
+
+def test_lists_that_are_no_tokens_are_refused_with_their_place() -> None:
+    model = MemoryClassifier().fit([["a", "b"], ["b", "a"]], ["x", "y"])
+    with pytest.raises(ValueError, match=r"Column 1, row 1: .* does not fit in 64 bits"):
+        model.predict([["a", "b"], ["a", 2**70]])
+    with pytest.raises(ValueError, match="X has 3 features"):
+        model.predict([["a", "b", "c"]])
+    assert model.predict([["a", None]]).tolist() == ["x"]
+    framed = MemoryClassifier().fit(pd.DataFrame({"a": ["a", "b"], "b": ["b", "a"]}), ["x", "y"])
+    with pytest.warns(UserWarning, match="valid feature names"):
+        framed.predict([["a", "b"]])

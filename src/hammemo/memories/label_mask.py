@@ -59,6 +59,11 @@ class LabelMask:
         found[owners, self.listed[starts[0] : starts[-1]]] = self.lists_allow
         return np.asarray(found[:, :-1] & self.is_open)
 
+    @property
+    def has_lists(self) -> bool:
+        """Whether a context has a list that changes what is allowed."""
+        return self.lists_allow or len(self.listed) > 0
+
     def most_listed(self) -> int:
         """Return the length of the longest list."""
         return int(np.diff(self.starts).max(initial=0))

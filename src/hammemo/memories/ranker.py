@@ -120,6 +120,11 @@ class Ranker(ABC):
             scores[part] = np.where(is_allowed, np.take_along_axis(found, best, axis=1), np.nan)
         return columns, scores
 
+    @property
+    def reads_rows(self) -> bool:
+        """Whether the leading labels come from the rows that a context reads, without a score for every label."""
+        return False
+
     def single(self) -> Callable[[Sequence[Any]], int] | None:
         """Return a fast way to answer one context, or None.
 

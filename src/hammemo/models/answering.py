@@ -192,10 +192,12 @@ class Answering(ABC):
             return model._classes(scorer)[scorer.ranked(contexts, k)]
         mask = label_mask(scorer.labels, len(contexts), exclude, allow, lambda: model._seen(X, contexts, scorer))
         columns, scores = scorer.masked_leaders(contexts, k, mask, with_scores=return_scores)
-        width = int((columns >= 0).sum(axis=1).max(initial=0))
-        columns = columns[:, :width]
+        width = columns.shape[1]
+        if not len(columns) or (columns[:, -1:] < 0).any():  # most masks leave k labels to every query
+            width = int((columns >= 0).sum(axis=1).max(initial=0))
+            columns = columns[:, :width]
         found = model._classes(scorer)[columns]
-        if (columns < 0).any():
+        if (columns[:, -1:] < 0).any():
             found = found.astype(object)
             found[columns < 0] = None
         return (found, scores[:, :width]) if return_scores and scores is not None else found

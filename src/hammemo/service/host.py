@@ -18,6 +18,7 @@ from hammemo.files.archive import FileError
 from hammemo.files.inspecting import inspect
 from hammemo.files.models import load, save
 from hammemo.models.classifiers import MemoryClassifier
+from hammemo.models.masking import ListedLabels
 from hammemo.receipts.keys import drop_expired, read_keys, require_ed25519
 from hammemo.service.backups import remove_drafts
 from hammemo.service.erasable import ErasableModel
@@ -25,6 +26,7 @@ from hammemo.service.following import FollowedModel
 from hammemo.service.health import Health
 from hammemo.service.journal import Journal, vault_of
 from hammemo.service.keyless import KeylessModel
+from hammemo.service.label_lists import LabelLists, NamedList, as_array, checked_items, encoded_items, no_such_list
 from hammemo.service.limits import Limits
 from hammemo.service.log import LogError
 from hammemo.service.operations import (
@@ -45,10 +47,10 @@ from hammemo.service.vault import KeyGone
 from hammemo.service.writing import Upkeep, WrittenModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hammemo.service.hosted import HostedModel
-    from hammemo.service.log import Log, Store
+    from hammemo.service.log import ListFacts, Log, Store
     from hammemo.service.vault import Vault
 
 
@@ -106,6 +108,7 @@ class Host:
             self.store = store_of(self.folder, log, follower=follower)
             if not follower:
                 remove_drafts(self.store, self.keys)
+        self._lists = LabelLists(self.store, self.limits.resident_items)
         self._models: dict[tuple[str, str], HostedModel] = {}
         self._quotas: dict[str, Quota] = {}
         self._lock = threading.RLock()
@@ -199,6 +202,51 @@ class Host:
             if alias not in self.store.aliases(tenant):
                 raise NoSuchModel(f"There is no alias {alias!r}.")
             self.store.set_alias(tenant, alias, None)
+
+    def lists(self, tenant: str) -> dict[str, ListFacts]:
+        """Return the named lists of labels of a tenant: their versions, and how many items they have."""
+        check_name("tenant", tenant)
+        with _reaching("The lists cannot be reached"):
+            return self.store.lists(tenant)
+
+    def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes]:
+        """Return a named list of labels, its items as a JSON array."""
+        _check_list(tenant, name)
+        with _reaching(f"The list {name!r} cannot be read"):
+            found = self.store.read_list(tenant, name)
+        if found is None:
+            raise no_such_list(name)
+        return found[0], as_array(found[1])
+
+    def set_list(self, tenant: str, name: str, items: Sequence[Any]) -> ListFacts:
+        """Keep a named list of labels in the place of the one of that name: in one step, durably."""
+        _check_list(tenant, name)
+        tokens = checked_items(items, self.limits)
+        data, labels = encoded_items(tokens), ListedLabels(tokens)
+        with self._writing(), _reaching(f"The list {name!r} cannot be kept"):
+            if len(self.store.lists(tenant).keys() | {name}) > self.limits.lists:
+                raise QuotaReached(f"A tenant may have {self.limits.lists} lists: delete one first.")
+            facts = self.store.keep_list(tenant, name, len(labels), data)
+            self._lists.changed(tenant, name, NamedList(facts.version, labels))
+        return facts
+
+    def delete_list(self, tenant: str, name: str) -> None:
+        """Delete a named list of labels; questions that name it are refused from then on."""
+        _check_list(tenant, name)
+        with self._writing(), _reaching(f"The list {name!r} cannot be deleted"):
+            if not self.store.drop_list(tenant, name):
+                raise no_such_list(name)
+            self._lists.changed(tenant, name)
+
+    def known_list(self, tenant: str, name: str, age: float) -> NamedList | None:
+        """Return a named list of labels if it is in memory and was looked up in the last `age` seconds."""
+        return self._lists.known(tenant, name, age)
+
+    def named_list(self, tenant: str, name: str, age: float = 0.0) -> NamedList:
+        """Return a named list of labels for questions; its version was looked up in the last `age` seconds."""
+        _check_list(tenant, name)
+        with _reaching(f"The list {name!r} cannot be read"):
+            return self._lists.get(tenant, name, age)
 
     def _check_free(self, tenant: str, name: str) -> None:
         """Refuse the name of an alias for a model."""
@@ -396,6 +444,11 @@ def _reaching(what: str) -> Iterator[None]:
 def _check_names(tenant: str, name: str) -> None:
     check_name("tenant", tenant)
     check_name("model", name)
+
+
+def _check_list(tenant: str, name: str) -> None:
+    check_name("tenant", tenant)
+    check_name("list", name)
 
 
 def _none(name: str) -> NoSuchModel:

@@ -43,6 +43,11 @@ class Limits:
         Rows of one request to explain.
     models : int
         Models of one tenant.
+    lists, list_items, list_body, lists_at_once : int
+        Named lists of labels of one tenant, items of one list, bytes of the body that replaces it, and how many of
+        these bodies one tenant sends at the same time.
+    resident_items : int
+        Items of the lists that a process keeps in memory, over all tenants; others are read again when they are asked.
     stored_labels, stored_examples, stored_bytes : int
         What all models of one tenant may store; bytes are those of snapshots and logs. 0 for any number.
     rate : float
@@ -51,8 +56,8 @@ class Limits:
         Requests that are answered at the same time: of one tenant, and of all tenants.
     connections, address_connections : int
         Open connections: in all, and of one address.
-    head_seconds, body_seconds, file_seconds : float
-        Time in which the head of a request, its body and an uploaded file must have come.
+    head_seconds, body_seconds, list_seconds, file_seconds : float
+        Time in which the head of a request, its body, a named list and an uploaded file must have come.
     wait_seconds : float
         How long an answer waits for `min_version`.
     deadline : float
@@ -76,6 +81,11 @@ class Limits:
     cells: int = 1_000_000
     explained: int = 100
     models: int = 256
+    lists: int = 64
+    list_items: int = 1_000_000
+    list_body: int = 32 * 2**20
+    lists_at_once: int = 4
+    resident_items: int = 4_000_000
     stored_labels: int = 0
     stored_examples: int = 0
     stored_bytes: int = 0
@@ -86,6 +96,7 @@ class Limits:
     address_connections: int = 256
     head_seconds: float = 10.0
     body_seconds: float = 20.0
+    list_seconds: float = 60.0
     file_seconds: float = 600.0
     wait_seconds: float = 1.0
     deadline: float = 10.0

@@ -134,6 +134,14 @@ class Copied(NamedTuple):
     vault: Vault | None
 
 
+class ListFacts(NamedTuple):
+    """What is known of a named list of labels without reading it."""
+
+    version: int
+    """No other list of the tenant has it, or had it."""
+    items: int
+
+
 class Log(Protocol):
     """The log of one model."""
 
@@ -299,6 +307,18 @@ class Store(Protocol):
 
     def set_alias(self, tenant: str, alias: str, model: str | None) -> None:
         """Let a name stand for a model, or for none any more, durably and in one step."""
+
+    def lists(self, tenant: str) -> dict[str, ListFacts]:
+        """Return the lists of labels that a tenant has, by their names."""
+
+    def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
+        """Return a list of labels as it was kept, or None if there is none of that name."""
+
+    def keep_list(self, tenant: str, name: str, items: int, data: bytes) -> ListFacts:
+        """Keep a list of labels in the place of the one of that name, durably and in one step."""
+
+    def drop_list(self, tenant: str, name: str) -> bool:
+        """Delete a list of labels, durably; return False if there is none."""
 
     def is_there(self) -> bool:
         """Return whether what was opened is still there: a folder was not deleted or replaced."""

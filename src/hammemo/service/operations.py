@@ -118,6 +118,12 @@ class NoSuchSubject(ServiceError):  # noqa: N818
     status = 404
 
 
+class NoSuchList(ServiceError):  # noqa: N818
+    """The tenant has no list of labels of that name."""
+
+    status = 404
+
+
 class NothingLearnt(ServiceError):  # noqa: N818
     """The model has no example yet, so that there is no label to answer with."""
 

@@ -37,7 +37,7 @@ from hammemo import __version__
 from hammemo.files.contents import file_bytes
 from hammemo.files.models import save
 from hammemo.service.base_log import FORMAT, HIDDEN, BaseLog, RunningTime, check_format, loaded_snapshot, received_model
-from hammemo.service.log import LeaseLost, LogDamaged, LogError, Seen
+from hammemo.service.log import LeaseLost, ListFacts, LogDamaged, LogError, Seen
 from hammemo.service.operations import KEY_BYTES, InUse, NoSuchModel
 from hammemo.service.shared_tables import TABLES, table_statements
 from hammemo.service.vault import KeyGone
@@ -93,6 +93,14 @@ create table if not exists hammemo_aliases(
     alias text not null,
     model text not null,
     primary key (tenant, alias));
+create table if not exists hammemo_lists(
+    tenant text not null,
+    name text not null,
+    version bigint not null,
+    items bigint not null,
+    data bytea not null,
+    primary key (tenant, name));
+create table if not exists hammemo_list_versions(tenant text primary key, newest bigint not null);
 create table if not exists hammemo_edits(
     model bigint not null references hammemo_models on delete cascade,
     position bigint not null,
@@ -586,6 +594,42 @@ class PostgresStore:
                     "on conflict (tenant, alias) do update set model = excluded.model",
                     (tenant, alias, model),
                 )
+
+    def lists(self, tenant: str) -> dict[str, ListFacts]:
+        """Return the lists of labels that a tenant has."""
+        with _failures(), connected(self._address) as db:
+            rows = db.execute("select name, version, items from hammemo_lists where tenant = %s", (tenant,))
+            return {name: ListFacts(version, items) for name, version, items in rows.fetchall()}
+
+    def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
+        """Return a list of labels."""
+        with _failures(), connected(self._address) as db:
+            row = db.execute(
+                "select version, items, data from hammemo_lists where tenant = %s and name = %s", (tenant, name)
+            ).fetchone()
+            return None if row is None else (ListFacts(row[0], row[1]), bytes(row[2]))
+
+    def keep_list(self, tenant: str, name: str, items: int, data: bytes) -> ListFacts:
+        """Replace a row; the number that versions are taken from stays when a list is deleted."""
+        with _failures(), connected(self._address) as db, db.transaction():
+            row = db.execute(
+                "insert into hammemo_list_versions values(%s, 1) "
+                "on conflict (tenant) do update set newest = hammemo_list_versions.newest + 1 returning newest",
+                (tenant,),
+            ).fetchone()
+            assert row is not None
+            db.execute(
+                "insert into hammemo_lists values(%s, %s, %s, %s, %s) on conflict (tenant, name) do update "
+                "set version = excluded.version, items = excluded.items, data = excluded.data",
+                (tenant, name, row[0], items, data),
+            )
+        return ListFacts(int(row[0]), items)
+
+    def drop_list(self, tenant: str, name: str) -> bool:
+        """Delete a row."""
+        with _failures(), connected(self._address) as db:
+            gone = db.execute("delete from hammemo_lists where tenant = %s and name = %s", (tenant, name))
+            return gone.rowcount == 1
 
     def is_there(self) -> bool:
         """Return True: models that are open answer without the server."""

@@ -10,7 +10,8 @@
 log into it and cuts that to nothing. Afterwards no file of the folder holds them. The file system, the disk and backups
 may.
 
-``DIR/tenant/.aliases.json`` says which names stand for which models.
+``DIR/tenant/.aliases.json`` says which names stand for which models, and ``DIR/tenant/.lists`` holds named lists of
+labels (:mod:`hammemo.service.list_files`).
 
 A model's folder appears whole: it is made under a name that begins with a dot, and renamed. It goes the same way.
 """
@@ -32,6 +33,7 @@ from hammemo.files.atomic import write_private
 from hammemo.files.locks import Held, LockedError, take
 from hammemo.files.models import read_notes, save
 from hammemo.service.base_log import FORMAT, HIDDEN, BaseLog, RunningTime, check_format, loaded_snapshot, received_model
+from hammemo.service.list_files import ListFiles
 from hammemo.service.log import LogDamaged, LogError, Seen
 from hammemo.service.operations import KEY_BYTES, NAME, InUse, NoSuchModel
 from hammemo.service.shared_tables import TABLES, table_statements
@@ -48,11 +50,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from hammemo.models.classifiers import MemoryClassifier
-    from hammemo.service.log import Copied, Entry
+    from hammemo.service.log import Copied, Entry, ListFacts
 
 LOG: Final = "log.sqlite"
 MODEL: Final = "model.safetensors"
 ALIASES: Final = ".aliases.json"
+LISTS: Final = ".lists"
 WRITER: Final = "writer"  # its lock is writer.lock
 POSITION: Final = "service-position"
 """The note of a snapshot that says its position."""
@@ -537,6 +540,25 @@ class FolderStore:
             write_private(self.folder / tenant / ALIASES, [text.encode()])
         except OSError as error:
             raise LogError(f"The aliases cannot be written: {error.strerror}.") from error
+
+    def lists(self, tenant: str) -> dict[str, ListFacts]:
+        """Return the lists of labels that a tenant has."""
+        return self._list_files(tenant).facts()
+
+    def read_list(self, tenant: str, name: str) -> tuple[ListFacts, bytes] | None:
+        """Return a list of labels."""
+        return self._list_files(tenant).read(name)
+
+    def keep_list(self, tenant: str, name: str, items: int, data: bytes) -> ListFacts:
+        """Write a file, then let the index name it."""
+        return self._list_files(tenant).keep(name, items, data)
+
+    def drop_list(self, tenant: str, name: str) -> bool:
+        """Take a list out of the index, and delete its file."""
+        return self._list_files(tenant).drop(name)
+
+    def _list_files(self, tenant: str) -> ListFiles:
+        return ListFiles(self.folder / tenant / LISTS)
 
     def is_there(self) -> bool:
         """Return whether the folder is the one that was opened."""

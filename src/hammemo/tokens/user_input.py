@@ -102,9 +102,10 @@ def _located(table: NDArray[Any], names: tuple[Any, ...] | None) -> Iterator[Non
 def asked_contexts(estimator: Any, X: Any, *, reset: bool = False) -> Contexts:
     """Return the contexts of a question to an estimator, after scikit-learn's checks of shape, names and columns."""
     if not reset:
-        plain = _plain_integers(X) if vars(estimator).get("_columns") is None else X
-        if _is_plain(estimator, plain):
-            return Contexts(plain)
+        plain = _plain_tokens(X) if vars(estimator).get("_columns") is None else X
+        if _is_plain(estimator, plain) and (plain is not X or plain.dtype.kind in "iu"):
+            with _located(plain, None):
+                return Contexts(plain)
     table = _table(estimator, X, reset=reset)
     with _located(table, _names(estimator)):
         return Contexts(table)
@@ -186,26 +187,31 @@ def _mixed_table(
     return tokens_of(columns, estimator._columns, getattr(estimator, "missing", "refuse"), listed, learning=learning)
 
 
-def _plain_integers(X: Any) -> Any:
-    """Return lists of integers, all of one length, as an array; everything else as it is."""
+def _plain_tokens(X: Any) -> Any:
+    """Return lists of integers and strings, all of one length, as an array; everything else as it is."""
     if type(X) is not list or not X or any(type(row) is not list or len(row) != len(X[0]) for row in X):
         return X
-    if any(set(map(type, row)) != {int} for row in X):
+    kinds = set().union(*(map(type, row) for row in X))
+    if kinds == {int}:
+        try:
+            return np.array(X, np.int64)
+        except OverflowError:
+            return X
+    if not kinds or not kinds <= {int, str}:
         return X
-    try:
-        return np.array(X, np.int64)
-    except OverflowError:
-        return X
+    array = np.empty((len(X), len(X[0])), object)
+    array[:] = X
+    return array
 
 
 def _is_plain(estimator: Any, X: Any) -> bool:
-    """Return whether X is an array of integers of the shape that a fitted estimator without column names takes.
+    """Return whether X is an array of the shape that a fitted estimator without column names takes.
 
-    Scikit-learn's checks refuse nothing of these, and take longer than an answer.
+    Scikit-learn's checks refuse nothing of integers and strings in it, and take longer than an answer.
     """
     return (
         type(X) is np.ndarray
-        and X.dtype.kind in "iu"
+        and X.dtype.kind in "iuO"
         and X.ndim == 2
         and len(X) > 0
         and X.shape[1] == vars(estimator).get("n_features_in_")

@@ -20,7 +20,7 @@ from hammemo._arrays.integers import narrow, object_array, pieces, replace_by_ra
 from hammemo._versions import Cached, cached_property
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -152,9 +152,12 @@ class Vocabulary(Cached):
             return ints
         floats = sorted_find(self.floats, other.floats)
         floats[floats >= 0] += len(self.ints)
+        return np.concatenate([ints, floats, self.find_strings(other.strings)])
+
+    def find_strings(self, strings: Sequence[str] | NDArray[Any]) -> NDArray[np.int64]:
+        """Return the rank here of each of some strings, in any order, -1 where it is not here."""
         rank = self._string_ranks.get
-        strings = np.fromiter((rank(s, -1) for s in other.strings), np.int64, len(other.strings))
-        return np.concatenate([ints, floats, strings])
+        return np.fromiter((rank(s, -1) for s in strings), np.int64, len(strings))
 
     def union(self, other: Vocabulary) -> Vocabulary:
         """Return the vocabulary that holds the tokens of both."""

@@ -22,7 +22,7 @@ from hammemo.service.http.bodies import decoded, decoded_settings, encoded
 from hammemo.service.http.endpoints import Endpoint, Operation, PathOperations, no_such_path
 from hammemo.service.http.gate import Gate
 from hammemo.service.http.inference_protocol import PROTOCOL, VERSION, inferring
-from hammemo.service.http.messages import PAGE_HEADERS, Answer, Call, number_in_query, pieces
+from hammemo.service.http.messages import PAGE_HEADERS, Answer, Call, number_in_query, pieces, read_body
 from hammemo.service.http.openapi import document, page_of
 from hammemo.service.http.pages import PAGES
 from hammemo.service.http.probes import PROBES
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hammemo.service.hosted import HostedModel
     from hammemo.service.http.questions import QuestionKind
     from hammemo.service.http.service import Service
+    from hammemo.service.log import ListFacts
 
 _SETTINGS_BYTES: Final = 2**16
 _PIECE: Final = 2**18
@@ -47,6 +48,8 @@ _FILE_SECONDS: Final = 3600.0
 """As long as a file may be on its way and be read or written; `Limits.file_seconds` is for the way alone."""
 _ERASED_SECONDS: Final = 10.0
 """How long an answer waits for the end of an erasure."""
+_FEW: Final = 16
+"""Up to so many requests at once, quick questions are not handed to a thread; of more, tenants take turns there."""
 _LOOK_AGAIN: Final = 0.05
 _MAX_LISTED_CLASSES: Final = 1_000
 """The most labels that a description names; it also says how many there are."""
@@ -60,6 +63,7 @@ _forget_decoder: Final = msgspec.json.Decoder(bodies.ForgetBody)
 _forget_stream_decoder: Final = msgspec.json.Decoder(bodies.ForgetStreamBody)
 _refit_decoder: Final = msgspec.json.Decoder(bodies.RefitBody)
 _alias_decoder: Final = msgspec.json.Decoder(bodies.AliasBody)
+_list_decoder: Final = msgspec.json.Decoder(bodies.ListBody)
 _erasure_decoder: Final = msgspec.json.Decoder(bodies.ErasureBody)
 
 
@@ -143,7 +147,10 @@ def _question(kind: QuestionKind) -> Callable[[Service, Call], Awaitable[Answer]
                 return Answer(encoded(bodies.Labels([label], ready.version)))
         if kind.is_long(ready, question, lambda: service.may_take_time(call)):
             return await service.long_answer(call, kind.ask)
+        question = await service.with_lists(call, question, ready)
         answer = partial(kind.answer, ready, question, service.limits, go_on)
+        if service.admission.inside <= _FEW and kind.is_quick(ready, question):
+            return Answer(encoded(answer()))
         return Answer(await service.in_thread(call, lambda: encoded(answer()), "short"))
 
     return ask
@@ -252,6 +259,46 @@ async def _delete_alias(service: Service, call: Call) -> Answer:
     return await _aliases(service, call)
 
 
+async def _lists(service: Service, call: Call) -> Answer:
+    found = await service.in_thread(call, lambda: service.host.lists(call.caller.tenant), "lists")
+    described = {name: bodies.ListDescribed(*facts) for name, facts in sorted(found.items())}
+    return Answer(encoded(bodies.NamedLists(described)))
+
+
+def _list_in_path(call: Call) -> str:
+    name: str = call.scope["path_params"]["list"]
+    check_name("list", name)
+    return name
+
+
+async def _read_list(service: Service, call: Call) -> Answer:
+    tenant, name = call.caller.tenant, _list_in_path(call)
+    facts, items = await service.in_thread(call, lambda: service.host.read_list(tenant, name))
+    return Answer(encoded({"version": facts.version, "items": msgspec.Raw(items)}))
+
+
+async def _set_list(service: Service, call: Call) -> Answer:
+    """Replace a list; few of a tenant at a time, because its body may be long."""
+    tenant, name, limits = call.caller.tenant, _list_in_path(call), service.limits
+    with service.sending_list(tenant):
+        call.body = await read_body(call, limits.list_body, limits.list_seconds)
+
+        def keep() -> ListFacts:
+            items = decoded(_list_decoder, call.body).items
+            call.body = b""
+            return service.host.set_list(tenant, name, items)
+
+        facts = await service.in_thread(call, keep)
+    call.facts |= {"list": name, "list_version": facts.version, "items": facts.items}
+    return Answer(encoded(bodies.ListDescribed(*facts)))
+
+
+async def _delete_list(service: Service, call: Call) -> Answer:
+    tenant, name = call.caller.tenant, _list_in_path(call)
+    await service.in_thread(call, lambda: service.host.delete_list(tenant, name))
+    return await _lists(service, call)
+
+
 async def _snapshot(service: Service, call: Call) -> Answer:
     hosted = await service.model(call)
     return Answer(encoded(bodies.SnapshotAnswer(await service.in_thread(call, hosted.snapshot))))
@@ -326,6 +373,7 @@ async def _docs(service: Service, call: Call) -> Answer:  # noqa: ARG001
 _MODEL: Final = "/v1/models/{model}"
 _PREDICT: Final = f"{_MODEL}/predict"
 _ALIAS: Final = "/v1/aliases/{alias}"
+_LIST: Final = "/v1/lists/{list}"
 _QUESTION_REFUSALS: Final = (404, 409, 422, 425)
 
 OPERATIONS: Final = (
@@ -373,6 +421,22 @@ OPERATIONS: Final = (
     Operation(
         "delete-alias", "DELETE", _ALIAS, "admin", _delete_alias, "Let a name stand for no model any more.",
         gives=bodies.Aliases, edits=True, refuses=(404, 422),
+    ),
+    Operation(
+        "lists", "GET", "/v1/lists", "read", _lists, "Name the lists of labels.", gives=bodies.NamedLists,
+    ),
+    Operation(
+        "read-list", "GET", _LIST, "read", _read_list, "Fetch a list of labels.",
+        gives=bodies.ListContent, refuses=(404, 422),
+    ),
+    Operation(
+        "set-list", "PUT", _LIST, "admin", _set_list,
+        "Replace a list of labels, such as the items in stock, which questions name.",
+        "list", bodies.ListBody, bodies.ListDescribed, edits=True, seconds=_FILE_SECONDS, refuses=(507,),
+    ),
+    Operation(
+        "delete-list", "DELETE", _LIST, "admin", _delete_list, "Remove a list of labels.",
+        gives=bodies.NamedLists, edits=True, refuses=(404, 422),
     ),
     Operation(
         "snapshot", "POST", f"{_MODEL}/snapshot", "admin", _snapshot, "Write a snapshot now.",

@@ -85,7 +85,7 @@ def _frame(source: BinaryIO) -> tuple[bytes, bytes] | None:
 def _answered(host: Host, asked: Asked, body: bytes, stop: Stopping) -> tuple[Answered, bytes]:
     try:
         hosted = _model(host, asked, stop)
-        found, version = answer_long(hosted, KINDS[asked.ask], body, asked.at_least, host.limits, stop)
+        found, version = answer_long(host, hosted, KINDS[asked.ask], body, asked.at_least, stop)
         return Answered(version), found
     except ServiceError as error:
         return Answered(status=error.status, code=code_of(error), message=str(error)), b""

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from hammemo.service.label_lists import NamedList  # noqa: TC001  (msgspec reads annotations at run time)
 from hammemo.service.operations import Label, Malformed, Token
 
 _MAX_SETTINGS_DEPTH: Final = 16
@@ -27,6 +28,11 @@ Lists: TypeAlias = list[Label | list[Label]]
 Version: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1, description="Acknowledged edits that were applied.")]
 MinVersion: TypeAlias = Annotated[
     int, Meta(ge=0, le=2**63 - 1, description="Answer from this version or a newer one, such as that of an edit.")
+]
+
+
+ListVersion: TypeAlias = Annotated[
+    int, Meta(ge=1, le=2**63 - 1, description="Grows with every list that this tenant sends.")
 ]
 
 
@@ -99,6 +105,18 @@ class RefitBody(Struct, frozen=True, forbid_unknown_fields=True):
     receipt: WantsReceipt = False
 
 
+class ListName(Struct, frozen=True, forbid_unknown_fields=True):
+    """A named list of labels of this tenant, in the place of labels."""
+
+    list: Annotated[str, Meta(description="Its name, such as in_stock.")]
+
+
+class FoundList(ListName, frozen=True):
+    """A named list that was found: in no body."""
+
+    found: NamedList
+
+
 class Question(Struct, frozen=True, forbid_unknown_fields=True):
     """Contexts to be answered."""
 
@@ -116,14 +134,18 @@ class TopKQuestion(RankedQuestion, frozen=True, forbid_unknown_fields=True):
     """Contexts to be answered with several labels each, of all labels or of those that a context does not have."""
 
     exclude: Annotated[
-        Literal["seen"] | Lists | None,
+        Literal["seen"] | Lists | ListName | None,
         Meta(
-            description="Labels to leave out: one list for all rows, or one list a row. 'seen' leaves out the tokens "
-            "of the row itself, such as items that were clicked already."
+            description="Labels to leave out: one list for all rows, one list a row, or the name of a list. 'seen' "
+            "leaves out the tokens of the row itself, such as items that were clicked already."
         ),
     ] = None
     allow: Annotated[
-        Lists | None, Meta(description="The only labels that are allowed: one list for all rows, or one list a row.")
+        Lists | ListName | None,
+        Meta(
+            description="The only labels that are allowed: one list for all rows, one list a row, or the name of a "
+            'list, such as {"list": "in_stock"}.'
+        ),
     ] = None
     scores: Annotated[bool, Meta(description="Whether to answer with scores, too.")] = False
 
@@ -158,6 +180,7 @@ class RankedLabels(Struct, frozen=True, omit_defaults=True):
     labels: list[list[Label]]
     version: Version
     scores: Annotated[list[list[float]] | None, Meta(description="Their scores, where they were asked for.")] = None
+    lists: Annotated[dict[str, ListVersion], Meta(description="The versions of the named lists that were used.")] = {}
 
 
 class Probabilities(Struct, frozen=True):
@@ -199,6 +222,35 @@ class Aliases(Struct, frozen=True):
     """The aliases of this tenant, and the models that they stand for."""
 
     aliases: dict[str, str]
+
+
+class ListBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """All items of a named list, in the place of those that it had."""
+
+    items: Annotated[
+        list[str | int | float | bool],
+        Meta(description="Labels. Equal ones count once; those that a model does not have are passed over."),
+    ]
+
+
+class ListDescribed(Struct, frozen=True):
+    """The version of a named list, and how many items it has."""
+
+    version: ListVersion
+    items: int
+
+
+class NamedLists(Struct, frozen=True):
+    """The named lists of this tenant."""
+
+    lists: dict[str, ListDescribed]
+
+
+class ListContent(Struct, frozen=True):
+    """A named list."""
+
+    version: ListVersion
+    items: list[str | int | float]
 
 
 class SnapshotAnswer(Struct, frozen=True):

@@ -47,7 +47,7 @@ _EDIT_SECONDS: Final = 60.0
 _NO_FAULTS: Final = (504, 507)
 """Refusals that are no fault of the server."""
 
-BodyKind = Literal["none", "json", "tensors", "file"]
+BodyKind = Literal["none", "json", "tensors", "list", "file"]
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Operation:
     handle : function of a service and a call, which returns an answer
     says : str
         One sentence.
-    body : {"none", "json", "tensors", "file"}
-        Tensors are JSON, or JSON with bytes behind it.
+    body : {"none", "json", "tensors", "list", "file"}
+        Tensors are JSON, or JSON with bytes behind it. A list is long JSON, which the handler reads, as a file.
     takes, gives : type or None
         The types of the bodies.
     edits : bool
@@ -178,6 +178,9 @@ class Endpoint:
             # Triton's client says no type at all.
             check_content_type(call.scope, JSON, *((BYTES, b"") if operation.body == "tensors" else ()))
             call.body = await read_body(call, service.limits.body, service.limits.body_seconds)
+        elif operation.body == "list":
+            check_content_type(call.scope, JSON)
+            check_declared_length(call.scope, service.limits.list_body)
         elif operation.body == "file":
             check_content_type(call.scope, BYTES)
             check_declared_length(call.scope, service.limits.file)

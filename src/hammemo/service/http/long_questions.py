@@ -26,6 +26,7 @@ from hammemo.service.http.shares import SharedThreads, Shares
 from hammemo.service.operations import Unavailable
 
 if TYPE_CHECKING:
+    from hammemo.service.host import Host
     from hammemo.service.hosted import HostedModel
     from hammemo.service.limits import Limits
 
@@ -73,18 +74,18 @@ class LongQuestions(Protocol):
 class InThreads:
     """Answers long questions in threads of this process; other threads are slower meanwhile."""
 
-    def __init__(self, limits: Limits, threads: int = 2) -> None:
-        self._limits = limits
+    def __init__(self, host: Host, threads: int = 2) -> None:
+        self._host = host
         self._threads = SharedThreads(threads, "long")
 
     async def ask(self, hosted: HostedModel, ask: str, body: bytes) -> tuple[bytes, int]:
         """Return an answer, and the version that gave it."""
-        limits, stop = self._limits, Stopping(self._limits.deadline)
+        host, stop = self._host, Stopping(self._host.limits.deadline)
         try:
             return await self._threads.run(
                 hosted.tenant,
-                lambda: answer_long(hosted, KINDS[ask], body, hosted.version, limits, stop),
-                most_seconds=limits.deadline / 2,
+                lambda: answer_long(host, hosted, KINDS[ask], body, hosted.version, stop),
+                most_seconds=host.limits.deadline / 2,
             )
         finally:
             stop.now()

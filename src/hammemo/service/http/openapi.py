@@ -21,7 +21,7 @@ _SAYS: Final = {
     400: "What was sent is no request that can be read",
     401: "No token, or one that is not known",
     403: "The token has not the role, or a page of another site asks",
-    404: "There is no such model for this tenant, or no such subject in it",
+    404: "There is no such model for this tenant, no such subject in it, or no such list",
     405: "This path does not take this method",
     408: "The body came too slowly",
     409: "Not stored, nothing learnt yet, no examples kept to fit to, or a model of that name is there",
@@ -37,7 +37,7 @@ _SAYS: Final = {
     503: "The disk is full, the server is about to end or too busy",
 }
 _NAME: Final = {"type": "string", "pattern": f"^{NAME.pattern}$", "maxLength": 64}
-_IN_PATH: Final = {"model": _NAME, "alias": _NAME, "version": {"type": "string"}}
+_IN_PATH: Final = {"model": _NAME, "alias": _NAME, "list": _NAME, "version": {"type": "string"}}
 _EVERYWHERE: Final = (400, 421)
 _OF_CALLERS: Final = (401, 403, 410, 429, 503, 504)
 _OF_BODIES: Final = (408, 413, 415, 422)
@@ -109,7 +109,7 @@ def _described(operation: Operation, of_kind: dict[Any, Any]) -> dict[str, Any]:
     ]
     if parameters:
         described["parameters"] = parameters
-    if operation.body in ("json", "tensors"):
+    if operation.body in ("json", "list", "tensors"):
         content = {"application/json": {"schema": _schema(operation.takes, of_kind)}}
         if operation.body == "tensors":
             content["application/octet-stream"] = {"schema": {}}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,14 +23,18 @@ from hammemo.service.operations import NotReached, Unavailable, checked_rows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hammemo.service.host import Host
     from hammemo.service.hosted import HostedModel
     from hammemo.service.http.answering import Stop
+    from hammemo.service.label_lists import NamedList
     from hammemo.service.limits import Limits
 
 LONG_MICROSECONDS: Final = 10_000
 """A question that takes longer, about, is a long one."""
 SHORT_MICROSECONDS: Final = 2_500
 """One that takes longer than this is answered as a long one where a tenant asks many of them."""
+QUICK_MICROSECONDS: Final = 500
+"""One that takes no longer is answered by the event loop itself."""
 LONG_BODY: Final = 2**15
 """So is one with a longer body: reading it takes as long."""
 
@@ -64,6 +69,12 @@ class QuestionKind:
         cost = ready.cost(self.ask, question)
         return cost > LONG_MICROSECONDS or (cost > SHORT_MICROSECONDS and not may_take_time())
 
+    def is_quick(self, ready: ReadyVersion, question: Any) -> bool:
+        """Return whether a question takes about as long as to hand it to a thread, so that it is answered at once."""
+        lists = (getattr(question, "exclude", None), getattr(question, "allow", None))
+        is_short = ready.reads_rows and ready.cost(self.ask, question) <= QUICK_MICROSECONDS
+        return is_short and not any(isinstance(given, list) for given in lists)  # labels have to be looked up
+
 
 def _kind(ask: str, takes: type, answer: Callable[[ReadyVersion, Any, Limits, Stop], Any]) -> QuestionKind:
     return QuestionKind(ask, msgspec.json.Decoder(takes), answer)
@@ -80,6 +91,22 @@ KINDS: Final = {
         _kind("v2-infer", tensors.InferenceRequest, tensors.answered),
     )
 }
+
+
+def list_names(question: Any) -> list[str]:
+    """Return the names of the lists that a question asks for."""
+    given = (getattr(question, "exclude", None), getattr(question, "allow", None))
+    return [one.list for one in given if isinstance(one, bodies.ListName)]
+
+
+def with_lists(question: Any, named: Callable[[str], NamedList]) -> Any:
+    """Return a question with the lists that it asks for, one version of each."""
+    found = {name: bodies.FoundList(name, named(name)) for name in set(list_names(question))}
+    if not found:
+        return question
+    given = {name: getattr(question, name) for name in ("exclude", "allow")}
+    lists = {name: found[one.list] for name, one in given.items() if isinstance(one, bodies.ListName)}
+    return msgspec.structs.replace(question, **lists)
 
 
 class Stopped(Refused):
@@ -112,10 +139,11 @@ class Stopping:
 
 
 def answer_long(
-    hosted: HostedModel, kind: QuestionKind, body: bytes, at_least: int, limits: Limits, stop: Stopping
+    host: Host, hosted: HostedModel, kind: QuestionKind, body: bytes, at_least: int, stop: Stopping
 ) -> tuple[bytes, int]:
     """Return the answer to a long question and the version that gave it, which is `at_least` the one given."""
-    question = kind.read(body, hosted.name, limits)
+    limits = host.limits
+    question = with_lists(kind.read(body, hosted.name, limits), partial(host.named_list, hosted.tenant))
     stop()
     wanted = question.min_version or 0
     try:

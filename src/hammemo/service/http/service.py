@@ -14,8 +14,9 @@ import math
 import shutil
 import tempfile
 import time
-from collections import deque
-from contextlib import suppress
+from collections import Counter, deque
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -24,13 +25,14 @@ from hammemo.service.http.admission import Admission, Rate, Strangers
 from hammemo.service.http.answering import ReadyVersion
 from hammemo.service.http.long_questions import InThreads
 from hammemo.service.http.messages import Answer, Refused, header, unless_gone
+from hammemo.service.http.questions import list_names, with_lists
 from hammemo.service.http.shares import SharedThreads
 from hammemo.service.http.tokens import local_caller
 from hammemo.service.operations import NoSuchModel, TooMany, Unavailable
 from hammemo.service.quotas import most_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from concurrent.futures import Future
 
     from hammemo.service.host import Host
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from hammemo.service.http.long_questions import LongQuestions
     from hammemo.service.http.messages import Call, Scope
     from hammemo.service.http.tokens import Caller, Tokens
+    from hammemo.service.label_lists import NamedList
 
 Lane = Literal["lists", "short", "files"]
 _THREADS: Final[dict[Lane, int]] = {"lists": 2, "short": 2, "files": 3}
@@ -49,6 +52,8 @@ _TIMES_A_SECOND: Final = 1.0
 """Questions of one tenant that take some milliseconds, and are answered here."""
 _ALIAS_SECONDS: Final = 0.2
 """How long aliases that other processes may change are taken as they were."""
+_LIST_SECONDS: Final = 0.2
+"""The same for named lists of labels."""
 _TRANSFER: Final = ".transfer-"
 _LOOK: Final = 0.005
 """Seconds between two looks whether a version is reached."""
@@ -126,10 +131,11 @@ class Service:
         self._local = local_caller()
         self._strangers = Strangers()
         self._threads = {lane: SharedThreads(threads, lane) for lane, threads in _THREADS.items()}
-        self._long: LongQuestions = InThreads(host.limits) if long is None else long
+        self._long: LongQuestions = InThreads(host) if long is None else long
         self._times: dict[str, Rate] = {}
         self._opened: set[tuple[str, str]] = set()
         self._aliases: dict[str, tuple[float, dict[str, str]]] = {}
+        self._sending: Counter[str] = Counter()
         self._ready: WeakKeyDictionary[HostedModel, ReadyVersion] = WeakKeyDictionary()
         self._preparing: WeakKeyDictionary[HostedModel, tuple[int, asyncio.Future[ReadyVersion]]] = WeakKeyDictionary()
         self._results: Results | None = None
@@ -200,6 +206,33 @@ class Service:
     def alias_changed(self, tenant: str) -> None:
         """Look at the aliases of a tenant again."""
         self._aliases.pop(tenant, None)
+
+    async def with_lists(self, call: Call, question: Any, ready: ReadyVersion) -> Any:
+        """Return a question with the named lists that it asks for, which are ready for a version of a model."""
+        found: dict[str, NamedList] = {}
+        for name in list_names(question):
+            found[name] = named = await self._named_list(call, name)
+            if named.labels.known(ready.labels) is None:
+                await self.in_thread(call, partial(named.labels.among, ready.labels))
+        return with_lists(question, found.__getitem__) if found else question
+
+    async def _named_list(self, call: Call, name: str) -> NamedList:
+        tenant = call.caller.tenant
+        known = self.host.known_list(tenant, name, _LIST_SECONDS)
+        if known is not None:
+            return known
+        return await self.in_thread(call, lambda: self.host.named_list(tenant, name, _LIST_SECONDS))
+
+    @contextmanager
+    def sending_list(self, tenant: str) -> Iterator[None]:
+        """Refuse a list of a tenant that is sent while as many others are as may be."""
+        if self._sending[tenant] >= self.limits.lists_at_once:
+            raise TooMany("Other lists of this tenant are being sent: send this one after them.")
+        self._sending[tenant] += 1
+        try:
+            yield
+        finally:
+            self._sending[tenant] -= 1
 
     async def ready_version(self, call: Call, min_version: int | None) -> ReadyVersion:
         """Return the newest version of a model, which must not be older than `min_version`, ready for questions."""

@@ -78,18 +78,13 @@ class LiveLeaders:
         columns, scores = np.empty((len(contexts), k), np.int64), np.empty((len(contexts), k)) if with_scores else None
         is_open = None if mask.is_open.all() else mask.is_open.view(np.uint8)
         for part, ranks, numbers in self._pieces(contexts, k):
-            lists = mask[part]
-            self._compiled.leaders(
-                ranks,
-                numbers,
-                columns[part],
-                None if scores is None else scores[part],
-                is_open,
-                lists.starts,
-                lists.listed,
-                lists.lists_allow,
-                power,
-            )
+            of_part = None if scores is None else scores[part]
+            if mask.has_lists:
+                lists = mask[part]
+                given = lists.starts, lists.listed, lists.lists_allow
+                self._compiled.leaders(ranks, numbers, columns[part], of_part, is_open, *given, power)
+            else:  # then nothing is made for every label
+                self._compiled.leaders(ranks, numbers, columns[part], of_part, is_open, power=power)
         return columns, scores
 
     def _pieces(self, contexts: Contexts, k: int) -> Iterator[tuple[slice, NDArray[np.int64], NDArray[np.int64]]]:

@@ -372,6 +372,11 @@ class MixtureRanker(Ranker):
     def _leading(self) -> LiveLeaders | None:
         return live_leaders(self._reader, self._components, self._trust, self._discounts)
 
+    @property
+    def reads_rows(self) -> bool:
+        """Whether the leading labels are found in live tables."""
+        return self._leading is not None
+
     def winners(self, contexts: Contexts) -> NDArray[np.int64]:
         """Return the column of the highest probability of each context, the first one among equals."""
         return super().winners(contexts) if self._leading is None else self._leading.leaders(contexts, 1)[:, 0]
