@@ -84,7 +84,8 @@ def outcome(change: Callable[[], Any]) -> str:
 
 @pytest.mark.filterwarnings("ignore:The two models have different fitted weights")
 @pytest.mark.parametrize(("memory", "vote"), CASES, ids=str)
-@settings(max_examples=8, deadline=None)
+@pytest.mark.examples(4)
+@settings(max_examples=20, deadline=None)
 @given(kernel=st.sampled_from(list(KERNELS)), steps=st.lists(st.sampled_from(STEPS), max_size=7), n=st.integers(1, 5))
 def test_any_sequence_of_edits_gives_the_plain_model(
     memory: Any, vote: str, kernel: str, steps: list[str], n: int, tmp_path_factory: pytest.TempPathFactory
@@ -139,6 +140,7 @@ def test_any_sequence_of_edits_gives_the_plain_model(
     assert_same(parted, plain)
 
 
+@pytest.mark.examples(8)
 @settings(max_examples=20, deadline=None)
 @given(
     kernel=st.sampled_from(list(KERNELS)),
