@@ -84,7 +84,8 @@ def array(rows: list[list[Any]]) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet"])
-@settings(max_examples=5, deadline=None)
+@pytest.mark.examples(3)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_commands_answer_as_the_interface_does(ending: str, data: st.DataObject) -> None:
     rows = data.draw(tables(numbers=ending in (".jsonl", ".parquet")))
