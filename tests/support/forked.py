@@ -36,20 +36,9 @@ def run(script: str, *arguments: object, environment: dict[str, str] | None = No
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "script.py")
         path.write_text(script, "utf-8")
-        process = _CONTEXT.Process(target=_child, args=(str(path), [str(one) for one in arguments], environment or {}))
-        process.start()
-        process.join()
-        printed = (Path(folder, name) for name in ("stdout", "stderr"))
-        stdout, stderr = (file.read_text("utf-8", "replace") if file.exists() else "" for file in printed)
-        assert process.exitcode is not None
-        return Ended(process.exitcode, stdout, stderr)
-
-
-def _child(path: str, arguments: list[str], environment: dict[str, str]) -> None:
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(Path(path).parent / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-    _run(path, arguments, environment)
+        command = Command(str(path), *map(str, arguments), environment=environment)
+        printed, said = command.communicate()
+        return Ended(command.wait(), printed, said)
 
 
 def _run(name: str, arguments: list[str], environment: dict[str, str]) -> None:
