@@ -18,7 +18,7 @@ DIGESTS = """
 from hammemo import MemoryClassifier
 from hammemo.datasets import load_table
 X, y = load_table("car")
-print(MemoryClassifier().fit(X[:900], y[:900]).digest(), MemoryClassifier().fit(X[:900, :4], X[:900, 5]).digest())
+print(MemoryClassifier().fit(X[:500], y[:500]).digest(), MemoryClassifier().fit(X[:500, :4], X[:500, 5]).digest())
 """
 OTHERS = [
     {"OPENBLAS_CORETYPE": "Haswell"},
