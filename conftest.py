@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 collect_ignore = ["docs/conf.py", "docs/gallery", "docs/generated"]  # the build of the site runs them
+collect_ignore += ["docs/howto/delete-a-customer.md", "docs/howto/recommend.md"]  # tests/test_howto.py follows them
 if importlib.util.find_spec("schemathesis") is None:  # .ci/nightly installs it
     collect_ignore.append("tests/stress/service_schema.py")
 if importlib.util.find_spec("mlflow") is None:  # .ci/nightly installs it, too
@@ -44,7 +45,8 @@ settings.load_profile("ci")  # the other one: --hypothesis-profile=random
 
 
 EXAMPLES = 20
-"""The most random examples that a property gets; with ``--hypothesis-profile=random`` it gets all that it asks for."""
+"""The most random examples that a property gets, if its mark ``examples`` does not say fewer; with
+``--hypothesis-profile=random`` it gets all that it asks for."""
 QUICK_EXAMPLES = 4
 """The same with ``-m quick``."""
 NOT_QUICK = ("service", "torch_module.py", "client.py")
@@ -77,7 +79,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if quick and isinstance(item, pytest.DoctestItem) and item.path.suffix == ".py":
             item.add_marker("quick")
         if config.getoption("--hypothesis-profile") != "random" and item.get_closest_marker("slow") is None:
-            _limit_examples(item, QUICK_EXAMPLES if quick else EXAMPLES)
+            fewer = item.get_closest_marker("examples")
+            most = EXAMPLES if fewer is None else fewer.args[0]
+            _limit_examples(item, min(most, QUICK_EXAMPLES) if quick else most)
         fixtures = getattr(item, "_fixtureinfo", None)
         shared = fixtures is not None and any(
             definition.scope == "module"

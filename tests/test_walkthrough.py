@@ -1,7 +1,8 @@
 """README, tour and two of the guides, followed to the letter in a fresh environment.
 
-The wheel is the one that ``HAMMEMO_WHEEL`` names (``.ci/run`` builds one), or is built here. What the pages install
-comes from the package registry.
+The wheel is the one that ``HAMMEMO_WHEEL`` names (``.ci/run`` builds one), or is built here. ``.ci/nightly`` installs
+what the pages say from the package registry; in ``.ci/run`` the environment of the README gets links to the packages
+that the wheel asks for, and to no others.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import re
 import subprocess
 import sys
 import venv
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import hammemo
 import walkthrough
@@ -21,7 +24,6 @@ from hammemo import checks, theory
 from places import ROOT
 
 GUIDES = ["docs/howto/delete-a-customer.md", "docs/howto/audit-a-deletion.md"]
-PAGES = ["README.md", *(pytest.param(page, marks=pytest.mark.slow) for page in ("docs/tour.md", *GUIDES))]
 ALL_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "howto").glob("*.md"))]
 
 
@@ -58,15 +60,50 @@ def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-@pytest.mark.long
-@pytest.mark.skipif(sys.platform == "win32", reason="the console blocks are for a POSIX shell")
-@pytest.mark.parametrize("name", PAGES)
+posix = pytest.mark.skipif(sys.platform == "win32", reason="the console blocks are for a POSIX shell")
+
+
+@posix
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["README.md", "docs/tour.md", *GUIDES])
 def test_a_reader_gets_what_the_page_shows(name: str, wheel: Path, binaries: Path, tmp_path: Path) -> None:
     page = ROOT / name
     wanted = walkthrough.installations(page.read_text(encoding="utf-8"))
     assert any(_is_ours(requirement) for requirement in wanted), f"{name} does not say how to install the package."
     built = [f"{wheel}{_OURS.sub('', requirement)}" if _is_ours(requirement) else requirement for requirement in wanted]
     _pip("--python", binaries / "python", "install", "--no-compile", *built)
+    _walk(page, binaries, tmp_path)
+
+
+@posix
+@pytest.mark.long
+def test_the_readme_is_true_of_the_wheel(wheel: Path, binaries: Path, tmp_path: Path) -> None:
+    page = ROOT / "README.md"
+    _pip("--python", binaries / "python", "install", "--no-compile", "--no-deps", wheel)
+    (site,) = binaries.parent.glob("lib/python*/site-packages")
+    (ours,) = metadata.distributions(name="hammemo", path=[str(site)])
+    wanted = [Requirement(text) for text in walkthrough.installations(page.read_text(encoding="utf-8"))]
+    _link_needed(ours, {extra for requirement in wanted for extra in requirement.extras}, site)
+    _walk(page, binaries, tmp_path)
+
+
+def _link_needed(package: metadata.Distribution, extras: set[str], site: Path) -> None:
+    """Link all that a package needs, and what that needs, from this environment to another one."""
+    for requirement in map(Requirement, package.requires or []):
+        marker = requirement.marker
+        if marker is not None and not any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            continue
+        needed = metadata.distribution(requirement.name)
+        assert requirement.specifier.contains(needed.version, prereleases=True), requirement
+        tops = {Path(file).parts[0] for file in needed.files or []} - {"..", "__pycache__"}
+        missing = [top for top in tops if not (site / top).exists()]
+        for top in missing:
+            (site / top).symlink_to(str(needed.locate_file(top)))
+        if missing:
+            _link_needed(needed, requirement.extras, site)
+
+
+def _walk(page: Path, binaries: Path, tmp_path: Path) -> None:
     walked = subprocess.run(
         [binaries / "python", "-W", "error", Path(walkthrough.__file__), page],
         cwd=tmp_path,

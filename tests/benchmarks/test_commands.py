@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 import edits
+import forked
 import hashed
 import rows as row_histories
 from hammemo._arrays.native import native
@@ -27,10 +27,10 @@ compiled = pytest.mark.skipif(native() is None, reason="the compiled loops are n
 
 def printed(*arguments: str) -> str:
     """Run a module or a file of the repository and return what it prints."""
-    command = arguments if arguments[0].endswith(".py") else ("-m", *arguments)
-    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    command = forked.Command(*arguments, cwd=ROOT)
+    printed, said = command.communicate()
+    assert command.poll() == 0, said
+    return printed
 
 
 def test_sessions(tmp_path: Path) -> None:

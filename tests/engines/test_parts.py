@@ -32,6 +32,15 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def usual(words: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
+    """Return the files that one thread writes, four parts, for each memory."""
+    folder = tmp_path_factory.mktemp("usual")
+    for memory in MEMORIES:
+        learnt(words, memory=memory, parts=4, out=folder / memory)
+    return {memory: files_of(folder / memory) for memory in MEMORIES}
+
+
 def learnt(
     words: Path, kernel: Any = None, vote: Any = "sum", memory: str = "exact", **options: Any
 ) -> MemoryClassifier:
@@ -104,22 +113,22 @@ def test_groups_with_nothing_to_learn_have_a_sketch_too(tmp_path: Path) -> None:
     [{"group_size": 1}, {"shard_bytes": 4000, "group_size": 7}, {"workers": 2}, {"engine": "processes", "workers": 2}],
     ids=str,
 )
-def test_the_files_do_not_depend_on_who_learns(options: Any, memory: str, words: Path, tmp_path: Path) -> None:
-    learnt(words, memory=memory, parts=4, out=tmp_path / "a")
-    learnt(words, memory=memory, parts=4, out=tmp_path / "b", **options)
-    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+def test_the_files_do_not_depend_on_who_learns(
+    options: Any, memory: str, words: Path, usual: Any, tmp_path: Path
+) -> None:
+    learnt(words, memory=memory, parts=4, out=tmp_path, **options)
+    assert files_of(tmp_path) == usual[memory]
 
 
 @either
 def test_the_limit_decides_how_large_a_run_is_and_changes_no_byte(
-    memory: str, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: str, words: Path, usual: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learnt(words, memory=memory, parts=4, out=tmp_path / "a", group_size=100)
     written = recorded_writes(monkeypatch)
     monkeypatch.setattr(adding.Adder, "most_entries", lambda self: 2000)
     learnt(words, memory=memory, parts=4, out=tmp_path / "b", group_size=100)
     assert sum("run-" in path for path in written) > 3
-    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+    assert files_of(tmp_path / "b") == usual[memory]
 
 
 @pytest.mark.parametrize(("fan_in", "most_runs", "n_parts"), [(2, 1, 4), (3, 2, 1), (16, 3, 9)])
@@ -150,9 +159,8 @@ def test_many_runs_are_brought_together_first_and_that_changes_no_byte(
 
 @either
 def test_what_is_there_is_not_made_again_and_what_is_damaged_is(
-    memory: str, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: str, words: Path, usual: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learnt(words, memory=memory, parts=4, out=tmp_path / "a", group_size=1)
     monkeypatch.setattr(parts.PartsJob, "delete_runs", lambda self: None)
     learnt(words, memory=memory, parts=4, out=tmp_path / "b", group_size=1)
     damaged = sorted((tmp_path / "b" / "runs").glob("*.safetensors"))[1]
@@ -165,7 +173,7 @@ def test_what_is_there_is_not_made_again_and_what_is_damaged_is(
     learnt(words, memory=memory, parts=4, out=tmp_path / "b", group_size=1, on_report=reports.append)
     assert [report.resumed for report in reports].count(False) == 1
     assert sorted(name.split("-")[0] for name in made) == ["part", "run"]
-    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+    assert files_of(tmp_path / "b") == usual[memory]
 
 
 DRIVER = """
@@ -192,9 +200,8 @@ learnt(Path(sys.argv[1]), memory=sys.argv[6], parts=4, out=Path(sys.argv[2]), gr
     [*(("exact", *numbers) for numbers in [(0, 64), (2, 64), (5, 64), (17, 2), (25, 2)]), ("tiered", 5, 64)],
 )
 def test_a_driver_that_was_killed_is_gone_on_with(
-    memory: str, made: int, fan_in: int, words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: str, made: int, fan_in: int, words: Path, usual: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learnt(words, memory=memory, parts=4, out=tmp_path / "a", group_size=1)
     told = [words, tmp_path / "b", made, Path(__file__).parent, fan_in, memory]
     monkeypatch.setattr(adding, "FAN_IN", fan_in)
     monkeypatch.setattr(adding, "MAX_RUNS", fan_in)
@@ -204,7 +211,7 @@ def test_a_driver_that_was_killed_is_gone_on_with(
     reports: list[Any] = []
     learnt(words, memory=memory, parts=4, out=tmp_path / "b", group_size=1, on_report=reports.append)
     assert sum(report.resumed for report in reports) == min(made, len(reports))
-    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+    assert files_of(tmp_path / "b") == usual[memory]
 
 
 def test_what_cannot_be_learnt_in_parts_is_refused(words: Path, tmp_path: Path) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import os
 import pickle
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from sklearn.base import clone
 from typer.testing import CliRunner
 
+import forked
 from hammemo import Exact, FileError, MemoryClassifier, editing, load, save
 from hammemo.cli.app import app
 from hammemo.files import LockedError, read_notes
@@ -45,17 +45,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "fruit.model"
 
 
-def holder(path: Path) -> subprocess.Popen[str]:
+def holder(path: Path) -> forked.Command:
     """Start a process that has the lock of a file."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
+    script = path.parent / "hold.py"
+    script.write_text(HOLD)
+    process = forked.Command(str(script), str(path))
     assert process.stdout.readline() == "held\n"
     return process
 
 
-def end(process: subprocess.Popen[str]) -> None:
+def end(process: forked.Command) -> None:
     process.kill()
-    process.communicate()
+    process.wait()
 
 
 # ---------------------------------------------------------------- editing
@@ -253,26 +254,19 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- commands
 
 
-def hammemo(*arguments: str, **settings: Any) -> subprocess.Popen[str]:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-m", "hammemo", *arguments], text=True, **{**pipes, **settings})
-
-
 def test_a_confirmed_forget_does_not_come_back(tmp_path: Path) -> None:
     """One command reads slowly and has the lock; another forgets meanwhile, and waits."""
     (tmp_path / "fruit.csv").write_text("colour,size,fruit\nred,small,cherry\nred,large,apple\ngreen,large,melon\n")
     (tmp_path / "melon.csv").write_text("colour,size,fruit\ngreen,large,melon\n")
-    fit = hammemo("fit", "fruit.csv", "--label", "fruit", "--ledger", "--out", "f.model", cwd=tmp_path)
-    assert fit.communicate()[1] == ""
-    add = hammemo("add", "f.model", cwd=tmp_path)
-    assert add.stdin is not None
+    command = functools.partial(forked.Command, "hammemo", cwd=tmp_path)
+    assert command("fit", "fruit.csv", "--label", "fruit", "--ledger", "--out", "f.model").communicate()[1] == ""
+    add = command("add", "f.model")
     lock = tmp_path / "f.model.lock"
     assert wait_until(lambda: json.loads(lock.read_text() or "{}").get("pid") == add.pid, patience(60))
-    refused = hammemo("forget", "f.model", "melon.csv", "--wait", "0.5", cwd=tmp_path).communicate()
+    refused = command("forget", "f.model", "melon.csv", "--wait", "0.5").communicate()
     assert f"Error: f.model is locked by process {add.pid} on " in refused[1]
     assert "say with --wait how many seconds" in refused[1]
-    forget = hammemo("forget", "f.model", "melon.csv", cwd=tmp_path)
-    assert forget.stderr is not None
+    forget = command("forget", "f.model", "melon.csv")
     assert forget.stderr.readline().startswith(f"Waiting for process {add.pid} on ")
     assert "1 example added" in add.communicate("colour,size,fruit\nblue,tiny,berry\n")[0]
     assert "1 example forgotten" in forget.communicate()[0]

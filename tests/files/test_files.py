@@ -231,7 +231,7 @@ def test_what_has_no_format_is_refused_and_leaves_nothing(path: Path) -> None:
         .set_params(memory=Gaussian(d=float("inf"))),  # type: ignore[arg-type]
         "more than 8 MiB": MemoryClassifier(memory=Exact(), vote="sum")
         .fit(X, Y)
-        .set_params(kernel=SiteKernel(list(range(2_000_000)))),
+        .set_params(kernel=SiteKernel(list(range(1_100_000)))),
         "600,000 values": MemoryClassifier(memory=Exact(), vote="sum")
         .fit(X, Y)
         .set_params(kernel=SiteKernel([0] * 700_000)),

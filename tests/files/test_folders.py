@@ -84,7 +84,8 @@ def outcome(change: Callable[[], Any]) -> str:
 
 @pytest.mark.filterwarnings("ignore:The two models have different fitted weights")
 @pytest.mark.parametrize(("memory", "vote"), CASES, ids=str)
-@settings(max_examples=8, deadline=None)
+@pytest.mark.examples(4)
+@settings(max_examples=20, deadline=None)
 @given(kernel=st.sampled_from(list(KERNELS)), steps=st.lists(st.sampled_from(STEPS), max_size=7), n=st.integers(1, 5))
 def test_any_sequence_of_edits_gives_the_plain_model(
     memory: Any, vote: str, kernel: str, steps: list[str], n: int, tmp_path_factory: pytest.TempPathFactory
@@ -139,6 +140,7 @@ def test_any_sequence_of_edits_gives_the_plain_model(
     assert_same(parted, plain)
 
 
+@pytest.mark.examples(8)
 @settings(max_examples=20, deadline=None)
 @given(
     kernel=st.sampled_from(list(KERNELS)),
@@ -496,11 +498,14 @@ def test_rows_of_parts_are_read_without_what_lies_around_them(tmp_path: Path) ->
 
 LIMITED = """
 import resource, sys
+from pathlib import Path
 import numpy as np
 from hammemo import load
-resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[2]),) * 2)
+load(sys.argv[3]).predict(np.array([[1, 2]]))
+now = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) * 1024
+resource.setrlimit(resource.RLIMIT_DATA, (now + int(sys.argv[2]),) * 2)
 model = load(sys.argv[1])
-assert model.predict(np.array([[1, 2], [3, 4]])).tolist() == [1, 3]
+assert str(model.predict(np.array([[1, 2], [3, 4]])).tolist()) == sys.argv[4]
 try:
     np.ones(int(sys.argv[2]) // 8)
 except MemoryError:
@@ -511,14 +516,16 @@ except MemoryError:
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="RLIMIT_DATA counts mapped memory on Linux only")
 @pytest.mark.parametrize("form", [None], indirect=True)
 def test_a_folder_larger_than_the_limit_is_answered_from(tmp_path: Path) -> None:
-    n = 2_000_000
-    X = np.stack([np.arange(n), np.arange(n) + 1], axis=1)
-    save(MemoryClassifier(memory=Exact(), vote="sum").fit(X, np.arange(n)), tmp_path, parts=6)
-    size = sum(path.stat().st_size for path in tmp_path.glob("part-*"))
-    limit = 600 * 2**20
-    assert size > 64 * 2**20
+    rng = np.random.default_rng(0)
+    for name, n in (("few", 10), ("many", 1_000_000)):
+        model = MemoryClassifier(memory=Exact(), vote="sum").fit(
+            rng.integers(0, 2000, (n, 2)), rng.integers(0, 2000, n)
+        )
+        save(model, tmp_path / name, parts=6)
+    expected = model.predict([[1, 2], [3, 4]]).tolist()
+    size = sum(path.stat().st_size for path in (tmp_path / "many").glob("part-*"))
     ended = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tmp_path), str(limit)],
+        [sys.executable, "-c", LIMITED, str(tmp_path / "many"), str(size // 2), str(tmp_path / "few"), str(expected)],
         check=False,
         capture_output=True,
         text=True,

@@ -75,7 +75,7 @@ def test_answers_are_those_of_one_version_while_others_edit(tmp_path: Path) -> N
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for _ in range(20):
+    for _ in range(8):
         model.partial_fit(X, y).forget(X, y)
     done.set()
     for thread in threads:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hammemo.memories import Memory
 
 every_memory = pytest.mark.parametrize("entry", MEMORIES, ids=str)
-QUICK = settings(max_examples=20, deadline=None)
+QUICK = settings(max_examples=8, deadline=None)
 HISTORIES = settings(max_examples=1_800, deadline=None)
 SUBSETS = settings(max_examples=850, deadline=None)
 FLOAT_ERROR = 1e-5
@@ -203,7 +203,7 @@ subsets = given(batch=batches, seed=st.integers(min_value=0, max_value=2**32))
 
 @every_memory
 @subsets
-@settings(max_examples=40, deadline=None)
+@QUICK
 def test_a_forgotten_subset_equals_never_added(entry: Entry, **case: Any) -> None:
     check_subset(entry, **case)
 

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
         if kind == "tuples" or not isinstance(entry.memory, Ledgered)  # a ledger does not look at sites
     ],
 )
+@pytest.mark.examples(2)
 @given(parts=st.tuples(batches, batches, batches), seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_promise_is_kept(subject: Subject, parts: tuple[Batch, Batch, Batch], seed: int) -> None:
     check_once(subject, list(parts), seed)
 

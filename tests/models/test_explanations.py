@@ -79,8 +79,9 @@ CASES = [(entry, vote) for entry in MEMORIES for vote in VOTES if vote != "log-l
 
 
 @pytest.mark.parametrize(("entry", "vote"), CASES, ids=lambda part: str(part))
+@pytest.mark.examples(5)
 @given(batch=batches, query=batches, kernel=st.sampled_from(KERNELS), k=st.integers(1, 6))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_contributions_add_up_to_the_scores_of_the_leading_labels(
     entry: Entry, vote: str, batch: Batch, query: Batch, kernel: SiteKernel, k: int
 ) -> None:

@@ -273,6 +273,7 @@ def test_compiled_trees_are_those_of_the_plain_twin(seed: int) -> None:
     assert np.array_equal(leaves, plain_trees.leaves(column, step, right, starts, names, rows))
 
 
+@pytest.mark.examples(6)
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 1000))
 def test_compiled_features_are_those_of_the_plain_twin(seed: int) -> None:
@@ -298,6 +299,7 @@ def test_what_columns_are_worth_adds_up() -> None:
     assert found.names[0] == "length"
 
 
+@pytest.mark.examples(5)
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 1000))
 def test_rows_counted_at_leaves_give_the_table_of_their_cells(seed: int) -> None:

@@ -198,7 +198,7 @@ def test_models_of_tables_with_numbers_take_no_streams() -> None:
     assert clf.predict([["a", "b"]]).tolist() == ["c"]
 
 
-@pytest.mark.parametrize("values", [2, 3, 4, 6, 12, 50, 120])
+@pytest.mark.parametrize("values", [2, 4, 12, 120, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 6, 50))])
 def test_few_numbers_that_repeat_are_learnt_as_well_as_names(values: int) -> None:
     places = np.arange(600) % values
     X, y = pd.DataFrame({"x": places * 1.5}), places % 2

@@ -20,7 +20,7 @@ from sklearn.datasets import load_wine
 from hammemo import MemoryClassifier
 from hammemo.datasets import load_table
 X, y = load_table("car")
-print(MemoryClassifier().fit(X[:900], y[:900]).digest(), MemoryClassifier().fit(X[:900, :4], X[:900, 5]).digest())
+print(MemoryClassifier().fit(X[:500], y[:500]).digest(), MemoryClassifier().fit(X[:500, :4], X[:500, 5]).digest())
 X, y = load_wine(return_X_y=True)  # three labels; then two labels, with names beside the numbers
 mixed = np.column_stack([X[:, :6].astype(object), np.where(X[:, 6] > 2, "high", "low"), np.array(["a", "b", "c"])[y]])
 for table, labels in ((X, y), (mixed[:, :7], mixed[:, 7] == "a")):

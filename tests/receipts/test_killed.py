@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 
+import forked
 from hammemo import MemoryClassifier, load, save
 from hammemo.receipts import ReceiptFile, check_rows, new_key_file, read_keys, recorded
 from hammemo.receipts.verifying import Result, check_receipts
@@ -42,13 +42,11 @@ def test_a_killed_process_loses_no_receipt(tmp_path: Path) -> None:
     save(MemoryClassifier(vote="sum").fit(ROWS, LABELS), tmp_path / "a.model")
     file, done = ReceiptFile(tmp_path / "receipts"), 0
     for _ in range(4):
-        child = subprocess.Popen([sys.executable, __file__, tmp_path], stdout=subprocess.PIPE)
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"ready\n"
+        child = forked.Command(__file__, str(tmp_path))
+        assert child.stdout.readline() == "ready\n"
         time.sleep(0.2 + rng.random())
         child.kill()
         child.wait()
-        child.stdout.close()
         model = load(tmp_path / "a.model")
         with file.locked():
             last = file.settled(model.digest(), keys)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import forked
 import service_history
 from hammemo.service.host import Host
 from hammemo.service.operations import Acknowledgement, Edit, NotStored, Unavailable
@@ -59,10 +60,10 @@ def folder() -> Iterator[Path]:
 
 def run(script: str, *arguments: object) -> str:
     """Run a script of the folder stress to its end, and return the last line it printed."""
-    command = [sys.executable, str(TESTS / "stress" / script), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return done.stdout.splitlines()[-1]
+    command = forked.Command(str(TESTS / "stress" / script), *map(str, arguments))
+    printed, said = command.communicate()
+    assert command.poll() == 0, printed[-2000:] + said[-2000:]
+    return printed.splitlines()[-1]
 
 
 @needs_fork

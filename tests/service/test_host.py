@@ -410,14 +410,16 @@ def everywhere(folder: Path, marker: bytes) -> int:
 def test_nothing_forgotten_is_in_any_file_after_a_snapshot(tmp_path: Path, memory: str) -> None:
     with Host(tmp_path) as host:
         model = host.create("t", "m", {"memory": memory})
-        for n in range(200):
-            done(model, learn(f"a{n}", [f"MARKER{n}", "x" * n, n], ["stays", "y" * n, n]))
+        for future in [
+            model.edit(learn(f"a{n}", [f"MARKER{n}", "x" * n, n], ["stays", "y" * n, n])) for n in range(80)
+        ]:
+            future.result(patience(60))
         done(model, learn("long", ["MARKER" * 600, 1, 2]))  # on pages of its own
-        assert everywhere(tmp_path, b"MARKER") > 200
+        assert everywhere(tmp_path, b"MARKER") > 80
         model.snapshot()
-        assert everywhere(tmp_path, b"MARKER") > (200 if memory == "exact" else 0)
-        for n in range(200):
-            done(model, forget(f"b{n}", [f"MARKER{n}", "x" * n, n]))
+        assert everywhere(tmp_path, b"MARKER") > (80 if memory == "exact" else 0)
+        for future in [model.edit(forget(f"b{n}", [f"MARKER{n}", "x" * n, n])) for n in range(80)]:
+            future.result(patience(60))
         done(model, forget("long-", ["MARKER" * 600, 1, 2]))
         model.snapshot()
         assert everywhere(tmp_path, b"MARKER") == 0

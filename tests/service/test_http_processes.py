@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import ssl
 import subprocess
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+import forked
 import running_servers as serving
 import service_http_edits
 import service_malformed
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.long
 
 
 def test_it_ends_in_order(tmp_path: Path) -> None:
-    with serving.Process(tmp_path) as server, Client(server.url) as client:
+    with serving.Process(tmp_path, fresh=True) as server, Client(server.url) as client:
         client.create("m")
         client.learn("m", [["a"]], ["x"])
         assert server.end() == 0
@@ -165,11 +165,11 @@ def test_no_worker_is_left_after_a_crash(tmp_path: Path) -> None:
 
 
 def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hammemo", "serve", str(tmp_path), "--host", "0.0.0.0"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode in (1, 2)
-    assert done.stderr.startswith("Error: ")
-    assert len(done.stderr.splitlines()) == 1
+    command = forked.Command("hammemo", "serve", str(tmp_path), "--host", "0.0.0.0")
+    said = command.communicate()[1]
+    assert command.poll() in (1, 2)
+    assert said.startswith("Error: ")
+    assert len(said.splitlines()) == 1
 
 
 def test_every_edit_is_applied_once(tmp_path: Path) -> None:

@@ -414,7 +414,7 @@ def history(model: HostedModel, rng: random.Random, steps: int, twin: dict[str, 
                 twin.setdefault(whose, Counter())[msgspec.msgpack.encode(row), label] += 1
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_random_histories_hold_what_the_twin_holds(
     hosts: Callable[..., Host], keys: Path, seed: int, monkeypatch: Any
 ) -> None:
@@ -482,7 +482,7 @@ def test_threads_that_learn_forget_and_erase_at_once(hosts: Callable[..., Host],
 
     def work(mine: int) -> None:
         rng, rows = random.Random(mine), held_by[mine]
-        for number in range(60):
+        for number in range(30):
             subject, op = f"{mine}-{rng.randrange(5)}", f"{mine}.{number}"
             kind = rng.choice(["learn"] * 4 + ["forget", "erase"])
             if kind == "learn":
@@ -577,10 +577,27 @@ time.sleep(60)
 """
 
 
+def twenty_rows(folder: Path, log: str | None) -> None:
+    """Make a model of four subjects with five rows each, and its key file."""
+    new_key_file(folder / "keys.json")
+    with Host(folder / "models", log, keys=folder / "keys.json") as host:
+        model = host.create("t", "m", {**SETTINGS, "kernel": "positional", "vote": "sum"})
+        for i in range(20):
+            done(model, learn(f"{i}", f"s{i % 4}", [f"row{i:02}", "b"], label=f"l{i % 2}"))
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("learnt")
+    twenty_rows(folder, None)
+    return folder
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("step", STEPS)
-def test_a_kill_at_any_step_is_resumed_at_start(step: str, tmp_path: Path, keys: Path) -> None:
-    _kill_and_resume(step, None, tmp_path, keys)
+def test_a_kill_at_any_step_is_resumed_at_start(step: str, learnt: Path, tmp_path: Path) -> None:
+    shutil.copytree(learnt, tmp_path, dirs_exist_ok=True)
+    _kill_and_resume(step, None, tmp_path)
     found = contents_of(tmp_path)
     for i in range(20):
         assert (f"row{i:02}".encode() in found) == (i % 4 == 0), i  # s0 alone is left
@@ -590,20 +607,17 @@ def test_a_kill_at_any_step_is_resumed_at_start(step: str, tmp_path: Path, keys:
 @needs_postgres
 @pytest.mark.long
 @pytest.mark.parametrize("step", ["log.append after", "log.keep_snapshot after", "log.destroy_keys after"])
-def test_a_kill_with_a_database_is_resumed_too(step: str, tmp_path: Path, keys: Path, postgres: Server) -> None:
+def test_a_kill_with_a_database_is_resumed_too(step: str, tmp_path: Path, postgres: Server) -> None:
     with Host(tmp_path / "models", postgres.address) as host:
         if "m" in host.names("t"):
             host.delete("t", "m")
-    _kill_and_resume(step, postgres.address, tmp_path, keys)
+    twenty_rows(tmp_path, postgres.address)
+    _kill_and_resume(step, postgres.address, tmp_path)
     assert b"row" not in contents_of(tmp_path)  # snapshots on their way are encrypted, too
 
 
-def _kill_and_resume(step: str, log: str | None, tmp_path: Path, keys: Path) -> None:
-    settings = {**SETTINGS, "kernel": "positional", "vote": "sum"}
-    with Host(tmp_path / "models", log, keys=keys) as host:
-        model = host.create("t", "m", settings)
-        for i in range(20):
-            done(model, learn(f"{i}", f"s{i % 4}", [f"row{i:02}", "b"], label=f"l{i % 2}"))
+def _kill_and_resume(step: str, log: str | None, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
     ended = forked.run(KILLED, tmp_path, log or "", step)
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
     with Host(tmp_path / "models", log, keys=keys) as host:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import forked
 from hammemo.service.host import Host
 from hammemo.service.http.app import make_app
 from hammemo.service.http.logs import LOGGER
@@ -87,17 +88,21 @@ def free_port() -> int:
 
 
 class Process:
-    """``hammemo serve`` in a process of its own."""
+    """``hammemo serve`` in a process of its own; a fresh one imports everything first, which takes seconds."""
 
-    def __init__(self, folder: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *options: str, environment: Mapping[str, str] | None = None, fresh: bool = False
+    ) -> None:
         self.lines: list[dict[str, Any]] = []
         self._ready = threading.Event()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "hammemo", "serve", str(folder), "--port", "0", *options],
-            stderr=subprocess.PIPE,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
-            text=True,
-        )
+        given = ("serve", str(folder), "--port", "0", *options)
+        own = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
+        self._process: forked.Command | subprocess.Popen[str]
+        if fresh:
+            command = [sys.executable, "-m", "hammemo", *given]
+            self._process = subprocess.Popen(command, stderr=subprocess.PIPE, env=own, text=True)
+        else:
+            self._process = forked.Command("hammemo", *given, environment=own)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._ready.wait()
@@ -130,12 +135,12 @@ class Process:
 
     def end(self) -> int:
         """End it as an operator would, and return its exit code."""
-        self._process.send_signal(signal.SIGTERM)
+        os.kill(self.pid, signal.SIGTERM)
         return self._finish()
 
     def _finish(self) -> int:
+        self._reader.join()  # it reads until the process, and its workers, have ended
         code = self._process.wait()
-        self._reader.join()
         assert self._process.stderr is not None
         self._process.stderr.close()
         return code

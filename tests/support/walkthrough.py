@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FLAGS = doctest.ELLIPSIS | doctest.FAIL_FAST
@@ -63,17 +63,26 @@ def installations(page: str) -> list[str]:
     return [word for text in typed if text.startswith("pip install ") for word in shlex.split(text)[2:]]
 
 
-def walk(name: str, page: str) -> str:
-    """Return what differs first, or an empty text where all is as the page says."""
+def run_in_shell(command: str) -> tuple[int, str]:
+    """Return the exit code of a command, and what it printed."""
+    outcome = subprocess.run(
+        command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False
+    )
+    return outcome.returncode, outcome.stdout
+
+
+def walk(name: str, page: str, run: Callable[[str], tuple[int, str]] = run_in_shell) -> str:
+    """Return what differs first, or an empty text where all is as the page says; `run` is given the commands."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
-        difference = _run_python(name, block, names) if block.kind == "python" else _run_console(name, block)
+        difference = run_python(name, block, names) if block.kind == "python" else _run_console(name, block, run)
         if difference:
             return difference
     return ""
 
 
-def _run_python(name: str, block: Block, names: dict[str, Any]) -> str:
+def run_python(name: str, block: Block, names: dict[str, Any]) -> str:
+    """Return what differs in a block of Python; it finds and leaves its variables in `names`."""
     test = doctest.DocTestParser().get_doctest(block.text, names, name, name, block.line - 1)
     said: list[str] = []
     runner = doctest.DocTestRunner(optionflags=_FLAGS, verbose=False)
@@ -82,18 +91,15 @@ def _run_python(name: str, block: Block, names: dict[str, Any]) -> str:
     return "".join(said)
 
 
-def _run_console(name: str, block: Block) -> str:
+def _run_console(name: str, block: Block, run: Callable[[str], tuple[int, str]]) -> str:
     for command in commands(block):
         if command.text.startswith("pip install "):
             continue
-        outcome = subprocess.run(
-            command.text, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False
-        )
-        same = doctest.OutputChecker().check_output(command.output, outcome.stdout, _FLAGS)
-        if not same or outcome.returncode:
+        code, printed = run(command.text)
+        if code or not doctest.OutputChecker().check_output(command.output, printed, _FLAGS):
             return (
                 f"{name}, in the block at line {block.line}: $ {command.text}\nExpected:\n{command.output}"
-                f"Got (exit code {outcome.returncode}):\n{outcome.stdout}"
+                f"Got (exit code {code}):\n{printed}"
             )
     return ""
 

@@ -54,6 +54,7 @@ def test_a_flat_array_with_starts_is_the_same_stream(docs: Any, h: int, block: i
     assert streamed(stream_blocks(flat, h, starts, short, block_tokens=block), h) == expected
 
 
+@pytest.mark.examples(8)
 @pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("memory", [Exact(), Hashed(5, 3), Hashed(5, 0, b"a secret of some length"), Gaussian(16)])
 @pytest.mark.parametrize("kernel", [None, SiteKernel([-1, (-2, -1), 0])])

@@ -185,6 +185,7 @@ def plain_of(clf: Any, documents: list[list[int]]) -> Plain:
     return plain.learn(documents)
 
 
+@pytest.mark.examples(7)
 @pytest.mark.parametrize("continuation", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS)
 @given(documents=DOCUMENTS, seed=WEIGHTS, query=st.lists(st.integers(-1, 8), min_size=H, max_size=H))
@@ -205,6 +206,7 @@ def test_probabilities_are_those_of_the_definition(
     np.testing.assert_allclose(clf.class_scores(np.array(contexts)).sum(axis=1), 1.0)
 
 
+@pytest.mark.examples(7)
 @pytest.mark.parametrize("continuation", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS)
 @given(documents=DOCUMENTS, seed=WEIGHTS)

@@ -11,116 +11,40 @@ import importlib
 import os
 import warnings
 from functools import cache
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     import hammemo._native as compiled
 
+    class CompiledLoops:
+        """The extension module ``_native``, with the types of its stub file ``_native.pyi``."""
 
-class CompiledLoops(Protocol):
-    """The extension module ``_native``, with the types of its stub file ``_native.pyi``."""
-
-    DamagedError: type[compiled.DamagedError]
-    DenseRatios: type[compiled.DenseRatios]
-    Finder: type[compiled.Finder]
-    Forest: type[compiled.Forest]
-    Layout: type[compiled.Layout]
-    LiveMixture: type[compiled.LiveMixture]
-    LiveRule: type[compiled.LiveRule]
-    LiveSingle: type[compiled.LiveSingle]
-    LiveVersion: type[compiled.LiveVersion]
-    LogRatios: type[compiled.LogRatios]
-    PartTable: type[compiled.PartTable]
-    RefusedError: type[compiled.RefusedError]
-    ScoreTable: type[compiled.ScoreTable]
-    SiteScan: type[compiled.SiteScan]
-    StepCoder: type[compiled.StepCoder]
-    Table: type[compiled.Table]
-    TooWideError: type[compiled.TooWideError]
-
-    @staticmethod
-    def add_row_shares(
-        contexts: NDArray[np.int64],
-        weights: NDArray[np.float64],
-        kept: NDArray[np.float64],
-        lost: NDArray[np.float64],
-        lengths: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        counts: NDArray[np.int64],
-        scores: NDArray[np.float64],
-    ) -> None:
-        """See `hammemo.votes.mixture.shares`."""
-        ...
-
-    @staticmethod
-    def pack_rows(
-        lengths: NDArray[np.int64], labels: NDArray[np.int64], counts: NDArray[np.int64]
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """See `hammemo.memories.exact.parts.packed`."""
-        ...
-
-    @staticmethod
-    def portable_log(values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """See `hammemo._arrays.logarithms`."""
-        ...
-
-    @staticmethod
-    def portable_log1p(values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-        """See `hammemo._arrays.logarithms`."""
-        ...
-
-    @staticmethod
-    def solve_positive(a: NDArray[np.float64], ridge: float, b: NDArray[np.float64], x: NDArray[np.float64]) -> bool:
-        """Solve (a + ridge) x = b for several b; return False if a + ridge is not positive."""
-        ...
-
-    @staticmethod
-    def unpack_rows(
-        packed: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64], n_labels: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """See `hammemo.memories.exact.parts.packed`."""
-        ...
-
-    @staticmethod
-    def grow_tree(
-        codes: NDArray[np.uint8],
-        names: NDArray[np.uint8],
-        labels: NDArray[np.int32],
-        weights: NDArray[np.int32],
-        bag: NDArray[np.int32],
-        n_labels: int,
-        min_weight: int,
-        max_columns: int,
-        random_split: bool,
-        seed: int,
-    ) -> tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.int32], NDArray[np.int64]]:
-        """See `hammemo.kernels.cells.plain_trees`."""
-        ...
-
-    @staticmethod
-    def tree_features(
-        leaves: NDArray[np.int32],
-        is_out: NDArray[np.uint8],
-        cells: NDArray[np.int32],
-        counts: NDArray[np.int64],
-        labels: NDArray[np.int32],
-        kinds: NDArray[np.int32],
-        n_kinds: int,
-        label_logs: NDArray[np.float64],
-        label_starts: NDArray[np.int64],
-        total_logs: NDArray[np.float64],
-        out: NDArray[np.float32],
-    ) -> None:
-        """See `hammemo.votes.tree_weights`."""
-        ...
-
-    @staticmethod
-    def paths() -> list[str]:
-        """Return the names of the loops that this processor can run, the fastest first."""
-        ...
+        DamagedError = compiled.DamagedError
+        DenseRatios = compiled.DenseRatios
+        Finder = compiled.Finder
+        Forest = compiled.Forest
+        Layout = compiled.Layout
+        LiveMixture = compiled.LiveMixture
+        LiveRule = compiled.LiveRule
+        LiveSingle = compiled.LiveSingle
+        LiveVersion = compiled.LiveVersion
+        LogRatios = compiled.LogRatios
+        PartTable = compiled.PartTable
+        RefusedError = compiled.RefusedError
+        ScoreTable = compiled.ScoreTable
+        SiteScan = compiled.SiteScan
+        StepCoder = compiled.StepCoder
+        Table = compiled.Table
+        TooWideError = compiled.TooWideError
+        add_row_shares = staticmethod(compiled.add_row_shares)
+        grow_tree = staticmethod(compiled.grow_tree)
+        pack_rows = staticmethod(compiled.pack_rows)
+        paths = staticmethod(compiled.paths)
+        portable_log = staticmethod(compiled.portable_log)
+        portable_log1p = staticmethod(compiled.portable_log1p)
+        solve_positive = staticmethod(compiled.solve_positive)
+        tree_features = staticmethod(compiled.tree_features)
+        unpack_rows = staticmethod(compiled.unpack_rows)
 
 
 @cache

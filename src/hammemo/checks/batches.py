@@ -56,8 +56,8 @@ def queries(batch: Batch) -> Contexts:
 
 
 def reordered(batch: Batch, seed: int) -> list[Batch]:
-    """Return the same rows in another order, cut into one or two parts that are not empty."""
+    """Return the same rows in another order, cut into one or two batches that are not empty."""
     rng = np.random.default_rng(seed)
     shuffled = [batch[i] for i in rng.permutation(len(batch))]
     cut = int(rng.integers(len(batch) + 1))
-    return [part for part in (shuffled[:cut], shuffled[cut:]) if part]
+    return [rows for rows in (shuffled[:cut], shuffled[cut:]) if rows]

@@ -85,14 +85,14 @@ def a_refused_removal_changes_nothing(subject: Subject, context: list[Any], take
 
 
 @promise("shards that are merged equal one memory that learnt everything")
-def merged_shards_equal_the_joint_fit(subject: Subject, parts: list[Batch]) -> None:
-    """Check `merge` and `empty_like` against learning all parts together."""
+def merged_shards_equal_the_joint_fit(subject: Subject, batches: list[Batch]) -> None:
+    """Check `merge` and `empty_like` against learning all batches together."""
     merged = subject.opened()
-    for part in parts:
+    for batch in batches:
         shard = merged.empty_like()
-        shard.add(examples(part))
+        shard.add(examples(batch))
         merged.merge(shard)
-    require_same_state(merged, subject.learnt([row for part in parts for row in part]))
+    require_same_state(merged, subject.learnt([row for batch in batches for row in batch]))
 
 
 @promise("unmerge undoes merge, and refuses, with nothing changed, what is not a part")
@@ -191,9 +191,9 @@ def a_foreign_array_is_refused(subject: Subject, batch: Batch) -> None:
     fresh = subject.make(subject.sites)
     require_refusal(ValueError, "not_mine", partial(fresh.restore, state, subject.sites, memory.seed))
     for name in memory.state_arrays():
-        part = {key: array for key, array in memory.state().items() if key != name}
+        others = {key: array for key, array in memory.state().items() if key != name}
         again = subject.make(subject.sites)
-        require_refusal(ValueError, "", partial(again.restore, part, subject.sites, memory.seed))
+        require_refusal(ValueError, "", partial(again.restore, others, subject.sites, memory.seed))
 
 
 @promise("copies and pickles have the same state and answers, and are edited on their own")

@@ -75,18 +75,18 @@ class Subject:
         memory.add(examples(rows))
         return memory.empty_like()
 
-    def learnt(self, *parts: Batch) -> Memory:
+    def learnt(self, *batches: Batch) -> Memory:
         """Return a memory that has stored these batches, one after the other."""
         memory = self.opened()
-        for part in parts:
-            memory.add(examples(part))
+        for batch in batches:
+            memory.add(examples(batch))
         return memory
 
-    def exact(self, *parts: Batch) -> Exact:
+    def exact(self, *batches: Batch) -> Exact:
         """Return the exact counts of the same batches: the truth."""
         exact = Exact().open(self.sites)
-        for part in parts:
-            exact.add(examples(part))
+        for batch in batches:
+            exact.add(examples(batch))
         return exact
 
     def compiled(self, memory: Memory) -> Iterator[Compiled]:

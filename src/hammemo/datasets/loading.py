@@ -95,8 +95,8 @@ def load_sessions() -> tuple[list[list[int]], list[list[int]]]:
     (23753, 302, [9, 10, 11, 10, 12, 10, 13])
     """
     learnt, asked = (
-        [[int(item) for item in line.split()] for line in _text(f"sessions-{part}.txt.gz").splitlines()]
-        for part in SESSIONS
+        [[int(item) for item in line.split()] for line in _text(f"sessions-{split}.txt.gz").splitlines()]
+        for split in SESSIONS
     )
     return learnt, asked
 

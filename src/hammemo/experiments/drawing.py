@@ -28,11 +28,11 @@ def zipf_stream(length: int, n_tokens: int, seed: int = 0) -> NDArray[np.int64]:
     """Return tokens with the frequencies of text: token i occurs about 1 / (i + 1) as often as token 0."""
     shares = np.cumsum(1.0 / np.arange(1, n_tokens + 1))
     rng = np.random.default_rng(seed)
-    parts = [
+    pieces = [
         np.searchsorted(shares, rng.random(min(2**20, length - first)) * shares[-1])
         for first in range(0, length, 2**20)
     ]
-    return np.concatenate(parts)
+    return np.concatenate(pieces)
 
 
 def zipf_examples(

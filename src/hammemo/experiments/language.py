@@ -52,7 +52,7 @@ BEFORE: Final = 3000
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """Three parts of a text as numbers of types."""
+    """Training, validation and test text as numbers of types."""
 
     train: NDArray[np.int64]
     valid: NDArray[np.int64]
@@ -61,9 +61,9 @@ class Text:
     is_cut: bool
     """Whether validation was cut from training."""
 
-    def asked(self, part: str) -> tuple[NDArray[np.int64], int]:
-        """Return a part behind the end of the text before it, and where it starts."""
-        before, targets = (self.train, self.valid) if part == "valid" else (self._until_test(), self.test)
+    def asked(self, split: str) -> tuple[NDArray[np.int64], int]:
+        """Return validation or test text behind the end of the text before it, and where it starts."""
+        before, targets = (self.train, self.valid) if split == "valid" else (self._until_test(), self.test)
         kept = before[-BEFORE:]
         return np.concatenate([kept, targets]), len(kept)
 
@@ -94,13 +94,13 @@ def numbered(train: list[list[str]], valid: list[list[str]], test: list[list[str
         for token in line:
             numbers.setdefault(token, len(numbers))
     unknown = numbers.get("<unk>")
-    parts = []
+    texts = []
     for lines in (train, valid, test):
         found = [numbers.get(token, unknown) for line in lines for token in line]
         if None in found:
             raise ValueError("A token occurs in no training line, and training has no <unk> to take its place.")
-        parts.append(np.array(found, np.int64))
-    return Text(parts[0], parts[1], parts[2], list(numbers), is_cut)
+        texts.append(np.array(found, np.int64))
+    return Text(texts[0], texts[1], texts[2], list(numbers), is_cut)
 
 
 class LanguageModel(ABC):
@@ -140,8 +140,8 @@ class OurMixture(LanguageModel):
     def __init__(self, *, continuation: bool = False, caches: Sequence[int] = ()) -> None:
         self.continuation, self.caches = continuation, tuple(caches)
         self.h = max((4, *caches))
-        parts = ["ours", *(["continuation"] if continuation else []), *(["caches"] if caches else [])]
-        self.name = ", ".join(parts)
+        words = ["ours", *(["continuation"] if continuation else []), *(["caches"] if caches else [])]
+        self.name = ", ".join(words)
 
     def fit(self, text: Text) -> None:
         """Learn the training stream; types that are never a target, if any, are labels all the same."""
@@ -191,12 +191,12 @@ def mixture_weights(valid: NDArray[np.float64], steps: int = 200) -> NDArray[np.
     Parameters
     ----------
     valid : ndarray
-        The probability of every validation target by every part of the mixture.
+        The probability of every validation target by every component of the mixture.
     steps : int
 
     Shapes
     ------
-    valid : (parts, n); returned : (parts,)
+    valid : (components, n); returned : (components,)
     """
     weights = np.full(len(valid), 1 / len(valid))
     for _ in range(steps):
@@ -224,8 +224,9 @@ def evaluate(text: Text, model: LanguageModel, *, most: int | None = None) -> li
     started = time.process_time()
     model.fit(text)
     fitted = time.process_time()
-    streams = {part: _first(*text.asked(part), most) for part in (("valid", "test") if model.is_mixed else ("test",))}
-    found = {part: model.probabilities(stream, start) for part, (stream, start) in streams.items()}
+    splits = ("valid", "test") if model.is_mixed else ("test",)
+    streams = {split: _first(*text.asked(split), most) for split in splits}
+    found = {split: model.probabilities(stream, start) for split, (stream, start) in streams.items()}
     asked = len(found["test"])
     row = {
         "model": model.name,
@@ -238,14 +239,14 @@ def evaluate(text: Text, model: LanguageModel, *, most: int | None = None) -> li
     }
     if not model.is_mixed:
         return [row]
-    parts = {
-        part: np.array([found[part], *(recent_shares(stream, start, window) for window in WINDOWS)])
-        for part, (stream, start) in streams.items()
+    components = {
+        split: np.array([found[split], *(recent_shares(stream, start, window) for window in WINDOWS)])
+        for split, (stream, start) in streams.items()
     }
-    weights = mixture_weights(parts["valid"])
+    weights = mixture_weights(components["valid"])
     with_caches = {
         "caches": list(WINDOWS),
-        "perplexity": perplexity(weights @ parts["test"]),
+        "perplexity": perplexity(weights @ components["test"]),
         "weights": weights.tolist(),
     }
     return [row, row | with_caches]

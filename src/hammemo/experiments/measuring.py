@@ -211,7 +211,7 @@ class JsonLines:
     def __init__(self, *paths: Path | None) -> None:
         self.path = paths[0] if paths else None
         texts = [path.read_text(encoding="utf-8") for path in paths if path is not None and path.exists()]
-        self.rows: list[Row] = [json.loads(text) for part in texts for text in part.splitlines()]
+        self.rows: list[Row] = [json.loads(line) for text in texts for line in text.splitlines()]
 
     def find(self, **known: Any) -> Row | None:
         """Return the last row with these values."""

@@ -178,12 +178,12 @@ def _dense(table: DenseCounts, sites: Sites, vote: Vote, classes: NDArray[Any], 
         rows, weights, base = list(counts), sites.weights, None
         divisor = vote.divisor(table, sites) if isinstance(vote, WeightedSum) else None
     else:
-        rows, weights = [rule.rows(site, part) for site, part in enumerate(counts)], np.ones(len(counts))
+        rows, weights = [rule.rows(site, own) for site, own in enumerate(counts)], np.ones(len(counts))
         base, divisor = rule.base, None
     known, finder = _listed_rows(table.vocabulary, sites, listed, constants)
     if known is not None and listed is not None:
         place = np.append(table.vocabulary.find(listed), -1)[: len(listed)]
-        rows = [np.where((place >= 0)[:, None], part[place], 0) for part in rows]
+        rows = [np.where((place >= 0)[:, None], own[place], 0) for own in rows]
     return Graph(sites.h, known, constants, finder, _head(rows, weights, 1.0, base, divisor, constants), classes)
 
 

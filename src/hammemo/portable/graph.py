@@ -336,10 +336,10 @@ class RowSums:
         """Return the base and the weighed rows added site by site, times the step, over the divisor."""
         total: Any = ops.constant("base") if self.has_base else None
         for k, (weight, row) in enumerate(zip(self.weights, rows, strict=True)):
-            part = ops.floats(ops.take(ops.constant(f"rows.{k}"), row))
+            term = ops.floats(ops.take(ops.constant(f"rows.{k}"), row))
             if weight != 1:
-                part = ops.multiply(part, ops.constant(f"weight.{k}"))
-            total = part if total is None else ops.add(total, part)
+                term = ops.multiply(term, ops.constant(f"weight.{k}"))
+            total = term if total is None else ops.add(total, term)
         if self.step != 1:
             total = ops.multiply(total, ops.constant("step"))
         return ops.divide(total, ops.constant("divisor")) if self.has_divisor else total

@@ -32,7 +32,6 @@ from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-TYPES: Final = "otsd"
 CONTENTS: Final = "-wfx"
 """Contents in ascending order: what two batches hold together is the later one."""
 

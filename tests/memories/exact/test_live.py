@@ -103,6 +103,7 @@ kinds = st.sampled_from(["add", "remove", "one", "back", "fork", "again", "decla
 edits = st.lists(st.tuples(kinds, batches), max_size=8)
 
 
+@pytest.mark.examples(10)
 @pytest.mark.parametrize("kernel", KERNELS, ids=["positions", "suffixes", "tuples", "rounding"])
 @given(start=batches, history=edits)
 @settings(max_examples=40)

@@ -99,6 +99,7 @@ def votes(draw: st.DrawFn, n_sites: int) -> Vote:
     return log_linear(draw(st.lists(site, min_size=n_sites, max_size=n_sites)), smoothing)
 
 
+@pytest.mark.examples(10)
 @pytest.mark.parametrize("kernel", KERNELS, ids=["positions", "suffixes", "tuples", "one"])
 @settings(max_examples=30, deadline=None)
 @given(data=st.data(), start=batches, edits=batches, queries=st.lists(rows, min_size=1, max_size=6))

@@ -75,6 +75,7 @@ def mixed(seed: int, n: int = 90) -> tuple[pd.DataFrame, Any]:
     return X, np.where(X["a"] - X["c"] + rng.normal(scale=0.3, size=n) > 0, "yes", "no")
 
 
+@pytest.mark.examples(6)
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 1000))
 def test_trees_answer_the_same_by_batch_by_leaf_by_row_and_without_compiled_code(seed: int) -> None:

@@ -140,10 +140,10 @@ def test_a_predictor_that_carries_no_codes_computes_them() -> None:
     ("d", "form", "mebibytes"),
     [
         (128, "fused", "2.06"),
-        (256, "fused", "4.12"),
-        (512, "fused", "8.25"),
+        pytest.param(256, "fused", "4.12", marks=pytest.mark.slow),
+        pytest.param(512, "fused", "8.25", marks=pytest.mark.slow),
         (1024, "fused", "16.50"),
-        (512, "two-stage", "9.25"),
+        pytest.param(512, "two-stage", "9.25", marks=pytest.mark.slow),
         (1024, "two-stage", "20.50"),
     ],
 )

@@ -87,6 +87,7 @@ def test_the_pool_holds_collisions_of_every_kind() -> None:
     assert {("float", "int"), ("int", "str")} <= kinds or ("float", "int", "str") in kinds
 
 
+@pytest.mark.examples(8)
 @pytest.mark.parametrize("name", MEMORIES)
 @pytest.mark.parametrize("kernel", KERNELS)
 @given(stored=rows, asked=rows)

@@ -123,6 +123,7 @@ def same_answers(model: MemoryClassifier, fresh: MemoryClassifier, asked: np.nda
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=["positions", "suffixes", "tuples", "fractions"])
 @pytest.mark.parametrize("vote", VOTES, ids=["sum", "mean", "log-linear", "shared weights"])
+@pytest.mark.examples(8)
 @given(
     first=st.lists(example, min_size=2, max_size=8),
     history=edits,
@@ -152,6 +153,7 @@ def test_after_any_history_a_reader_is_that_of_a_fresh_model(
     assert before.class_scores(queries).tobytes() == row_by_row[0].tobytes()
 
 
+@pytest.mark.examples(8)
 @compiled
 @pytest.mark.parametrize("kernel", [None, SiteKernel([0, (0, 1)], weights=[1, 2]), SiteKernel([1, (0, 1)], [0.1, 0.7])])
 @pytest.mark.parametrize("vote", ["sum", "mean"])
@@ -200,6 +202,7 @@ def test_a_table_compiled_from_an_earlier_one_is_that_of_a_fresh_model(
         assert table.winners(asked).tolist() == made.winners(asked).tolist()
 
 
+@pytest.mark.examples(8)
 @pytest.mark.parametrize("vote", ["sum", "mean", LogLinear((1.0, 10.0))])
 @given(first=st.lists(example, min_size=2, max_size=6), history=edits, asked=st.lists(contexts, min_size=1, max_size=3))
 @settings(max_examples=20, deadline=None)

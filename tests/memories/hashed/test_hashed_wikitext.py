@@ -45,7 +45,7 @@ def test_fidelity_and_proofs_within_a_budget(
     queries, observed = sample.split("test", H)
     judge = wikitext.Judge.of(exact, queries, observed)
     shares, proofs = [], []
-    for seed in range(5):
+    for seed in range(3):
         model = MemoryClassifier(memory=Hashed(buckets, reserved), random_state=seed, vote="sum").fit(
             *sample.split("train", H)
         )

@@ -198,16 +198,10 @@ class HashedTables(Compiled):
         lower, upper = made
         return lower.proves(upper, contexts, answers)
 
-    def plain_bounds(
-        self, contexts: Contexts, weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the weighted counts of reserved rows alone, and of all rows, by NumPy."""
-        return self._bound_sums(self._layout.rows(contexts), weights)
-
     def _row_bounds(
         self, contexts: Contexts, weights: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what `plain_bounds` does, row by row, in pieces that bound the memory needed."""
+        """Return the weighted counts of reserved rows alone, and of all rows, by NumPy, in pieces of bounded size."""
         pieces = row_pieces(len(contexts), 4 * len(weights) * len(self.labels))
         parts = [self._bound_sums(self._layout.found(contexts[piece]), weights) for piece in pieces]
         if not parts:
