@@ -211,16 +211,12 @@ def fit_shared() -> MemoryClassifier:
     return MemoryClassifier(PositionalHamming(), Hashed(64), LogLinear(per_label=False)).fit(X, Y)
 
 
-def fit_numbers() -> MemoryClassifier:
-    return MemoryClassifier().fit(RNG.normal(size=X.shape), Y)
-
-
 def fit_mixture() -> MemoryClassifier:
     visits = [row.tolist() for row in RNG.integers(0, 5, (100, 6))]
     return MemoryClassifier(vote=Mixture()).fit_stream(visits, h=3, short="pad")
 
 
-@pytest.mark.parametrize("fit", [fit_numbers, fit_shared, fit_mixture])
+@pytest.mark.parametrize("fit", [fit_shared, fit_mixture])
 def test_every_optimisation_of_weights_has_one_thread(
     fit: Callable[[], MemoryClassifier], monkeypatch: pytest.MonkeyPatch
 ) -> None:
