@@ -369,7 +369,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         >>> clf.memory_.state_bytes() == fresh.memory_.state_bytes()
         True
         """
-        check_is_fitted(self)
+        self._check_is_fitted()
         self._edited(lambda model: model._forget(X, y, sample_weight))
         note_forgetting(self)
         return self
@@ -393,7 +393,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
     def forget_one(self: Self, tokens: Sequence[Any], label: Any) -> Self:
         """Remove one example, quickly: the inverse of `learn_one`; refuses what `forget` refuses."""
-        check_is_fitted(self, "memory_")
+        self._check_is_fitted()
         self._edited(lambda model: model._change_one(tokens, label, -1))
         note_forgetting(self)
         return self

@@ -561,7 +561,7 @@ class Learning(Deciding):
         self.label_dtype_ = dtype
         if isinstance(self._kept, KeptRows):
             self._kept = self._kept.changed_one(row, by)
-        else:
+        elif self._kept is not None:
             self._change_kept(Examples.of([context], [label]), by)
 
     def _one_row(self, context: Sequence[Any]) -> list[Any]:
