@@ -428,9 +428,9 @@ class Learning(Deciding):
     def _choose_if_doubled(self) -> bool:
         """Choose again where twice as many examples are held as at the last choice; return whether it was done."""
         kept = self._kept
-        if not self._has_doubled() or not (is_auto(self.vote) or self._kernel_is_automatic()):
+        if not (is_auto(self.vote) or self._kernel_is_automatic()):
             return False
-        if not isinstance(kept, KeptRows) or not self._can_choose():
+        if not isinstance(kept, KeptRows) or not self._can_choose() or not self._has_doubled():
             return False
         kept = self._decided_again(kept)
         self._choose(kept.examples(), kept.seed, self.memory_.declared, kept, quickly=True)
