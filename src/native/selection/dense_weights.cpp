@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "lanes.hpp"
 #include "portable_math.hpp"
 
 namespace hammemo {
@@ -12,38 +13,6 @@ namespace {
 
 constexpr size_t BLOCK = DenseRatios::BLOCK, PARTS = DenseRatios::PARTS;
 constexpr size_t TILE = 4;  // groups of rows, or features, whose sums are in registers at a time
-
-template <size_t LANES>
-struct Lanes;
-#if defined(__GNUC__)
-#define HAMMEMO_INLINE inline __attribute__((always_inline))
-template <>
-struct Lanes<2> {
-    typedef double type __attribute__((vector_size(16)));
-    typedef float narrow __attribute__((vector_size(8)));
-    typedef uint64_t bits __attribute__((vector_size(16)));
-};
-template <>
-struct Lanes<4> {
-    typedef double type __attribute__((vector_size(32)));
-    typedef float narrow __attribute__((vector_size(16)));
-    typedef uint64_t bits __attribute__((vector_size(32)));
-};
-template <>
-struct Lanes<8> {
-    typedef double type __attribute__((vector_size(64)));
-    typedef float narrow __attribute__((vector_size(32)));
-    typedef uint64_t bits __attribute__((vector_size(64)));
-};
-#else
-#define HAMMEMO_INLINE inline
-#endif
-template <>
-struct Lanes<1> {
-    typedef double type;
-    typedef float narrow;
-    typedef uint64_t bits;
-};
 
 template <size_t LANES>
 HAMMEMO_INLINE void load(const float* from, typename Lanes<LANES>::type& to) {

@@ -4,35 +4,13 @@
 #include <cmath>
 #include <cstring>
 
+#include "lanes.hpp"
+
 namespace hammemo {
 namespace {
 
 constexpr size_t TILE = 4;   // rows of the result that are summed at a time
 constexpr size_t WIDTH = 16;  // and columns: features are filled up to a multiple of it
-
-template <size_t LANES>
-struct Lanes;
-#if defined(__GNUC__)
-template <>
-struct Lanes<2> {
-    typedef double type __attribute__((vector_size(16)));
-};
-template <>
-struct Lanes<4> {
-    typedef double type __attribute__((vector_size(32)));
-};
-template <>
-struct Lanes<8> {
-    typedef double type __attribute__((vector_size(64)));
-};
-#define HAMMEMO_INLINE inline __attribute__((always_inline))
-#else
-#define HAMMEMO_INLINE inline
-#endif
-template <>
-struct Lanes<1> {
-    typedef double type;
-};
 
 // sums[f][e] += rows[.][f] * rows[.][e] for e up to the tile of f: two vectors of columns and four rows in registers.
 template <size_t LANES>

@@ -238,14 +238,15 @@ async def _aliases(service: Service, call: Call) -> Answer:
     return Answer(encoded(bodies.Aliases(found)))
 
 
-def _alias_in_path(call: Call) -> str:
-    alias: str = call.scope["path_params"]["alias"]
-    check_name("alias", alias)
-    return alias
+def _in_path(call: Call, what: str) -> str:
+    """Return the name of an alias or a list, which stands in the path."""
+    name: str = call.scope["path_params"][what]
+    check_name(what, name)
+    return name
 
 
 async def _set_alias(service: Service, call: Call) -> Answer:
-    tenant, alias, model = call.caller.tenant, _alias_in_path(call), decoded(_alias_decoder, call.body).model
+    tenant, alias, model = call.caller.tenant, _in_path(call, "alias"), decoded(_alias_decoder, call.body).model
     check_name("model", model)
     await service.in_thread(call, lambda: service.host.set_alias(tenant, alias, model))
     service.alias_changed(tenant)
@@ -253,7 +254,7 @@ async def _set_alias(service: Service, call: Call) -> Answer:
 
 
 async def _delete_alias(service: Service, call: Call) -> Answer:
-    tenant, alias = call.caller.tenant, _alias_in_path(call)
+    tenant, alias = call.caller.tenant, _in_path(call, "alias")
     await service.in_thread(call, lambda: service.host.delete_alias(tenant, alias))
     service.alias_changed(tenant)
     return await _aliases(service, call)
@@ -265,21 +266,15 @@ async def _lists(service: Service, call: Call) -> Answer:
     return Answer(encoded(bodies.NamedLists(described)))
 
 
-def _list_in_path(call: Call) -> str:
-    name: str = call.scope["path_params"]["list"]
-    check_name("list", name)
-    return name
-
-
 async def _read_list(service: Service, call: Call) -> Answer:
-    tenant, name = call.caller.tenant, _list_in_path(call)
+    tenant, name = call.caller.tenant, _in_path(call, "list")
     facts, items = await service.in_thread(call, lambda: service.host.read_list(tenant, name))
     return Answer(encoded({"version": facts.version, "items": msgspec.Raw(items)}))
 
 
 async def _set_list(service: Service, call: Call) -> Answer:
     """Replace a list; few of a tenant at a time, because its body may be long."""
-    tenant, name, limits = call.caller.tenant, _list_in_path(call), service.limits
+    tenant, name, limits = call.caller.tenant, _in_path(call, "list"), service.limits
     with service.sending_list(tenant):
         call.body = await read_body(call, limits.list_body, limits.list_seconds)
 
@@ -294,7 +289,7 @@ async def _set_list(service: Service, call: Call) -> Answer:
 
 
 async def _delete_list(service: Service, call: Call) -> Answer:
-    tenant, name = call.caller.tenant, _list_in_path(call)
+    tenant, name = call.caller.tenant, _in_path(call, "list")
     await service.in_thread(call, lambda: service.host.delete_list(tenant, name))
     return await _lists(service, call)
 

@@ -64,9 +64,15 @@ class CountRows(Cached):
 
     def at(self, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the counts of these labels in these rows; -1 is no row, or no label."""
-        wanted = np.where((rows >= 0) & (labels >= 0), rows * self.n_labels + labels, -1)
-        place = sorted_find(self.keys, wanted)
-        return np.where(place >= 0, self.counts[place], 0) if len(self.counts) else np.zeros(len(wanted), np.int64)
+        return self.counts_at(self.places(rows, labels))
+
+    def places(self, rows: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return which entry these labels have in these rows; -1 for none."""
+        return sorted_find(self.keys, np.where((rows >= 0) & (labels >= 0), rows * self.n_labels + labels, -1))
+
+    def counts_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the counts of entries; 0 for none."""
+        return np.where(places >= 0, self.counts[places], 0) if len(self.counts) else np.zeros(len(places), np.int64)
 
     def row_entries(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the lengths, labels and counts of whole rows; -1 is no row."""
@@ -150,8 +156,8 @@ class LeftOut:
         pairs, labels = np.divmod(self._entries, max(rows.n_labels, 1))
         self._entry_cases, places = np.divmod(pairs, len(self._known) or 1)
         self._entry_rows, self._entry_labels = self._known[places], labels
-        self._entry_places = sorted_find(rows.keys, self._entry_rows * rows.n_labels + labels)
-        stored = rows.at(self._entry_rows, labels)
+        self._entry_places = rows.places(self._entry_rows, labels)
+        stored = rows.counts_at(self._entry_places)
         self._times = np.minimum(times, stored)
         self._gone = stored == self._times
         self._pairs, first = np.unique(pairs, return_inverse=True)
