@@ -88,7 +88,7 @@ def test_too_few_draws_are_no_claim(tmp_path: Path) -> None:
 def test_bounds_prints_its_table(tmp_path: Path) -> None:
     result = runner.invoke(app, ["reproduce", "bounds", "--quick", "--jobs", "1", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    assert "| output | Theorem 3 |" in result.stdout
+    assert "| output | Theorem 5 |" in result.stdout
     assert (tmp_path / "bounds.md").read_text() in result.stdout
     assert len(json.loads((tmp_path / "results.json").read_text())["bounds"]) == 21
 

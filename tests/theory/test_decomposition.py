@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hammemo import NO_TOKEN, Exact, Gaussian, MeMoClassifier, MemoryClassifier, SiteKernel
 from hammemo.memories.gaussian.codes import GaussianCodes
 from hammemo.theory import Decomposition, decompose
+from hammemo.theory.bounds import margin_preserved
 from hammemo.theory.decomposition import count_norms
 
 pytestmark = pytest.mark.quick
@@ -108,8 +109,17 @@ def test_the_quantities_of_the_bounds(parts: Decomposition) -> None:
     assert (parts.before_decoding[:, 5:] == 0).all()
 
 
-def test_theorem_1_a_small_error_keeps_the_winner(parts: Decomposition) -> None:
-    assert parts.agrees[parts.score_error < parts.margin / 2].all()
+def test_theorem_3_margin_a_small_error_keeps_the_winner() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.integers(0, 4, (200, 4))
+    y = X[:, 0]  # the first token is the label: margins are wide
+    Q = rng.integers(0, 6, (100, 4))
+    sketch, twin = MeMoClassifier(128).fit(X, y), MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    parts = decompose(sketch, twin, Q)
+    kept = np.array([margin_preserved(*pair) for pair in zip(parts.score_error, parts.margin, strict=True)])
+    assert kept.sum() >= 10, "the theorem speaks of some queries"
+    assert parts.agrees[kept].all()
+    assert not parts.agrees.all(), "queries beyond its condition may lose the winner"
 
 
 def test_a_single_label_has_no_competitor() -> None:

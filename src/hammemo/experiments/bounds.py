@@ -2,7 +2,8 @@
 
 On each of three data sets one query is asked under many independent draws of the codes. A bound with failure
 probability delta may be violated in at most that share of the draws; its looseness is the median over the draws of the
-bound divided by the largest error realised.
+bound divided by the largest error realised. A perfect bound is the 1 - delta quantile of that error itself; its
+looseness, the quantile divided by the median, stands beside the others: no valid constant can show less.
 
 - *planted*: the synthetic instance with h = 8, 1024 tokens, 64 labels of 64 examples, 960 more candidates;
 - *zipf*: 2,000 contexts of 4 tokens from a Zipf law over 200 types, 20 labels of uneven size, 10 more candidates;
@@ -42,17 +43,18 @@ from hammemo.tokens.hashing import key_words
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 BOUNDS = {
-    "context": "Theorem 2 (C_0 = 8)",
-    "context, sharp": "Theorem 2 before rounding its constants",
+    "context": "Theorem 4 (C_0 = 8)",
+    "context, sharp": "Theorem 4 before rounding its constants",
     "context, from counts": "ours, from the count table",
-    "output": "Theorem 3",
-    "score": "Theorem 4 (C_0 = 8)",
-    "score, square": "Corollary (C_0 = 16)",
+    "output": "Theorem 5",
+    "score": "Theorem 6 (C_0 = 8)",
+    "score, square": "Corollary 7 (C_0 = 16)",
     "score, from counts": "ours, from the count table",
 }
+PERFECT = "the quantile of the error itself"
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,17 @@ def data_set(name: str, seed: int) -> DataSet:
     return DataSet(np.repeat(contexts, 50, axis=0), np.repeat([1, 2, 3], 50), np.arange(1, 6), contexts[0], d=128)
 
 
-def draw(data: DataSet, seed: int, delta: float) -> dict[str, tuple[float, bool]]:
-    """Return for each bound its ratio to the largest realised error, and whether any label's error violates it."""
+@dataclass(frozen=True)
+class Outcome:
+    """One bound under one draw of the codes: its value, the largest error, and whether any label's error exceeds it."""
+
+    bound: float
+    error: float
+    violated: bool
+
+
+def draw(data: DataSet, seed: int, delta: float) -> dict[str, Outcome]:
+    """Return what one draw of the codes says about each bound."""
     sketch = MeMoClassifier(data.d, random_state=seed).partial_fit(data.X, data.y, classes=data.classes)
     parts = decompose(sketch, data.twin, data.query[None])
     n, d, d_h, h = data.n, data.d, sketch.memory_.codes.d_h, len(data.query)
@@ -136,7 +147,7 @@ def draw(data: DataSet, seed: int, delta: float) -> dict[str, tuple[float, bool]
         "score, from counts": (from_counts[0], score),
     }
     return {
-        name: (float(np.max(bound) / error.max()), bool((error > bound + 1e-9).any()))
+        name: Outcome(float(np.max(bound)), float(error.max()), bool((error > bound + 1e-9).any()))
         for name, (bound, error) in bounds.items()
     }
 
@@ -158,26 +169,39 @@ def run(
     arguments = [
         (sets[name], key_words(settings.seed, "bounds codes", name, i)[0], settings.delta) for name, i in tasks
     ]
-    drawn: dict[tuple[str, str], list[tuple[float, bool]]] = {}
-    for (name, _), outcome in zip(tasks, in_parallel(draw, arguments, jobs, on_progress), strict=True):
-        for bound, pair in outcome.items():
-            drawn.setdefault((name, bound), []).append(pair)
-    return [_row(settings, name, bound, pairs) for (name, bound), pairs in drawn.items()]
+    drawn: dict[tuple[str, str], list[Outcome]] = {}
+    for (name, _), outcomes in zip(tasks, in_parallel(draw, arguments, jobs, on_progress), strict=True):
+        for bound, outcome in outcomes.items():
+            drawn.setdefault((name, bound), []).append(outcome)
+    return [_row(settings, name, bound, outcomes) for (name, bound), outcomes in drawn.items()]
 
 
-def _row(settings: BoundSettings, name: str, bound: str, pairs: list[tuple[float, bool]]) -> dict[str, Any]:
-    violations = sum(violated for _, violated in pairs)
-    excess = stats.binomtest(violations, len(pairs), settings.delta, alternative="greater").pvalue
+def _row(settings: BoundSettings, name: str, bound: str, outcomes: list[Outcome]) -> dict[str, Any]:
+    violations = sum(outcome.violated for outcome in outcomes)
+    excess = stats.binomtest(violations, len(outcomes), settings.delta, alternative="greater").pvalue
     return {
         "data": name,
         "bound": bound,
         "source": BOUNDS[bound],
         "delta": settings.delta,
-        "draws": len(pairs),
+        "draws": len(outcomes),
         "violations": violations,
         "chance_of_as_many_at_delta": float(excess),
-        "looseness": float(np.median([ratio for ratio, _ in pairs])),
+        "looseness": float(np.median([outcome.bound / outcome.error for outcome in outcomes])),
+        "perfect": perfect_looseness([outcome.error for outcome in outcomes], settings.delta),
     }
+
+
+def perfect_looseness(errors: ArrayLike, delta: float) -> float:
+    """Return what a perfect bound shows: the 1 - delta quantile of the errors divided by their median.
+
+    Examples
+    --------
+    >>> from hammemo.experiments.bounds import perfect_looseness
+    >>> perfect_looseness([1.0, 2.0, 3.0, 4.0, 6.0], delta=0.25)
+    1.33...
+    """
+    return float(np.quantile(errors, 1 - delta) / np.median(errors))
 
 
 def summary(settings: BoundSettings, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -186,9 +210,15 @@ def summary(settings: BoundSettings, rows: list[dict[str, Any]]) -> dict[str, An
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """Return the table of the docs: looseness, and in brackets the violations, by bound and data set."""
+    """Return the table of the docs: looseness, and in brackets the violations, by bound and data set.
+
+    The first row for each kind of error is the perfect bound.
+    """
     by_bound: dict[str, dict[str, str]] = {}
     for row in rows:
+        kind = row["bound"].split(",")[0]
+        perfect = by_bound.setdefault(f"{kind}, perfect", {"bound on": f"{kind}, perfect", "from": PERFECT})
+        perfect[row["data"]] = f"{row['perfect']:.2f}"
         shown = by_bound.setdefault(row["bound"], {"bound on": row["bound"], "from": row["source"]})
         shown[row["data"]] = f"{row['looseness']:.1f} ({row['violations']})"
     return "\n".join(table(by_bound.values())) + "\n"

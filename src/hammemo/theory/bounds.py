@@ -18,7 +18,7 @@ tokens and positions cancel as they do in truth: what counts is :math:`\lVert B 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, log, sqrt
+from math import ceil, inf, log, sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -30,7 +30,7 @@ DIMENSION_CONSTANT: Final = 8 + 4 * sqrt(3)
 """The paper's c_0: the context bound applies for d of at least this many times L."""
 
 CONTEXT_CONSTANT: Final = 8.0
-"""The paper's C_0 in the context bound (Theorem 2)."""
+"""The paper's C_0 in the context bound (Theorem 4)."""
 
 SQUARE_CONTEXT_CONSTANT: Final = 2 * CONTEXT_CONSTANT
 """The corollary's C_0: it drops the terms in d, which are at most those in d_h."""
@@ -58,8 +58,43 @@ class Recovery:
         return self.context + self.output
 
 
+def coherence_dimension(n: int, epsilon: float, delta: float) -> int:
+    r"""Return a d at which n token codes are nearly orthonormal, with probability 1 - delta (section 2).
+
+    Then :math:`|\langle u_x, u_y \rangle - 1\{x = y\}| \le \varepsilon` for all pairs of tokens at once. The paper's
+    :math:`d \gtrsim \varepsilon^{-2} (\log n + \log(1/\delta))` has this constant for Gaussian codes: with
+    :math:`t = \ln(n (n + 1)/\delta)`, d is the smallest with :math:`2 \sqrt{t/d} + 2t/d \le \varepsilon`.
+
+    Examples
+    --------
+    >>> from hammemo.theory import coherence_dimension
+    >>> coherence_dimension(n=1024, epsilon=0.5, delta=0.01)
+    431
+    """
+    _check(delta, n=n)
+    return _dimension(log(n * (n + 1) / delta), epsilon)
+
+
+def projection_dimension(n: int, zeta: float, delta: float) -> int:
+    r"""Return a d_h at which the projection keeps all distances of n token codes, with probability 1 - delta (section 2).
+
+    The Johnson-Lindenstrauss lemma: for codes that do not depend on the projection,
+    :math:`(1 - \zeta) \lVert u_x - u_y \rVert^2 \le \lVert A u_x - A u_y \rVert^2 \le (1 + \zeta)
+    \lVert u_x - u_y \rVert^2` for all pairs at once, where :math:`A = \sqrt h \, W`. With
+    :math:`t = \ln(n (n - 1)/\delta)`, d_h is the smallest with :math:`2 \sqrt{t/d_h} + 2t/d_h \le \zeta`.
+
+    Examples
+    --------
+    >>> from hammemo.theory import projection_dimension
+    >>> projection_dimension(n=1024, zeta=0.5, delta=0.01)
+    431
+    """
+    _check(delta, n=n)
+    return _dimension(log(max(n * (n - 1), 2) / delta), zeta)
+
+
 def margin_preserved(score_error: float, margin: float) -> bool:
-    """Theorem 1: whether an error of all scores below half the margin keeps the winner.
+    """Theorem 3, margin: whether an error of all scores below half the margin keeps the winner.
 
     Examples
     --------
@@ -71,7 +106,7 @@ def margin_preserved(score_error: float, margin: float) -> bool:
 
 
 def context_bound(n: int, d: int, d_h: int, largest_class: int, delta: float) -> ContextBound:
-    r"""Theorem 2: bound on :math:`\max_c |G_c - S_c|`, for all queries at once, with probability 1 - delta.
+    r"""Theorem 4, context sketch: bound :math:`\max_c |G_c - S_c|` for all queries at once, with probability 1 - delta.
 
     Parameters
     ----------
@@ -99,7 +134,7 @@ def context_bound(n: int, d: int, d_h: int, largest_class: int, delta: float) ->
 
 
 def sharp_context_bound(n: int, d: int, d_h: int, largest_class: int, delta: float) -> float:
-    r"""Theorem 2 before its constants are rounded up: :math:`M_{\max} (a_d + (1 + a_d) a_{d_h})`, for every d.
+    r"""Theorem 4 before its constants are rounded up: :math:`M_{\max} (a_d + (1 + a_d) a_{d_h})`, for every d.
 
     Examples
     --------
@@ -113,7 +148,9 @@ def sharp_context_bound(n: int, d: int, d_h: int, largest_class: int, delta: flo
 
 
 def output_bound(n: int, d: int, energy: float, delta: float) -> float:
-    r"""Theorem 3: bound on :math:`\max_c |\widetilde S_c - G_c|` for one query with probability 1 - delta.
+    r"""Theorem 5, output interference: bound :math:`\max_c |\widetilde S_c - G_c|` of one query.
+
+    It holds with probability 1 - delta over the label codes, given the context sketch.
 
     Parameters
     ----------
@@ -137,7 +174,7 @@ def output_bound(n: int, d: int, energy: float, delta: float) -> float:
 
 
 def recovery(n: int, d: int, d_h: int, largest_class: int, energy: float, margin: float, delta: float) -> Recovery:
-    """Theorem 4: bound on all scores of one query with probability 1 - delta, from the realised collision energy.
+    """Theorem 6, recovery: bound on all scores of one query with probability 1 - delta, from the realised energy.
 
     Parameters
     ----------
@@ -162,7 +199,7 @@ def recovery(n: int, d: int, d_h: int, largest_class: int, energy: float, margin
 def square_recovery(
     n: int, d: int, h: int, largest_class: int, energy: float, n_observed_labels: int, margin: float, delta: float
 ) -> Recovery:
-    """Corollary: the square memory (d_h = d / h), from counts only.
+    """Corollary 7: the square memory (d_h = d / h), from counts only.
 
     Parameters
     ----------
@@ -196,7 +233,7 @@ def square_recovery(
 
 
 def required_dimension(n: int, h: int, n_examples: int, largest_class: int, margin: float, delta: float) -> float:
-    """Return the paper's asymptotic requirement on d for a square memory; constants are ignored, as there.
+    """Remark 8: the asymptotic requirement on d for a square memory; constants are ignored, as in the paper.
 
     Examples
     --------
@@ -274,7 +311,7 @@ def data_recovery(
 
     Half of delta goes to `data_context_bound`. It also bounds G, so that the output error of label c is at most
     :math:`\bar G_c \alpha + \sqrt{2t (1 + \alpha)/d} \, \lVert \bar G \rVert` with
-    :math:`\bar G_c = S_c + \text{bound}_c`, as in the proof of Theorem 3. The winner is certain where its score less
+    :math:`\bar G_c = S_c + \text{bound}_c`, as in the proof of Theorem 5. The winner is certain where its score less
     its own bound exceeds every rival's score plus that rival's.
 
     Returns
@@ -303,6 +340,16 @@ def _log_pairs(n: int, delta: float) -> float:
 def _chi_square_rate(t: float, dimension: int) -> float:
     """Return how far a normalised chi-square strays from 1 with probability at most 2 exp(-t)."""
     return 2 * sqrt(t / dimension) + 2 * t / dimension
+
+
+def _dimension(t: float, epsilon: float) -> int:
+    """Return the smallest dimension whose `_chi_square_rate` at t is at most epsilon."""
+    if not 0 < epsilon < 1:
+        raise ValueError(f"A distortion lies strictly between 0 and 1, and this one is {epsilon!r}.")
+    dimension = max(1, ceil(4 * t / (sqrt(1 + 2 * epsilon) - 1) ** 2))
+    while _chi_square_rate(t, dimension) > epsilon:  # the division was rounded
+        dimension += 1
+    return dimension
 
 
 def _output_rate(t: float, d: int) -> float:
