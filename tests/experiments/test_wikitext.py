@@ -15,6 +15,7 @@ from hammemo import Exact, MemoryClassifier, SuffixBackoff
 from hammemo.cli.app import app
 from hammemo.experiments import throughput, vocabulary, wikitext
 from hammemo.experiments.drawing import zipf_examples
+from hammemo.experiments.figures import wikitext_figure
 from hammemo.experiments.report import reproduction
 from places import SHARED
 
@@ -84,13 +85,8 @@ def test_the_command_on_the_real_text(tmp_path: Path) -> None:
     assert reproduction(results) == page
     assert "| train | 1,758,943 | 793,614 | 45.12 % | 45.12 % |" in page
     assert "**A quick run: 20,000 training examples, 2 draws. Not for conclusions.**" in page
-    results["settings"]["sizes"] = list(wikitext.TaskSettings().sizes)
-    whole = reproduction(results)
-    assert "A quick run" not in whole
-    assert "More than three standard errors apart: " in whole
-    assert "| Hamming k-NN | the paper | 25.66 | 55.62 | 9.01 | 53.54 |" in whole
     table = {row["method"]: row for row in results["table"]}
-    assert set(table) == set(wikitext.PAPER) - {"MeMo, d = 512", "MeMo, d = 1024"}
+    assert set(table) == (set(wikitext.PAPER) - {"MeMo, d = 512", "MeMo, d = 1024"}) | set(wikitext.VARIANTS)
     # A fifth of the paper's examples: the order of the methods is there already.
     assert table["sum prototype"]["agreement"] == 100
     assert table["mean prototype"]["top1"] < table["MeMo, d = 128"]["top1"] < table["sum prototype"]["top1"]
@@ -152,10 +148,67 @@ def test_the_measures_against_their_definitions() -> None:
 
 def test_distance_from_the_paper_counts_both_sampling_errors() -> None:
     values = [{"top1": v, "top5": 0.0, "macro_f1": 0.0, "agreement": 0.0} for v in (22.0, 23.0, 24.0, 23.0, 22.0)]
-    row = wikitext._over_draws(8, "sum prototype", values)
+    row = wikitext._over_draws(8, "sum prototype", values, beside_paper=True)
     sd = np.std([22, 23, 24, 23, 22], ddof=1)
     assert row["top1_apart"] == pytest.approx((22.8 - 22.30) / (sd * np.sqrt(1.2)))
-    assert "top1_apart" not in wikitext._over_draws(4, "sum prototype", values)
+    assert "top1_apart" not in wikitext._over_draws(4, "sum prototype", values, beside_paper=True)
+    assert "top1_apart" not in wikitext._over_draws(8, "sum prototype", values, beside_paper=False)
+
+
+def evaluated(settings: wikitext.TaskSettings) -> dict[str, Any]:
+    """Return results of small samples, and nothing measured in seconds."""
+    task = wikitext.build_task(small_lines())
+    tiny = wikitext.TaskSettings(1, 2, 2, (16,), settings.context_lengths, (200, 40, 60))
+    outcomes = wikitext.run(task, tiny, jobs=1)
+    return {
+        **wikitext.summary(task, settings, outcomes),
+        "protocol": vars(throughput.Protocol()),
+        "inference": [],
+        "full_vocabulary": vocabulary.run(task, (16,), n_test=20),
+    }
+
+
+def test_a_quick_run_shows_no_distances_and_no_empty_table() -> None:
+    results = evaluated(wikitext.TaskSettings.quick())
+    assert not any(name.endswith(("_apart", "_paper")) for row in results["table"] for name in row)
+    page = reproduction(results)
+    assert "**A quick run: 20,000 training examples, 2 draws. Not for conclusions.**" in page
+    assert "standard errors" not in page
+    assert "Other context lengths" not in page
+    header = "| method | top-1 | top-5 | macro-F1 | agreement |"
+    tables = [part.split("\n\n")[0] for part in page.split(header)[1:]]
+    assert [table.count("\n|") for table in tables] == [1 + 6, 1 + 2]  # the paper's methods, then our tie rules
+
+
+def test_a_whole_run_shows_distances_and_our_tie_rules_apart_from_the_paper_s(tmp_path: Path) -> None:
+    results = evaluated(wikitext.TaskSettings(context_lengths=(8, 4)))
+    page = reproduction(results)
+    assert "A quick run" not in page
+    assert "More than three standard errors apart: " in page
+    main, variants = page.split("The library's defaults")[0], page.split("The library's defaults")[1]
+    assert "(25.66; " in main
+    assert "| Hamming k-NN, ties by similarity |" not in main
+    assert "| Hamming k-NN, ties by similarity |" in variants
+    assert "(25.66; " in variants.split("##")[0]
+    assert "| 4 | suffix backoff |" in variants
+    assert "| 4 | suffix backoff, ties" not in variants
+    wikitext_figure({**results, "throughput": [{"h": h, "d": 16, "mega_queries": 1.0} for h in (4, 8)]}, tmp_path)
+    assert (tmp_path / "wikitext.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_main_table_breaks_ties_by_overall_frequency() -> None:
+    task = wikitext.build_task(small_lines())
+    settings = wikitext.TaskSettings(1, 1, 2, (16,), (8,), (200, 40, 60))
+    sample = wikitext.draw_sample(task, settings, 0)
+    rows = wikitext.evaluate(sample, settings, 0, 8)["rows"]
+    (X, y), (queries, observed) = sample.split("train", 8), sample.split("test", 8)
+    judge = wikitext.Judge.of(MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), queries, observed)
+    by_frequency = SuffixBackoff(5, ties="frequency").fit(X, y).top_k(queries, 5)
+    assert rows["suffix backoff"] == judge.measures(by_frequency)
+    ours = SuffixBackoff(5).fit(X, y).top_k(queries, 5)
+    assert rows["suffix backoff, ties by shorter suffixes"] == judge.measures(ours)
+    assert rows["suffix backoff"] != rows["suffix backoff, ties by shorter suffixes"]
+    assert wikitext.chosen_neighbours(sample, 8).ties == "frequency"
 
 
 def tiny_methods() -> tuple[list[throughput.Method], Any, MemoryClassifier]:

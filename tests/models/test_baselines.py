@@ -125,6 +125,28 @@ def test_suffix_backoff_is_its_definition(task: Task, max_length: int) -> None:
         assert order == sorted(task.classes, key=lambda c: tuple(-count for count in by_key[c]))
 
 
+@given(tasks(), st.integers(0, 5))
+@settings(deadline=None, max_examples=200)
+def test_suffix_backoff_with_ties_by_frequency_is_its_definition(task: Task, max_length: int) -> None:
+    clf = SuffixBackoff(max_length, ties="frequency").fit(table(task.contexts), np.array(task.labels), task.copies)
+    overall = counts_after_suffix(task, (), 0)
+    for query, scores in zip(task.queries, clf.class_scores(table(task.queries)), strict=True):
+        lengths = range(min(max_length, len(query)), -1, -1)
+        counts = next(found for length in lengths if (found := counts_after_suffix(task, query, length)))
+        assert_ranked(scores, [(counts[label], overall[label]) for label in task.classes])
+
+
+@given(tasks(), st.integers(1, 12))
+@settings(deadline=None, max_examples=200)
+def test_hamming_neighbors_with_ties_by_frequency_are_their_definition(task: Task, k: int) -> None:
+    clf = HammingNeighbors(k, ties="frequency").fit(table(task.contexts), np.array(task.labels), task.copies)
+    overall = counts_after_suffix(task, (), 0)
+    for query, scores in zip(task.queries, clf.class_scores(table(task.queries)), strict=True):
+        votes = neighbour_votes(task, query, k)
+        assert np.floor(scores).tolist() == [votes[label][0] for label in task.classes]
+        assert_ranked(scores, [(votes[label][0], overall[label]) for label in task.classes])
+
+
 @given(tasks(), st.integers(1, 12))
 @settings(deadline=None, max_examples=300)
 def test_hamming_neighbors_are_their_definition(task: Task, k: int) -> None:
@@ -260,6 +282,8 @@ def test_contexts_of_more_positions_than_a_byte_counts() -> None:
         (SuffixBackoff(2.5), r"max_length=2\.5: .* whole number from 0"),  # type: ignore[arg-type]
         (HammingNeighbors(0), r"n_neighbors=0: .* whole number from 1"),
         (HammingNeighbors(True), r"n_neighbors=True: .* whole number from 1"),
+        (HammingNeighbors(ties="suffix"), r"ties='suffix' is not known: use 'matches' or 'frequency'"),
+        (SuffixBackoff(ties="matches"), r"ties='matches' is not known: use 'suffix' or 'frequency'"),
     ],
     ids=repr,
 )

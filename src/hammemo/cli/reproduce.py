@@ -107,7 +107,6 @@ def wikitext(
     with progress_bar("Evaluating draws") as on_progress:
         results = experiment.summary(task, settings, experiment.run(task, settings, jobs, on_progress))
     sample = experiment.draw_sample(task, settings, 0)
-    results["tie_rules"] = experiment.tie_rules(sample)
     protocol = throughput.Protocol(timed=10, repeats=1) if quick else throughput.Protocol()
     n_tokens, queries = len(task.vocabulary), sample.contexts["test"]
     svm = next(outcome["svm"] for outcome in results["draws"] if outcome["h"] == 8)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from hammemo.experiments.wikitext import PAPER
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -194,7 +196,7 @@ def _mark_crossing(axes: Axes, examples: int | None) -> None:
 def _accuracy_bars(axes: Axes, table: list[dict[str, Any]], lengths: list[int]) -> None:
     """Draw top-1 of the five baselines and of the best MeMo dimension, a group of bars for each h."""
     shades = ["#000000", "#999999", ORANGE, BLUE, PURPLE, GREEN]
-    baselines = list(dict.fromkeys(row["method"] for row in table if not row["method"].startswith("MeMo")))
+    baselines = [name for name in PAPER if not name.startswith("MeMo")]
     width = 0.8 / (len(baselines) + 1)
     for i, name in enumerate([*baselines, "best MeMo"]):
         rows = [_best_row(table, name, h) for h in lengths]

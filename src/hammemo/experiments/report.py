@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hammemo.experiments import throughput
 from hammemo.experiments.measuring import cells, table
-from hammemo.experiments.wikitext import MEASURES, PAPER, TaskSettings
+from hammemo.experiments.wikitext import MEASURES, VARIANTS, TaskSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 _TITLES = "top-1 | top-5 | macro-F1 | agreement"
 _EACH = " | ".join(f"{{{name}}}" for name in MEASURES)
+_BRACKETS = (
+    " In brackets are the paper's figure and its distance from our mean, in standard errors of the difference between "
+    "a single draw and our mean; distances above three are in bold."
+)
 
 
 def reproduction(results: Row) -> str:
@@ -40,22 +44,16 @@ def reproduction(results: Row) -> str:
             "## Results at h = 8",
             "",
             f"Figures are percentages, as mean ± standard deviation over {draws} draws of positions (for MeMo, of the "
-            f"mean over {codebooks} codebooks, new ones in every draw). In brackets are the paper's figure and its "
-            "distance from our mean, in standard errors of the difference between a single draw and our mean; "
-            "distances above three are in bold.",
+            f"mean over {codebooks} codebooks, new ones in every draw)." + (_BRACKETS if whole else ""),
             "",
-            *_comparison((row for row in results["table"] if row["h"] == 8), "method", "{method}"),
+            *_comparison(_of_length(results["table"], 8, variants=False), "method", "{method}"),
             "",
             *_choices(results["draws"]),
             "",
-            *(_apart(results["table"], results["tie_rules"]) if whole else []),
+            *(_apart(results["table"]) if whole else []),
+            *_tie_rules(results["table"], whole=whole),
             "",
-            "## Other context lengths",
-            "",
-            "The paper shows these results only in a figure.",
-            "",
-            *_comparison((row for row in results["table"] if row["h"] != 8), "h | method", "{h} | {method}"),
-            "",
+            *_other_lengths(results["table"]),
             "## Inference on this machine",
             "",
             f"Threads: {protocol['threads']}. As in the paper, times are medians of repeats after a warm-up: "
@@ -100,6 +98,20 @@ def _task(task: Row) -> Iterable[str]:
     )
 
 
+def _of_length(rows: list[Row], h: int, *, variants: bool) -> list[Row]:
+    """Return the rows of one context length: the paper's methods, or those under our tie rules."""
+    return [row for row in rows if row["h"] == h and (row["method"] in VARIANTS) == variants]
+
+
+def _other_lengths(rows: list[Row]) -> Iterable[str]:
+    lengths = [h for h in dict.fromkeys(row["h"] for row in rows) if h != 8]
+    if lengths:
+        yield from ("## Other context lengths", "", "The paper shows these results only in a figure.", "")
+        shown = [row for h in lengths for row in _of_length(rows, h, variants=False)]
+        yield from _comparison(shown, "h | method", "{h} | {method}")
+        yield ""
+
+
 def _comparison(rows: Iterable[Row], names: str, template: str) -> list[str]:
     shown = ({**row, **{name: _beside_paper(row, name) for name in MEASURES}} for row in rows)
     return table(shown, f"{names} | {_TITLES}", f"{template} | {_EACH}")
@@ -122,23 +134,22 @@ def _choices(draws: list[Row]) -> Iterable[str]:
     yield f"The ideal winner is unique on at least {unambiguous:.2f} % of the test queries (the paper: 99.34 %)."
 
 
-def _apart(rows: list[Row], rules: list[Row]) -> Iterable[str]:
+def _apart(rows: list[Row]) -> Iterable[str]:
     titles = dict(zip(MEASURES, _TITLES.split(" | "), strict=True))
     far = [
         f"{row['method']} {titles[name]} ({row[f'{name}_apart']:+.1f})"
-        for row in rows
+        for row in _of_length(rows, 8, variants=False)
         for name in MEASURES
         if abs(row.get(f"{name}_apart", 0)) > 3
     ]
     yield f"More than three standard errors apart: {'; '.join(far) or 'none'}."
     yield ""
+
+
+def _tie_rules(rows: list[Row], *, whole: bool) -> Iterable[str]:
     yield "Two methods depend on rules that the paper does not state: how suffix back-off ranks labels that never"
-    yield "followed the longest known suffix, and which label wins if neighbours' votes are equal. The table shows the"
-    yield "first draw under three rules each. The paper's figures are close to those of overall frequency:"
+    yield "followed the longest known suffix, and which label wins if neighbours' votes are equal. In the table above,"
+    yield "the label that is more frequent overall wins." + (" That is close to the paper's figures." if whole else "")
+    yield "The library's defaults, which look at shorter suffixes and at summed similarity, give:"
     yield ""
-    in_paper = [
-        {"method": method, "rule": "the paper", **dict(zip(MEASURES, PAPER[method], strict=True))}
-        for method in dict.fromkeys(row["method"] for row in rules)
-    ]
-    each = "{method} | {rule} | {top1:.2f} | {top5:.2f} | {macro_f1:.2f} | {agreement:.2f}"
-    yield from table([*rules, *in_paper], f"method | rule | {_TITLES}", each)
+    yield from _comparison(_of_length(rows, 8, variants=True), "method", "{method}")

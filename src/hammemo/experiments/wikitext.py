@@ -21,7 +21,7 @@ from sklearn.metrics import f1_score
 
 from hammemo.experiments.drawing import generator, in_parallel
 from hammemo.experiments.measuring import Row, averages, unseen
-from hammemo.kernels import SiteKernel, SiteOneHot
+from hammemo.kernels import SiteOneHot
 from hammemo.memories import Exact
 from hammemo.models.baselines import HammingNeighbors, SuffixBackoff
 from hammemo.models.classifiers import MemoryClassifier
@@ -57,6 +57,12 @@ PAPER = {
     "MeMo, d = 1024": (21.50, 50.99, 3.30, 72.79),
 }
 """The paper's table for h = 8: top-1, top-5, macro-F1 and agreement, in percent."""
+
+VARIANTS = {
+    "suffix backoff, ties by shorter suffixes": "suffix backoff",
+    "Hamming k-NN, ties by similarity": "Hamming k-NN",
+}
+"""Two methods of the table under our tie rules: the paper does not state its own, and overall frequency is closer."""
 
 Lines = dict[str, list[list[str]]]
 
@@ -228,12 +234,15 @@ def evaluate(sample: TaskSample, settings: TaskSettings, draw: int, h: int) -> d
     rows = {
         "sum prototype": judge.measures(exact.top_k(queries, 5)),
         "mean prototype": judge.measures(MemoryClassifier(memory=Exact(), vote="mean").fit(X, y).top_k(queries, 5)),
-        "suffix backoff": judge.measures(SuffixBackoff(5).fit(X, y).top_k(queries, 5)),
+        "suffix backoff": judge.measures(SuffixBackoff(5, ties="frequency").fit(X, y).top_k(queries, 5)),
     }
     ranking, svm = linear_svm(sample, h)
     rows["linear SVM"] = judge.measures(ranking)
     neighbours = chosen_neighbours(sample, h)
     rows["Hamming k-NN"] = judge.measures(neighbours.top_k(queries, 5))
+    ours = (SuffixBackoff(5), HammingNeighbors(neighbours.n_neighbors))
+    for name, variant in zip(VARIANTS, ours, strict=True):
+        rows[name] = judge.measures(variant.fit(X, y).top_k(queries, 5))
     for d in settings.dimensions:
         seeds = [key_words(settings.seed, "codebook", draw, h, d, i)[0] for i in range(settings.codebooks)]
         fitted = (MeMoClassifier(d, random_state=seed).fit(X, y) for seed in seeds)
@@ -266,45 +275,8 @@ def linear_svm(sample: TaskSample, h: int) -> tuple[NDArray[Any], dict[str, Any]
 def chosen_neighbours(sample: TaskSample, h: int) -> HammingNeighbors:
     """Return the k-NN classifier whose k is best on validation, the smallest among equals."""
     held_out, expected = sample.split("valid", h)
-    fitted = [HammingNeighbors(k).fit(*sample.split("train", h)) for k in NEIGHBOURS]
+    fitted = [HammingNeighbors(k, ties="frequency").fit(*sample.split("train", h)) for k in NEIGHBOURS]
     return max(fitted, key=lambda model: float((model.predict(held_out) == expected).mean()))
-
-
-def tie_rules(sample: TaskSample) -> list[dict[str, Any]]:
-    """Return the measures of the two methods whose figures depend on a rule the paper does not state, under each rule.
-
-    Suffix back-off: how labels are ranked that never followed the longest known suffix. k-NN: which label wins among
-    those with equal votes.
-    """
-    h, longest = 8, 5
-    X, y = sample.split("train", h)
-    queries, observed = sample.split("test", h)
-    judge = Judge.of(MemoryClassifier(memory=Exact(), vote="sum").fit(X, y), queries, observed)
-    frequency = np.unique(y, return_counts=True)[1] / (len(y) + 1)
-    counts = np.broadcast_to(frequency, (len(queries), len(judge.candidates)))
-    for length in range(1, longest + 1):
-        longer = (
-            MemoryClassifier(SiteKernel([tuple(range(-length, 0))]), Exact(), vote="sum")
-            .fit(X, y)
-            .class_scores(queries)
-        )
-        counts = np.where(longer.any(axis=1, keepdims=True), longer, counts)
-    neighbours = HammingNeighbors(25).fit(X, y).class_scores(queries)
-    votes = np.floor(neighbours)  # their fractions break ties by summed similarity
-    scores = {
-        ("suffix backoff", "ever shorter suffixes, label by label (ours)"): SuffixBackoff(5)
-        .fit(X, y)
-        .class_scores(queries),
-        ("suffix backoff", "overall frequency"): counts + frequency,
-        ("suffix backoff", "order of labels"): counts,
-        ("Hamming k-NN", "summed similarity (ours)"): neighbours,
-        ("Hamming k-NN", "overall frequency"): votes + frequency,
-        ("Hamming k-NN", "order of labels"): votes,
-    }
-    return [
-        {"method": method, "rule": rule, **judge.measures(judge.candidates[top_columns(ranked, 5)])}
-        for (method, rule), ranked in scores.items()
-    ]
 
 
 def run(
@@ -319,9 +291,12 @@ def run(
 
 
 def summary(task: Task, settings: TaskSettings, outcomes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return all figures as plain numbers: per draw, over draws, and beside the paper's."""
+    """Return all figures as plain numbers: per draw, over draws, and beside the paper's where samples are as large."""
+    as_large = settings.sizes == TaskSettings.sizes
     table = [
-        _over_draws(h, method, [outcome["rows"][method] for outcome in outcomes if outcome["h"] == h])
+        _over_draws(
+            h, method, [outcome["rows"][method] for outcome in outcomes if outcome["h"] == h], beside_paper=as_large
+        )
         for h in settings.context_lengths
         for method in outcomes[0]["rows"]
     ]
@@ -333,14 +308,15 @@ def summary(task: Task, settings: TaskSettings, outcomes: list[dict[str, Any]]) 
     }
 
 
-def _over_draws(h: int, method: str, rows: list[dict[str, float]]) -> Row:
+def _over_draws(h: int, method: str, rows: list[dict[str, float]], *, beside_paper: bool) -> Row:
     row: Row = {"h": h, "method": method}
+    paper = PAPER.get(VARIANTS.get(method, method)) if beside_paper and h == 8 else None
     for i, name in enumerate(MEASURES):
         row |= averages(rows, [name])
         if f"{name}_sd" in rows[0]:
             row[f"{name}_codebook_sd"] = float(np.mean([entry[f"{name}_sd"] for entry in rows]))
-        if h == 8 and method in PAPER:
+        if paper is not None:
             error = row[f"{name}_sd"] * np.sqrt(1 + 1 / len(rows))
-            row[f"{name}_paper"] = PAPER[method][i]
-            row[f"{name}_apart"] = float((row[name] - PAPER[method][i]) / error) if error > 0 else 0.0
+            row[f"{name}_paper"] = paper[i]
+            row[f"{name}_apart"] = float((row[name] - paper[i]) / error) if error > 0 else 0.0
     return row

@@ -18,12 +18,16 @@ them, equals sharing one; all other labels keep their score after the suffix of 
 counts are equal at every length. They depend on the suffix alone, so `fit` computes them and a query only reads them.
 They are integers up to :math:`(L + 1) C`: nothing is rounded.
 
+With ``ties="frequency"`` only the longest suffix seen counts: labels that tie there, and those not seen there, are
+ranked by how often they occur overall, :math:`(N_L(c), N_0(c))`. In the scores above, the score after the shorter
+suffix is replaced by that after the empty one.
+
 *Hamming neighbours.* With :math:`m_i` the number of positions at which stored context i and the query hold the same
 token, the k nearest are the first k examples in the order of :math:`(-m_i, i)`. If :math:`V_c` of them have label c and
 their matches sum to :math:`M_c \le k h`, the score of c is :math:`V_c + M_c / (k h + 1)`: the fraction is below one, so
 it only separates labels with equal votes. The numerators :math:`V_c (k h + 1) + M_c` are integers kept below
 :math:`2^{51}`; two such integers that differ still do after the division, as it moves neither by more than one part in
-:math:`2^{53}`.
+:math:`2^{53}`. With ``ties="frequency"`` the score is :math:`V_c + N_0(c) / (M + 1)` for M stored examples.
 """
 
 from __future__ import annotations
@@ -123,6 +127,10 @@ class SuffixBackoff(_Baseline):
     max_length : int
         Tokens of the longest suffix that is counted; contexts shorter than that are counted whole. With 0 the model
         always answers the most frequent label.
+    ties : {"suffix", "frequency"}
+        What ranks labels that are equally frequent after the longest known suffix, or were never seen after it: the
+        next shorter suffix, or how frequent they are overall. The paper does not say; its figures are close to those
+        of "frequency".
 
     Attributes
     ----------
@@ -155,8 +163,9 @@ class SuffixBackoff(_Baseline):
     [['y', 'x', 'z'], ['z', 'y', 'x']]
     """
 
-    def __init__(self, max_length: int = 5) -> None:
+    def __init__(self, max_length: int = 5, ties: str = "suffix") -> None:
         self.max_length = max_length
+        self.ties = ties
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and count the labels after each suffix of the contexts.
@@ -171,8 +180,9 @@ class SuffixBackoff(_Baseline):
             How often each example occurred: non-negative whole numbers.
         """
         longest = _whole_number("max_length", self.max_length, 0, "a suffix cannot have fewer than no tokens")
+        self._by_frequency = _by_frequency(self.ties, "suffix")
         examples = self._examples(X, y, sample_weight)
-        self._levels = _count_suffixes(examples, min(longest, examples.contexts.h))
+        self._levels = _count_suffixes(examples, min(longest, examples.contexts.h), self._by_frequency)
         return self
 
     def _scores(self, ranks: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -182,6 +192,8 @@ class SuffixBackoff(_Baseline):
             if length:
                 suffixes = level.find(suffixes, ranks[:, -length], len(self.vocabulary_))
             seen = np.flatnonzero(suffixes >= 0)
+            if length and self._by_frequency:
+                scores[seen] = self._levels[0].scores.toarray()
             known = level.scores[suffixes[seen]]  # replace those of the shorter suffix: the module's induction
             scores[np.repeat(seen, np.diff(known.indptr)), known.indices] = known.data
         return scores
@@ -208,8 +220,8 @@ class _SuffixLevel:
         return np.where(tokens >= 0, found, -1)
 
 
-def _count_suffixes(examples: Examples, longest: int) -> list[_SuffixLevel]:
-    """Return the level of each length from 0 to `longest`."""
+def _count_suffixes(examples: Examples, longest: int, by_frequency: bool) -> list[_SuffixLevel]:
+    """Return the level of each length from 0 to `longest`; ties go to the shorter suffix, or to the empty one."""
     ranks, n = examples.contexts.ranks, len(examples.contexts.vocabulary)
     kept = np.arange(len(ranks))  # examples whose suffix of this length is complete; the next arrays run along it
     suffixes, scores = np.zeros((2, len(ranks)), np.int64)
@@ -223,7 +235,8 @@ def _count_suffixes(examples: Examples, longest: int) -> list[_SuffixLevel]:
         table, index = _score_table(suffixes, len(keys), examples, kept, scores)
         table.data += length * len(examples.labels)
         levels.append(_SuffixLevel(keys, table))
-        scores = table.data[index]
+        if not (length and by_frequency):
+            scores = table.data[index]
     return levels
 
 
@@ -269,6 +282,10 @@ class HammingNeighbors(_Baseline):
     ----------
     n_neighbors : int
         How many stored examples vote; all of them if there are fewer.
+    ties : {"matches", "frequency"}
+        Which of the labels with equally many votes wins: the one whose voters have more matches in sum, or the one
+        that is more frequent among all stored examples. The paper does not say; its figures are close to those of
+        "frequency".
 
     Attributes
     ----------
@@ -285,8 +302,8 @@ class HammingNeighbors(_Baseline):
 
     Notes
     -----
-    Among examples with equally many matches the one stored first is nearer. Among labels with equally many votes the
-    one whose voters have more matches in sum wins, then the first in `classes_`. `NO_TOKEN` matches nothing.
+    Among examples with equally many matches the one stored first is nearer. Labels that are equal by votes and by
+    `ties` follow the order of `classes_`. `NO_TOKEN` matches nothing.
 
     Because the order of the examples counts, their multiplicities are no ``sample_weight``, which scikit-learn defines
     to be independent of that order; `fit` therefore calls them ``multiplicity``.
@@ -306,8 +323,9 @@ class HammingNeighbors(_Baseline):
     array([[2.4, 1. ]])
     """
 
-    def __init__(self, n_neighbors: int = 25) -> None:
+    def __init__(self, n_neighbors: int = 25, ties: str = "matches") -> None:
         self.n_neighbors = n_neighbors
+        self.ties = ties
 
     def fit(self, X: Any, y: ArrayLike, multiplicity: ArrayLike | None = None) -> Self:
         """Forget everything and store the examples (X, y).
@@ -322,21 +340,20 @@ class HammingNeighbors(_Baseline):
             How often each example is stored, one copy right after the other: non-negative whole numbers.
         """
         wanted = _whole_number("n_neighbors", self.n_neighbors, 1, "at least one stored example votes")
+        by_frequency = _by_frequency(self.ties, "matches")
         examples = self._examples(X, y, multiplicity)
-        self._k = min(wanted, int(examples.multiplicity.sum()))
-        if (self._k + 1) * self._numerator_unit >= _MAX_NUMERATOR:
+        stored = int(examples.multiplicity.sum())
+        self._k = min(wanted, stored)
+        self._frequency = examples.label_counts() if by_frequency else None
+        self._vote = (stored if by_frequency else self._k * int(self.n_features_in_)) + 1
+        if (self._k + 1) * self._vote >= _MAX_NUMERATOR:
             raise ValueError(
-                f"n_neighbors={wanted}: with contexts of {self.n_features_in_} tokens scores are exact only while "
-                f"(k + 1) * (k * {self.n_features_in_} + 1) is below 2^51. Use fewer neighbours."
+                f"n_neighbors={wanted}: with contexts of {self.n_features_in_} tokens and {stored} stored examples, "
+                f"scores are exact only while (k + 1) * {self._vote} is below 2^51. Use fewer neighbours."
             )
         self._stored = np.ascontiguousarray(narrow(examples.contexts.ranks.T + 1))  # a row a position, 0 for no token
         self._labels, self._multiplicity = examples.label_ranks, examples.multiplicity
         return self
-
-    @property
-    def _numerator_unit(self) -> int:
-        """What one vote counts for when a match counts one."""
-        return self._k * int(self.n_features_in_) + 1
 
     def _scores(self, ranks: NDArray[np.int64]) -> NDArray[np.float64]:
         numerators = np.empty((len(ranks), len(self.classes_)))
@@ -349,10 +366,13 @@ class HammingNeighbors(_Baseline):
                     np.equal(stored, token, out=equal)
                     matches += equal.view(np.uint8)
             row[:] = self._numerators(matches)
-        return numerators / self._numerator_unit
+        return numerators / self._vote
 
     def _numerators(self, matches: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the votes and matches of each label among the nearest, from the matches of every example."""
+        """Return the votes of each label among the nearest, and what breaks their ties, in one whole number.
+
+        One vote counts `_vote`, a match or an example of the label one.
+        """
         room, value = self._k, int(matches.max())
         nearest, weights = [], []
         while room:  # ends: no more are wanted than are stored
@@ -360,11 +380,19 @@ class HammingNeighbors(_Baseline):
             copies = self._multiplicity[examples]
             taken = np.minimum(copies, np.maximum(room - (np.cumsum(copies) - copies), 0))
             nearest.append(examples)
-            weights.append(taken * (self._numerator_unit + value))
+            weights.append(taken * (self._vote + (value if self._frequency is None else 0)))
             room, value = room - int(taken.sum()), value - 1
         labels = self._labels[np.concatenate(nearest)]
         sums = np.bincount(labels, weights=np.concatenate(weights), minlength=len(self.classes_))
-        return sums.astype(np.int64)  # exact: they sum below 2^51
+        votes = sums.astype(np.int64)  # exact: they sum below 2^51
+        return votes if self._frequency is None else votes + self._frequency
+
+
+def _by_frequency(ties: Any, other: str) -> bool:
+    """Return whether ties go to the more frequent label, not by the other rule."""
+    if ties not in (other, "frequency"):
+        raise ValueError(f"ties={ties!r} is not known: use {other!r} or 'frequency'.")
+    return bool(ties == "frequency")
 
 
 def _whole_number(name: str, value: Any, least: int, why: str) -> int:

@@ -76,7 +76,7 @@ def coherence_dimension(n: int, epsilon: float, delta: float) -> int:
 
 
 def projection_dimension(n: int, zeta: float, delta: float) -> int:
-    r"""Return a d_h at which the projection keeps all distances of n token codes, with probability 1 - delta (section 2).
+    r"""Return a d_h at which the projection keeps all distances of n codes, with probability 1 - delta (section 2).
 
     The Johnson-Lindenstrauss lemma: for codes that do not depend on the projection,
     :math:`(1 - \zeta) \lVert u_x - u_y \rVert^2 \le \lVert A u_x - A u_y \rVert^2 \le (1 + \zeta)
