@@ -44,8 +44,6 @@ def worth(monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
 @pytest.mark.parametrize("kernel", [PositionalHamming(), Suffixes(3), Suffixes(2) + Bag(2)], ids=str)
 @pytest.mark.parametrize("vote", [*VOTES, Mixture(sample=100, steps=3)], ids=str)
 def test_the_plain_table_gives_the_same_answers(vote: Any, kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    if kernel == Suffixes(2) + Bag(2) and not isinstance(vote, Mixture):
-        pytest.skip("only a mixture reads sites without a position")
     model = learnt(vote, kernel)
     asked = np.random.default_rng(5).integers(0, 14, (20, H)).tolist()
     found = []

@@ -192,12 +192,12 @@ def test_an_allocation_that_fails_leaves_all_as_it_was() -> None:
     memory.add(Examples.of(X, y))
     vote, queries = log_linear([[0.2, 0.3]] * H, [1.0, 30.0]), X[:5].tolist()
     ranker, contexts = vote.ranker(memory.reader(), memory.sites), Contexts.of(X[:5])
-    failed = 0
-    for tried in range(100):
-        loops.fail_allocation(tried)
+    failed, answered = 0, False
+    while not answered:  # until all allocations were tried
+        loops.fail_allocation(failed)
         try:
             ranker.winners(contexts)
-            break
+            answered = True
         except MemoryError:
             failed += 1
         finally:
