@@ -90,10 +90,17 @@ def test_progress_is_told(tmp_path: Path) -> None:
 def test_claims_that_do_not_hold_are_told() -> None:
     results = synthetic.summary(TINY, synthetic.run(TINY, jobs=1))
     results["context_error_slopes"][0]["interval_99%"] = [-0.4, -0.3]
-    text = "context error falls as 1/sqrt(d_h), h = 8: slope's 99 % interval meets [-0.53, -0.47]"
+    text = "context error falls as 1/sqrt(d_h) from d = 512 on, h = 8: slope's 99 % interval meets [-0.53, -0.47]"
     assert {claim.text: claim.holds for claim in synthetic.claims(results)}[text] is None
     results["settings"]["realisations"] = synthetic.ENOUGH_REALISATIONS
     assert {claim.text: claim.holds for claim in synthetic.claims(results)}[text] is False
+
+
+def test_claims_on_slopes_and_agreement_say_that_they_start_at_512() -> None:
+    claims = [claim.text for claim in synthetic.claims(synthetic.summary(TINY, synthetic.run(TINY, jobs=1)))]
+    started = [text for text in claims if text.startswith(("context error", "the merged"))]
+    assert len(started) == 2 + 2  # a slope for each h; agreement at 512 and 1024, not at 128
+    assert all(f"from d = {synthetic.FIRST_CLAIMED} on" in text for text in started)
 
 
 @pytest.mark.slow
