@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import SGDClassifier
 from sklearn.metrics import f1_score
 from typer.testing import CliRunner
 
-from hammemo import Exact, MemoryClassifier, SuffixBackoff
+from hammemo import Exact, MemoryClassifier, SiteOneHot, SuffixBackoff
 from hammemo.cli.app import app
 from hammemo.experiments import throughput, vocabulary, wikitext
 from hammemo.experiments.drawing import zipf_examples
@@ -209,6 +210,21 @@ def test_the_main_table_breaks_ties_by_overall_frequency() -> None:
     assert rows["suffix backoff, ties by shorter suffixes"] == judge.measures(ours)
     assert rows["suffix backoff"] != rows["suffix backoff, ties by shorter suffixes"]
     assert wikitext.chosen_neighbours(sample, 8).ties == "frequency"
+
+
+def test_the_linear_svm_is_trained_with_hinge_loss_on_the_feature_map() -> None:
+    task = wikitext.build_task(small_lines())
+    sample = wikitext.draw_sample(task, wikitext.TaskSettings(1, 1, 2, (16,), (8,), (200, 40, 60)), 0)
+    ranking, grid = wikitext.linear_svm(sample, 8)
+    encoder = SiteOneHot().fit(sample.split("train", 8)[0])
+    features = {split: encoder.transform(sample.split(split, 8)[0]) for split in wikitext.SPLITS}
+    machines = {
+        str(each): SGDClassifier(loss="hinge", random_state=0, **each).fit(features["train"], sample.labels["train"])
+        for each in wikitext.SVM_GRID
+    }
+    scores = {name: machine.score(features["valid"], sample.labels["valid"]) for name, machine in machines.items()}
+    assert scores[str(grid)] == max(scores.values())
+    np.testing.assert_array_equal(ranking[:, 0], machines[str(grid)].predict(features["test"]))
 
 
 def tiny_methods() -> tuple[list[throughput.Method], Any, MemoryClassifier]:

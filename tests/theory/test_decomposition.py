@@ -109,6 +109,43 @@ def test_the_quantities_of_the_bounds(parts: Decomposition) -> None:
     assert (parts.before_decoding[:, 5:] == 0).all()
 
 
+def test_norm_error_and_cross_talk_by_their_definitions(parts: Decomposition) -> None:
+    G, Z = parts.before_decoding, GaussianCodes(0, 64, 16, 4).outputs(range(8)).astype(float)
+    np.testing.assert_allclose(parts.norm_error, G * ((Z**2).sum(axis=1) - 1), atol=1e-9)
+    for c in range(8):
+        others = [y for y in range(8) if y != c]
+        np.testing.assert_allclose(parts.cross_talk[:, c], G[:, others] @ (Z[others] @ Z[c]), atol=1e-9)
+
+
+def test_cross_talk_has_the_variance_of_the_paper() -> None:
+    """Divided by L_c |z_c| / sqrt(d), the cross-talk of a label is a standard normal number."""
+    X, y, d = [["a", "b"], ["a", "c"], ["b", "c"]], ["x", "y", "y"], 16
+    twin = MemoryClassifier(memory=Exact(), vote="sum").fit(X, y)
+    drawn = []
+    for seed in range(400):
+        sketch = MeMoClassifier(d, random_state=seed).fit(X, y)
+        parts = decompose(sketch, twin, [["a", "b"]])
+        norm = np.linalg.norm(sketch.memory_.codes.outputs(["x"])[0])
+        drawn.append(parts.cross_talk[0, 0] / (abs(parts.before_decoding[0, 1]) * norm / np.sqrt(d)))
+    assert abs(np.mean(drawn)) < 5 / np.sqrt(400)
+    assert abs(np.square(drawn).mean() - 1) < 5 * np.sqrt(2 / 400)
+
+
+def test_the_energy_of_distinct_and_of_repeated_labels() -> None:
+    """M contexts of similarity rho: M rho^2 under distinct labels, M^2 rho^2 under one."""
+    X, q = [["a", str(i)] for i in range(6)], [["a", "?"]]
+    for labels, energy in (("uvwxyz", 6 / 4), ("u" * 6, 36 / 4)):
+        twin = MemoryClassifier(memory=Exact(), vote="sum").fit(X, list(labels))
+        assert decompose(MeMoClassifier(8).fit(X, list(labels)), twin, q).ideal_energy.tolist() == [energy]
+
+
+def test_the_realised_energy_is_within_its_envelope(parts: Decomposition) -> None:
+    context = np.abs(parts.context_error).max(axis=1)
+    envelope = np.sqrt(parts.ideal_energy) + np.sqrt(parts.n_observed_labels) * context
+    assert (np.sqrt(parts.realised_energy) <= envelope).all()
+    assert (parts.ideal_energy <= parts.label_counts.sum() * parts.largest_class).all()  # C_H <= M M_max
+
+
 def test_theorem_3_margin_a_small_error_keeps_the_winner() -> None:
     rng = np.random.default_rng(3)
     X = rng.integers(0, 4, (200, 4))

@@ -76,7 +76,7 @@ def test_lemma_2_the_untied_score_is_unbiased(d_h: int | None) -> None:
     assert np.abs(z).max() < LARGEST_Z
 
 
-def test_remark_the_tied_score_is_biased_where_output_tokens_stand_in_contexts() -> None:
+def test_remark_2_the_tied_score_is_biased_where_output_tokens_stand_in_contexts() -> None:
     # Stored: context "b" with label "b". Asked: context "a", candidate "a", whose ideal score is 0. Tied, the score is
     # <Wa, Wb><a, b>, whose mean over W is <a, b>^2 and over the codes 1/d; untied, it is 0.
     d = 8
