@@ -45,13 +45,13 @@ def numbered() -> list[tuple[str, int, str, str]]:
     counters: Counter[str] = Counter()
     found = []
     for match in re.finditer(rf"\\begin\{{({'|'.join(KINDS)})\}}(?:\[([^]]*)\])?(.*?)\\end\{{\1\}}", text, re.DOTALL):
-        kind, title, body = match.groups()
+        kind, title, body = (group or "" for group in match.groups())
         counter = shared.get(kind, kind)
         counters[counter] += 1
         # The label of the environment itself, not that of an equation inside it.
         label = re.search(r"\\label\{((?:thm|prop|cor|rem|fig|tab):[^}]*)\}", body)
         is_title = kind not in ("figure", "table")  # theirs is a placement
-        found.append((kind, counters[counter], (title or "") if is_title else "", label[1] if label else ""))
+        found.append((kind, counters[counter], title if is_title else "", label[1] if label else ""))
     return found
 
 

@@ -41,9 +41,9 @@ from hammemo.theory.decomposition import count_norms, decompose
 from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
 BOUNDS = {
     "context": "Theorem 4 (C_0 = 8)",
@@ -192,7 +192,7 @@ def _row(settings: BoundSettings, name: str, bound: str, outcomes: list[Outcome]
     }
 
 
-def perfect_looseness(errors: ArrayLike, delta: float) -> float:
+def perfect_looseness(errors: Sequence[float] | NDArray[np.float64], delta: float) -> float:
     """Return what a perfect bound shows: the 1 - delta quantile of the errors divided by their median.
 
     Examples
