@@ -119,6 +119,17 @@ def test_the_dimensions_of_section_2_have_the_paper_s_rate(function: Any) -> Non
         function(1000, 1.0, 0.01)
 
 
+def test_the_dimensions_of_section_2_are_the_smallest_that_suffice() -> None:
+    n, epsilon, delta = 100, 0.3, 0.05
+    for dimension, pairs in (
+        (coherence_dimension(n, epsilon, delta), n * (n + 1)),
+        (projection_dimension(n, epsilon, delta), n * (n - 1)),
+    ):
+        t = log(pairs / delta)
+        assert 2 * sqrt(t / dimension) + 2 * t / dimension <= epsilon
+        assert 2 * sqrt(t / (dimension - 1)) + 2 * t / (dimension - 1) > epsilon
+
+
 def coherence(d: int, n: int, rng: np.random.Generator) -> float:
     """Return how far n token codes are from orthonormal."""
     codes = rng.normal(0, 1 / sqrt(d), (n, d))
