@@ -178,6 +178,17 @@ def test_labels_without_counts_have_no_context_error() -> None:
     assert data_recovery(ideal, norms, norms, d=10**7, d_h=10**6, delta=0.1)[1][0]
 
 
+def test_the_context_bound_from_counts_written_out() -> None:
+    d, d_h, delta, observed = 64, 16, 0.1, 1
+    t = log((2 * observed + 4) / delta)
+    spread = ((d * (d + d_h + 1) / d_h) ** (1 / 4) + sqrt(2 * t / d_h)) ** 2
+    largest = (1 + sqrt(d / d_h) + sqrt(2 * t / d_h)) ** 2
+    trace = 2 * sqrt(t / (d * d_h)) + 2 * t / (d * d_h)
+    expected = 3.0 * trace + 2 * 2.0 * sqrt(t) * spread / d + 2 * 1.5 * t * largest / d
+    bound = data_context_bound(np.array([[3.0]]), np.array([[2.0]]), np.array([[1.5]]), d, d_h, delta)
+    assert bound[0, 0] == pytest.approx(expected)
+
+
 # A bound that fails with probability at most delta is violated in a Binomial(draws, at most delta) number of draws. A
 # test fails where that many have a chance below 1e-6 at delta itself: its false-alarm rate, for each bound.
 FALSE_ALARM = 1e-6

@@ -44,8 +44,8 @@ DIMENSIONS = (128, 256, 512, 1024, 2048, 4096)
 ENOUGH_REALISATIONS = 1000
 """With fewer, slopes and differences of agreement are not told from chance; the figure keeps the paper's 160."""
 FIRST_CLAIMED = 512
-"""Slopes and differences of agreement are claimed from this d on. Below it the context error falls more slowly than its
-limit, and both instances are recovered so seldom that 2,000 draws show no difference between them."""
+"""Slopes and differences of agreement are claimed from this d on. Below it the merged instance is not recovered less
+often: with 2,000 draws at h = 8, 0.133 against 0.094 at d = 128 and 0.183 against 0.182 at d = 256."""
 
 
 @dataclass(frozen=True)
