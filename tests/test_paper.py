@@ -41,7 +41,7 @@ def source() -> str:
 def numbered() -> list[tuple[str, int, str, str]]:
     r"""Return kind, number, title and label of each environment; ``\newtheorem{a}[b]`` shares the counter of b."""
     text = source()
-    shared = dict(re.findall(r"\\newtheorem\{(\w+)\}\[(\w+)\]", text))
+    shared: dict[str, str] = dict(re.findall(r"\\newtheorem\{(\w+)\}\[(\w+)\]", text))
     counters: Counter[str] = Counter()
     found = []
     for match in re.finditer(rf"\\begin\{{({'|'.join(KINDS)})\}}(?:\[([^]]*)\])?(.*?)\\end\{{\1\}}", text, re.DOTALL):
