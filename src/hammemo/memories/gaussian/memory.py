@@ -168,7 +168,7 @@ class Gaussian(Memory):
             "d_h": codes.d_h,
             "tied": codes.tied,
             "exact": codes.exact,
-            "distribution": codes.distribution,
+            **({} if codes.distribution == "gaussian" else {"distribution": codes.distribution}),
             **{name: rows.digest for name, rows in codes.given.items()},
         }
 
