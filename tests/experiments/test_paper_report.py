@@ -138,7 +138,7 @@ def test_all_runs_the_paper_s_commands_and_writes_one_report(tmp_path: Path, mon
     assert "(figures/wikitext.png)" in text
     page = reproduction(found["wikitext"], "figures/wikitext.png")
     seconds = dict.fromkeys(found, 0.0)
-    assert text.partition("## Every figure")[2] == report(found, page, seconds).partition("## Every figure")[2]
+    assert text.partition("## Every figure")[2] == report(found, page, seconds, "").partition("## Every figure")[2]
 
 
 def test_help_lists_the_paper_s_commands_only() -> None:

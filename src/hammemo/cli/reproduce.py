@@ -68,7 +68,8 @@ def _write_report(out: Path, seconds: dict[str, float]) -> None:
     for name in ("synthetic", "wikitext"):
         shutil.copyfile(out / name / f"{name}.png", figures / f"{name}.png")
     page = reproduction(results["wikitext"], "figures/wikitext.png")
-    (out / "report.md").write_text(report(results, page, seconds), encoding="utf-8")
+    text = report(results, page, seconds, "hammemo reproduce --all")
+    (out / "report.md").write_text(text, encoding="utf-8")
     console().print(f"Written to {out}: report.md, figures, {', '.join(seconds)}")
 
 

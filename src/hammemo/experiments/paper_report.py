@@ -1,4 +1,4 @@
-"""The report of ``hammemo reproduce --all``: every table, figure and claim of the paper, and one line for each figure.
+"""The report of all experiments of the paper: every table, figure and claim, and one line for each figure.
 
 A line has the paper's figure, ours, the standard error of their difference and a verdict: figures *agree* if they are
 at most three standard errors apart. An error is that of a single draw, as the paper's, against our mean over draws.
@@ -25,7 +25,6 @@ TITLES: Final = dict(zip(MEASURES, ("top-1", "top-5", "macro-F1", "agreement"), 
 PAPER_DEVIATIONS: Final = {128: (0.79, 6.07), 256: (1.27, 3.16), 512: (0.40, 1.89), 1024: (0.76, 4.55)}
 """The paper's standard deviations over five codebooks at h = 8, by d: of top-1 and of agreement."""
 
-COMMANDS: Final = ("synthetic", "bounds", "wikitext")
 _HOLDS: Final = {True: "holds", False: "does not hold", None: "too few draws to say"}
 _COLUMNS: Final = "in the paper | its figure | ours | standard error | verdict"
 
@@ -35,14 +34,13 @@ def is_whole(results: Row) -> bool:
     return tuple(results["settings"]["sizes"]) == TaskSettings().sizes
 
 
-def report(results: Mapping[str, Row], page: str, seconds: Mapping[str, float]) -> str:
-    """Return the whole report, from the results of `COMMANDS` and the page of the real-data evaluation."""
+def report(results: Mapping[str, Row], page: str, seconds: Mapping[str, float], command: str) -> str:
+    """Return the whole report, from the results of all three and the page of the real-data evaluation."""
     claims = synthetic.claims(results["synthetic"])
     times = [{"command": f"`hammemo reproduce {name}`", "seconds": f"{took:.0f}"} for name, took in seconds.items()]
     parts = [
         "# The paper, reproduced",
-        "`hammemo reproduce --all` writes this page; do not edit it. It took "
-        f"{sum(seconds.values()) / 60:.0f} minutes of wall time:",
+        f"`{command}` writes this page; do not edit it. It took {sum(seconds.values()) / 60:.0f} minutes of wall time:",
         *_shown(times),
         "## Every figure in one line",
         "Figures *agree* if they are at most three standard errors apart. The paper's figures come from one draw of "
