@@ -1,4 +1,4 @@
-"""One-pass, editable, mergeable classification of categorical sequences.
+"""Classification of tables, clicks, event logs and text; the paper's single-layer MeMo.
 
 Every name is imported when it is first used (:mod:`hammemo._lazy`).
 """

@@ -102,3 +102,35 @@ def test_a_missing_ray_is_one_line(text: Path, tmp_path: Path, monkeypatch: pyte
     assert (
         result.stderr.strip() == "Error: --engine 'ray' needs Ray, which is not installed: pip install 'hammemo[ray]'"
     )
+
+
+def test_all_parameters_of_the_paper_s_model_are_options(tmp_path: Path) -> None:
+    table, model = tmp_path / "t.csv", tmp_path / "m"
+    table.write_text("a,b,y\nx,y,x\nx,z,y\n")
+    options = [
+        "--memory",
+        "gaussian",
+        "--kernel",
+        "positional",
+        "--vote",
+        "sum",
+        "--d",
+        "64",
+        "--d-h",
+        "16",
+        "--tied",
+        "--exact",
+    ]
+    done = CliRunner().invoke(app, ["fit", str(table), "--label", "y", "--out", str(model), *options])
+    assert done.exit_code == 0, done.output
+    loaded: Any = load(model)
+    assert {name: getattr(loaded.memory_, name) for name in ("d", "d_h", "tied", "exact")} == {
+        "d": 64,
+        "d_h": 16,
+        "tied": True,
+        "exact": True,
+    }
+    for option in (["--tied"], ["--exact"], ["--d", "8"], ["--d-h", "8"]):
+        refused = CliRunner().invoke(app, ["fit", str(table), "--label", "y", "--out", str(model), *option])
+        assert refused.exit_code == 2
+        assert f"{option[0]} is about the gaussian memory" in refused.output

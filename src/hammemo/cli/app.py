@@ -37,7 +37,7 @@ _ASK, _CHANGE = "Fit and predict", "Edit and inspect a model"
 _SERVE, _REPRODUCE = "Serve", "Reproduce"
 
 app = Commands(
-    help="""One-pass, editable, mergeable classification of categorical sequences.
+    help="""Classify tables, clicks, event logs and text; learn, forget and merge rows exactly; the paper's MeMo.
 
     To begin: hammemo fit table.csv --label COLUMN --out MODEL, then hammemo predict MODEL table.csv
     """

@@ -58,7 +58,24 @@ class ModelOptions:
     reserved: Annotated[
         int, typer.Option(min=0, help="Tokens with a reserved row in a hashed memory.", rich_help_panel=_PANEL)
     ] = RESERVED
-    d: Annotated[int, typer.Option("--d", min=1, help="Dimension of a gaussian memory.", rich_help_panel=_PANEL)] = 1024
+    d: Annotated[
+        int | None,
+        typer.Option(
+            "--d", min=1, help="Dimension of a gaussian memory's codes.", rich_help_panel=_PANEL, show_default="1024"
+        ),
+    ] = None
+    d_h: Annotated[
+        int | None,
+        typer.Option(
+            "--d-h", min=1, help="Dimension of its projected codes.", rich_help_panel=_PANEL, show_default="d / h"
+        ),
+    ] = None
+    tied: Annotated[
+        bool, typer.Option("--tied", help="Its labels use their codes as tokens.", rich_help_panel=_PANEL)
+    ] = False
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Its codes are whole steps: sums are exact.", rich_help_panel=_PANEL)
+    ] = False
     ledger: Annotated[
         bool,
         typer.Option("--ledger", help="Store digests: forget refuses examples never learnt.", rich_help_panel=_PANEL),
@@ -83,7 +100,8 @@ class ModelOptions:
         from hammemo.models.classifiers import MemoryClassifier
 
         key = read_key(self.key_file)
-        memory = memory_of(self.memory, self.buckets, self.reserved, self.d, key, ledger=self.ledger)
+        gaussian = {"d": self.d, "d_h": self.d_h, "tied": self.tied or None, "exact": self.exact or None}
+        memory = memory_of(self.memory, self.buckets, self.reserved, gaussian, key, ledger=self.ledger)
         part_of("vote", self.vote)  # refuses a name that is not known
         model = MemoryClassifier(part_of("kernel", self.kernel), memory, self.vote, random_state=self.seed)
         return model, None if self.layout is None else open_model(self.layout, key).learner(self.layout)
@@ -106,10 +124,19 @@ def part_of(kind: str, text: str) -> Any:
         raise UsageError(str(error)) from None
 
 
-def memory_of(name: str, buckets: int, reserved: int, d: int, key: bytes | None, *, ledger: bool) -> Memory | str:
-    """Return the memory of these options; "auto" as it is where nothing says more."""
+def memory_of(
+    name: str, buckets: int, reserved: int, gaussian: dict[str, Any], key: bytes | None, *, ledger: bool
+) -> Memory | str:
+    """Return the memory of these options; "auto" as it is where nothing says more.
+
+    The parameters of a gaussian memory that were not given are None.
+    """
     from hammemo.memories import Hashed, Ledgered
 
+    gaussian = {option: value for option, value in gaussian.items() if value is not None}
+    if gaussian and name != "gaussian":
+        option = f"--{next(iter(gaussian)).replace('_', '-')}"
+        raise UsageError(f"{option} is about the gaussian memory, and --memory is {name}: use --memory gaussian.")
     if name == "auto":
         hashed = (buckets, reserved) != (BUCKETS, RESERVED) or (key is not None and not ledger)
         if not hashed and not ledger:
@@ -124,7 +151,7 @@ def memory_of(name: str, buckets: int, reserved: int, d: int, key: bytes | None,
     parameters: dict[str, dict[str, Any]] = {
         "hashed": sketch.get_params(),
         "tiered": {"sketch": sketch},
-        "gaussian": {"d": d},
+        "gaussian": gaussian,
     }
     memory.set_params(**parameters.get(name, {}))
     return Ledgered(memory, key=key) if ledger else memory

@@ -20,7 +20,7 @@ OPTIONS: Final = {
         for name in (
             *("columns", "delimiter", "format", "label", "missing", "numeric"),
             *("case", "column", "end", "event", "h", "short", "time", "tokens"),
-            *("buckets", "d", "kernel", "layout", "memory", "reserved", "vote"),
+            *("buckets", "d", "d_h", "exact", "kernel", "layout", "memory", "reserved", "tied", "vote"),
             *("address", "engine", "resume", "workers"),
             *("agreement", "budget", "n_examples", "n_labels"),
             *("data", "device", "folds", "holdout", "wait"),

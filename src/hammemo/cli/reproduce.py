@@ -1,7 +1,10 @@
-"""``hammemo reproduce``: the paper's experiments, and ours."""
+"""``hammemo reproduce``: the paper's experiments, one by one or all of them. Ours have hidden commands."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import time
 from pathlib import Path  # noqa: TC003  (typer reads annotations at run time)
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +16,61 @@ from hammemo.cli.commands import Commands
 from hammemo.cli.console import UsageError, console, one_line_errors, print_json, progress_bar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hammemo.experiments.synthetic import Claim
 
-reproduce = Commands(help="Regenerate the paper's experiments: tables, figures, numbers.")
+reproduce = Commands(help="Reproduce the paper: tables, figures, claims. Times are for two cores.")
+
+
+@reproduce.callback(invoke_without_command=True)
+@one_line_errors()
+def everything(
+    context: typer.Context,
+    run_all: Annotated[
+        bool, typer.Option("--all", help="Run synthetic, bounds and wikitext, and write one report: 40 minutes.")
+    ] = False,
+    out: Annotated[Path | None, opt.results_folder("report.md, its figures, and all results (with --all)")] = None,
+    data: opt.WikiText = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer draws, with --all: a few minutes.")] = False,
+    jobs: opt.Jobs = opt.ALL_CORES,
+) -> None:
+    """Reproduce the paper: tables, figures, claims. Times are for two cores."""
+    if context.invoked_subcommand is not None:
+        if run_all or quick or out is not None or data is not None:
+            raise UsageError(
+                f"Options of '{context.invoked_subcommand}' come after its name, and --all has no command."
+            )
+        return
+    if not run_all or out is None:
+        raise UsageError("Name one of the commands, or use --all --out FOLDER. Try 'hammemo reproduce --help'.")
+    seconds = {}
+    runs: dict[str, Callable[[Path], None]] = {
+        "synthetic": lambda folder: synthetic(folder, quick, jobs=jobs),
+        "bounds": lambda folder: bounds(folder, quick, jobs=jobs),
+        "wikitext": lambda folder: wikitext(folder, data, quick, jobs=jobs),
+    }
+    for name, run in runs.items():
+        started = time.perf_counter()
+        run(out / name)
+        seconds[name] = time.perf_counter() - started
+    _write_report(out, seconds)
+
+
+def _write_report(out: Path, seconds: dict[str, float]) -> None:
+    """Write the report from what the commands have written to folders of their names."""
+    from hammemo.experiments.paper_report import report
+    from hammemo.experiments.report import reproduction
+
+    results = {name: json.loads((out / name / "results.json").read_text(encoding="utf-8")) for name in seconds}
+    figures = out / "figures"
+    figures.mkdir(exist_ok=True)
+    for name in ("synthetic", "wikitext"):
+        shutil.copyfile(out / name / f"{name}.png", figures / f"{name}.png")
+    page = reproduction(results["wikitext"], "figures/wikitext.png")
+    text = report(results, page, seconds, "hammemo reproduce --all")
+    (out / "report.md").write_text(text, encoding="utf-8")
+    console().print(f"Written to {out}: report.md, figures, {', '.join(seconds)}")
 
 
 @reproduce.command()
@@ -35,7 +90,7 @@ def synthetic(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the claims as JSON.")] = False,
 ) -> None:
-    """Validate the analysis on planted data: context error, output error, recovery (three panels)."""
+    """Validate the analysis on planted data, three panels of figure 1: 4 minutes."""
     from hammemo.experiments import synthetic as experiment
     from hammemo.experiments.figures import require_matplotlib, synthetic_figure
 
@@ -67,7 +122,7 @@ def bounds(
     jobs: opt.Jobs = opt.ALL_CORES,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Compare every bound of the theory with independent draws: violations and looseness."""
+    """Compare every bound with independent draws: 2 minutes."""
     from hammemo.experiments import bounds as experiment
 
     settings = opt.settings(experiment.BoundSettings, seed, "--draws", draws, quick=quick)
@@ -93,7 +148,7 @@ def wikitext(
     jobs: opt.Jobs = opt.ALL_CORES,
     as_json: opt.ResultsAsJson = False,
 ) -> None:
-    """Evaluate MeMo and its baselines on WikiText-2: table, three panels, inference, whole vocabulary."""
+    """Evaluate MeMo and its baselines on WikiText-2: table 1, figure 2, inference: 30 minutes."""
     from hammemo.experiments import throughput, vocabulary
     from hammemo.experiments import wikitext as experiment
     from hammemo.experiments.figures import require_matplotlib, wikitext_figure
@@ -133,7 +188,7 @@ def inference(
     threads: Annotated[int, typer.Option(min=1, help="Threads on the processor.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
-    """Time the paper's methods at h = 8: state, one query, batches of 256 and 1024 (median of three repeats)."""
+    """Time the methods of table 2 at h = 8, on a processor or a GPU: 40 seconds."""
     from hammemo.experiments import throughput
 
     if device not in throughput.DEVICES:
@@ -148,7 +203,7 @@ def inference(
     opt.print_results(rows, "\n".join(lines), as_json=as_json)
 
 
-@reproduce.command()
+@reproduce.command(hidden=True)
 @one_line_errors()
 def hashed(
     out: Annotated[Path, opt.results_folder("hashed.md, results.json, results.csv and the figures")],
@@ -178,7 +233,7 @@ def hashed(
     opt.print_results(results, page, as_json=as_json)
 
 
-@reproduce.command()
+@reproduce.command(hidden=True)
 @one_line_errors()
 def votes(
     out: Annotated[Path, opt.results_folder("votes.md, results.json, results.csv and manifest.json")],
@@ -202,7 +257,7 @@ def votes(
     opt.print_results(results, page, as_json=as_json)
 
 
-@reproduce.command()
+@reproduce.command(hidden=True)
 @one_line_errors()
 def events(
     data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with helpdesk.csv and bpi_12_w.csv.")],
@@ -222,7 +277,7 @@ def events(
     opt.print_results(results, page, as_json=as_json)
 
 
-@reproduce.command()
+@reproduce.command(hidden=True)
 @one_line_errors()
 def deletion(
     table: Annotated[str, typer.Option(metavar="NAME", help="One of the tables of hammemo.datasets.")] = "car",
@@ -244,7 +299,7 @@ def deletion(
     opt.print_results(results, page, as_json=as_json)
 
 
-@reproduce.command()
+@reproduce.command(hidden=True)
 @one_line_errors()
 def sessions(
     data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with bol-train.tsv and similar files.")],
@@ -271,7 +326,7 @@ def sessions(
     opt.print_results(results, page, as_json=as_json)
 
 
-@reproduce.command()
+@reproduce.command(hidden=True)
 @one_line_errors()
 def language(
     data: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder with wiki.train.tokens and .test.")],

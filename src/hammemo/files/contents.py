@@ -101,8 +101,8 @@ def _classifier_parts(
             continue
         if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
             params[name] = memory.seed
-        elif name == getattr(model, "given_codes", None):
-            params.update(descriptions.codes_entry(name, value, memory))
+        elif name in getattr(model, "given_codes", {}):
+            params.update(descriptions.codes_entry(model, name, value, memory))
         elif name in PARTS and not isinstance(value, (str, type(None))):
             params[name] = descriptions.part_description(name, value, memory)
         else:
@@ -198,7 +198,7 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
     exactly(params, *descriptions.stored_parameters(cls))
     restorer.take_codes(arrays)
     field(params, "random_state", int, type(None))
-    model: MemoryClassifier = cls(**{name: restorer.parameter(name, value) for name, value in params.items()})
+    model: MemoryClassifier = cls(**{name: restorer.parameter(cls, name, value) for name, value in params.items()})
     check_missing_rule(model._missing())
     fitted = field(about, "fitted", dict)
     exactly(fitted, PARTS)
@@ -222,8 +222,8 @@ def _classifier(archive: Archive, restorer: Restorer, *, verify: bool, folder: s
         raise ValueError("its memory is not one that lies in parts")
     if memory.layout() != about["layout"] or memory.fingerprint() != about["fingerprint"]:
         raise ValueError("its layout is not the one it declares")
-    if given_codes(memory) is not restorer.codes:
-        raise ValueError("it has codes of tokens that its memory does not use")
+    if given_codes(memory) != restorer.codes:
+        raise ValueError("it has codes that its memory does not use")
     memory.forgot_unchecked = descriptions.stored_forgetting(about)
     _check_ledger(memory, kept)
     model.kernel_, model.memory_, model.vote_, model.sites_ = kernel, memory, vote, sites

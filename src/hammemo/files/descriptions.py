@@ -2,8 +2,8 @@
 
 A part of a model (a kernel, a memory, a vote) is described by the name of its class and its parameters. A parameter is
 a finite number, a string, a truth value, None, a list of these, or a part. A secret key is never written: in its place
-stands ``{"secret": true}``, and the key is passed when the file is loaded. Codes of tokens that were given are arrays
-of the file, and ``{"arrays": true}`` stands in their place.
+stands ``{"secret": true}``, and the key is passed when the file is loaded. Codes and projections that were given are
+arrays of the file, and ``{"arrays": "codes"}`` stands in their place, with what they are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from hammemo.files.registry import PARTS, Registry, is_built_in, kind_of_part, n
 from hammemo.kernels import Joined, SiteKernel
 from hammemo.kernels.cells import Cells
 from hammemo.kernels.sites import FREE_KINDS, FreeSite
-from hammemo.memories.gaussian import TokenCodes, given_codes
+from hammemo.memories.gaussian import GivenRows, given_codes
+from hammemo.memories.gaussian.given import GIVEN
 from hammemo.memories.secret_keys import secret_digest
 from hammemo.models.digests import UNSTORED, sorted_pairs
 from hammemo.tokens.contexts import check_column_names
@@ -45,9 +46,6 @@ MAX_NOTES: Final = 64
 
 MAX_NOTE_LENGTH: Final = 4096
 """The most characters of one note."""
-
-_IN_ARRAYS: Final = {"arrays": True}
-"""What stands for a parameter that is in the arrays of the file."""
 
 FORGOT_UNCHECKED: Final = "forgot_unchecked"
 """The entry of models that have removed examples which may never have been stored, see `Memory.forgot_unchecked`."""
@@ -95,27 +93,29 @@ def part_description(kind: str, part: Any, fitted: Memory | None = None) -> dict
                     f"The {name} of memory= is not that of the fitted memory. Undo set_params({kind}__{name}=...)."
                 )
             params[name] = {"secret": True}
-        elif name == getattr(part, "given_codes", None):
-            params.update(codes_entry(name, value, fitted))
-        else:  # a memory inside another: fitted, it has the same name with an underscore
+        elif name in getattr(part, "given_codes", {}):
+            params.update(codes_entry(part, name, value, fitted))
+        elif name not in UNSTORED:  # a memory inside another: fitted, it has the same name with an underscore
             params[name] = _parameter_description(f"{kind}__{name}", value, getattr(fitted, f"{name}_", None))
     return {"class": name_in_file(kind, cls), "params": params}
 
 
-def codes_entry(name: str, value: Any, fitted: Memory | None) -> dict[str, Any]:
-    """Return the entry for codes of tokens that were given, if any were: they must be those of the fitted memory."""
+def codes_entry(part: Any, name: str, value: Any, fitted: Memory | None) -> dict[str, Any]:
+    """Return the entry for codes or a projection that were given, if any were: they must be the fitted memory's."""
     if value is None:
         return {}
-    used = given_codes(fitted)
-    if used is None or TokenCodes.of(value).digest != used.digest:
+    kind = part.given_codes[name]
+    used = given_codes(fitted).get(kind)
+    if used is None or GivenRows.of(value, kind).digest != used.digest:
         raise FileError(f"{name}= has other codes than the fitted memory. Undo set_params({name}=...), or fit again.")
-    return {name: _IN_ARRAYS}
+    return {name: {"arrays": kind}}
 
 
 def codes_arrays(memory: Memory) -> dict[str, NDArray[Any]]:
-    """Return the codes of tokens that a fitted memory was given, as the arrays of a file."""
-    codes = given_codes(memory)
-    return {} if codes is None else {f"codes.{name}": array for name, array in codes.arrays().items()}
+    """Return the codes and projection that a fitted memory was given, as the arrays of a file."""
+    return {
+        f"{kind}.{name}": array for kind, rows in given_codes(memory).items() for name, array in rows.arrays().items()
+    }
 
 
 def _parameter_description(name: str, value: Any, fitted: Memory | None) -> Any:
@@ -234,14 +234,20 @@ class Restorer:
     def __init__(self, registry: Registry, key: bytes | None) -> None:
         self.registry = registry
         self.key = key
-        self.codes: TokenCodes | None = None
+        self.codes: dict[str, GivenRows] = {}
 
     def take_codes(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Take the codes of tokens that were given out of the arrays of a file, checked, if it has any."""
-        own = {name: arrays.pop(name) for name in list(arrays) if name.startswith("codes.")}
+        """Take codes and projections that were given out of the arrays of a file, checked, if it has any."""
+        own = {name: arrays.pop(name) for name in list(arrays) if name.partition(".")[0] in GIVEN}
+        kinds = [kind for kind in GIVEN if any(name.startswith(f"{kind}.") for name in own)]
         stored = StoredArrays(own)
-        self.codes = TokenCodes.restored(stored.part("codes")) if own else None
+        self.codes = {kind: GivenRows.restored(stored.part(kind), kind) for kind in kinds}
         stored.finish()
+
+    def _given(self, cls: Any, name: str, value: Any) -> GivenRows | None:
+        """Return what a parameter was given, if it is described as one of the arrays of the file."""
+        kind = getattr(cls, "given_codes", {}).get(name)
+        return self.codes.get(kind) if kind is not None and value == {"arrays": kind} else None
 
     def part(self, kind: str, description: Any) -> Any:
         """Return the kernel, the memory or the vote of a description."""
@@ -253,17 +259,17 @@ class Restorer:
         exactly(params, *stored_parameters(cls))
         return cls(**{name: self._of_part(kind, cls, name, value) for name, value in params.items()})
 
-    def parameter(self, name: str, value: Any) -> Any:
-        """Return a parameter of a classifier."""
-        if value == _IN_ARRAYS and self.codes is not None:
-            return self.codes
+    def parameter(self, cls: Any, name: str, value: Any) -> Any:
+        """Return a parameter of a class of classifiers."""
+        if (given := self._given(cls, name, value)) is not None:
+            return given
         return self.part(name, value) if name in PARTS and isinstance(value, dict) else _plain_value(value)
 
     def _of_part(self, kind: str, cls: Any, name: str, value: Any) -> Any:
         if value == {"secret": True} and name == getattr(cls, "secret", None):
             return self.key
-        if value == _IN_ARRAYS and name == getattr(cls, "given_codes", None) and self.codes is not None:
-            return self.codes
+        if (given := self._given(cls, name, value)) is not None:
+            return given
         if not is_built_in(kind, cls):
             return self._of_trusted(value)
         if value is not None and name in getattr(cls, "inner", ()):
@@ -289,8 +295,8 @@ def parameter_names(cls: Any) -> tuple[str, ...]:
 
 def stored_parameters(cls: Any) -> tuple[list[str], list[str]]:
     """Return the names of the parameters of a class that a file has, and of those that it may have."""
-    codes = getattr(cls, "given_codes", None)
-    return [name for name in parameter_names(cls) if name not in UNSTORED and name != codes], [codes] if codes else []
+    codes = getattr(cls, "given_codes", {})
+    return [name for name in parameter_names(cls) if name not in UNSTORED and name not in codes], list(codes)
 
 
 def _plain_value(value: Any) -> Any:

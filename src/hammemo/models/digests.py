@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from hammemo.memories.gaussian import TokenCodes
+from hammemo.memories.gaussian import GivenRows
 from hammemo.memories.secret_keys import secret_digest
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ PARTS: Final = ("parameters", "layout", "counts", "declared", "vote settings", "
 """The parts of a digest, in order."""
 
 
-UNSTORED: Final = frozenset({"n_jobs", "verbose"})
+UNSTORED: Final = frozenset({"device", "n_jobs", "verbose"})
 """Parameters that change nothing in a model: they are neither in digests nor in files."""
 
 
@@ -36,7 +36,6 @@ def part_digests(model: Learning) -> dict[str, str]:
     names = getattr(model, "feature_names_in_", None)
     sites, cutting = model.sites_, model.cutting_
     parameters = _described(model)
-    parameters["params"] = {name: value for name, value in parameters["params"].items() if name not in UNSTORED}
     if not isinstance(model.random_state, (int, np.integer, type(None))):
         parameters["params"]["random_state"] = memory.seed  # as in files: a generator is described by its address
     described = {
@@ -92,14 +91,15 @@ def sorted_pairs(weights: Mapping[Any, Any]) -> list[list[Any]]:
 def _described(value: Any) -> Any:
     """Return a parameter as JSON: an estimator by its class and parameters, a secret by its digest."""
     if isinstance(value, BaseEstimator):
-        secret, codes = getattr(value, "secret", None), getattr(value, "given_codes", None)
+        secret, codes = getattr(value, "secret", None), getattr(value, "given_codes", {})
         params = {
             name: secret_digest(given) if name == secret else _described(given)
             for name, given in value.get_params(deep=False).items()
-            if name != codes
+            if name not in codes and name not in UNSTORED
         }
-        if codes is not None and getattr(value, codes) is not None:
-            params[codes] = TokenCodes.of(getattr(value, codes)).digest
+        for name, kind in codes.items():
+            if getattr(value, name) is not None:
+                params[name] = GivenRows.of(getattr(value, name), kind).digest
         return {"class": type(value).__name__, "params": params}
     if isinstance(value, Mapping):
         value = sorted_pairs(value)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from hammemo.memories import Gaussian
-from hammemo.memories.gaussian import TokenCodes
+from hammemo.memories.gaussian import GivenRows
+from hammemo.memories.gaussian.encoding import site_keys
+from hammemo.memories.gaussian.given import GIVEN
 from hammemo.models.classifiers import MemoryClassifier
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from hammemo.kernels import SiteKernel
     from hammemo.memories import Memory
     from hammemo.votes import Vote
@@ -33,6 +38,16 @@ class MeMoClassifier(MemoryClassifier):
     codes : array, mapping or None
         Your own token codes, in place of drawn ones: an array whose row i is the code of token i, or a mapping from
         tokens to rows. Rows have d numbers and norm 1. Labels have drawn codes, or with ``tied=True`` these.
+    output_codes : array, mapping or None
+        Your own label codes, in the same form.
+    projection : array of shape (d_h, d) or None
+        Your own projection W. On average it maps a code of norm 1 to a squared norm of 1/h.
+    distribution : {"gaussian", "rademacher", "sparse"}
+        What codes and projection are drawn from: normal numbers, ±1, or ±√3 with probability 1/3 and otherwise 0, all
+        scaled to the same variance.
+    device : str or None
+        A device of torch that learns and answers, such as ``"cuda"`` or ``"cpu"``; None uses NumPy. It is neither in
+        files nor in digests.
 
     Examples
     --------
@@ -42,7 +57,7 @@ class MeMoClassifier(MemoryClassifier):
     ['x', 'y']
     """
 
-    given_codes: ClassVar[str] = "codes"
+    given_codes: ClassVar[dict[str, str]] = {name: name for name in GIVEN}
 
     def __init__(
         self,
@@ -55,6 +70,10 @@ class MeMoClassifier(MemoryClassifier):
         random_state: Any = 0,
         codes: Any = None,
         verbose: Any = 0,
+        output_codes: Any = None,
+        projection: Any = None,
+        distribution: str = "gaussian",
+        device: str | None = None,
     ) -> None:
         self.d = d
         self.d_h = d_h
@@ -65,7 +84,40 @@ class MeMoClassifier(MemoryClassifier):
         self.random_state = random_state
         self.codes = codes
         self.verbose = verbose
+        self.output_codes = output_codes
+        self.projection = projection
+        self.distribution = distribution
+        self.device = device
 
     def _make_memory(self) -> Memory:
-        codes = None if self.codes is None else TokenCodes.of(self.codes)
-        return Gaussian(self.d, self.d_h, self.tied, self.exact, codes)
+        codes, outputs, projection = (
+            None if getattr(self, name) is None else GivenRows.of(getattr(self, name), name) for name in GIVEN
+        )
+        drawn = self.distribution, self.device
+        return Gaussian(self.d, self.d_h, self.tied, self.exact, codes, outputs, projection, *drawn)
+
+    def encode(self, X: Any) -> NDArray[np.float64]:
+        """Return the code φ of each context: the projected codes of its tokens, one block a position.
+
+        Shapes
+        ------
+        X : (m, h); returned : (m, p)
+        """
+        return self._encoded(X)[1]
+
+    def retrieve(self, X: Any) -> NDArray[np.float64]:
+        """Return the retrieved vector Cᵀφ of each context, before it is decoded.
+
+        With the paper's kernel, its product with the output codes ``memory_.codes.outputs(classes_)`` is the score.
+
+        Shapes
+        ------
+        X : (m, h); returned : (m, d)
+        """
+        memory, keys = self._encoded(X)
+        return keys @ memory.C
+
+    def _encoded(self, X: Any) -> tuple[Gaussian, NDArray[np.float64]]:
+        model = self._now()
+        contexts, memory = model._contexts(X), cast("Gaussian", model.memory_._now())
+        return memory, site_keys(contexts, memory.sites, memory.input_codes).reshape(len(contexts), -1)

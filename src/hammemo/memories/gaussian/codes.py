@@ -10,6 +10,11 @@ counter comes from the feature, put through the inverse of the normal distributi
 its own normal streams stay the same). Any process that knows the seed has every code, also that of a token that is
 still to come. Codes are rounded to float32; only the projected codes W u are kept, never all of U.
 
+**Other distributions.** ``"rademacher"`` replaces each standard normal number by -1 or 1, and ``"sparse"`` by
+:math:`-\sqrt3, 0, \sqrt3` with probabilities 1/6, 2/3, 1/6 (Achlioptas). Both have mean 0 and variance 1, so the
+expectations of the paper's lemmas stay. Their fourth moments are 1 and 3, at most the normal one: standard errors are
+not larger. The constants of the theorems are proven for normal codes.
+
 **Exact codes.** With ``exact=True`` every code is a whole number of steps, at most :math:`2^b` of them, and a step is a
 power of two: the largest for which :math:`2^b` steps reach eight standard deviations. (A number beyond that is cut off:
 one in :math:`10^{15}`.) Sums of products of such numbers are whole numbers of steps too, so float64 adds them without
@@ -27,21 +32,23 @@ bits b are chosen so that this holds:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from scipy.special import ndtri
 
 from hammemo._versions import Cached, cached_property
+from hammemo.memories.gaussian.given import MOST_OFF, PROJECTION
 from hammemo.tokens.hashing import Feature, feature_words, key_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from hammemo.memories.gaussian.given import TokenCodes
+    from hammemo.memories.gaussian.given import GivenRows
 
 _CHUNK_NUMBERS = 2**20
 _FACTOR_BITS = 16
@@ -49,8 +56,15 @@ CODE_BITS = 11
 """An exact code is a whole number of steps, at most 2^CODE_BITS of them."""
 
 
-def standard_normals(key: tuple[int, int], words: Sequence[tuple[int, int, int]], size: int) -> NDArray[np.float64]:
+Quantile = Callable[[Any], Any]
+
+
+def standard_normals(
+    key: tuple[int, int], words: Sequence[tuple[int, int, int]], size: int, quantile: Quantile = ndtri
+) -> NDArray[np.float64]:
     """Return rows of independent standard normal numbers; a row depends on nothing but the key and its words.
+
+    Another `quantile` gives numbers of another distribution.
 
     Shapes
     ------
@@ -70,7 +84,19 @@ def standard_normals(key: tuple[int, int], words: Sequence[tuple[int, int, int]]
         generator.state = state  # far cheaper than a new generator, which would ask the system for entropy
         row[:] = generator.random_raw(size)
     uniform = ((raw >> np.uint64(11)) + 0.5) * 2.0**-53  # strictly between 0 and 1
-    return np.asarray(ndtri(uniform), np.float64)
+    return np.asarray(quantile(uniform), np.float64)
+
+
+def _sign(uniform: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(uniform < 0.5, -1.0, 1.0)
+
+
+def _sparse_sign(uniform: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(uniform < 1 / 6, -math.sqrt(3), np.where(uniform > 5 / 6, math.sqrt(3), 0.0))
+
+
+DISTRIBUTIONS: Final[dict[str, Quantile]] = {"gaussian": ndtri, "rademacher": _sign, "sparse": _sparse_sign}
+"""From a name to the function that turns uniform numbers into numbers with mean 0 and variance 1."""
 
 
 class GaussianCodes(Cached):
@@ -89,8 +115,9 @@ class GaussianCodes(Cached):
         Whether a label's output code is its input code as a token.
     exact : bool
         Whether codes are whole numbers of steps of a fixed size, so that sums of their products are exact.
-    given : TokenCodes, optional
-        Input codes that are not drawn.
+    given : mapping of GivenRows, optional
+        What is not drawn: ``"codes"``, ``"output_codes"``, ``"projection"``.
+    distribution : {"gaussian", "rademacher", "sparse"}
 
     Examples
     --------
@@ -110,7 +137,8 @@ class GaussianCodes(Cached):
         n_sites: int,
         tied: bool = False,
         exact: bool = False,
-        given: TokenCodes | None = None,
+        given: Mapping[str, GivenRows] | None = None,
+        distribution: str = "gaussian",
     ) -> None:
         if exact and d >= 2 ** (53 - 2 * _FACTOR_BITS):
             raise ValueError(f"d={d}: exact codes have fewer than 2^21 dimensions. Use exact=False.")
@@ -120,19 +148,39 @@ class GaussianCodes(Cached):
         self.n_sites = n_sites
         self.tied = tied
         self.exact = exact
-        self.given = given
-        if given is not None:
-            self._check_given(given)
+        self.given = dict(given or {})
+        self.distribution = distribution
+        if distribution not in DISTRIBUTIONS:
+            raise ValueError(f"distribution={distribution!r} is not known: use one of {', '.join(DISTRIBUTIONS)}.")
+        if tied and "output_codes" in self.given:
+            raise ValueError("output_codes= has codes of labels, and tied=True uses the codes of tokens: use one.")
+        for name, rows in self.given.items():
+            self._check_given(name, rows)
 
-    def _check_given(self, given: TokenCodes) -> None:
+    def _check_given(self, name: str, given: GivenRows) -> None:
         if given.d != self.d:
-            raise ValueError(f"codes= has rows of {given.d} numbers, and d={self.d}: use d={given.d}.")
+            raise ValueError(f"{name}= has rows of {given.d} numbers, and d={self.d}: use d={given.d}.")
+        sd, bits = self._input_sd, CODE_BITS if name == "output_codes" else _FACTOR_BITS
+        if name == PROJECTION:
+            sd = self._projected_sd
+            self._check_projection(given.rows)
         largest = np.abs(given.rows).max(initial=0.0)
-        most = math.ldexp(1.0, step_exponent(self._input_sd, _FACTOR_BITS) + _FACTOR_BITS)
+        most = math.ldexp(1.0, step_exponent(sd, bits) + bits)
         if self.exact and largest > most:
             raise ValueError(
-                f"With exact=True no number of codes= may be beyond {most:.3g} for d={self.d}, and one is "
-                f"{largest:.3g}: use exact=False, or codes whose numbers are all about as large."
+                f"With exact=True no number of {name}= may be beyond {most:.3g} for d={self.d}, and one is "
+                f"{largest:.3g}: use exact=False, or {name}= whose numbers are all about as large."
+            )
+
+    def _check_projection(self, rows: NDArray[np.float32]) -> None:
+        if len(rows) != self.d_h:
+            raise ValueError(f"projection= has {len(rows)} rows, and d_h={self.d_h}: use d_h={len(rows)}.")
+        scale = float(np.square(rows, dtype=np.float64).sum()) / self.d * self.n_sites
+        if not abs(scale - 1) <= MOST_OFF:
+            way_out = f"multiply it by {1 / math.sqrt(scale):.3g}" if scale > 0 else "it is zero"
+            raise ValueError(
+                f"projection= must map codes of norm 1 to a squared norm of 1/h = 1/{self.n_sites} on average, and "
+                f"its average is {scale:.3g} times that: {way_out}."
             )
 
     def inputs(self, features: Sequence[Feature]) -> NDArray[np.float32]:
@@ -142,7 +190,7 @@ class GaussianCodes(Cached):
         ------
         features : n of them; returned : (n, d)
         """
-        codes = self._family("input", features) if self.given is None else self.given.codes(features)
+        codes = self._given_or_drawn("codes", "input", features)
         return stepped(codes, self._input_sd, _FACTOR_BITS) if self.exact else codes
 
     def outputs(self, labels: Sequence[Feature]) -> NDArray[np.float32]:
@@ -152,15 +200,17 @@ class GaussianCodes(Cached):
         ------
         labels : L of them; returned : (L, d)
         """
-        codes = self.inputs(labels) if self.tied else self._family("output", labels)
+        codes = self.inputs(labels) if self.tied else self._given_or_drawn("output_codes", "output", labels)
         return stepped(codes, self._input_sd, CODE_BITS) if self.exact else codes
 
     @cached_property
     def projection(self) -> NDArray[np.float32]:
         """The projection W, of shape (d_h, d)."""
-        key = key_words(self.seed, "projection")
-        rows = [(i, 0, 0) for i in range(self.d_h)]
-        codes = _scaled_normals(key, rows, self.d, 1 / self._projected_sd)
+        if PROJECTION in self.given:
+            codes = self.given[PROJECTION].rows
+        else:
+            rows = [(i, 0, 0) for i in range(self.d_h)]
+            codes = self._scaled(key_words(self.seed, PROJECTION), rows, 1 / self._projected_sd)
         return stepped(codes, self._projected_sd, _FACTOR_BITS) if self.exact else codes
 
     def projected(self, features: Sequence[Feature]) -> NDArray[np.float32]:
@@ -193,9 +243,24 @@ class GaussianCodes(Cached):
         """Standard deviation of an entry of W, and of an entry of a projected code."""
         return 1 / math.sqrt(self.n_sites * self.d_h)
 
-    def _family(self, name: str, features: Sequence[Feature]) -> NDArray[np.float32]:
+    def _given_or_drawn(self, given: str, family: str, features: Sequence[Feature]) -> NDArray[np.float32]:
+        if given in self.given:
+            return self.given[given].codes(features)
         words = [feature_words(feature) for feature in features]
-        return _scaled_normals(key_words(self.seed, name), words, self.d, math.sqrt(self.d))
+        return self._scaled(key_words(self.seed, family), words, math.sqrt(self.d))
+
+    def _scaled(
+        self, key: tuple[int, int], words: Sequence[tuple[int, int, int]], divisor: float
+    ) -> NDArray[np.float32]:
+        """Return rows of d random numbers divided by `divisor`, in parts that bound the memory needed."""
+        quantile = DISTRIBUTIONS[self.distribution]
+        scaled = np.empty((len(words), self.d), np.float32)
+        step = max(1, _CHUNK_NUMBERS // self.d)
+        for start in range(0, len(words), step):
+            scaled[start : start + step] = (
+                standard_normals(key, words[start : start + step], self.d, quantile) / divisor
+            )
+        return scaled
 
 
 def step_exponent(sd: float, bits: int) -> int:
@@ -216,17 +281,6 @@ def stepped(codes: NDArray[Any], sd: float, bits: int) -> NDArray[np.float32]:
     exponent = step_exponent(sd, bits)
     steps = np.clip(np.rint(np.ldexp(codes, -exponent)), -(2.0**bits), 2.0**bits)
     return np.asarray(np.ldexp(steps, exponent), np.float32)
-
-
-def _scaled_normals(
-    key: tuple[int, int], words: Sequence[tuple[int, int, int]], size: int, divisor: float
-) -> NDArray[np.float32]:
-    """Return rows of normal numbers divided by `divisor`, in parts that bound the memory needed."""
-    scaled = np.empty((len(words), size), np.float32)
-    step = max(1, _CHUNK_NUMBERS // size)
-    for start in range(0, len(words), step):
-        scaled[start : start + step] = standard_normals(key, words[start : start + step], size) / divisor
-    return scaled
 
 
 class CodeCache:

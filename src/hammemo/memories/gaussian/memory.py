@@ -43,8 +43,9 @@ from scipy import sparse
 from hammemo._arrays.integers import sum_by_key
 from hammemo.memories.base import Memory
 from hammemo.memories.gaussian.codes import CODE_BITS, CodeCache, GaussianCodes
+from hammemo.memories.gaussian.devices import Device, DeviceReader
 from hammemo.memories.gaussian.encoding import site_codes
-from hammemo.memories.gaussian.given import TokenCodes
+from hammemo.memories.gaussian.given import PROJECTION, GivenRows
 from hammemo.memories.gaussian.readers import CompiledGaussian, GaussianReader
 from hammemo.memories.label_counts import LabelCounts
 
@@ -80,6 +81,15 @@ class Gaussian(Memory):
     token_codes : array, mapping or None
         Codes of tokens, in place of drawn ones: an array whose row i is the code of token i, or a mapping from tokens
         to rows of d numbers with norm 1. Only tokens with a code can be learnt, and sites are single positions.
+    label_codes : array, mapping or None
+        Codes of labels, in place of drawn ones, in the same form.
+    projection : array of shape (d_h, d) or None
+        The projection W, in place of a drawn one.
+    distribution : {"gaussian", "rademacher", "sparse"}
+        What codes and projection are drawn from: normal numbers, ±1, or ±√3 with probability 1/3 and otherwise 0,
+        all scaled to the same variance.
+    device : str or None
+        Where products are computed: with NumPy, or on a device of torch, such as ``"cuda"``. It changes no state.
 
     Examples
     --------
@@ -92,7 +102,11 @@ class Gaussian(Memory):
 
     _bound: int | None
 
-    given_codes: ClassVar[str] = "token_codes"
+    given_codes: ClassVar[dict[str, str]] = {
+        "token_codes": "codes",
+        "label_codes": "output_codes",
+        "projection": "projection",
+    }
 
     def __init__(
         self,
@@ -101,12 +115,20 @@ class Gaussian(Memory):
         tied: bool = False,
         exact: bool = False,
         token_codes: Any = None,
+        label_codes: Any = None,
+        projection: Any = None,
+        distribution: str = "gaussian",
+        device: str | None = None,
     ) -> None:
         self.d = d
         self.d_h = d_h
         self.tied = tied
         self.exact = exact
         self.token_codes = token_codes
+        self.label_codes = label_codes
+        self.projection = projection
+        self.distribution = distribution
+        self.device = device
 
     @property
     def C(self) -> NDArray[np.float64]:  # noqa: N802  (the paper's name)
@@ -115,7 +137,12 @@ class Gaussian(Memory):
 
     def make_reader(self) -> GaussianReader:
         """Return the matrix as it is now: edits make a new one."""
-        return GaussianReader(self.frame(), self.codes, self._C, self.input_codes, self.output_codes)
+        held = self.frame(), self.codes, self._C, self.input_codes, self.output_codes
+        if self.device is None:
+            return GaussianReader(*held)
+        reader = DeviceReader(*held)
+        reader.device = Device(self.device, self.codes.exact)
+        return reader
 
     def compile(
         self,
@@ -141,7 +168,8 @@ class Gaussian(Memory):
             "d_h": codes.d_h,
             "tied": codes.tied,
             "exact": codes.exact,
-            **({} if codes.given is None else {"codes": codes.given.digest}),
+            **({} if codes.distribution == "gaussian" else {"distribution": codes.distribution}),
+            **{name: rows.digest for name, rows in codes.given.items()},
         }
 
     def clear(self) -> None:
@@ -158,11 +186,18 @@ class Gaussian(Memory):
                 not isinstance(value, (int, np.integer)) or not 1 <= value < 2**31
             ):
                 raise ValueError(f"{name}={value!r}: a code's dimension is a positive whole number.")
-        d_h = max(1, round(self.d / n_sites)) if self.d_h is None else int(self.d_h)
-        given = None if self.token_codes is None else TokenCodes.of(self.token_codes)
-        if given is not None and any(len(site) > 1 for site in self.sites.positions):
+        given = {
+            kind: GivenRows.of(getattr(self, name), kind)
+            for name, kind in self.given_codes.items()
+            if getattr(self, name) is not None
+        }
+        if "codes" in given and any(len(site) > 1 for site in self.sites.positions):
             raise ValueError("codes= has codes of single tokens, and the kernel compares tuples: use 'positional'.")
-        self.codes = GaussianCodes(self.seed, int(self.d), d_h, n_sites, bool(self.tied), bool(self.exact), given)
+        square = len(given[PROJECTION].rows) if PROJECTION in given else max(1, round(self.d / n_sites))
+        d_h = square if self.d_h is None else int(self.d_h)
+        self.codes = GaussianCodes(
+            self.seed, int(self.d), d_h, n_sites, bool(self.tied), bool(self.exact), given, self.distribution
+        )
         self._bound = None  # not known: the first change looks
         self.input_codes = CodeCache(self.codes.projected, d_h)
         self.output_codes = CodeCache(self.codes.outputs, self.codes.d)
@@ -183,18 +218,25 @@ class Gaussian(Memory):
         bound = self._raised_bound(int(examples.multiplicity.sum()))
         changed = np.empty_like(self._C)  # a new one: readers keep the old
         sites = site_codes(examples.contexts, self.sites, self.input_codes, np.float64)
+        device = None if self.device is None else Device(self.device, self.codes.exact)
         for block, before, (codes, index) in zip(changed, self._C, sites, strict=True):
-            sums = sign * (_counts_by_label(examples, index, len(codes)) @ codes)
-            np.matmul(sums.T, outputs, out=block)
+            pairs = sign * _counts_by_label(examples, index, len(codes))
+            if device is None:
+                np.matmul((pairs @ codes).T, outputs, out=block)
+            else:
+                block[:] = device.block(pairs, codes, outputs)
             block += before
         self._conclude(changed, counts, bound)
 
     def _check_given(self, examples: Examples) -> None:
-        """Refuse tokens without a code, where codes are given; with tied codes, labels too."""
-        if self.codes.given is not None:
+        """Refuse tokens and labels without a code, where codes are given."""
+        given, labels = self.codes.given, examples.labels.tolist()
+        if "codes" in given:
             tokens, used = examples.contexts.vocabulary.tolist(), np.unique(examples.contexts.ranks)
-            self.codes.given.check_holds([tokens[rank] for rank in used.tolist() if rank >= 0], "token")
-            self.codes.given.check_holds(examples.labels.tolist() if self.tied else (), "label")
+            given["codes"].check_holds([tokens[rank] for rank in used.tolist() if rank >= 0], "token")
+            given["codes"].check_holds(labels if self.tied else (), "label")
+        if "output_codes" in given:
+            given["output_codes"].check_holds(labels, "label", "output_codes")
 
     def add_state(self, other: Gaussian, sign: int) -> None:
         """Add the matrix of another memory, or subtract it."""
@@ -235,12 +277,12 @@ class Gaussian(Memory):
         return {"C": self.C}
 
 
-def given_codes(memory: Memory | None) -> TokenCodes | None:
-    """Return the codes that a fitted memory, or one inside of it, was given; None where they are drawn."""
+def given_codes(memory: Memory | None) -> dict[str, GivenRows]:
+    """Return the codes and projection that a fitted memory, or one inside of it, was given."""
     if isinstance(memory, Gaussian):
         return memory.codes.given
     inside = (given_codes(getattr(memory, f"{name}_", None)) for name in getattr(memory, "inner", ()))
-    return next((codes for codes in inside if codes is not None), None)
+    return next((codes for codes in inside if codes), {})
 
 
 def _counts_by_label(examples: Examples, index: NDArray[np.int64], n_values: int) -> sparse.csr_array:

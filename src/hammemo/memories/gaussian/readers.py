@@ -6,7 +6,7 @@ Two-stage retrieval reads :math:`r = C^\top \phi(q)` and decodes :math:`\widetil
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from hammemo.memories.contributions import SiteScores
 from hammemo.memories.gaussian.codes import CodeCache, GaussianCodes
 from hammemo.memories.gaussian.encoding import encode, site_keys
 from hammemo.memories.gaussian.errors import standard_errors
-from hammemo.memories.gaussian.given import TokenCodes
+from hammemo.memories.gaussian.given import PROJECTION, GivenRows
 from hammemo.memories.reader import Compiled, Reader
 from hammemo.tokens.vocabulary import Vocabulary
 
@@ -100,29 +100,36 @@ def two_stage_site_scores(
     return SiteScores(values, errors=np.stack(errors), total_errors=np.stack(totals))
 
 
+_DESCRIBED: Final = {"seed": int, "d": int, "d_h": int, "tied": bool, "exact": bool, "distribution": str}
+"""What describes the codes of a compiled form, and of which type."""
+
+
 def _restored_codes(frame: Frame, stored: StoredArrays, description: dict[str, Any]) -> tuple[GaussianCodes, CodeCache]:
     """Return the codes that a description names and those that a file carries."""
-    kinds = {"seed": int, "d": int, "d_h": int, "tied": bool, "exact": bool}
-    are_given = description.get("given") is True
-    if {name: type(value) for name, value in description.items() if name != "given" or not are_given} != kinds:
-        raise ValueError("the Gaussian codes are not described by seed, d, d_h, tied and exact")
+    given = description.get("given", [])
+    if (
+        given not in ([], ["codes"], [PROJECTION])
+        or {name: type(value) for name, value in description.items() if name != "given"} != _DESCRIBED
+    ):
+        raise ValueError(f"the Gaussian codes are not described by {', '.join(_DESCRIBED)}")
     d, d_h = description["d"], description["d_h"]
     if not (1 <= d < 2**31 and 1 <= d_h < 2**31):
         raise ValueError(f"Gaussian codes cannot have the dimensions {d} and {d_h}")
-    none = (
-        TokenCodes(Vocabulary(), np.empty((0, d), np.float32)) if are_given else None
-    )  # all that there are, are carried
-    codes = GaussianCodes(
-        description["seed"], d, d_h, len(frame.sites.positions), description["tied"], description["exact"], none
-    )
+    rows = {}
+    if "codes" in given:  # all that there are, are carried
+        rows["codes"] = GivenRows(Vocabulary(), np.empty((0, d), np.float32))
+    elif PROJECTION in given:
+        rows[PROJECTION] = GivenRows.of(stored.finite(PROJECTION, "float32", (d_h, d)), PROJECTION)
+    about = {name: value for name, value in description.items() if name != "given"}
+    codes = GaussianCodes(n_sites=len(frame.sites.positions), given=rows, **about)
     vocabulary = Vocabulary.from_arrays(stored.part("vocabulary"))
-    rows = stored.finite("projected_codes", "float32", (len(vocabulary), d_h))
-    return codes, CodeCache.holding(vocabulary.tolist(), rows, codes.projected)
+    carried = stored.finite("projected_codes", "float32", (len(vocabulary), d_h))
+    return codes, CodeCache.holding(vocabulary.tolist(), carried, codes.projected)
 
 
 def _carried(reader: GaussianReader, vocabulary: Vocabulary | None) -> CodeCache:
     """Return the codes of `vocabulary`, by default of the tokens met so far; codes that were given are all there."""
-    cache, given = CodeCache(reader.codes.projected, reader.codes.d_h), reader.codes.given
+    cache, given = CodeCache(reader.codes.projected, reader.codes.d_h), reader.codes.given.get("codes")
     met = reader.input_codes.features() if vocabulary is None else vocabulary.tolist()
     cache.get(met if given is None else given.tokens.tolist(), keep=True)
     return cache
@@ -202,8 +209,13 @@ class CompiledGaussian(Compiled):
             "projected_codes": self.input_codes.get(vocabulary.tolist()),
             **{f"vocabulary.{name}": array for name, array in vocabulary.arrays().items()},
         }
-        described = {name: getattr(self.codes, name) for name in ("seed", "d", "d_h", "tied", "exact")}
-        return arrays, described if self.codes.given is None else {**described, "given": True}
+        described: dict[str, Any] = {name: getattr(self.codes, name) for name in _DESCRIBED}
+        if "codes" in self.codes.given:
+            described["given"] = ["codes"]
+        elif PROJECTION in self.codes.given:  # projects tokens that are not carried
+            described["given"] = [PROJECTION]
+            arrays[PROJECTION] = self.codes.given[PROJECTION].rows
+        return arrays, described
 
     @classmethod
     def restored(
