@@ -76,11 +76,13 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers of data
         frames for numbers; "none" makes every column names.
     class_weight : "balanced", dict from labels to weights, or None
-        How much labels matter: the odds of a label are multiplied by its weight where counts are read. With weights w,
-        probabilities are p'(c) = w(c) p(c) / Σ w(k) p(k), which is a shift of the prior; counts stay whole numbers, and
-        weights of sites are fitted as without it. Labels that are not named have weight 1. "balanced" takes one over
-        the share of each label that is held now, so that all labels are equally likely before anything is known. It is
-        for a log-linear vote.
+        How much labels matter: the odds of a label are multiplied by its weight where counts are read. Let p be the
+        softmax of the `class_scores` of the model without weights. With weights w, the softmax becomes
+        p'(c) = w(c) p(c) / Σ w(k) p(k), which is a shift of the prior. As without weights, `predict_proba` returns
+        (1 - u) p' + u / L for L labels, with the small share u (`uniform`) of the vote, so the order of labels is that
+        of p'. Counts stay whole numbers, and weights of sites are fitted as without it. Labels that are not named have
+        weight 1; `fit` refuses a weight for a label that is not in y. "balanced" takes one over the share of each label
+        that is held now, so that all labels are equally likely before anything is known. It is for a log-linear vote.
     verbose : int or bool
         Whether long edits say on standard error what they do, every few seconds, where that is no terminal; on a
         terminal there are progress bars. It changes nothing in the model, and is not in its files.

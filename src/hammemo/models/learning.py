@@ -213,6 +213,11 @@ class Learning(Deciding):
             raise ValueError("class_weight= is given twice, to the model and to its vote: leave out one of them.")
         return vote.with_class_weight(weights)
 
+    def _check_class_weight(self) -> None:
+        """Refuse a weight of an unknown label in what `fit` learns; after a deletion, a label may have no rows."""
+        if isinstance(self.vote_, LogLinear):
+            self.vote_.check_class_weight(self.memory_.labels)
+
     def _nothing_kept(self, h: int, seed: int, vote: Vote, *, documents: bool = False) -> Kept | None:
         """Return what rows or documents are kept in; None where none are: `keep` says so, or nothing needs them."""
         keep = getattr(self, "keep", "auto")
@@ -252,6 +257,7 @@ class Learning(Deciding):
             check_column_names(getattr(self, "feature_names_in_", ()))
         if whole:
             self._choose(examples, seed_of(self.random_state), Vocabulary.of(declared))
+            self._check_class_weight()
             self._kinds, self.label_dtype_ = ColumnKinds.of(examples.contexts), dtype
             return examples
         if reset:
@@ -394,6 +400,7 @@ class Learning(Deciding):
             rows = facts.no_rows() if kept is None else kept.lowest(CHOICE_ROWS)
             self._choose_by(rows, kept, facts.seed, declared, counted)
             self._fit_vote_to_kept()
+        self._check_class_weight()
         self._kinds = facts.kinds
         if is_auto(getattr(self, "memory", None)) and not _is_in_parts(self.memory_):
             warn_if_large(self.memory_)
