@@ -336,8 +336,8 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
         def learn(model: MemoryClassifier) -> None:
             is_first = not hasattr(model, "memory_")
-            if choose and not is_first:
-                model._admit(X)
+            if not is_first:
+                model._admit(X, choose=choose)
             rows = model._rows(X, y, sample_weight, reset=is_first)
             model._learn_batch(rows, classes, layout, choose=choose)
 
@@ -577,7 +577,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = True
+        tags.input_tags.categorical = tags.input_tags.string = True
         tags.input_tags.allow_nan = self._missing() != "refuse"
         return tags
 

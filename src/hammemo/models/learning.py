@@ -266,8 +266,9 @@ class Learning(Deciding):
                 examples = self._as_layout(examples, layout)
             like = None if layout is None else self._settled_like(layout, n_labels)
             self._start(h, like or settling.for_pieces(self._axes(), n_labels, examples), layout)
-        elif choose and self._columns is not None and not self._pinned and self._holds_nothing():
-            self._start_again(examples)
+        elif self._columns is not None and not self._pinned and self._holds_nothing():
+            if choose or self._cells is None or self._cells.kinds != self._columns:
+                self._start_again(examples)
         self._note_kinds(ColumnKinds.of(examples.contexts))
         memory = self.memory_.snapshot()
         if len(declared):
@@ -546,6 +547,8 @@ class Learning(Deciding):
     def _change_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
         context = one_context(tokens, getattr(self, "feature_names_in_", None), "learn_one" if by > 0 else "forget_one")
         (context,) = self._cut([context], self.n_features_in_)
+        if by > 0:
+            self._admit_one(context)
         if self._columns is None:
             context = filled_tokens(context, self._missing())
         if len(context) != self.n_features_in_:

@@ -1,9 +1,8 @@
 """What each column of a table holds, and its values as tokens: names, numbers, or moments (dates and times).
 
-- Strings, booleans and the categories of pandas are names, but for categories that are dates; so are whole numbers in
-  an array without column names, unless asked.
-- Floats, and whole numbers in a data frame, are numbers. In lists and object arrays a column with any string holds
-  names, one with any fraction holds numbers.
+- Strings, booleans, intervals, periods and the categories of pandas are names, but for categories that are dates.
+- Floats and whole numbers are numbers. Where the kernel is given, whole numbers of lists and arrays are names. In lists
+  and object arrays a column with any string holds names, one with any fraction holds numbers.
 - Dates and times are moments, durations are numbers (of seconds).
 
 A number is a token like any other: what makes it a number is that the layout cuts it into cells
@@ -190,11 +189,12 @@ def _named(column: NDArray[Any], where: str, *, learning: bool) -> NDArray[Any]:
     """Return a column of names as objects; dates are refused in what is learnt, and match nothing in a question."""
     if column.dtype.kind not in "mM":
         return column.astype(object)
+    if np.isnat(column).all():
+        return np.full(len(column), None, object)
     if learning:
         raise ValueError(f"{where} was learnt as names and now holds dates: convert it with astype(str).")
-    if not np.isnat(column).all():
-        words = "was learnt as names and is asked with dates: they match nothing. Convert it with astype(str)."
-        warnings.warn(f"{where} {words}", UserWarning, stacklevel=2)
+    words = "was learnt as names and is asked with dates: they match nothing. Convert it with astype(str)."
+    warnings.warn(f"{where} {words}", UserWarning, stacklevel=2)
     return object_array(None if np.isnat(value) else str(value) for value in column)
 
 
@@ -255,7 +255,8 @@ def _numbers(column: NDArray[Any], where: str) -> NDArray[np.float64]:
     if column.dtype.kind in "iufb":
         if column.dtype.itemsize > 8:
             raise TypeError(f"{where} is of {column.dtype}: convert it to float64.")
-        return column.astype(np.float64)
+        numbers = column.astype(np.float64)
+        return np.where(column == NO_TOKEN, np.nan, numbers) if column.dtype.kind == "i" else numbers
     if column.dtype.kind == "m":
         return _microseconds(column, where) / 1e6
     return np.fromiter(map(number_of, array_values(column)), np.float64, len(column))
