@@ -163,7 +163,7 @@ def tokens_of(
             _refuse_others(column, lacking, kind, where)
         values = np.where(values == NO_TOKEN, np.nextafter(NO_TOKEN, 0.0), values)  # this number stands for none
         tokens = np.where(lacking, float(NO_TOKEN), np.clip(values, -LARGEST, LARGEST) + 0.0)
-        found.append(_exact(tokens, column, lacking) if learning else _with_others(tokens, column, lacking))
+        found.append(with_large_numbers(tokens, column, lacking) if learning else _with_others(tokens, column, lacking))
     if all(tokens.dtype.kind == "f" for tokens in found):
         return np.column_stack(found)
     table = np.empty((len(columns[0]), len(columns)), object)
@@ -198,8 +198,17 @@ def _named(column: NDArray[Any], where: str, *, learning: bool) -> NDArray[Any]:
     return object_array(None if np.isnat(value) else str(value) for value in column)
 
 
-def _exact(tokens: NDArray[Any], column: NDArray[Any], lacking: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return tokens with whole numbers that a float does not hold as they are: the column may become names again."""
+def with_large_numbers(tokens: NDArray[Any], column: NDArray[Any], lacking: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return the floats of a column with whole numbers from 2^53 on as they are: ids must stay apart.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.columns import with_large_numbers
+    >>> ids = np.array([1, 2**53 + 1])
+    >>> with_large_numbers(ids.astype(float), ids, np.zeros(2, bool)).tolist()
+    [1.0, 9007199254740993]
+    """
     large = np.flatnonzero(~lacking & (np.abs(tokens) >= 2**53)) if column.dtype.kind in "iuO" else ()
     if not len(large):
         return tokens
