@@ -40,7 +40,13 @@ VALUES: dict[str, Any] = {
     "durations": st.integers(0, 10**12).map(lambda n: timedelta(microseconds=n)),
     "truths": st.booleans(),
 }
-TYPES = {"small": "int64", "large": "int64", "truths": "bool", "dates": "datetime64[us]", "durations": "timedelta64[us]"}
+TYPES = {
+    "small": "int64",
+    "large": "int64",
+    "truths": "bool",
+    "dates": "datetime64[us]",
+    "durations": "timedelta64[us]",
+}
 CAN_LACK = ("names", "codes", "floats", "dates", "durations")
 """The kinds whose columns hold missing values in a frame without becoming of another type."""
 
@@ -61,7 +67,9 @@ def tables(draw: st.DrawFn, kinds: Sequence[str] = tuple(VALUES)) -> Any:
 
 def as_text(table: Any) -> Any:
     """Return a table as a CSV file tells it: truth values and durations are names there."""
-    told = {name: _column("names", [None if pd.isna(v) else str(v) for v in table[name]]) for name in told_as_text(table)}
+    told = {
+        name: _column("names", [None if pd.isna(v) else str(v) for v in table[name]]) for name in told_as_text(table)
+    }
     return table.assign(**told)
 
 
@@ -96,7 +104,7 @@ def test_engines_learn_the_model_of_the_frame(table: Any) -> None:
             whole = MemoryClassifier().fit(expected, LABELS)
             write = expected.assign(label=LABELS)
             getattr(write, f"to_{form}")(folder / f"a.{form}", index=False)
-            found = fit(MemoryClassifier(), table=folder / f"a.{form}", label="label", engine="local")
+            found = fit(MemoryClassifier(), table=folder / f"a.{form}", label="label", engine="threads", workers=1)
             assert found.digest(parts=True) == whole.digest(parts=True)
             found.forget(expected[:4], LABELS[:4]).refit()
             assert found.digest() == MemoryClassifier().fit(expected[4:], LABELS[4:]).digest()

@@ -152,7 +152,7 @@ class Deciding(Additive, Answering):
     def _admit_one(self, row: Sequence[Any]) -> None:
         """Let one row declare the types of columns that have none; most rows find none."""
         if self._types is not None and "o" in self._types and len(row) == len(self._types):
-            waits = ("o" == kind and not is_missing(value) for kind, value in zip(self._types, row, strict=True))
+            waits = (kind == "o" and not is_missing(value) for kind, value in zip(self._types, row, strict=True))
             if any(waits) and (self._kernel_is_automatic() or any(map(is_time, row))):
                 self._admit([list(row)], choose=False)
 
@@ -193,7 +193,12 @@ class Deciding(Additive, Answering):
         mine = self._kinds_of_columns()
         if self._types is None or theirs == mine or len(theirs) != len(mine):
             return examples
-        if _may_become(mine, theirs, Evidence.of_rows(self._types, examples.contexts)):
+        shown = Evidence.of_rows(self._types, examples.contexts)
+        as_names = "".join(  # with a layout, whole numbers are names where it has names
+            new if content == "w" and new == NAMES else old
+            for old, new, content in zip(mine, theirs, shown.contents, strict=True)
+        )
+        if _may_become(as_names, theirs, shown):
             self._take_kinds(theirs)
             return self._converted(examples, mine, theirs)
         return examples  # what differs is refused with the layout

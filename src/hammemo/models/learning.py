@@ -213,6 +213,10 @@ class Learning(Deciding):
             raise ValueError("class_weight= is given twice, to the model and to its vote: leave out one of them.")
         return vote.with_class_weight(weights)
 
+    def _has_cells(self) -> bool:
+        """Return whether the layout cuts the columns that are numbers."""
+        return self._columns == (None if self._cells is None else self._cells.kinds)
+
     def _check_class_weight(self) -> None:
         """Refuse a weight of an unknown label in what `fit` learns; after a deletion, a label may have no rows."""
         if isinstance(self.vote_, LogLinear):
@@ -266,9 +270,13 @@ class Learning(Deciding):
                 examples = self._as_layout(examples, layout)
             like = None if layout is None else self._settled_like(layout, n_labels)
             self._start(h, like or settling.for_pieces(self._axes(), n_labels, examples), layout)
-        elif self._columns is not None and not self._pinned and self._holds_nothing():
-            if choose or self._cells is None or self._cells.kinds != self._columns:
-                self._start_again(examples)
+        elif (
+            self._columns is not None
+            and (choose or not self._has_cells())
+            and not self._pinned
+            and self._holds_nothing()
+        ):
+            self._start_again(examples)
         self._note_kinds(ColumnKinds.of(examples.contexts))
         memory = self.memory_.snapshot()
         if len(declared):

@@ -116,7 +116,8 @@ class Batch:
     def ordered(self, name: str, kind: str, missing: str) -> NDArray[Any]:
         """Return a column of numbers as floats, NaN where one is missing; one of dates as it is, None where missing.
 
-        Whole numbers that a float does not hold are as they are. A value of another kind is refused; so are missing ones if `missing` is "refuse".
+        Whole numbers that a float does not hold are as they are. A value of another kind is refused; so are missing
+        ones if `missing` is "refuse".
         """
         values = self.column(name)
         if values.dtype.kind == "O":

@@ -22,7 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from hammemo._arrays.integers import distinct_numbers, object_array
-from hammemo.tokens.missing import filled, is_missing
+from hammemo.tokens.missing import MISSING, filled, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _present(column: NDArray[Any], lacking: NDArray[np.bool_]) -> Iterator[tuple
     """Yield the place and the value of what lacks a number, but is not missing."""
     places = np.flatnonzero(lacking & ~np.isnan(column) if column.dtype.kind == "f" else lacking)
     for i, value in zip(places.tolist(), array_values(column[places]), strict=True):
-        if not is_missing(value) and not (type(value) is int and value == NO_TOKEN):
+        if not is_missing(value) and not (type(value) in (int, str) and value in (NO_TOKEN, MISSING)):
             yield i, value
 
 

@@ -69,8 +69,8 @@ def as_token(value: Any) -> Token:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         raise ValueError(f"{value} is not a token. {_MISSING_ADVICE}")
     raise TypeError(
-        f"{reprlib.repr(value)} is of type {type(value).__name__}, and a value is a string or a number: convert it, for "
-        "example with str(), or leave it out."
+        f"{reprlib.repr(value)} is of type {type(value).__name__}, and a value must be a string or a number: convert "
+        "it, for example with str(), or leave it out."
     )
 
 
@@ -295,7 +295,8 @@ def check_token_dtype(dtype: np.dtype[Any], where: str = "The array") -> None:
     """Refuse arrays whose values are not tokens, such as dates, bytes or extended-precision floats."""
     if dtype.kind not in "iubfOUT" or (dtype.kind == "f" and dtype.itemsize > 8):
         raise TypeError(
-            f"{where} is of type {dtype}, and values are strings or numbers: convert it, for example with astype(str)."
+            f"{where} is of type {dtype}, and a value must be a string or a number: convert it, for example with "
+            "astype(str)."
         )
 
 
