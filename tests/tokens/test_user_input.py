@@ -82,7 +82,9 @@ def test_a_window_forgets_what_it_learnt_although_the_caller_wrote_into_the_arra
     given[:], labels[:] = -1, -1
     window.partial_fit(X[50:100], Y[50:100])
     assert window.estimator_.memory_.state_bytes() == (
-        Rolling(MemoryClassifier(vote="sum", numeric="none"), last=50).fit(X[50:100], Y[50:100]).estimator_.memory_.state_bytes()
+        Rolling(MemoryClassifier(vote="sum", numeric="none"), last=50)
+        .fit(X[50:100], Y[50:100])
+        .estimator_.memory_.state_bytes()
     )
 
 

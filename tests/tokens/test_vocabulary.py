@@ -39,10 +39,10 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (2**63, ValueError, r"9223372036854775808 does not fit in 64 bits.*str\(\)"),
     (-(2**63) - 1, ValueError, r"does not fit in 64 bits.*str\(\)"),
     (np.uint64(2**63), ValueError, r"does not fit in 64 bits.*str\(\)"),
-    (b"a", TypeError, r"b'a' of type bytes.*str\(\)"),
+    (b"a", TypeError, r"b'a' is of type bytes.*str\(\)"),
     ({"a": 1}, TypeError, r"of type dict.*str\(\)"),
-    ([1, 2], TypeError, r"\[1, 2\] of type list.*str\(\)"),
-    ((1, 2), TypeError, r"\(1, 2\) of type tuple.*str\(\)"),
+    ([1, 2], TypeError, r"\[1, 2\] is of type list.*str\(\)"),
+    ((1, 2), TypeError, r"\(1, 2\) is of type tuple.*str\(\)"),
     (1j, TypeError, r"of type complex.*str\(\)"),
     (np.datetime64("2020-01-01"), TypeError, r"of type datetime64.*str\(\)"),
 ]

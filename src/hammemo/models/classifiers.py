@@ -73,8 +73,8 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         are chosen or weights are fitted: up to 200,000 distinct rows and 2^26 tokens, beyond that those with the lowest
         hashes. A number limits the distinct rows, or the tokens of documents, to keep; False keeps none.
     numeric : "auto", "none" or list of columns
-        Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers of data
-        frames for numbers; "none" makes every column names.
+        Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers for
+        numbers, but with a given kernel, whole numbers of lists and arrays for names; "none" makes every column names.
     class_weight : "balanced", dict from labels to weights, or None
         How much labels matter: the odds of a label are multiplied by its weight where counts are read. Let p be the
         softmax of the `class_scores` of the model without weights. With weights w, the softmax becomes
