@@ -64,7 +64,7 @@ def test_whole_numbers_and_strings_as_arrays() -> None:
 
 
 def test_a_column_that_learns_both_is_of_no_kind() -> None:
-    clf = MemoryClassifier(vote="sum").fit([["a", 1]], ["x"]).partial_fit([[1, 1]], ["y"])
+    clf = MemoryClassifier(vote="sum", numeric="none").fit([["a", 1]], ["x"]).partial_fit([[1, 1]], ["y"])
     assert warned(clf, [["a", "1"]]) == ["Column 1 held numbers"]
     assert warned(clf, [[2, 1]]) == []
     empty = clf.empty_like().partial_fit([["a", "b"]], ["x"])
@@ -72,7 +72,8 @@ def test_a_column_that_learns_both_is_of_no_kind() -> None:
 
 
 def test_a_merged_model_knows_the_kinds_of_both() -> None:
-    one, other = (MemoryClassifier(vote="sum").fit(X, ["x"]) for X in ([["a", 1]], [["a", "1"]]))
+    tables: list[Any] = [[["a", 1]], [["a", "1"]]]
+    one, other = (MemoryClassifier(vote="sum", numeric="none").fit(X, ["x"]) for X in tables)
     assert warned(one + other, [[1, 1]]) == ["Column 0 held strings"]
 
 

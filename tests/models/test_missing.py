@@ -50,7 +50,7 @@ def test_columns_of_frames_and_arrays_of_numbers() -> None:
         pl.DataFrame({"a": [1, 2, 1], "b": [None, 3, 3]}),
     ]
     states = {MemoryClassifier(numeric="none").fit(frame, y).memory_.state_bytes() for frame in frames}
-    assert states == {MemoryClassifier().fit([[1, MISSING], [2, 3], [1, 3]], y).memory_.state_bytes()}
+    assert states == {MemoryClassifier(numeric="none").fit([[1, MISSING], [2, 3], [1, 3]], y).memory_.state_bytes()}
     strings: list[Any] = [
         pd.DataFrame({"a": ["u", None, "v"]}, dtype="string"),
         pd.DataFrame({"a": pd.Categorical(["u", None, "v"])}),

@@ -66,8 +66,8 @@ def test_numbers_are_refused_where_dates_were_learnt() -> None:
 
 
 def test_a_name_that_is_no_token_is_refused_with_its_column() -> None:
-    with pytest.raises(TypeError, match=r"Column 'month': .*Period"):
-        MemoryClassifier().fit(table(month=pd.Period("2026-01")), LABELS)
+    with pytest.raises(TypeError, match=r"Column 'tags': \[1, 2\] is of type list, .* or leave it out"):
+        MemoryClassifier().fit(table(tags=[[1, 2]] * N), LABELS)
     with pytest.raises(ValueError, match="Column 'name': None is not a token"):
         MemoryClassifier(missing="refuse").fit(table(name=None), LABELS)
 
@@ -217,3 +217,60 @@ def test_weights_of_any_size_are_multiplicities(monkeypatch: pytest.MonkeyPatch)
     assert clf.forget(X, LABELS, sample_weight=many - 1).refit().digest() == plain.digest()
     monkeypatch.setattr("hammemo.votes.tree_weights._TABLE_COUNTS", 0)
     assert MemoryClassifier(random_state=0).fit(X, LABELS).digest() == plain.digest()
+
+
+def test_intervals_and_periods_are_names() -> None:
+    values = np.arange(N) % 7 / 2
+    X = table(range=pd.cut(values, 3), month=pd.period_range("2020-01", periods=N, freq="M"))
+    X.loc[3, "month"] = pd.NaT
+    clf = MemoryClassifier().fit(X, LABELS)
+    assert clf._columns == "nsss"
+    texts = X.assign(range=X["range"].astype(str), month=[None if pd.isna(m) else str(m) for m in X["month"]])
+    assert clf.digest(parts=True)["kept rows"] == MemoryClassifier().fit(texts, LABELS).digest(parts=True)["kept rows"]
+    names = MemoryClassifier().fit(X[["range", "month"]], LABELS)
+    before = names.digest()
+    names.learn_one(X[["range", "month"]].iloc[0].tolist(), "a").forget(X[["range", "month"]][:1], ["a"])
+    assert names.refit().digest() == before
+    assert names.predict(X[["range", "month"]]).tolist() == names.predict(texts[["range", "month"]]).tolist()
+
+
+@pytest.mark.parametrize("kind", ["datetime64[ns]", "timedelta64[ns]"])
+@pytest.mark.parametrize("others", [["x"], ["name"], []])
+def test_columns_of_missing_times_are_learnt_forgotten_and_asked(kind: str, others: list[str]) -> None:
+    X = table(when=pd.Series([None] * N, dtype=kind))[[*others, "when"]]
+    clf = MemoryClassifier().fit(X, LABELS)
+    assert len(clf.predict(X)) == N
+    clf.partial_fit(X[:5], LABELS[:5]).forget(X[:5], LABELS[:5])
+    clf.forget(X[:2], LABELS[:2])
+    assert clf.refit().digest() == MemoryClassifier().fit(X[2:], LABELS[2:]).digest()
+
+
+@pytest.mark.parametrize("start", ["fit", "open"])
+@pytest.mark.parametrize("one_by_one", [False, True])
+@pytest.mark.parametrize("times", [pd.date_range("2026-01-01", periods=N), pd.to_timedelta(np.arange(N), unit="h")])
+def test_a_column_without_values_gets_times_without_a_choice(start: str, one_by_one: bool, times: Any) -> None:
+    missing, later = table(when=None).to_numpy(), table(when=times).to_numpy()
+    clf = MemoryClassifier().fit(missing, LABELS) if start == "fit" else MemoryClassifier().open(3)
+    if one_by_one:
+        for row, label in zip(later.tolist(), LABELS, strict=True):
+            clf.learn_one(row, label)
+    else:
+        clf.partial_fit(later, LABELS, choose=False)
+    assert (clf._columns or "")[-1] in "nd"
+    whole, labels = (np.concatenate([missing, later]), LABELS * 2) if start == "fit" else (later, LABELS)
+    assert clf.refit().digest() == MemoryClassifier().fit(whole, labels).digest()
+
+
+@pytest.mark.parametrize("value", [[1, 2], {"a": 1}, b"a"])
+def test_values_that_are_none_of_a_table_are_refused_with_their_column(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"Column 'tags'.* is of type .*: convert it, .* or leave it out\.$"):
+        MemoryClassifier().fit(table(tags=[value] * N), LABELS)
+    with pytest.raises(TypeError, match=r"Column 1, row 0: .* is of type"):
+        MemoryClassifier().fit([["a", value], ["b", value]], ["x", "y"])
+
+
+def test_columns_of_one_name_are_refused() -> None:
+    clf = MemoryClassifier().fit(table(), LABELS)
+    for act in (lambda X: MemoryClassifier().fit(X, LABELS), clf.predict):
+        with pytest.raises(ValueError, match="X has two columns named 'x': rename one, or leave one out"):
+            act(table().set_axis(["x", "x"], axis=1))

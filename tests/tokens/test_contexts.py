@@ -328,8 +328,9 @@ def test_a_table_of_arrow_is_a_frame() -> None:
     assert tokens_of(table.to_batches()[0]) == tokens_of(table)
 
 
-def test_pandas_columns_of_one_name_are_all_kept() -> None:
-    assert tokens_of(pd.DataFrame([[1, "x"], [2, "y"]], columns=["a", "a"])) == [[1, "x"], [2, "y"]]
+def test_columns_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="X has two columns named 'a': rename one"):
+        tokens_of(pd.DataFrame([[1, "x"], [2, "y"]], columns=["a", "a"]))
 
 
 def test_polars_categories_are_string_tokens() -> None:

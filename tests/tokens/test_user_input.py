@@ -43,9 +43,9 @@ def _calls(action: Callable[[], object]) -> Counter[str]:
 @pytest.mark.parametrize(
     "action",
     [
-        lambda: MemoryClassifier().fit(X, Y),
-        lambda: MemoryClassifier().fit(X.tolist(), Y.tolist()),
-        lambda: Rolling(MemoryClassifier(vote="sum"), last=100).fit(X, Y),
+        lambda: MemoryClassifier(numeric="none").fit(X, Y),
+        lambda: MemoryClassifier(numeric="none").fit(X.tolist(), Y.tolist()),
+        lambda: Rolling(MemoryClassifier(vote="sum", numeric="none"), last=100).fit(X, Y),
     ],
     ids=["array", "list", "window"],
 )
@@ -57,7 +57,7 @@ def test_what_is_learnt_is_converted_and_checked_once(action: Callable[[], objec
 
 
 def test_a_question_is_converted_and_checked_once() -> None:
-    model = MemoryClassifier().fit(X, Y)
+    model = MemoryClassifier(numeric="none").fit(X, Y)
     for asked, times in ((X, 0), (X.tolist(), 0), ([list(map(str, X[0]))], 0), (X.astype(str), 1)):
         calls = _calls(lambda asked=asked: model._contexts(asked))  # type: ignore[misc]
         assert [calls[name] for name in CONVERSIONS] == [times] * len(CONVERSIONS)
@@ -78,11 +78,13 @@ def test_rows_are_copies_that_no_caller_can_write_to(dtype: Any) -> None:
 
 def test_a_window_forgets_what_it_learnt_although_the_caller_wrote_into_the_arrays() -> None:
     given, labels = X[:50].copy(), Y[:50].copy()
-    window = Rolling(MemoryClassifier(vote="sum"), last=50).partial_fit(given, labels)
+    window = Rolling(MemoryClassifier(vote="sum", numeric="none"), last=50).partial_fit(given, labels)
     given[:], labels[:] = -1, -1
     window.partial_fit(X[50:100], Y[50:100])
     assert window.estimator_.memory_.state_bytes() == (
-        Rolling(MemoryClassifier(vote="sum"), last=50).fit(X[50:100], Y[50:100]).estimator_.memory_.state_bytes()
+        Rolling(MemoryClassifier(vote="sum", numeric="none"), last=50)
+        .fit(X[50:100], Y[50:100])
+        .estimator_.memory_.state_bytes()
     )
 
 

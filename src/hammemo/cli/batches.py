@@ -18,8 +18,8 @@ from hammemo.models.names import is_auto
 from hammemo.sources.formats import is_address
 from hammemo.sources.kinds import ORDERED, kinds_of_model, known_kinds, merged_kinds, ordered_columns
 from hammemo.sources.schemas import SequenceSchema, TableSchema
-from hammemo.tokens.columns import MOMENTS
 from hammemo.tokens.contexts import check_column_names
+from hammemo.tokens.deciding import Evidence
 from hammemo.tokens.labels import most_frequent_labels
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def learn_batches(
                 continue
             if not hasattr(model, "memory_"):
                 check_column_names(batch.columns)
-                with _numbers_of(model, batch.kinds):
+                with _numbers_of(model, batch.kinds, X):
                     model.partial_fit(X, y, classes=chosen if fresh else None, layout=layout, choose=once)
             else:
                 model.partial_fit(X, y, choose=once)
@@ -101,14 +101,14 @@ def learn_batches(
 
 
 @contextmanager
-def _numbers_of(model: MemoryClassifier, kinds: str) -> Iterator[None]:
+def _numbers_of(model: MemoryClassifier, kinds: str, X: NDArray[Any]) -> Iterator[None]:
     """Tell the model which columns were found to be numbers; its parameter is what the user said, as in Python."""
     said = model.numeric
     model.set_params(numeric=ordered_columns(kinds))
     yield
     model.set_params(numeric=said)
-    types = "".join("d" if kind == MOMENTS else "t" for kind in kinds[:-1])  # a file is read as a frame is
-    model._types = types or None  # the tokens of documents are names
+    is_table = len(kinds) > 1  # the tokens of documents are names
+    model._types = Evidence.of_columns(list(X.T), has_types=True).types if is_table else None  # as of a frame
 
 
 def _learn_sequences(

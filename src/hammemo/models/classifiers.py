@@ -73,14 +73,16 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
         are chosen or weights are fitted: up to 200,000 distinct rows and 2^26 tokens, beyond that those with the lowest
         hashes. A number limits the distinct rows, or the tokens of documents, to keep; False keeps none.
     numeric : "auto", "none" or list of columns
-        Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers of data
-        frames for numbers; "none" makes every column names.
+        Which columns are numbers, by name or by place. "auto" takes floats, dates, durations and whole numbers for
+        numbers, but with a given kernel, whole numbers of lists and arrays for names; "none" makes every column names.
     class_weight : "balanced", dict from labels to weights, or None
-        How much labels matter: the odds of a label are multiplied by its weight where counts are read. With weights w,
-        probabilities are p'(c) = w(c) p(c) / Σ w(k) p(k), which is a shift of the prior; counts stay whole numbers, and
-        weights of sites are fitted as without it. Labels that are not named have weight 1. "balanced" takes one over
-        the share of each label that is held now, so that all labels are equally likely before anything is known. It is
-        for a log-linear vote.
+        How much labels matter: the odds of a label are multiplied by its weight where counts are read. Let p be the
+        softmax of the `class_scores` of the model without weights. With weights w, the softmax becomes
+        p'(c) = w(c) p(c) / Σ w(k) p(k), which is a shift of the prior. As without weights, `predict_proba` returns
+        (1 - u) p' + u / L for L labels, with the small share u (`uniform`) of the vote, so the order of labels is that
+        of p'. Counts stay whole numbers, and weights of sites are fitted as without it. Labels that are not named have
+        weight 1; `fit` refuses a weight for a label that is not in y. "balanced" takes one over the share of each label
+        that is held now, so that all labels are equally likely before anything is known. It is for a log-linear vote.
     verbose : int or bool
         Whether long edits say on standard error what they do, every few seconds, where that is no terminal; on a
         terminal there are progress bars. It changes nothing in the model, and is not in its files.
@@ -334,8 +336,8 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
         def learn(model: MemoryClassifier) -> None:
             is_first = not hasattr(model, "memory_")
-            if choose and not is_first:
-                model._admit(X)
+            if not is_first:
+                model._admit(X, choose=choose)
             rows = model._rows(X, y, sample_weight, reset=is_first)
             model._learn_batch(rows, classes, layout, choose=choose)
 
@@ -575,7 +577,7 @@ class MemoryClassifier(Streaming, ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = True
+        tags.input_tags.categorical = tags.input_tags.string = True
         tags.input_tags.allow_nan = self._missing() != "refuse"
         return tags
 

@@ -3,7 +3,8 @@
 Kinds are a function of the rows (:mod:`hammemo.tokens.deciding`). A first batch may hold missing values or whole
 numbers only, where later ones hold fractions or dates. So kinds are decided when rows are learnt, when models are
 merged, and by `refit`, while all rows are kept: then the rows become rows of these kinds and are counted again. Where
-some rows are not kept, or the layout was given, kinds stay. So they do in single edits, and with ``choose=False``.
+some rows are not kept, or the layout was given, kinds stay. So they do in single edits, and with ``choose=False``, but
+for a column without values that gets dates or durations, which cannot be names.
 
 What is learnt never turns numbers into names: a string in a column of numbers is refused. Only `refit` does, where the
 rows that are left hold no fraction.
@@ -22,10 +23,13 @@ from hammemo.models.kept_rows import KeptRows
 from hammemo.tokens.column_kinds import ColumnKinds
 from hammemo.tokens.columns import NAMES, NUMBERS, table_columns
 from hammemo.tokens.contexts import refuse_masked
-from hammemo.tokens.deciding import Evidence, asked_columns, converted
+from hammemo.tokens.deciding import Evidence, asked_columns, converted, holds_time, is_time
+from hammemo.tokens.missing import is_missing
 from hammemo.tokens.user_input import evidence_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hammemo.models.kept import Kept
     from hammemo.models.settling import Axes, Settled
     from hammemo.tokens.contexts import Examples
@@ -105,7 +109,7 @@ class Deciding(Additive, Answering):
         for X in tables:
             columns = table_columns(X)
             if columns is not None and len(columns) == len(found.types):
-                found = Evidence(found.types, found.plus(evidence_of(X, columns)).contents)
+                found = Evidence(found.types, found.plus(evidence_of(self, X, columns)).contents)
         self._take_kinds(found.kinds(self._asked()))
 
     def _with_kinds(self, kept: KeptRows, kinds: str) -> KeptRows:
@@ -120,27 +124,37 @@ class Deciding(Additive, Answering):
         contexts = converted(examples.contexts, before, after, self._missing(), self._column_names())
         return replace(examples, contexts=contexts)
 
-    def _admit(self, X: Any) -> None:
-        """Let a table that is to be learnt decide kinds that no value has decided before."""
-        if not self._can_decide():
+    def _admit(self, X: Any, *, choose: bool = True) -> None:
+        """Let a table that is to be learnt decide kinds that no value has decided before.
+
+        Without `choose`, only columns that cannot stay names become of another kind.
+        """
+        if not self._can_decide() or not (choose or "o" in (self._types or "")):
             return
         refuse_masked(X, "X")
         columns = table_columns(X)
         if not columns or len(columns) != self.n_features_in_:
             return  # what is wrong with it is said where it is learnt
-        shown, asked, before = evidence_of(X, columns), self._asked(), self._kinds_of_columns()
+        shown, asked, before = evidence_of(self, X, columns), self._asked(), self._kinds_of_columns()
         if not _may_change(shown, self._types or "", shown.kinds(asked), before):
             return
         held = self._evidence()
         together = held.plus(shown)
         found = together.kinds(asked)
         after = "".join(
-            new if old == NAMES or content == "-" else old
-            for old, new, content in zip(before, found, held.contents, strict=True)
+            new if (choose and old == NAMES) or (content == "-" and (choose or holds_time(column))) else old
+            for old, new, content, column in zip(before, found, held.contents, columns, strict=True)
         )
         self._types = together.types
         if after != before:
-            self._change_kinds(after)
+            self._change_kinds(after, choose=choose)
+
+    def _admit_one(self, row: Sequence[Any]) -> None:
+        """Let one row declare the types of columns that have none; most rows find none."""
+        if self._types is not None and "o" in self._types and len(row) == len(self._types):
+            waits = (kind == "o" and not is_missing(value) for kind, value in zip(self._types, row, strict=True))
+            if any(waits) and (self._kernel_is_automatic() or any(map(is_time, row))):
+                self._admit([list(row)], choose=False)
 
     def _evidence(self) -> Evidence:
         """Return what the rows show; a model that keeps not all of them shows that there are values."""
@@ -179,7 +193,12 @@ class Deciding(Additive, Answering):
         mine = self._kinds_of_columns()
         if self._types is None or theirs == mine or len(theirs) != len(mine):
             return examples
-        if _may_become(mine, theirs, Evidence.of_rows(self._types, examples.contexts)):
+        shown = Evidence.of_rows(self._types, examples.contexts)
+        as_names = "".join(  # with a layout, whole numbers are names where it has names
+            new if content == "w" and new == NAMES else old
+            for old, new, content in zip(mine, theirs, shown.contents, strict=True)
+        )
+        if _may_become(as_names, theirs, shown):
             self._take_kinds(theirs)
             return self._converted(examples, mine, theirs)
         return examples  # what differs is refused with the layout
@@ -216,6 +235,9 @@ class Deciding(Additive, Answering):
             raise LayoutError(str(error)) from None
 
     def _can_choose(self) -> bool:
+        raise NotImplementedError
+
+    def _kernel_is_automatic(self) -> bool:
         raise NotImplementedError
 
     def _axes(self) -> Axes:

@@ -213,6 +213,15 @@ class Learning(Deciding):
             raise ValueError("class_weight= is given twice, to the model and to its vote: leave out one of them.")
         return vote.with_class_weight(weights)
 
+    def _has_cells(self) -> bool:
+        """Return whether the layout cuts the columns that are numbers."""
+        return self._columns == (None if self._cells is None else self._cells.kinds)
+
+    def _check_class_weight(self) -> None:
+        """Refuse a weight of an unknown label in what `fit` learns; after a deletion, a label may have no rows."""
+        if isinstance(self.vote_, LogLinear):
+            self.vote_.check_class_weight(self.memory_.labels)
+
     def _nothing_kept(self, h: int, seed: int, vote: Vote, *, documents: bool = False) -> Kept | None:
         """Return what rows or documents are kept in; None where none are: `keep` says so, or nothing needs them."""
         keep = getattr(self, "keep", "auto")
@@ -252,6 +261,7 @@ class Learning(Deciding):
             check_column_names(getattr(self, "feature_names_in_", ()))
         if whole:
             self._choose(examples, seed_of(self.random_state), Vocabulary.of(declared))
+            self._check_class_weight()
             self._kinds, self.label_dtype_ = ColumnKinds.of(examples.contexts), dtype
             return examples
         if reset:
@@ -260,7 +270,12 @@ class Learning(Deciding):
                 examples = self._as_layout(examples, layout)
             like = None if layout is None else self._settled_like(layout, n_labels)
             self._start(h, like or settling.for_pieces(self._axes(), n_labels, examples), layout)
-        elif choose and self._columns is not None and not self._pinned and self._holds_nothing():
+        elif (
+            self._columns is not None
+            and (choose or not self._has_cells())
+            and not self._pinned
+            and self._holds_nothing()
+        ):
             self._start_again(examples)
         self._note_kinds(ColumnKinds.of(examples.contexts))
         memory = self.memory_.snapshot()
@@ -394,6 +409,7 @@ class Learning(Deciding):
             rows = facts.no_rows() if kept is None else kept.lowest(CHOICE_ROWS)
             self._choose_by(rows, kept, facts.seed, declared, counted)
             self._fit_vote_to_kept()
+        self._check_class_weight()
         self._kinds = facts.kinds
         if is_auto(getattr(self, "memory", None)) and not _is_in_parts(self.memory_):
             warn_if_large(self.memory_)
@@ -539,6 +555,8 @@ class Learning(Deciding):
     def _change_one(self, tokens: Sequence[Any], label: Any, by: int) -> None:
         context = one_context(tokens, getattr(self, "feature_names_in_", None), "learn_one" if by > 0 else "forget_one")
         (context,) = self._cut([context], self.n_features_in_)
+        if by > 0:
+            self._admit_one(context)
         if self._columns is None:
             context = filled_tokens(context, self._missing())
         if len(context) != self.n_features_in_:

@@ -124,8 +124,9 @@ class Streaming(Learning):
                 model._choose_documents(kept, is_counted=True)
             elif model.vote_.sample_size():  # a layout may bring fitted weights
                 if isinstance(model.vote_, LogLinear) and is_auto(model.vote):  # now it is known how many labels
-                    model.vote_ = resolved_vote(model.vote, model.memory_, len(model.memory_.labels))
+                    model.vote_ = model._weighed(resolved_vote(model.vote, model.memory_, len(model.memory_.labels)))
                 model._fit_vote_to_kept(sample)
+            model._check_class_weight()
 
         self._edited(learn)
         return self

@@ -40,6 +40,7 @@ UNKNOWN: Final = "?"
 """The kind of a column none of whose values is known yet."""
 
 _NUMBER: Final = re.compile(r"[ \t]*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[ \t]*", re.ASCII)
+_WHOLE: Final = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*", re.ASCII)
 _TRUTHS: Final = {"True": 1, "False": 0, "true": 1, "false": 0}
 """How text files write truth values, which are learnt as the numbers 1 and 0."""
 _LEADING_ZERO: Final = re.compile(r"[ \t]*[+-]?0[0-9]", re.ASCII)
@@ -110,13 +111,20 @@ def ordered_columns(kinds: str) -> list[int]:
 def number_in(text: str) -> float | None:
     """Return the finite number that a text is, in plain or exponent form; None for any other text.
 
+    A whole number that a float does not hold is an int.
+
     Examples
     --------
     >>> from hammemo.sources.kinds import number_in
     >>> [number_in(text) for text in ("-2.50", "1e3", " 7", "007", "", "1e999", "inf", "1_000")]
     [-2.5, 1000.0, 7.0, 7.0, None, None, None, None]
+    >>> number_in("9007199254740993")
+    9007199254740993
     """
     number = float(text) if _NUMBER.fullmatch(text) else math.inf
+    if 2**53 <= abs(number) <= 2**63 and _WHOLE.fullmatch(text):
+        whole = int(text)
+        return whole if -(2**63) < whole < 2**63 else number
     return number if math.isfinite(number) else None
 
 
@@ -141,7 +149,7 @@ def with_numbers(texts: NDArray[Any]) -> NDArray[Any]:
         if number is None or (text is not None and _LEADING_ZERO.match(text)):
             return texts
         found.append(number)
-    return np.array(found) if any(text is not None for text in texts.tolist()) else texts
+    return np.array(found, np.float64) if any(text is not None for text in texts.tolist()) else texts
 
 
 def date_in(text: str) -> datetime | None:
@@ -228,8 +236,8 @@ def as_kind(values: NDArray[Any], kind: str) -> NDArray[Any]:
 def _number(value: Any) -> Any:
     if isinstance(value, str) and value in _TRUTHS:
         return _TRUTHS[value]
-    fits = isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,18}", value, re.ASCII)
-    return int(value) if fits else value
+    is_whole = isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,19}", value, re.ASCII)
+    return int(value) if is_whole and -(2**63) < int(value) < 2**63 else value
 
 
 def _narrowed(values: list[Any]) -> NDArray[Any]:

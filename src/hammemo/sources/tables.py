@@ -35,7 +35,7 @@ from hammemo.sources.formats import (
     require_arrow,
 )
 from hammemo.sources.kinds import date_in, number_in
-from hammemo.tokens.columns import KIND_WORDS, NUMBERS, ordered_values
+from hammemo.tokens.columns import KIND_WORDS, NUMBERS, ordered_values, with_large_numbers
 from hammemo.tokens.missing import filled_column, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN
 
@@ -116,7 +116,8 @@ class Batch:
     def ordered(self, name: str, kind: str, missing: str) -> NDArray[Any]:
         """Return a column of numbers as floats, NaN where one is missing; one of dates as it is, None where missing.
 
-        A value of another kind is refused; so are missing ones if `missing` is "refuse".
+        Whole numbers that a float does not hold are as they are. A value of another kind is refused; so are missing
+        ones if `missing` is "refuse".
         """
         values = self.column(name)
         if values.dtype.kind == "O":
@@ -130,7 +131,7 @@ class Batch:
                 )
             if missing == "refuse":
                 self._refuse_missing(name, row, missing)
-        return found if kind == NUMBERS else values
+        return with_large_numbers(found, values, np.isnan(found)) if kind == NUMBERS else values
 
     def _refuse_missing(self, name: str, row: int, missing: str | None) -> NoReturn:
         ways = "Give it one, or drop the row."

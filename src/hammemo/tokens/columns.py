@@ -1,9 +1,8 @@
 """What each column of a table holds, and its values as tokens: names, numbers, or moments (dates and times).
 
-- Strings, booleans and the categories of pandas are names, but for categories that are dates; so are whole numbers in
-  an array without column names, unless asked.
-- Floats, and whole numbers in a data frame, are numbers. In lists and object arrays a column with any string holds
-  names, one with any fraction holds numbers.
+- Strings, booleans, intervals, periods and the categories of pandas are names, but for categories that are dates.
+- Floats and whole numbers are numbers. Where the kernel is given, whole numbers of lists and arrays are names. In lists
+  and object arrays a column with any string holds names, one with any fraction holds numbers.
 - Dates and times are moments, durations are numbers (of seconds).
 
 A number is a token like any other: what makes it a number is that the layout cuts it into cells
@@ -23,7 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from hammemo._arrays.integers import distinct_numbers, object_array
-from hammemo.tokens.missing import filled, is_missing
+from hammemo.tokens.missing import MISSING, filled, is_missing
 from hammemo.tokens.vocabulary import NO_TOKEN, as_token
 
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ def tokens_of(
             _refuse_others(column, lacking, kind, where)
         values = np.where(values == NO_TOKEN, np.nextafter(NO_TOKEN, 0.0), values)  # this number stands for none
         tokens = np.where(lacking, float(NO_TOKEN), np.clip(values, -LARGEST, LARGEST) + 0.0)
-        found.append(_exact(tokens, column, lacking) if learning else _with_others(tokens, column, lacking))
+        found.append(with_large_numbers(tokens, column, lacking) if learning else _with_others(tokens, column, lacking))
     if all(tokens.dtype.kind == "f" for tokens in found):
         return np.column_stack(found)
     table = np.empty((len(columns[0]), len(columns)), object)
@@ -190,16 +189,26 @@ def _named(column: NDArray[Any], where: str, *, learning: bool) -> NDArray[Any]:
     """Return a column of names as objects; dates are refused in what is learnt, and match nothing in a question."""
     if column.dtype.kind not in "mM":
         return column.astype(object)
+    if np.isnat(column).all():
+        return np.full(len(column), None, object)
     if learning:
         raise ValueError(f"{where} was learnt as names and now holds dates: convert it with astype(str).")
-    if not np.isnat(column).all():
-        words = "was learnt as names and is asked with dates: they match nothing. Convert it with astype(str)."
-        warnings.warn(f"{where} {words}", UserWarning, stacklevel=2)
+    words = "was learnt as names and is asked with dates: they match nothing. Convert it with astype(str)."
+    warnings.warn(f"{where} {words}", UserWarning, stacklevel=2)
     return object_array(None if np.isnat(value) else str(value) for value in column)
 
 
-def _exact(tokens: NDArray[Any], column: NDArray[Any], lacking: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return tokens with whole numbers that a float does not hold as they are: the column may become names again."""
+def with_large_numbers(tokens: NDArray[Any], column: NDArray[Any], lacking: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return the floats of a column with whole numbers from 2^53 on as they are: ids must stay apart.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.tokens.columns import with_large_numbers
+    >>> ids = np.array([1, 2**53 + 1])
+    >>> with_large_numbers(ids.astype(float), ids, np.zeros(2, bool)).tolist()
+    [1.0, 9007199254740993]
+    """
     large = np.flatnonzero(~lacking & (np.abs(tokens) >= 2**53)) if column.dtype.kind in "iuO" else ()
     if not len(large):
         return tokens
@@ -226,7 +235,7 @@ def _present(column: NDArray[Any], lacking: NDArray[np.bool_]) -> Iterator[tuple
     """Yield the place and the value of what lacks a number, but is not missing."""
     places = np.flatnonzero(lacking & ~np.isnan(column) if column.dtype.kind == "f" else lacking)
     for i, value in zip(places.tolist(), array_values(column[places]), strict=True):
-        if not is_missing(value) and not (type(value) is int and value == NO_TOKEN):
+        if not is_missing(value) and not (type(value) in (int, str) and value in (NO_TOKEN, MISSING)):
             yield i, value
 
 
@@ -255,7 +264,8 @@ def _numbers(column: NDArray[Any], where: str) -> NDArray[np.float64]:
     if column.dtype.kind in "iufb":
         if column.dtype.itemsize > 8:
             raise TypeError(f"{where} is of {column.dtype}: convert it to float64.")
-        return column.astype(np.float64)
+        numbers = column.astype(np.float64)
+        return np.where(column == NO_TOKEN, np.nan, numbers) if column.dtype.kind == "i" else numbers
     if column.dtype.kind == "m":
         return _microseconds(column, where) / 1e6
     return np.fromiter(map(number_of, array_values(column)), np.float64, len(column))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -314,6 +315,8 @@ def _listed(X: Any) -> NDArray[Any]:
     except ValueError as error:
         lengths = [len(row) for row in X if hasattr(row, "__len__")]
         other = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
+        if other is None and len(lengths) == len(X):  # a value is a list: it is refused with its column
+            return object_array(chain.from_iterable(X)).reshape(len(X), -1)
         if other is None:
             raise
         raise ValueError(
@@ -329,11 +332,20 @@ def _may_be_rounded(array: NDArray[Any]) -> bool:
 
 def _frame_array(frame: Any) -> NDArray[Any]:
     columns = [_column_array(_column(frame, j)) for j in range(frame.shape[1])]
-    for values in columns:
-        check_token_dtype(values.dtype)  # as objects, dates would pass for integers
+    for name, values in zip(column_names(frame), columns, strict=True):
+        check_token_dtype(values.dtype, f"Column {name!r}")  # as objects, dates would pass for integers
     if len({values.dtype for values in columns}) > 1:
         columns = [values.astype(object) for values in columns]
     return np.column_stack(columns) if columns else np.empty(frame.shape, object)
+
+
+def column_names(frame: Any) -> list[Any]:
+    """Return the names of the columns of a frame of pandas or polars, or of a table of Arrow; each name once."""
+    names = list(getattr(frame, "column_names", frame.columns))
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise ValueError(f"X has two columns named {twice!r}: rename one, or leave one out.")
+    return names
 
 
 def _column(frame: Any, j: int) -> Any:
@@ -346,6 +358,8 @@ def _column(frame: Any, j: int) -> Any:
 def _column_array(column: Any) -> NDArray[Any]:
     """Return the values of a column: NumPy's way makes floats of whole numbers where one is missing."""
     values = np.asarray(column)
+    if values.dtype.kind in "mM" and np.isnat(values).all():
+        return np.full(len(values), None, object)
     if not _may_be_rounded(values):
         return values
     return object_array(column.to_list() if hasattr(column, "to_list") else column.to_pylist())

@@ -2,9 +2,9 @@
 
 Two letters for each column are all that it depends on:
 
-- its *type*, how values came: ``s`` truth values and categories of data frames; ``t`` all else in data frames, and
-  floats and durations anywhere, so that whole numbers are numbers; ``o`` lists and other arrays; ``d`` dates. Types are
-  declared by what is learnt, like the type of the labels, and stay when rows are forgotten;
+- its *type*, how values came: ``s`` truth values, and categories of data frames; ``t`` all else, so that whole numbers
+  are numbers; ``d`` dates; ``o`` lists and arrays of a model with a given kernel, where only floats and durations are
+  ``t``. Types are declared by what is learnt, like the type of the labels, and stay when rows are forgotten;
 - its *content*, what the values are: ``-`` none but missing ones; ``w`` whole numbers; ``f`` fractions, too; ``x``
   strings, too. The rows that are left tell it, so it changes when rows are forgotten.
 
@@ -65,7 +65,7 @@ class Evidence:
         Parameters
         ----------
         has_types : bool
-            Whether columns have types, as in a frame: whole numbers are numbers there.
+            Whether whole numbers are numbers: in data frames, and wherever the kernel is automatic.
         categories : set of int
             The places of categories: their numbers are names.
         """
@@ -133,7 +133,7 @@ def _shown(column: NDArray[Any], *, has_types: bool) -> tuple[str, str]:
     if kind == "m":
         return "t", "-" if np.isnat(column).all() else "w"
     if kind in "iub":
-        is_there = len(column) > 0 if has_types or kind != "i" else bool((column != NO_TOKEN).any())
+        is_there = bool((column != NO_TOKEN).any()) if kind == "i" else len(column) > 0
         return "s" if has_types and kind == "b" else plain, "w" if is_there else "-"
     if kind == "f":
         present = column[~np.isnan(column)]
@@ -179,6 +179,16 @@ def _value_kind(kind: type) -> str:
     if issubclass(kind, (float, np.floating, Decimal, Fraction)):
         return "fraction"
     return "moment" if issubclass(kind, (date, np.datetime64)) else "name"
+
+
+def is_time(value: Any) -> bool:
+    """Return whether a value is a date or a duration, which cannot be a name."""
+    return _value_kind(type(value)) in ("moment", "duration") and not is_missing(value)
+
+
+def holds_time(column: NDArray[Any]) -> bool:
+    """Return whether a column holds a date or a duration."""
+    return column.dtype.kind in "mM" or (column.dtype.kind == "O" and any(map(is_time, array_values(column))))
 
 
 def _is_fraction(value: Any) -> bool:

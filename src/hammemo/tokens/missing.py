@@ -1,5 +1,7 @@
 """Missing values of a table (None, NaN, pandas' NA and NaT), and what takes their place in a context.
 
+Intervals and periods of pandas become their names here, too: `pd.cut` makes a column of intervals.
+
 - "token": one token of their own, `MISSING`, so that missing values match each other: that a value is missing can tell
   something, as for learners that branch on it.
 - "empty": no token (:data:`hammemo.NO_TOKEN`), which matches nothing and casts no vote.
@@ -67,15 +69,22 @@ def filled(array: NDArray[Any], missing: str) -> NDArray[Any]:
     >>> filled(np.array([["a", None]], object), "token").tolist(), filled(np.array([[1.0, 2.0]]), "token").tolist()
     ([['a', '<missing>']], [[1.0, 2.0]])
     """
+    if array.dtype.kind in "mM" and np.isnat(array).all():  # a column of dates without any date
+        array = np.full(array.shape, None, object)
+    if array.dtype.kind == "O":
+        values = array.ravel().tolist()
+        kinds = set(map(type, values))
+        if kinds <= _PRESENT:
+            return array
+        if any(map(_has_name, kinds)):
+            values = [str(value) if _has_name(type(value)) else value for value in values]
+            array = object_array(values).reshape(array.shape)
     if missing == "refuse" or array.dtype.kind not in "fOT":
         return array
     if array.dtype.kind == "f":
         lacking = np.isnan(array)
     else:
-        values = array.ravel().tolist()
-        if set(map(type, values)) <= _PRESENT:
-            return array
-        lacking = np.fromiter(map(is_missing, values), bool, len(values)).reshape(array.shape)
+        lacking = np.fromiter(map(is_missing, array.ravel().tolist()), bool, array.size).reshape(array.shape)
     if not lacking.any():
         return array
     replaced = array.astype(object)
@@ -86,9 +95,15 @@ def filled(array: NDArray[Any], missing: str) -> NDArray[Any]:
 def filled_tokens(tokens: Iterable[Any], missing: str) -> list[Any]:
     """Return the tokens of one context with its missing values replaced."""
     found = list(tokens)
-    if missing == "refuse" or set(map(type, found)) <= _PRESENT:
+    if set(map(type, found)) <= _PRESENT:
         return found
-    return [_token(missing) if is_missing(token) else token for token in found]
+    found = [str(token) if _has_name(type(token)) else token for token in found]
+    return found if missing == "refuse" else [_token(missing) if is_missing(token) else token for token in found]
+
+
+def _has_name(kind: type) -> bool:
+    """Return whether the text of values of this type is their name: intervals and periods of pandas."""
+    return kind.__name__ in ("Interval", "Period") and kind.__module__.split(".")[0] == "pandas"
 
 
 def filled_column(values: NDArray[Any], lacking: NDArray[np.bool_], missing: str) -> NDArray[Any]:

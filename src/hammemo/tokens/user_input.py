@@ -21,6 +21,7 @@ from hammemo.tokens.contexts import (
     Examples,
     check_shapes,
     check_table,
+    column_names,
     refuse_masked,
     token_array,
     whole_multiplicity,
@@ -130,6 +131,8 @@ def contexts_with_numbers(X: Any, kinds: str, missing: str) -> Contexts:
 
 def _table(estimator: Any, X: Any, *, reset: bool, y: Any = "no_validation", learning: bool = False) -> NDArray[Any]:
     """Return X as an array of tokens after scikit-learn's checks of shape, feature names and feature count."""
+    if hasattr(X, "columns") and hasattr(X, "shape"):
+        column_names(X)  # refuses names that occur twice
     columns = _columns_with_numbers(estimator, X, reset=reset)
     if columns is not None:
         return _mixed_table(estimator, X, columns, reset=reset, y=y, learning=learning)
@@ -160,19 +163,24 @@ def _columns_with_numbers(estimator: Any, X: Any, *, reset: bool) -> list[NDArra
     if reset:
         estimator._columns = estimator._types = None
         if columns:
-            evidence = evidence_of(X, columns)
-            listed = list(X.columns) if hasattr(X, "columns") else None
+            evidence = evidence_of(estimator, X, columns)
+            listed = column_names(X) if hasattr(X, "columns") else None
             kinds = evidence.kinds(asked_columns(estimator.numeric, listed, len(columns)))
             if isinstance(estimator.numeric, str) and estimator.numeric == "auto":
-                warn_of_ids(columns, kinds, listed, has_types=listed is not None)
+                warn_of_ids(columns, kinds, listed, has_types=has_types(estimator, X))
             estimator._columns = None if set(kinds) <= {NAMES} else kinds
             estimator._types = evidence.types
     return columns if estimator._columns is not None else None
 
 
-def evidence_of(X: Any, columns: list[NDArray[Any]]) -> Evidence:
+def evidence_of(estimator: Any, X: Any, columns: list[NDArray[Any]]) -> Evidence:
     """Return what the columns of a table show of their kinds."""
-    return Evidence.of_columns(columns, has_types=hasattr(X, "columns"), categories=category_places(X))
+    return Evidence.of_columns(columns, has_types=has_types(estimator, X), categories=category_places(X))
+
+
+def has_types(estimator: Any, X: Any) -> bool:
+    """Return whether whole numbers in X are numbers: in data frames, and wherever the kernel is automatic."""
+    return hasattr(X, "columns") or estimator._kernel_is_automatic()
 
 
 def _mixed_table(

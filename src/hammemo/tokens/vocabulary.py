@@ -11,6 +11,7 @@ their vocabulary and their ranks in it; everything downstream works on ranks.
 
 from __future__ import annotations
 
+import reprlib
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -68,8 +69,8 @@ def as_token(value: Any) -> Token:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         raise ValueError(f"{value} is not a token. {_MISSING_ADVICE}")
     raise TypeError(
-        f"A token's argument must be a string or a number, not {value!r} of type {type(value).__name__}. "
-        "Convert it first, for example with str()."
+        f"{reprlib.repr(value)} is of type {type(value).__name__}, and a value must be a string or a number: convert "
+        "it, for example with str(), or leave it out."
     )
 
 
@@ -290,12 +291,12 @@ def factorize(values: NDArray[Any]) -> tuple[Vocabulary, NDArray[np.int64]]:
     return vocabulary, ranks.reshape(values.shape)
 
 
-def check_token_dtype(dtype: np.dtype[Any]) -> None:
+def check_token_dtype(dtype: np.dtype[Any], where: str = "The array") -> None:
     """Refuse arrays whose values are not tokens, such as dates, bytes or extended-precision floats."""
     if dtype.kind not in "iubfOUT" or (dtype.kind == "f" and dtype.itemsize > 8):
         raise TypeError(
-            f"A token's argument must be a string or a number, not an array of {dtype}. "
-            "Convert it first, for example with X.astype(str)."
+            f"{where} is of type {dtype}, and a value must be a string or a number: convert it, for example with "
+            "astype(str)."
         )
 
 

@@ -89,7 +89,7 @@ class LogLinear(Vote):
         labels, and no answer costs more than the logarithm of (the number of labels / this share).
     class_weight : "balanced", mapping from labels to weights or list of pairs, optional
         The weight of each label when probabilities are computed: the odds of a label are multiplied by its weight, 1
-        by default. "balanced" weighs labels by one over their share of the
+        by default. The share `uniform` is mixed in after that. "balanced" weighs labels by one over their share of the
         examples, so that all are equally likely before anything is known. Counts stay whole numbers. Files hold a list
         of pairs, not a mapping.
 
@@ -203,6 +203,18 @@ class LogLinear(Vote):
         if not all(_is_number(weight) and 0 < weight < np.inf for _, weight in pairs):
             raise ValueError(f"class_weight={given!r}: weights are finite numbers above zero.")
         return {as_token(label): float(weight) for label, weight in pairs}
+
+    def check_class_weight(self, labels: Vocabulary) -> None:
+        """Refuse a class weight of a label that is none of these."""
+        named = {} if self.class_weight is None else self._named_class_weights() or {}
+        known = set(labels)
+        unknown = next((label for label in named if label not in known), None)
+        if unknown is not None:
+            shown = ", ".join(map(repr, labels.tolist()[:5])) + (", …" if len(labels) > 5 else "")
+            raise ValueError(
+                f"class_weight= names the label {unknown!r}, which is not in y: its labels are {shown}. Use these "
+                "labels, or declare others with classes=."
+            )
 
     @one_blas_thread
     def fit_to(
