@@ -23,7 +23,6 @@ from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo._progress import advance
 from hammemo.kernels.cells.forest import KINDS, LEVELS
 from hammemo.tokens.contexts import Contexts
-from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import softmax
 from hammemo.votes.choosing import FoldTally, WeightTrial
@@ -99,8 +98,9 @@ def rows_of(
     Labels are those of the reader, or of the examples. With `sample` there are this many rows at most, each of which
     did not grow some tree of each kind.
     """
+    assert cells.codes is not None
     assert cells.forest is not None
-    rows, words, counts = distinct_examples(examples, seed)
+    rows, words, counts = cells.codes.distinct(examples, seed)
     labels = examples.label_ranks[rows]
     label_counts = np.bincount(labels, weights=counts, minlength=len(examples.labels)).astype(np.int64)
     if reader is not None:

@@ -8,7 +8,7 @@ The difference of the steps of two numbers is one more number: boundaries that r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,6 +17,9 @@ from hammemo._arrays.integers import narrow
 from hammemo._arrays.native import native
 from hammemo._versions import cached_property
 from hammemo.tokens.columns import MOMENTS, NAMES
+from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.distinct import distinct_examples
+from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,12 +27,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo._native import StepCoder
-    from hammemo.tokens.contexts import Contexts
-    from hammemo.tokens.vocabulary import Vocabulary
+    from hammemo.tokens.contexts import Examples
 
 MAX_CUTS: Final = 253
 _DATE_PARTS: Final = ("", " year", " month", " day", " weekday", " hour")
 _MAX_NAMES: Final = 254
+_BAND_ROWS: Final = 2
+"""A cut leaves 45 to 55 % of the rows of its range below it, or this many rows more or fewer."""
+LEAST_ROWS: Final = 6
+"""Rows of a range that trees divide."""
 
 
 def token_values(vocabulary: Vocabulary) -> NDArray[np.float64]:
@@ -69,34 +75,83 @@ def part_names(kind: str) -> tuple[str, ...]:
     return _DATE_PARTS if kind == MOMENTS else ("",)
 
 
-def quantile_cuts(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) -> NDArray[np.float64]:
-    """Return at most `most` cuts between values that occur so often: all where they are few, else at quantiles.
+def round_numbers(below: NDArray[np.float64], upto: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return, for each pair, the number above `below` and not above `upto` that the highest power of two divides.
 
-    A value lies behind a cut if it is not below it. Every cut lies between two values that occur.
+    Only bits are compared, so the result is exact for any finite numbers, also where no number lies between the two.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.kernels.cells.codes import round_numbers
+    >>> round_numbers(np.array([41_210.0, 0.3, -7.0, -7.0]), np.array([41_377.0, 0.31, -5.2, 9.0]))
+    array([ 4.121600e+04,  3.046875e-01, -6.000000e+00,  0.000000e+00])
+    """
+    is_negative = upto < 0  # then the sizes run the other way: the larger one is left out
+    low = (np.where(is_negative, np.abs(upto), np.maximum(below, 0.0)) + 0.0).view(np.int64) - is_negative
+    high = (np.where(is_negative, np.abs(below), np.abs(upto)) + 0.0).view(np.int64) - is_negative
+    differing = low ^ high
+    for shift in (1, 2, 4, 8, 16, 32):
+        differing |= differing >> shift
+    cleared = np.minimum(differing >> 1, 2**52 - 1)  # below the first bit that differs; the exponent stays
+    found = (high & ~cleared).view(np.float64)
+    return np.where(is_negative, -found, np.where(below < 0, 0.0, found))
+
+
+def quantile_cuts(
+    values: NDArray[np.float64], counts: NDArray[np.int64], most: int, least: int = 2
+) -> NDArray[np.float64]:
+    """Return at most `most` cuts between values that occur so often: all where they are few, else near quantiles.
+
+    A value lies behind a cut if it is not below it. Every cut separates two values that occur. Cuts halve the rows
+    again and again, each at the roundest binary number near the median of its range, down to ranges with fewer than
+    `least` rows. So a cut bounds the values around it but does not give them, and a row that comes or goes rarely moves
+    a cut, and only cuts of ranges that it lies in.
 
     Examples
     --------
     >>> import numpy as np
     >>> from hammemo.kernels.cells.codes import quantile_cuts
-    >>> quantile_cuts(np.array([3.0, 1.0, 1.0, 8.0]), np.array([1, 1, 5, 1]), 9)
-    array([2. , 5.5])
-    >>> quantile_cuts(np.arange(100.0), np.ones(100, int), 3)
-    array([24.5, 49.5, 74.5])
+    >>> quantile_cuts(np.array([3.0, 1.0, 1.0, 8.9]), np.array([1, 1, 5, 1]), 9)
+    array([2., 8.])
+    >>> quantile_cuts(np.arange(1000.0), np.ones(1000, int), 3)
+    array([256., 512., 768.])
     """
     present = ~np.isnan(values)
     distinct, ranks = np.unique(values[present], return_inverse=True)
-    if len(distinct) < 2:
-        return np.empty(0)
-    below, above = distinct[:-1], distinct[1:]
-    middles = below / 2 + above / 2
-    middles = np.where((middles > below) & (middles <= above), middles, above)  # two neighbours have no middle
-    if len(middles) <= most:
-        return np.asarray(middles)
     weights = np.bincount(ranks, weights=counts[present], minlength=len(distinct)).astype(np.int64)
     upto = np.cumsum(weights)
-    targets = np.arange(1, most + 1) * int(upto[-1]) // (most + 1)
-    places = np.searchsorted(upto, targets)
-    return np.asarray(middles[np.unique(np.minimum(places, len(middles) - 1))])
+    ends = np.append(0, upto)
+    found, low, high = np.empty(0), np.array([0]), np.array([len(distinct)])
+    for _ in range(most.bit_length() if len(distinct) > most + 1 else len(distinct)):
+        divided = (high - low > 1) & (ends[high] - ends[low] >= least)
+        if not divided.any():
+            break
+        low, high = low[divided], high[divided]
+        cuts = round_numbers(*distinct[_middle_values(upto, ends, low, high)])
+        room = most - len(found)
+        found = np.append(found, cuts if len(cuts) <= room else cuts[np.arange(room) * len(cuts) // room])
+        middle = np.searchsorted(distinct, cuts)
+        low, high = np.column_stack([low, middle]).ravel(), np.column_stack([middle, high]).ravel()
+    return np.sort(found)
+
+
+def _middle_values(
+    upto: NDArray[np.int64], ends: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return, for ranges of distinct values, the two values between which a cut divides the rows nearly evenly.
+
+    Shapes
+    ------
+    upto : (d,), rows up to each value; ends : (d + 1,), a zero and then these; low, high : (r,); returned : (2, r)
+    """
+    base, whole = ends[low], ends[high] - ends[low]
+    first = np.searchsorted(upto, base + np.maximum((0.45 * whole).astype(np.int64) - _BAND_ROWS, 1))
+    last = np.searchsorted(upto, base + np.minimum((0.55 * whole).astype(np.int64) + _BAND_ROWS, whole))
+    before, behind = ends[first] - base, ends[high] - ends[first + 1]
+    is_left = (first == last) & (first > low) & ((before >= behind) | (first + 1 == high))
+    first = first - is_left  # one value fills the middle: the cut is on its side that divides the rows more evenly
+    return np.stack([first, np.maximum(last, first + 1)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,13 +188,15 @@ class ColumnCodes:
             if kind == NAMES:
                 names.append(_frequent(contexts.vocabulary, ranks, counts, least))
             else:
-                cuts += [quantile_cuts(part, counts, MAX_CUTS) for part in ordered_parts(kind, values[ranks])]
+                cuts += [
+                    quantile_cuts(part, counts, MAX_CUTS, LEAST_ROWS) for part in ordered_parts(kind, values[ranks])
+                ]
         plain = cls(kinds, tuple(cuts), tuple(names), pairs[:0], ())
         steps = [_steps(cut, column) for cut, column in zip(cuts, plain._values(contexts).T, strict=True)]
         found = []
         for first, second in pairs.tolist():
             difference, present = _difference(steps[first], steps[second])
-            found.append(np.ceil(quantile_cuts(difference[present].astype(float), counts[present], MAX_CUTS)))
+            found.append(quantile_cuts(difference[present].astype(float), counts[present], MAX_CUTS, LEAST_ROWS))
         return cls(kinds, plain.cuts, plain.names, pairs, tuple(cut.astype(np.int64) for cut in found))
 
     @property
@@ -165,6 +222,22 @@ class ColumnCodes:
         found = np.empty((len(contexts), self.coder.n_columns), np.uint8)
         self.coder.write(values, names, found)
         return found
+
+    def distinct(
+        self, examples: Examples, seed: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
+        """Return `distinct_examples` with steps in place of numbers.
+
+        So what is drawn by these hashes does not depend on where a number lies between two cuts.
+        """
+        contexts = examples.contexts
+        named = [place for place, kind in enumerate(self.kinds) if kind == NAMES]
+        steps = self.rows(contexts)[:, : self.n_ordered].astype(np.int64)
+        numbers = Vocabulary(np.arange(MAX_CUTS + 2))
+        vocabulary = contexts.vocabulary.union(numbers)
+        names = np.append(vocabulary.find(contexts.vocabulary), -1)[contexts.ranks[:, named]]
+        seen = Contexts.with_ranks(vocabulary, np.hstack([vocabulary.find(numbers)[steps], names]))
+        return distinct_examples(replace(examples, contexts=seen), seed)
 
     def plain_rows(self, values: NDArray[np.float64], names: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the bytes of rows, of the values of ordered columns and the bytes of names: the plain twin.
