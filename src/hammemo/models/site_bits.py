@@ -206,7 +206,7 @@ def _of_columns(
     shares_of = [cells.column_shares(examples.contexts[chosen[i : i + 1]]) for i in range(len(rows.labels))]
     of_rows = np.stack(shares_of) if shares_of else np.zeros((0, cells.h, len(cells.kinds)))
     for k, ((position,), counts, scale) in enumerate(site_counts_of(cells, rows, model.sites_)):
-        ratios = log_ratios(counts, rows.labels, shares(reader.label_counts), vote.amounts())
+        ratios = log_ratios(counts, rows.labels, reader.label_counts, vote.amounts())
         added = np.einsum("mcj,jc->mc", ratios, weights[k]) * scale[:, None]
         found += of_rows[:, position].T[:, :, None] * added
     return found, rule.base, rows.labels, rows.multiplicity
