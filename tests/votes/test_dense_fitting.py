@@ -25,7 +25,7 @@ class Drawn:
         self.labels = rng.integers(0, n_labels, m)
         self.multiplicity = rng.integers(1, 5, m)
         self.prior = rng.dirichlet(np.ones(n_labels))
-        self.start = rng.normal(0, 0.2, n_features)
+        self.start = np.abs(rng.normal(0, 0.2, n_features))
         self.rng = rng
 
     def size(self, *, by_label: bool) -> int:

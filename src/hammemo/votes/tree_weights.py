@@ -4,7 +4,7 @@ A tree has chosen its cuts by labels, so rows that grew it believe it too much. 
 is judged by the trees that it did not grow, and by the counts without itself. All trees of a kind say the same kind of
 thing, so they share their weights: with :math:`x_{i,t,m,j,c}` the log-ratio of label c in the cell of row i, tree t and
 level m, the feature is its mean over the trees of a kind that row i did not grow, and the weight that is fitted to it
-is divided among all trees of the kind. Columns of names have weights of their own.
+is divided among all trees of the kind. Columns of names have weights of their own. No weight is negative.
 """
 
 from __future__ import annotations
@@ -242,7 +242,8 @@ def left_out_shares(label_counts: NDArray[np.int64]) -> tuple[NDArray[np.float64
     speak against that label, so that weights would turn negative; beside these shares it speaks for none.
     """
     total = max(int(label_counts.sum()) - 1, 0) + 0.5 * len(label_counts)
-    return (label_counts + 0.5) / total, (np.maximum(label_counts - 1, 0) + 0.5) / total
+    of_others, own = label_counts + 0.5, np.maximum(label_counts - 1, 0) + 0.5
+    return np.asarray(of_others / total), np.asarray(own / total)
 
 
 def _write_tree_features(
@@ -260,7 +261,7 @@ def _write_tree_features(
 
         _write_means(rows.leaves, rows.is_out, of_cells, rows.tree_counts, rows.labels, forest.kinds, ratios, out)
         return
-    tables = _logarithms(rows.tree_counts, rows.label_counts, smoothing)
+    of_others, own, starts, of_totals = _logarithms(rows.tree_counts, rows.label_counts, smoothing)
     loops = native()
     write = plain_tree_features if loops is None else loops.tree_features
     is_out, labels = rows.is_out.astype(np.uint8), rows.labels.astype(np.int32)
@@ -270,7 +271,7 @@ def _write_tree_features(
     def written(part: slice) -> None:
         there = out if len(pieces) == 1 else np.zeros((len(out), part.stop - part.start, out.shape[2]), np.float32)
         of_rows = rows.leaves[part], is_out[part]
-        write(*of_rows, *of_trees[0], labels[part], *of_trees[1], *tables, there)
+        write(*of_rows, *of_trees[0], labels[part], *of_trees[1], of_others, own, starts, of_totals, there)
         if there is not out:
             out[:, part] = there  # rows of a label lie together, so a piece is no block of its own
 
@@ -280,9 +281,9 @@ def _write_tree_features(
 def _logarithms(
     counts: NDArray[np.int64], label_counts: NDArray[np.int64], smoothing: tuple[float, ...]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """Return log(1 + n / (a p)) by label and count n, for rows of other labels and of this one, and where a label begins.
+    """Return log(1 + n / (a p)) by label and count n, where each label's begin, and log(1 + n / a) by total.
 
-    The last array is log(1 + n / a) by total.
+    The first array is for rows of other labels, the second for rows of the label itself.
     """
     amounts, most = np.array(smoothing), counts.max(axis=0, initial=0)
     of_others, own = (

@@ -40,7 +40,7 @@ def chosen_cells(kinds: str, examples: Examples, seed: int, *, missing_is_cell: 
     plain = Cells(kinds, missing_is_cell, ranges)
     if not trees or not len(contexts) or len(examples.labels) > MAX_TREE_LABELS:
         return plain
-    codes = ColumnCodes.chosen(kinds, contexts, counts, _pairs(kinds, seed))
+    codes = ColumnCodes.chosen(kinds, contexts, counts, _pairs(kinds, seed), seed)
     rows, words, counts = codes.distinct(examples, seed)
     m = min(len(rows), GROWING_ROWS)
     bytes_of_rows = np.ascontiguousarray(codes.rows(contexts[rows[:m]]).T)

@@ -3,12 +3,15 @@
 A number becomes the number of its step, 1 to 255, between at most 254 cuts; 0 stands for a missing value. So only the
 order of the values matters, not their distances. A date has six such columns: the moment itself, year, month, day,
 weekday and hour. A name becomes its rank among the frequent names of the column, plus one; 0 stands for all others.
+Frequent names are stored as keyed hashes, so that names of forgotten rows cannot be read.
 The difference of the steps of two numbers is one more number: boundaries that run across two columns take one cut.
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,15 +22,17 @@ from hammemo._versions import cached_property
 from hammemo.tokens.columns import MOMENTS, NAMES
 from hammemo.tokens.contexts import Contexts
 from hammemo.tokens.distinct import distinct_examples
+from hammemo.tokens.hashing import NAME_BYTES, key_words, name_hashes
 from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from hammemo._native import StepCoder
     from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.vocabulary import Token
 
 MAX_CUTS: Final = 253
 _DATE_PARTS: Final = ("", " year", " month", " day", " weekday", " hour")
@@ -164,8 +169,10 @@ class ColumnCodes:
         One letter for each column of the table.
     cuts : sequence of ndarray of float64
         For each ordered column, a date having six, the cuts, ascending.
-    names : sequence of Vocabulary
-        For each column of names, its frequent names.
+    names : sequence of ndarray of uint8, shape (n, NAME_BYTES)
+        For each column of names, the hashes of its frequent names, ascending.
+    name_key : bytes
+        The key of these hashes.
     pairs : ndarray of int64, shape (D, 2)
         The ordered columns whose differences are columns too.
     pair_cuts : sequence of ndarray of int64
@@ -174,30 +181,34 @@ class ColumnCodes:
 
     kinds: str
     cuts: tuple[NDArray[np.float64], ...]
-    names: tuple[Vocabulary, ...]
+    names: tuple[NDArray[np.uint8], ...]
+    name_key: bytes
     pairs: NDArray[np.int64]
     pair_cuts: tuple[NDArray[np.int64], ...]
 
     @classmethod
-    def chosen(cls, kinds: str, contexts: Contexts, counts: NDArray[np.int64], pairs: NDArray[np.int64]) -> ColumnCodes:
+    def chosen(
+        cls, kinds: str, contexts: Contexts, counts: NDArray[np.int64], pairs: NDArray[np.int64], seed: int
+    ) -> ColumnCodes:
         """Return codes for rows that occur so often; `pairs` are of ordered columns."""
         cuts, names = [], []
+        key = struct.pack("<QQ", *key_words(seed, "names of trees"))
         values = token_values(contexts.vocabulary)
         least = max(5, int(counts.sum()) // 1000)
         for kind, ranks in zip(kinds, contexts.ranks.T, strict=True):
             if kind == NAMES:
-                names.append(_frequent(contexts.vocabulary, ranks, counts, least))
+                names.append(_hashed(_frequent(contexts.vocabulary, ranks, counts, least), key))
             else:
                 cuts += [
                     quantile_cuts(part, counts, MAX_CUTS, LEAST_ROWS) for part in ordered_parts(kind, values[ranks])
                 ]
-        plain = cls(kinds, tuple(cuts), tuple(names), pairs[:0], ())
+        plain = cls(kinds, tuple(cuts), tuple(names), key, pairs[:0], ())
         steps = [_steps(cut, column) for cut, column in zip(cuts, plain._values(contexts).T, strict=True)]
         found = []
         for first, second in pairs.tolist():
             difference, present = _difference(steps[first], steps[second])
             found.append(quantile_cuts(difference[present].astype(float), counts[present], MAX_CUTS, LEAST_ROWS))
-        return cls(kinds, plain.cuts, plain.names, pairs, tuple(cut.astype(np.int64) for cut in found))
+        return replace(plain, pairs=pairs, pair_cuts=tuple(cut.astype(np.int64) for cut in found))
 
     @property
     def n_ordered(self) -> int:
@@ -212,16 +223,32 @@ class ColumnCodes:
     def rows(self, contexts: Contexts) -> NDArray[np.uint8]:
         """Return the bytes of rows: shape (m, columns)."""
         named = [place for place, kind in enumerate(self.kinds) if kind == NAMES]
-        names = np.empty((len(contexts), len(named)), np.uint8)
-        for j, (place, known) in enumerate(zip(named, self.names, strict=True)):
-            codes = np.append(known.find(contexts.vocabulary) + 1, 0).astype(np.uint8)  # rank -1 reads the last entry
-            names[:, j] = codes[contexts.ranks[:, place]]
+        ranks = contexts.ranks[:, named]
+        used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 reads the last entry, here and below
+        used[ranks] = True
+        codes = np.zeros((len(used), len(named)), np.uint8)
+        codes[:-1][used[:-1]] = self.name_codes(contexts.vocabulary.keep(used[:-1]))
+        names = codes[ranks, np.arange(len(named))]
         values = self._values(contexts)
         if self.coder is None:
             return self.plain_rows(values, names)
         found = np.empty((len(contexts), self.coder.n_columns), np.uint8)
         self.coder.write(values, names, found)
         return found
+
+    def name_codes(self, names: Vocabulary) -> NDArray[np.uint8]:
+        """Return the byte of each name in each column of names: shape (names, columns of names)."""
+        hashes = name_hashes(names.tolist(), self.name_key)
+        found = [[code(one, 0) for one in hashes] for code in self._code_of_hash]
+        return np.array(found, np.uint8).reshape(len(self.names), len(hashes)).T
+
+    def name_code(self, j: int, name: Token) -> int:
+        """Return the byte of one name in the column of names j: for single rows."""
+        return self._code_of_hash[j](name_hashes([name], self.name_key)[0], 0)
+
+    @cached_property
+    def _code_of_hash(self) -> list[Callable[[bytes, int], int]]:
+        return [{one.tobytes(): rank for rank, one in enumerate(known, 1)}.get for known in self.names]
 
     def distinct(
         self, examples: Examples, seed: int
@@ -312,6 +339,12 @@ def _frequent(vocabulary: Vocabulary, ranks: NDArray[np.int64], counts: NDArray[
     return vocabulary.keep(frequent)
 
 
+def _hashed(names: Vocabulary, key: bytes) -> NDArray[np.uint8]:
+    """Return the hashes of names, ascending, so that their order tells nothing either."""
+    hashes = sorted(name_hashes(names.tolist(), key))
+    return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, NAME_BYTES)
+
+
 def code_arrays(codes: ColumnCodes) -> dict[str, NDArray[Any]]:
     """Return the arrays of codes, for files."""
     arrays: dict[str, NDArray[Any]] = {
@@ -321,9 +354,20 @@ def code_arrays(codes: ColumnCodes) -> dict[str, NDArray[Any]]:
         "pair_cuts": np.concatenate([np.empty(0, np.int16), *codes.pair_cuts]).astype(np.int16),
         "pair_cut_lengths": np.array([len(cut) for cut in codes.pair_cuts], np.uint8),
     }
-    for number, known in enumerate(codes.names):
-        arrays.update({f"names.{number}.{name}": array for name, array in known.arrays().items()})
+    arrays["name_key"] = np.frombuffer(codes.name_key, np.uint8)
+    arrays["name_lengths"] = np.array([len(known) for known in codes.names], np.uint8)
+    arrays["names"] = np.concatenate([np.empty((0, NAME_BYTES), np.uint8), *codes.names])
     return arrays
+
+
+def split_names(flat: NDArray[np.uint8], lengths: Sequence[int]) -> tuple[NDArray[np.uint8], ...]:
+    """Return the hashes of names by column, or refuse such as are not ascending, or too many."""
+    if sum(lengths) != len(flat) or any(length > _MAX_NAMES for length in lengths):
+        raise ValueError("the names of a column are not as many as declared, or more than a byte has room for")
+    found = tuple(np.split(flat, np.cumsum(lengths)[:-1])) if len(lengths) else ()
+    if any(first >= second for known in found for first, second in pairwise(map(bytes, known))):
+        raise ValueError("the hashes of names are not ascending")
+    return found
 
 
 def split_cuts(flat: NDArray[Any], lengths: Sequence[int]) -> tuple[NDArray[Any], ...]:
