@@ -228,7 +228,7 @@ class ColumnCodes:
         used[ranks] = True
         codes = np.zeros((len(used), len(named)), np.uint8)
         codes[:-1][used[:-1]] = self.name_codes(contexts.vocabulary.keep(used[:-1]))
-        names = codes[ranks, np.arange(len(named))]
+        names = np.ascontiguousarray(codes[ranks, np.arange(len(named))])
         values = self._values(contexts)
         if self.coder is None:
             return self.plain_rows(values, names)
