@@ -370,6 +370,7 @@ def tree_features(
     kinds: NDArray[np.int32],
     n_kinds: int,
     label_logs: NDArray[np.float64],
+    own_logs: NDArray[np.float64],
     label_starts: NDArray[np.int64],
     total_logs: NDArray[np.float64],
     out: NDArray[np.float32],

@@ -195,18 +195,18 @@ def _of_columns(
     if not isinstance(vote, LogLinear) or not isinstance(kept, KeptRows) or not len(kept):
         raise ValueError("What a column is worth in bits needs a log-linear vote and kept rows: the default has both.")
     assert cells is not None
-    assert cells.forest is not None
+    assert cells.codes is not None
     reader, examples = memory.reader(), kept.examples()
     rows = rows_of(cells, examples, memory.seed, reader)
     rows = rows[np.arange(min(len(rows.labels), _MAX_TREE_EXAMPLES))]
-    chosen = distinct_examples(examples, memory.seed)[0][: len(rows.labels)]
+    chosen = cells.codes.distinct(examples, memory.seed)[0][: len(rows.labels)]
     rule = vote.rule(reader, model.sites_)
     weights = np.broadcast_to(rule.weights, (*rule.weights.shape[:2], len(reader.labels)))
     found = np.zeros((len(cells.kinds), len(rows.labels), len(reader.labels)))
     shares_of = [cells.column_shares(examples.contexts[chosen[i : i + 1]]) for i in range(len(rows.labels))]
     of_rows = np.stack(shares_of) if shares_of else np.zeros((0, cells.h, len(cells.kinds)))
     for k, ((position,), counts, scale) in enumerate(site_counts_of(cells, rows, model.sites_)):
-        ratios = log_ratios(counts, rows.labels, shares(reader.label_counts), vote.amounts())
+        ratios = log_ratios(counts, rows.labels, reader.label_counts, vote.amounts())
         added = np.einsum("mcj,jc->mc", ratios, weights[k]) * scale[:, None]
         found += of_rows[:, position].T[:, :, None] * added
     return found, rule.base, rows.labels, rows.multiplicity

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hammemo.kernels.cells import Cells
-    from hammemo.kernels.cells.codes import ColumnCodes
     from hammemo.kernels.cells.forest import Forest
     from hammemo.memories.exact import TreeRanker, WholeTable
     from hammemo.portable.graph import Operations
@@ -128,7 +127,13 @@ def tree_graph(ranker: TreeRanker, cells: Cells, missing: str, classes: NDArray[
     assert codes is not None
     assert forest is not None
     whole, rows, values = ranker.tables()
-    names = _names(cells, codes, whole)
+    names = _names(cells, whole)
+    name_codes = codes.name_codes(names).astype(np.int64)
+    if any(len(np.unique(own[own > 0])) < len(known) for own, known in zip(name_codes.T, codes.names, strict=True)):
+        raise ValueError(
+            "The trees of this model split by names that no row holds any more. Only hashes of them are stored, so a "
+            "graph cannot know them: call refit() first, or refit(rows=…) if not all rows are kept."
+        )
     if len(names.strings) != len(names):
         raise ValueError("A graph takes names that are strings: convert the columns of other names before fit.")
     if MOMENTS in cells.kinds:
@@ -140,8 +145,8 @@ def tree_graph(ranker: TreeRanker, cells: Cells, missing: str, classes: NDArray[
         "leaves": values,
         **_walk(forest),
     }
-    for j, known in enumerate(codes.names):
-        constants[f"bytes.{j}"] = np.append(known.find(names) + 1, 0)  # place -1 reads the last one
+    for j, own_codes in enumerate(name_codes.T):
+        constants[f"bytes.{j}"] = np.append(own_codes, 0)  # place -1 reads the last one
         table = np.zeros((len(names) + 1, values.shape[1]))
         own = whole.table.tuples[j].rows()[:, 0]
         places = names.find(whole.table.vocabulary)[own]
@@ -157,15 +162,12 @@ def tree_graph(ranker: TreeRanker, cells: Cells, missing: str, classes: NDArray[
     return TreeGraph(cells.kinds, missing, names, constants, n_cuts, pairs, _depth(forest), forest.n_trees, classes)
 
 
-def _names(cells: Cells, codes: ColumnCodes, whole: WholeTable) -> Vocabulary:
+def _names(cells: Cells, whole: WholeTable) -> Vocabulary:
     """Return all names that the columns of names hold."""
     used = np.zeros(len(whole.table.vocabulary), bool)
     for j in range(len(cells.names)):
         used[whole.table.tuples[j].rows()[:, 0]] = True
-    names = whole.table.vocabulary.keep(used)
-    for known in codes.names:
-        names = names.union(known)
-    return names
+    return whole.table.vocabulary.keep(used)
 
 
 def _walk(forest: Forest) -> dict[str, NDArray[Any]]:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import Bounds, minimize
 
 from hammemo._arrays.integers import row_pieces
 from hammemo._arrays.logarithms import log
@@ -136,6 +136,8 @@ class DenseFits:
     labels: NDArray[np.int64]
     multiplicity: NDArray[np.int64]
     prior: NDArray[np.float64]
+    is_bounded: bool = False
+    """Whether no label may have a negative weight."""
 
     @property
     def n_features(self) -> int:
@@ -154,7 +156,9 @@ class DenseFits:
         """Return the weights that minimise the log-loss."""
         problem = _Problem(self.ratios, self.labels, self.multiplicity, self.prior, start, ridge, per_label)
         first = _vector(start, len(self.prior), warm, per_label=per_label)
-        found = minimize(problem, first, jac=True, method="L-BFGS-B", options={"maxiter": steps})
+        lower = _lower_bounds(start, len(self.prior), per_label=per_label) if self.is_bounded else None
+        bounds = None if lower is None else Bounds(lower, np.inf)
+        found = minimize(problem, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps})
         return _weights(found.x, len(start), len(self.prior), per_label=per_label)
 
 
@@ -197,6 +201,9 @@ def fits_to(
 ) -> Fits:
     """Return features to be fitted to, those of some rows or of all: compiled, or arrays, its twin.
 
+    The weights are not negative: what a cell says for a label never counts against it. Otherwise weights fitted to
+    noise could turn rows, which the cells hold, against their own labels.
+
     Shapes
     ------
     ratios : (L, m, F); labels, multiplicity : (m,); prior : (L,)
@@ -205,7 +212,7 @@ def fits_to(
     if rows is None:
         rows = np.arange(len(labels))
     if loops is None:
-        return DenseFits(np.ascontiguousarray(ratios[:, rows]), labels[rows], multiplicity[rows], prior)
+        return DenseFits(np.ascontiguousarray(ratios[:, rows]), labels[rows], multiplicity[rows], prior, True)
     blocks = loops.DenseRatios.of_rows(ratios, rows.astype(np.int64), labels[rows].astype(np.int32))
     return TableFits(blocks, multiplicity[rows], prior, int(ratios.shape[2]))
 
@@ -218,6 +225,13 @@ def _vector(
         parts = [warm.shared, warm.differences.T.ravel(), warm.offsets] if per_label else [warm.shared]
         return np.concatenate(parts)
     return np.concatenate([start, np.zeros(n_labels * (len(start) + 1) if per_label else 0)])
+
+
+def _lower_bounds(start: NDArray[np.float64], n_labels: int, *, per_label: bool) -> NDArray[np.float64]:
+    """Return bounds of the vector with which no label has a negative weight, as in ``dense_weights.hpp``."""
+    if not per_label:
+        return np.zeros(len(start))
+    return np.concatenate([start, np.tile(-start, n_labels), np.full(n_labels, -np.inf)])
 
 
 def _weights(vector: NDArray[np.float64], n_features: int, n_labels: int, *, per_label: bool) -> FittedWeights:

@@ -4,7 +4,7 @@ A tree has chosen its cuts by labels, so rows that grew it believe it too much. 
 is judged by the trees that it did not grow, and by the counts without itself. All trees of a kind say the same kind of
 thing, so they share their weights: with :math:`x_{i,t,m,j,c}` the log-ratio of label c in the cell of row i, tree t and
 level m, the feature is its mean over the trees of a kind that row i did not grow, and the weight that is fitted to it
-is divided among all trees of the kind. Columns of names have weights of their own.
+is divided among all trees of the kind. Columns of names have weights of their own. No weight is negative.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from hammemo._arrays.threads import in_threads, thread_pieces
 from hammemo._progress import advance
 from hammemo.kernels.cells.forest import KINDS, LEVELS
 from hammemo.tokens.contexts import Contexts
-from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.vocabulary import Vocabulary
 from hammemo.votes.base import softmax
 from hammemo.votes.choosing import FoldTally, WeightTrial
@@ -99,8 +98,9 @@ def rows_of(
     Labels are those of the reader, or of the examples. With `sample` there are this many rows at most, each of which
     did not grow some tree of each kind.
     """
+    assert cells.codes is not None
     assert cells.forest is not None
-    rows, words, counts = distinct_examples(examples, seed)
+    rows, words, counts = cells.codes.distinct(examples, seed)
     labels = examples.label_ranks[rows]
     label_counts = np.bincount(labels, weights=counts, minlength=len(examples.labels)).astype(np.int64)
     if reader is not None:
@@ -188,11 +188,10 @@ def tree_features(cells: Cells, rows: TreeRows, smoothing: tuple[float, ...] = S
     n_labels, n_amounts = len(rows.label_counts), len(smoothing)
     of_trees = len(KINDS) * len(LEVELS) * n_amounts
     out = np.zeros((n_labels, len(rows.labels), of_trees + n_amounts * len(rows.name_counts)), np.float32)
-    prior = shares(rows.label_counts)
-    _write_tree_features(cells.forest, rows, prior, smoothing, out)
+    _write_tree_features(cells.forest, rows, smoothing, out)
     for k, (codes, held) in enumerate(zip(rows.name_codes.T, rows.name_counts, strict=True)):
         first = of_trees + n_amounts * k
-        ratios = log_ratios(held[codes], rows.labels, prior, smoothing)
+        ratios = log_ratios(held[codes], rows.labels, rows.label_counts, smoothing)
         out[:, :, first : first + n_amounts] = ratios.transpose(1, 0, 2)
     return out
 
@@ -219,40 +218,50 @@ def site_counts_of(
 
 
 def log_ratios(
-    counts: NDArray[np.int64], labels: NDArray[np.int64], prior: NDArray[np.float64], smoothing: tuple[float, ...]
+    counts: NDArray[np.int64], labels: NDArray[np.int64], label_counts: NDArray[np.int64], smoothing: tuple[float, ...]
 ) -> NDArray[np.float64]:
     """Return the log-ratios of rows of counts, each without one count of its own label.
 
     Shapes
     ------
-    counts : (m, L); labels : (m,); returned : (m, L, J)
+    counts : (m, L); labels : (m,); label_counts : (L,); returned : (m, L, J)
     """
+    of_others, own = left_out_shares(label_counts)
     counts, places = counts.copy(), np.arange(len(labels))
     counts[places, labels] = np.maximum(counts[places, labels] - 1, 0)
-    amounts = np.array(smoothing)
+    amounts, prior = np.array(smoothing), np.tile(of_others, (len(labels), 1))
+    prior[places, labels] = own[labels]
     totals = log1p(counts.sum(axis=1)[:, None, None] / amounts)
     return np.asarray(log1p((counts / prior)[:, :, None] / amounts) - totals)
+
+
+def left_out_shares(label_counts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return each label's share of the examples without one row: where it has another label, and where it has this one.
+
+    A cell without the row holds one example less of the row's label. Beside shares of all examples this would always
+    speak against that label, so that weights would turn negative; beside these shares it speaks for none.
+    """
+    total = max(int(label_counts.sum()) - 1, 0) + 0.5 * len(label_counts)
+    of_others, own = label_counts + 0.5, np.maximum(label_counts - 1, 0) + 0.5
+    return np.asarray(of_others / total), np.asarray(own / total)
 
 
 def _write_tree_features(
     forest: Forest,
     rows: TreeRows,
-    prior: NDArray[np.float64],
     smoothing: tuple[float, ...],
     out: NDArray[np.float32],
 ) -> None:
     """Write the features of trees into the first places: compiled, or by NumPy, its twin."""
     of_cells = forest.cell_rows
     if int(rows.tree_counts.sum(axis=1).max(initial=0)) > _TABLE_COUNTS:
-        amounts = np.array(smoothing)
 
-        def logs(held: NDArray[np.int64]) -> NDArray[np.float64]:
-            totals = log1p(held.sum(axis=1)[:, None] / amounts)
-            return np.asarray(log1p(held[:, :, None] / (amounts * prior[:, None])) - totals[:, None])
+        def ratios(held: NDArray[np.int64], labels: NDArray[Any]) -> NDArray[np.float64]:
+            return log_ratios(held, labels, rows.label_counts, smoothing)
 
-        _write_means(rows.leaves, rows.is_out, of_cells, rows.tree_counts, rows.labels, forest.kinds, logs, out)
+        _write_means(rows.leaves, rows.is_out, of_cells, rows.tree_counts, rows.labels, forest.kinds, ratios, out)
         return
-    label_logs, starts, total_logs = _logarithms(rows.tree_counts, prior, smoothing)
+    of_others, own, starts, of_totals = _logarithms(rows.tree_counts, rows.label_counts, smoothing)
     loops = native()
     write = plain_tree_features if loops is None else loops.tree_features
     is_out, labels = rows.is_out.astype(np.uint8), rows.labels.astype(np.int32)
@@ -262,7 +271,7 @@ def _write_tree_features(
     def written(part: slice) -> None:
         there = out if len(pieces) == 1 else np.zeros((len(out), part.stop - part.start, out.shape[2]), np.float32)
         of_rows = rows.leaves[part], is_out[part]
-        write(*of_rows, *of_trees[0], labels[part], *of_trees[1], label_logs, starts, total_logs, there)
+        write(*of_rows, *of_trees[0], labels[part], *of_trees[1], of_others, own, starts, of_totals, there)
         if there is not out:
             out[:, part] = there  # rows of a label lie together, so a piece is no block of its own
 
@@ -270,14 +279,20 @@ def _write_tree_features(
 
 
 def _logarithms(
-    counts: NDArray[np.int64], prior: NDArray[np.float64], smoothing: tuple[float, ...]
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """Return log(1 + n / (a p)) by label and count n, where each label's begin, and log(1 + n / a) by total."""
+    counts: NDArray[np.int64], label_counts: NDArray[np.int64], smoothing: tuple[float, ...]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    """Return log(1 + n / (a p)) by label and count n, where each label's begin, and log(1 + n / a) by total.
+
+    The first array is for rows of other labels, the second for rows of the label itself.
+    """
     amounts, most = np.array(smoothing), counts.max(axis=0, initial=0)
-    tables = [log1p(np.arange(top + 1)[:, None] / (amounts * p)) for top, p in zip(most, prior, strict=True)]
+    of_others, own = (
+        np.concatenate([log1p(np.arange(top + 1)[:, None] / p / amounts) for top, p in zip(most, prior, strict=True)])
+        for prior in left_out_shares(label_counts)
+    )
     starts = np.concatenate([[0], np.cumsum(most[:-1] + 1)]).astype(np.int64)
     totals = np.arange(int(counts.sum(axis=1).max(initial=0)) + 1)[:, None]
-    return np.concatenate(tables), starts, log1p(totals / amounts)
+    return of_others, own, starts, log1p(totals / amounts)
 
 
 def plain_tree_features(
@@ -289,6 +304,7 @@ def plain_tree_features(
     kinds: NDArray[np.int32],
     n_kinds: int,
     label_logs: NDArray[np.float64],
+    own_logs: NDArray[np.float64],
     label_starts: NDArray[np.int64],
     total_logs: NDArray[np.float64],
     out: NDArray[np.float32],
@@ -296,10 +312,14 @@ def plain_tree_features(
     """Do what the compiled `tree_features` does (``src/native/trees/tree_features.hpp``), to the bit."""
     assert n_kinds == len(KINDS)
 
-    def logs(held: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.asarray(label_logs[label_starts + held] - total_logs[held.sum(axis=1)][:, None])
+    def ratios(held: NDArray[np.int64], own: NDArray[Any]) -> NDArray[np.float64]:
+        places = np.arange(len(held))
+        held[places, own] -= held[places, own] > 0
+        logs = label_logs[label_starts + held]
+        logs[places, own] = own_logs[label_starts[own] + held[places, own]]
+        return np.asarray(logs - total_logs[held.sum(axis=1)][:, None])
 
-    _write_means(leaves, is_out, cells, counts, labels, kinds, logs, out)
+    _write_means(leaves, is_out, cells, counts, labels, kinds, ratios, out)
 
 
 def _write_means(
@@ -309,21 +329,19 @@ def _write_means(
     counts: NDArray[np.int64],
     labels: NDArray[Any],
     kinds: NDArray[Any],
-    logs: Callable[[NDArray[np.int64]], NDArray[np.float64]],
+    ratios: Callable[[NDArray[np.int64], NDArray[Any]], NDArray[np.float64]],
     out: NDArray[np.float32],
 ) -> None:
-    """Write the mean log-ratios over the trees that rows did not grow; `logs` makes (m, L, J) of counts (m, L)."""
+    """Write the mean of `ratios`, (m, L, J) of counts (m, L) and labels, over the trees that rows did not grow."""
     n_labels, m, n_levels, n_kinds = counts.shape[1], len(leaves), len(cells), len(KINDS)
-    n_amounts = logs(counts[:1]).shape[2]
+    n_amounts = ratios(counts[:0], labels[:0]).shape[2]
     sums, seen = np.zeros((m, n_kinds, n_levels, n_amounts, n_labels)), np.zeros((m, n_kinds), np.int64)
     for tree, kind in enumerate(kinds.tolist()):
         rows = np.flatnonzero(is_out[:, tree])
-        places, own = np.arange(len(rows)), labels[rows]
         seen[rows, kind] += 1
         for level in range(n_levels):
             held = counts[cells[level, leaves[rows, tree]]]
-            held[places, own] -= held[places, own] > 0
-            sums[rows, kind, level] += logs(held).transpose(0, 2, 1)
+            sums[rows, kind, level] += ratios(held, labels[rows]).transpose(0, 2, 1)
     means = sums / np.maximum(seen, 1)[:, :, None, None, None]
     out[:, :, : n_kinds * n_levels * n_amounts] = means.reshape(m, -1, n_labels).transpose(2, 0, 1)
 

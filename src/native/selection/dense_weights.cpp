@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <limits>
 #include <utility>
 
 #include "lanes.hpp"
@@ -225,6 +226,16 @@ double DenseLoss::operator()(const std::vector<double>& at, std::vector<double>&
         gradient[i] += 2 * strength_ * difference;
     }
     return summed(loss.data()) + strength_ * away;
+}
+
+std::vector<double> DenseLoss::lower() const {
+    const size_t F = ratios_.n_features(), L = ratios_.n_labels();
+    std::vector<double> found(size(), -std::numeric_limits<double>::infinity());
+    for (size_t f = 0; f < F; ++f) {
+        found[f] = by_label_ ? start_[f] : 0.0;
+        for (size_t c = 0; by_label_ && c < L; ++c) found[F + c * F + f] = -start_[f];
+    }
+    return found;
 }
 
 void portable_logs(const double* values, size_t n, double* out) {

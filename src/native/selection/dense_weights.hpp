@@ -43,6 +43,10 @@ class DenseLoss final : public Loss {
     size_t size() const { return ratios_.n_features() * (1 + (by_label_ ? ratios_.n_labels() : 0)) + (by_label_ ? ratios_.n_labels() : 0); }
     double operator()(const std::vector<double>& at, std::vector<double>& gradient) override;
 
+    // Bounds with which no label has a negative weight: shared weights are not below 0 or, with differences, not below the start, and
+    // differences not below minus the start.
+    std::vector<double> lower() const;
+
     // What one block of rows needs, and the parts of the sums that it adds to.
     struct Work {
         const float* ratios;

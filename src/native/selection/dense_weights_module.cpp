@@ -56,10 +56,11 @@ void fit(const DenseRatios& ratios, const Vector<double>& base, const Vector<dou
     DenseLoss made = make_loss(ratios, base, shares, start, strength, by_label, 0);
     require_aligned(at);
     require(at.size() == made.size(), "weights of other features or labels");
+    for (double weight : copied<double>(start)) require(weight >= 0, "weights are not negative");
     require(steps >= 0, "steps are counted from zero");
     std::vector<double> found(at.data(), at.data() + at.size());
     const Released released;
-    descend(made, found, static_cast<size_t>(steps), tolerance);
+    descend(made, found, static_cast<size_t>(steps), tolerance, made.lower());
     std::copy(found.begin(), found.end(), at.data());
 }
 

@@ -102,16 +102,25 @@ double WeightLoss::operator()(const std::vector<double>& at, std::vector<double>
     return loss + strength_ * away;
 }
 
-void descend(Loss& loss, std::vector<double>& at, size_t steps, double tolerance) {
+void descend(Loss& loss, std::vector<double>& at, size_t steps, double tolerance, const std::vector<double>& lower) {
     std::vector<double> gradient(at.size()), next, turned(at.size());
     std::deque<Step> past;
     double value = loss(at, gradient);
     for (size_t step = 0; step < steps; ++step) {
-        std::vector<double> d = direction(gradient, past);
-        double slope = dot(d, gradient);
+        std::vector<double> slopes = gradient;
+        for (size_t i = 0; i < lower.size(); ++i)
+            if (at[i] <= lower[i] && gradient[i] > 0) slopes[i] = 0;
+        const auto along = [&] {
+            std::vector<double> found = direction(slopes, past);
+            for (size_t i = 0; i < lower.size(); ++i)
+                if (at[i] <= lower[i] && (found[i] < 0 || slopes[i] == 0)) found[i] = 0;
+            return found;
+        };
+        std::vector<double> d = along();
+        double slope = dot(d, slopes);
         if (!(slope < 0) && !past.empty()) {
             past.clear();
-            d = direction(gradient, past), slope = dot(d, gradient);
+            d = along(), slope = dot(d, slopes);
         }
         if (!(slope < -FLAT * FLAT)) return;
         double length = 1.0, found = value;
@@ -119,9 +128,17 @@ void descend(Loss& loss, std::vector<double>& at, size_t steps, double tolerance
         for (size_t halving = 0; halving < HALVINGS && !fell; ++halving) {
             next = at;
             add(next, length, d);
+            double promised = length * slope;
+            if (!lower.empty()) {
+                promised = 0;
+                for (size_t i = 0; i < next.size(); ++i) {
+                    next[i] = std::max(next[i], lower[i]);
+                    promised += gradient[i] * (next[i] - at[i]);
+                }
+            }
             found = loss(next, turned);
-            fell = found <= value + SUFFICIENT * length * slope;
-            if (!fell) length *= std::min(0.5, std::max(0.1, -slope * length / (2 * (found - value - slope * length))));
+            fell = found <= value + SUFFICIENT * promised && promised < 0;
+            if (!fell) length *= std::min(0.5, std::max(0.1, -promised / (2 * (found - value - promised))));
         }
         if (!fell) return;
         Step made{next, turned, 0};

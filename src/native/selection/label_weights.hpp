@@ -34,7 +34,8 @@ class WeightLoss final : public Loss {
     bool by_label_;
 };
 
-// Goes from `at` to where the loss falls, so many steps at most; a step that gains less than the tolerance is the last one.
-void descend(Loss& loss, std::vector<double>& at, size_t steps, double tolerance);
+// Goes from `at` to where the loss falls, so many steps at most; a step that gains less than the tolerance is the last one. With `lower`,
+// no number goes below its bound: steps are projected, and numbers at their bounds that would go further rest.
+void descend(Loss& loss, std::vector<double>& at, size_t steps, double tolerance, const std::vector<double>& lower = {});
 
 }  // namespace hammemo

@@ -27,7 +27,7 @@ void TreeFeatures::write(float* out) const {
                 double* sum = sums.data() + (kind * per_kind + level * n_amounts) * n_labels;
                 for (size_t c = 0; c < n_labels; ++c) {
                     const int64_t count = held[c] - (c == own && held[c] > 0);
-                    const double* of_label = label_logs + static_cast<size_t>(label_starts[c] + count) * n_amounts;
+                    const double* of_label = (c == own ? own_logs : label_logs) + static_cast<size_t>(label_starts[c] + count) * n_amounts;
                     for (size_t j = 0; j < n_amounts; ++j) sum[j * n_labels + c] += of_label[j] - of_total[j];
                 }
             }

@@ -3,7 +3,7 @@
 // A row reads, in every tree that it did not grow, its cell on each level. With n_c the count of label c there, one less for the
 // row's own label, and n their sum, the feature of (kind, level, amount a) is the mean over these trees of
 //     log(1 + n_c / (a p_c)) - log(1 + n / a),
-// in double precision, tree by tree. Logarithms come from tables by label and count.
+// in double precision, tree by tree. The shares p_c leave the row out, too. Logarithms come from tables by label and count.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ struct TreeFeatures {
     const int64_t* counts;         // (cells, labels)
     const int32_t* labels;         // (rows,)
     const int32_t* kinds;          // (trees,)
-    const double* label_logs;      // (entries, amounts)
+    const double* label_logs;      // (entries, amounts): for labels that are not the row's own
+    const double* own_logs;        // (entries, amounts): for its own
     const int64_t* label_starts;   // (labels,): the entry of count 0
     const double* total_logs;      // (entries, amounts)
     size_t n_rows, n_trees, n_levels, n_nodes, n_labels, n_kinds, n_amounts, width;

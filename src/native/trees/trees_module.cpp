@@ -162,15 +162,17 @@ void add_scores(const TreeScores& trees, const Matrix<uint8_t>& codes,
 // Writes the features of rows into the first places of out: (labels, rows, width).
 void write_features(const Matrix<int32_t>& leaves, const Matrix<uint8_t>& is_out, const Matrix<int32_t>& cells,
                     const Matrix<int64_t>& counts, const Vector<int32_t>& labels, const Vector<int32_t>& kinds, size_t n_kinds,
-                    const Matrix<double>& label_logs, const Vector<int64_t>& label_starts, const Matrix<double>& total_logs,
+                    const Matrix<double>& label_logs, const Matrix<double>& own_logs, const Vector<int64_t>& label_starts,
+                    const Matrix<double>& total_logs,
                     nb::ndarray<float, nb::ndim<3>, nb::c_contig, nb::device::cpu> out) {
     require_aligned(leaves), require_aligned(cells), require_aligned(counts), require_aligned(label_logs);
-    require_aligned(total_logs), require_aligned(out);
+    require_aligned(own_logs), require_aligned(total_logs), require_aligned(out);
     const size_t n = leaves.shape(0), n_trees = leaves.shape(1), n_labels = counts.shape(1), n_amounts = label_logs.shape(1);
     const std::vector<int32_t> own_labels = copied<int32_t>(labels), own_kinds = copied<int32_t>(kinds);
     const std::vector<int64_t> own_starts = copied<int64_t>(label_starts);
     require(is_out.shape(0) == n && is_out.shape(1) == n_trees && own_labels.size() == n, "one label and one bag for each row");
     require(own_kinds.size() == n_trees && own_starts.size() == n_labels && n_labels > 0, "one kind a tree and one table a label");
+    require(own_logs.shape(0) == label_logs.shape(0) && own_logs.shape(1) == n_amounts, "as many logarithms for a row's own label");
     require(total_logs.shape(1) == n_amounts && n_amounts > 0 && n_kinds > 0, "one logarithm for each amount");
     require(out.shape(0) == n_labels && out.shape(1) == n && out.shape(2) >= n_kinds * cells.shape(0) * n_amounts, "the features need room");
     for (int32_t kind : own_kinds) require(kind >= 0 && static_cast<size_t>(kind) < n_kinds, "a tree is of no kind");
@@ -190,7 +192,7 @@ void write_features(const Matrix<int32_t>& leaves, const Matrix<uint8_t>& is_out
         }
     }
     const TreeFeatures features{leaves.data(), is_out.data(), cells.data(), counts.data(), own_labels.data(), own_kinds.data(),
-                                label_logs.data(), own_starts.data(), total_logs.data(), n, n_trees, cells.shape(0), cells.shape(1),
+                                label_logs.data(), own_logs.data(), own_starts.data(), total_logs.data(), n, n_trees, cells.shape(0), cells.shape(1),
                                 n_labels, n_kinds, n_amounts, out.shape(2)};
     const Released released;
     features.write(out.data());
@@ -204,8 +206,8 @@ void bind_trees(nb::module_& m) {
           nb::arg("max_columns"), nb::arg("random_split"), nb::arg("seed"));
     m.def("tree_features", &write_features, nb::arg("leaves").noconvert(), nb::arg("is_out").noconvert(), nb::arg("cells").noconvert(),
           nb::arg("counts").noconvert(), nb::arg("labels").noconvert(), nb::arg("kinds").noconvert(), nb::arg("n_kinds"),
-          nb::arg("label_logs").noconvert(), nb::arg("label_starts").noconvert(), nb::arg("total_logs").noconvert(),
-          nb::arg("out").noconvert());
+          nb::arg("label_logs").noconvert(), nb::arg("own_logs").noconvert(), nb::arg("label_starts").noconvert(),
+          nb::arg("total_logs").noconvert(), nb::arg("out").noconvert());
     nb::class_<CheckedForest>(m, "Forest")
         .def(nb::new_(&make_forest), nb::arg("column").noconvert(), nb::arg("step").noconvert(), nb::arg("right").noconvert(),
              nb::arg("starts").noconvert(), nb::arg("names").noconvert())

@@ -16,7 +16,6 @@ from hammemo.kernels.cells.codes import ColumnCodes
 from hammemo.memories.exact import reader as exact_reader
 from hammemo.memories.exact import score_table
 from hammemo.memories.exact.score_table import MAX_DENSE_LABELS, TreeRanker
-from hammemo.tokens.vocabulary import Vocabulary
 
 native = pytest.importorskip("hammemo._native")
 VOTES = [LogLinear(steps=2), LogLinear((1, 10), steps=2, per_label=False), LogLinear(steps=2, class_weight="balanced")]
@@ -119,7 +118,9 @@ def test_compiled_steps_are_those_of_the_plain_twin(seed: int) -> None:
     cuts = tuple(np.unique(rng.integers(-5, 6, rng.integers(0, 9)) / 2) for _ in range(n_ordered))
     pairs = rng.integers(0, n_ordered, (rng.integers(0, 4), 2))
     pair_cuts = tuple(np.unique(rng.integers(-9, 10, rng.integers(0, 9))) for _ in pairs)
-    codes = ColumnCodes("n" * n_ordered + "s" * n_names, cuts, (Vocabulary(),) * n_names, pairs, pair_cuts)
+    codes = ColumnCodes(
+        "n" * n_ordered + "s" * n_names, cuts, (np.empty((0, 16), np.uint8),) * n_names, bytes(16), pairs, pair_cuts
+    )
     values = rng.integers(-7, 8, (30, n_ordered)) / 2
     values[rng.random(values.shape) < 0.1] = np.nan
     values[rng.random(values.shape) < 0.05] = np.inf

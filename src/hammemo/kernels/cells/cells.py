@@ -18,12 +18,13 @@ import numpy as np
 
 from hammemo._arrays.integers import object_array
 from hammemo._versions import cached_property
-from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, token_values
+from hammemo.kernels.cells.codes import ColumnCodes, code_arrays, split_cuts, split_names, token_values
 from hammemo.kernels.cells.forest import Forest, checked_forest, copies_in_bag
 from hammemo.kernels.sites import MAX_POSITIONS
 from hammemo.tokens.columns import KINDS, MOMENTS, NAMES
 from hammemo.tokens.contexts import Contexts
-from hammemo.tokens.vocabulary import NO_TOKEN, Vocabulary
+from hammemo.tokens.hashing import NAME_BYTES
+from hammemo.tokens.vocabulary import NO_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -277,10 +278,10 @@ def _restored_codes(kinds: str, stored: StoredArrays) -> ColumnCodes:
     pairs = stored.whole_numbers("pairs", (None, 2), below=max(n_ordered, 1)).astype(np.int64)
     pair_lengths = stored.take("pair_cut_lengths", "uint8", (len(pairs),)).tolist()
     pair_cuts = split_cuts(stored.take("pair_cuts", "int16", (None,)).astype(np.int64), pair_lengths)
-    names = tuple(Vocabulary.from_arrays(stored.part(f"names.{j}")) for j in range(kinds.count(NAMES)))
-    if any(len(known) > 254 for known in names):
-        raise ValueError("a column has more frequent names than a byte has room for")
-    return ColumnCodes(kinds, cuts, names, pairs, pair_cuts)
+    name_lengths = stored.take("name_lengths", "uint8", (kinds.count(NAMES),)).tolist()
+    names = split_names(stored.take("names", "uint8", (None, NAME_BYTES)), name_lengths)
+    key = stored.take("name_key", "uint8", (NAME_BYTES,)).tobytes()
+    return ColumnCodes(kinds, cuts, names, key, pairs, pair_cuts)
 
 
 def _restored_forest(codes: ColumnCodes, stored: StoredArrays) -> Forest:

@@ -1,7 +1,8 @@
 """Which cuts and trees a table asks for: a function of the multiset of its rows and the seed.
 
-Cuts come from all rows that are looked at, trees from the distinct ones with the lowest hashes. Differences of columns
-are drawn at random, where there are more pairs than room.
+Cuts come from all rows that are looked at, trees from the distinct ones with the lowest hashes. Trees know numbers only
+by the steps that they lie in, and so do the hashes: two numbers between the same two cuts give the same trees.
+Differences of columns are drawn at random, where there are more pairs than room.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ import numpy as np
 
 from hammemo._progress import progress_bar
 from hammemo.kernels.cells.cells import Cells
-from hammemo.kernels.cells.codes import ColumnCodes, quantile_cuts, token_values
+from hammemo.kernels.cells.codes import LEAST_ROWS, ColumnCodes, quantile_cuts, token_values
 from hammemo.kernels.cells.forest import grown_forest
 from hammemo.tokens.columns import MOMENTS, NAMES
-from hammemo.tokens.distinct import distinct_examples
 from hammemo.tokens.hashing import key_words
 
 if TYPE_CHECKING:
@@ -35,18 +35,18 @@ _RANGES: Final = 16
 
 def chosen_cells(kinds: str, examples: Examples, seed: int, *, missing_is_cell: bool, trees: bool) -> Cells:
     """Return the cells of a table with columns of these kinds, by its rows; with trees, or with ranges only."""
-    rows, words, counts = distinct_examples(examples, seed)
-    contexts, labels = examples.contexts[rows], examples.label_ranks[rows]
+    contexts, counts = examples.contexts, examples.multiplicity
     ranges = _ranges(kinds, contexts, counts)
     plain = Cells(kinds, missing_is_cell, ranges)
-    if not trees or not len(rows) or len(examples.labels) > MAX_TREE_LABELS:
+    if not trees or not len(contexts) or len(examples.labels) > MAX_TREE_LABELS:
         return plain
-    codes = ColumnCodes.chosen(kinds, contexts, counts, _pairs(kinds, seed))
+    codes = ColumnCodes.chosen(kinds, contexts, counts, _pairs(kinds, seed), seed)
+    rows, words, counts = codes.distinct(examples, seed)
     m = min(len(rows), GROWING_ROWS)
-    bytes_of_rows = np.ascontiguousarray(codes.rows(contexts[:m]).T)
-    n_plain = codes.n_ordered + len(codes.names)
+    bytes_of_rows = np.ascontiguousarray(codes.rows(contexts[rows[:m]]).T)
+    n_plain, labels = codes.n_ordered + len(codes.names), examples.label_ranks[rows[:m]]
     with progress_bar("Growing trees"):
-        forest = grown_forest(bytes_of_rows, codes.is_name, labels[:m], counts[:m], words[:m], n_plain, seed)
+        forest = grown_forest(bytes_of_rows, codes.is_name, labels, counts[:m], words[:m], n_plain, seed)
     return Cells(kinds, missing_is_cell, ranges, codes, forest, int(words[m - 1]))
 
 
@@ -54,7 +54,7 @@ def _ranges(kinds: str, contexts: Contexts, counts: NDArray[np.int64]) -> tuple[
     """Return the cuts between the ranges of each column, none for names."""
     values = token_values(contexts.vocabulary)
     return tuple(
-        np.empty(0) if kind == NAMES else quantile_cuts(values[ranks], counts, _RANGES - 1)
+        np.empty(0) if kind == NAMES else quantile_cuts(values[ranks], counts, _RANGES - 1, LEAST_ROWS)
         for kind, ranks in zip(kinds, contexts.ranks.T, strict=True)
     )
 

@@ -3,12 +3,15 @@
 A number becomes the number of its step, 1 to 255, between at most 254 cuts; 0 stands for a missing value. So only the
 order of the values matters, not their distances. A date has six such columns: the moment itself, year, month, day,
 weekday and hour. A name becomes its rank among the frequent names of the column, plus one; 0 stands for all others.
+Frequent names are stored as keyed hashes, so that names of forgotten rows cannot be read.
 The difference of the steps of two numbers is one more number: boundaries that run across two columns take one cut.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import struct
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,19 +20,27 @@ from hammemo._arrays.integers import narrow
 from hammemo._arrays.native import native
 from hammemo._versions import cached_property
 from hammemo.tokens.columns import MOMENTS, NAMES
+from hammemo.tokens.contexts import Contexts
+from hammemo.tokens.distinct import distinct_examples
+from hammemo.tokens.hashing import NAME_BYTES, key_words, name_hashes
+from hammemo.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from hammemo._native import StepCoder
-    from hammemo.tokens.contexts import Contexts
-    from hammemo.tokens.vocabulary import Vocabulary
+    from hammemo.tokens.contexts import Examples
+    from hammemo.tokens.vocabulary import Token
 
 MAX_CUTS: Final = 253
 _DATE_PARTS: Final = ("", " year", " month", " day", " weekday", " hour")
 _MAX_NAMES: Final = 254
+_BAND_ROWS: Final = 2
+"""A cut leaves 45 to 55 % of the rows of its range below it, or this many rows more or fewer."""
+LEAST_ROWS: Final = 6
+"""Rows of a range that trees divide."""
 
 
 def token_values(vocabulary: Vocabulary) -> NDArray[np.float64]:
@@ -69,34 +80,83 @@ def part_names(kind: str) -> tuple[str, ...]:
     return _DATE_PARTS if kind == MOMENTS else ("",)
 
 
-def quantile_cuts(values: NDArray[np.float64], counts: NDArray[np.int64], most: int) -> NDArray[np.float64]:
-    """Return at most `most` cuts between values that occur so often: all where they are few, else at quantiles.
+def round_numbers(below: NDArray[np.float64], upto: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return, for each pair, the number above `below` and not above `upto` that the highest power of two divides.
 
-    A value lies behind a cut if it is not below it. Every cut lies between two values that occur.
+    Only bits are compared, so the result is exact for any finite numbers, also where no number lies between the two.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hammemo.kernels.cells.codes import round_numbers
+    >>> round_numbers(np.array([41_210.0, 0.3, -7.0, -7.0]), np.array([41_377.0, 0.31, -5.2, 9.0]))
+    array([ 4.121600e+04,  3.046875e-01, -6.000000e+00,  0.000000e+00])
+    """
+    is_negative = upto < 0  # then the sizes run the other way: the larger one is left out
+    low = (np.where(is_negative, np.abs(upto), np.maximum(below, 0.0)) + 0.0).view(np.int64) - is_negative
+    high = (np.where(is_negative, np.abs(below), np.abs(upto)) + 0.0).view(np.int64) - is_negative
+    differing = low ^ high
+    for shift in (1, 2, 4, 8, 16, 32):
+        differing |= differing >> shift
+    cleared = np.minimum(differing >> 1, 2**52 - 1)  # below the first bit that differs; the exponent stays
+    found = (high & ~cleared).view(np.float64)
+    return np.where(is_negative, -found, np.where(below < 0, 0.0, found))
+
+
+def quantile_cuts(
+    values: NDArray[np.float64], counts: NDArray[np.int64], most: int, least: int = 2
+) -> NDArray[np.float64]:
+    """Return at most `most` cuts between values that occur so often: all where they are few, else near quantiles.
+
+    A value lies behind a cut if it is not below it. Every cut separates two values that occur. Cuts halve the rows
+    again and again, each at the roundest binary number near the median of its range, down to ranges with fewer than
+    `least` rows. So a cut bounds the values around it but does not give them, and a row that comes or goes rarely moves
+    a cut, and only cuts of ranges that it lies in.
 
     Examples
     --------
     >>> import numpy as np
     >>> from hammemo.kernels.cells.codes import quantile_cuts
-    >>> quantile_cuts(np.array([3.0, 1.0, 1.0, 8.0]), np.array([1, 1, 5, 1]), 9)
-    array([2. , 5.5])
-    >>> quantile_cuts(np.arange(100.0), np.ones(100, int), 3)
-    array([24.5, 49.5, 74.5])
+    >>> quantile_cuts(np.array([3.0, 1.0, 1.0, 8.9]), np.array([1, 1, 5, 1]), 9)
+    array([2., 8.])
+    >>> quantile_cuts(np.arange(1000.0), np.ones(1000, int), 3)
+    array([256., 512., 768.])
     """
     present = ~np.isnan(values)
     distinct, ranks = np.unique(values[present], return_inverse=True)
-    if len(distinct) < 2:
-        return np.empty(0)
-    below, above = distinct[:-1], distinct[1:]
-    middles = below / 2 + above / 2
-    middles = np.where((middles > below) & (middles <= above), middles, above)  # two neighbours have no middle
-    if len(middles) <= most:
-        return np.asarray(middles)
     weights = np.bincount(ranks, weights=counts[present], minlength=len(distinct)).astype(np.int64)
     upto = np.cumsum(weights)
-    targets = np.arange(1, most + 1) * int(upto[-1]) // (most + 1)
-    places = np.searchsorted(upto, targets)
-    return np.asarray(middles[np.unique(np.minimum(places, len(middles) - 1))])
+    ends = np.append(0, upto)
+    found, low, high = np.empty(0), np.array([0]), np.array([len(distinct)])
+    for _ in range(most.bit_length() if len(distinct) > most + 1 else len(distinct)):
+        divided = (high - low > 1) & (ends[high] - ends[low] >= least)
+        if not divided.any():
+            break
+        low, high = low[divided], high[divided]
+        cuts = round_numbers(*distinct[_middle_values(upto, ends, low, high)])
+        room = most - len(found)
+        found = np.append(found, cuts if len(cuts) <= room else cuts[np.arange(room) * len(cuts) // room])
+        middle = np.searchsorted(distinct, cuts)
+        low, high = np.column_stack([low, middle]).ravel(), np.column_stack([middle, high]).ravel()
+    return np.sort(found)
+
+
+def _middle_values(
+    upto: NDArray[np.int64], ends: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return, for ranges of distinct values, the two values between which a cut divides the rows nearly evenly.
+
+    Shapes
+    ------
+    upto : (d,), rows up to each value; ends : (d + 1,), a zero and then these; low, high : (r,); returned : (2, r)
+    """
+    base, whole = ends[low], ends[high] - ends[low]
+    first = np.searchsorted(upto, base + np.maximum((0.45 * whole).astype(np.int64) - _BAND_ROWS, 1))
+    last = np.searchsorted(upto, base + np.minimum((0.55 * whole).astype(np.int64) + _BAND_ROWS, whole))
+    before, behind = ends[first] - base, ends[high] - ends[first + 1]
+    is_left = (first == last) & (first > low) & ((before >= behind) | (first + 1 == high))
+    first = first - is_left  # one value fills the middle: the cut is on its side that divides the rows more evenly
+    return np.stack([first, np.maximum(last, first + 1)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +169,10 @@ class ColumnCodes:
         One letter for each column of the table.
     cuts : sequence of ndarray of float64
         For each ordered column, a date having six, the cuts, ascending.
-    names : sequence of Vocabulary
-        For each column of names, its frequent names.
+    names : sequence of ndarray of uint8, shape (n, NAME_BYTES)
+        For each column of names, the hashes of its frequent names, ascending.
+    name_key : bytes
+        The key of these hashes.
     pairs : ndarray of int64, shape (D, 2)
         The ordered columns whose differences are columns too.
     pair_cuts : sequence of ndarray of int64
@@ -119,28 +181,34 @@ class ColumnCodes:
 
     kinds: str
     cuts: tuple[NDArray[np.float64], ...]
-    names: tuple[Vocabulary, ...]
+    names: tuple[NDArray[np.uint8], ...]
+    name_key: bytes
     pairs: NDArray[np.int64]
     pair_cuts: tuple[NDArray[np.int64], ...]
 
     @classmethod
-    def chosen(cls, kinds: str, contexts: Contexts, counts: NDArray[np.int64], pairs: NDArray[np.int64]) -> ColumnCodes:
+    def chosen(
+        cls, kinds: str, contexts: Contexts, counts: NDArray[np.int64], pairs: NDArray[np.int64], seed: int
+    ) -> ColumnCodes:
         """Return codes for rows that occur so often; `pairs` are of ordered columns."""
         cuts, names = [], []
+        key = struct.pack("<QQ", *key_words(seed, "names of trees"))
         values = token_values(contexts.vocabulary)
         least = max(5, int(counts.sum()) // 1000)
         for kind, ranks in zip(kinds, contexts.ranks.T, strict=True):
             if kind == NAMES:
-                names.append(_frequent(contexts.vocabulary, ranks, counts, least))
+                names.append(_hashed(_frequent(contexts.vocabulary, ranks, counts, least), key))
             else:
-                cuts += [quantile_cuts(part, counts, MAX_CUTS) for part in ordered_parts(kind, values[ranks])]
-        plain = cls(kinds, tuple(cuts), tuple(names), pairs[:0], ())
+                cuts += [
+                    quantile_cuts(part, counts, MAX_CUTS, LEAST_ROWS) for part in ordered_parts(kind, values[ranks])
+                ]
+        plain = cls(kinds, tuple(cuts), tuple(names), key, pairs[:0], ())
         steps = [_steps(cut, column) for cut, column in zip(cuts, plain._values(contexts).T, strict=True)]
         found = []
         for first, second in pairs.tolist():
             difference, present = _difference(steps[first], steps[second])
-            found.append(np.ceil(quantile_cuts(difference[present].astype(float), counts[present], MAX_CUTS)))
-        return cls(kinds, plain.cuts, plain.names, pairs, tuple(cut.astype(np.int64) for cut in found))
+            found.append(quantile_cuts(difference[present].astype(float), counts[present], MAX_CUTS, LEAST_ROWS))
+        return replace(plain, pairs=pairs, pair_cuts=tuple(cut.astype(np.int64) for cut in found))
 
     @property
     def n_ordered(self) -> int:
@@ -155,16 +223,48 @@ class ColumnCodes:
     def rows(self, contexts: Contexts) -> NDArray[np.uint8]:
         """Return the bytes of rows: shape (m, columns)."""
         named = [place for place, kind in enumerate(self.kinds) if kind == NAMES]
-        names = np.empty((len(contexts), len(named)), np.uint8)
-        for j, (place, known) in enumerate(zip(named, self.names, strict=True)):
-            codes = np.append(known.find(contexts.vocabulary) + 1, 0).astype(np.uint8)  # rank -1 reads the last entry
-            names[:, j] = codes[contexts.ranks[:, place]]
+        ranks = contexts.ranks[:, named]
+        used = np.zeros(len(contexts.vocabulary) + 1, bool)  # rank -1 reads the last entry, here and below
+        used[ranks] = True
+        codes = np.zeros((len(used), len(named)), np.uint8)
+        codes[:-1][used[:-1]] = self.name_codes(contexts.vocabulary.keep(used[:-1]))
+        names = np.ascontiguousarray(codes[ranks, np.arange(len(named))])
         values = self._values(contexts)
         if self.coder is None:
             return self.plain_rows(values, names)
         found = np.empty((len(contexts), self.coder.n_columns), np.uint8)
         self.coder.write(values, names, found)
         return found
+
+    def name_codes(self, names: Vocabulary) -> NDArray[np.uint8]:
+        """Return the byte of each name in each column of names: shape (names, columns of names)."""
+        hashes = name_hashes(names.tolist(), self.name_key)
+        found = [[code(one, 0) for one in hashes] for code in self._code_of_hash]
+        return np.array(found, np.uint8).reshape(len(self.names), len(hashes)).T
+
+    def name_code(self, j: int, name: Token) -> int:
+        """Return the byte of one name in the column of names j: for single rows."""
+        return self._code_of_hash[j](name_hashes([name], self.name_key)[0], 0)
+
+    @cached_property
+    def _code_of_hash(self) -> list[Callable[[bytes, int], int]]:
+        return [{one.tobytes(): rank for rank, one in enumerate(known, 1)}.get for known in self.names]
+
+    def distinct(
+        self, examples: Examples, seed: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
+        """Return `distinct_examples` with steps in place of numbers.
+
+        So what is drawn by these hashes does not depend on where a number lies between two cuts.
+        """
+        contexts = examples.contexts
+        named = [place for place, kind in enumerate(self.kinds) if kind == NAMES]
+        steps = self.rows(contexts)[:, : self.n_ordered].astype(np.int64)
+        numbers = Vocabulary(np.arange(MAX_CUTS + 2))
+        vocabulary = contexts.vocabulary.union(numbers)
+        names = np.append(vocabulary.find(contexts.vocabulary), -1)[contexts.ranks[:, named]]
+        seen = Contexts.with_ranks(vocabulary, np.hstack([vocabulary.find(numbers)[steps], names]))
+        return distinct_examples(replace(examples, contexts=seen), seed)
 
     def plain_rows(self, values: NDArray[np.float64], names: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the bytes of rows, of the values of ordered columns and the bytes of names: the plain twin.
@@ -239,6 +339,12 @@ def _frequent(vocabulary: Vocabulary, ranks: NDArray[np.int64], counts: NDArray[
     return vocabulary.keep(frequent)
 
 
+def _hashed(names: Vocabulary, key: bytes) -> NDArray[np.uint8]:
+    """Return the hashes of names, ascending, so that their order tells nothing either."""
+    hashes = sorted(name_hashes(names.tolist(), key))
+    return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, NAME_BYTES)
+
+
 def code_arrays(codes: ColumnCodes) -> dict[str, NDArray[Any]]:
     """Return the arrays of codes, for files."""
     arrays: dict[str, NDArray[Any]] = {
@@ -248,9 +354,20 @@ def code_arrays(codes: ColumnCodes) -> dict[str, NDArray[Any]]:
         "pair_cuts": np.concatenate([np.empty(0, np.int16), *codes.pair_cuts]).astype(np.int16),
         "pair_cut_lengths": np.array([len(cut) for cut in codes.pair_cuts], np.uint8),
     }
-    for number, known in enumerate(codes.names):
-        arrays.update({f"names.{number}.{name}": array for name, array in known.arrays().items()})
+    arrays["name_key"] = np.frombuffer(codes.name_key, np.uint8)
+    arrays["name_lengths"] = np.array([len(known) for known in codes.names], np.uint8)
+    arrays["names"] = np.concatenate([np.empty((0, NAME_BYTES), np.uint8), *codes.names])
     return arrays
+
+
+def split_names(flat: NDArray[np.uint8], lengths: Sequence[int]) -> tuple[NDArray[np.uint8], ...]:
+    """Return the hashes of names by column, or refuse such as are not ascending, or too many."""
+    if sum(lengths) != len(flat) or any(length > _MAX_NAMES for length in lengths):
+        raise ValueError("the names of a column are not as many as declared, or more than a byte has room for")
+    found = tuple(np.split(flat, np.cumsum(lengths)[:-1])) if len(lengths) else ()
+    if any(first >= second for known in found for first, second in pairwise(map(bytes, known))):
+        raise ValueError("the hashes of names are not ascending")
+    return found
 
 
 def split_cuts(flat: NDArray[Any], lengths: Sequence[int]) -> tuple[NDArray[Any], ...]:

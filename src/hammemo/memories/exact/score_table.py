@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import secrets
 from abc import abstractmethod
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 MAX_DENSE_LABELS: Final = 32
 """With more labels most numbers of dense rows would be of labels without counts."""
+_REMEMBERED_NAMES: Final = 4096
+"""Names of one column that single queries need not hash again."""
 
 
 def dense_values(rule: RowRule, counts: sparse.csr_array, starts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -260,7 +263,7 @@ class TreeRanker(CellRanker):
             return None
         kinds, coder, score_names, h = cells.kinds, cells.codes.coder, names_table.write_one, len(cells.kinds)
         at_names, at_numbers = cells.names, [j for j in range(h) if kinds[j] != NAMES]
-        byte_of = [{name: rank for rank, name in enumerate(known.tolist(), 1)}.get for known in cells.codes.names]
+        codes_of = [lru_cache(_REMEMBERED_NAMES)(partial(cells.codes.name_code, j)) for j in range(len(at_names))]
 
         def scores(tokens: Sequence[Any]) -> NDArray[np.float64] | None:
             if isinstance(tokens, str) or len(tokens) != h:
@@ -268,7 +271,7 @@ class TreeRanker(CellRanker):
             names, numbers = [tokens[j] for j in at_names], [tokens[j] for j in at_numbers]
             if not all(map(_is_plain_number, numbers)) or any(type(name) is not str for name in names):
                 return None
-            codes = np.array([[find(name, 0) for find, name in zip(byte_of, names, strict=True)]], np.uint8)
+            codes = np.array([[code(name) for code, name in zip(codes_of, names, strict=True)]], np.uint8)
             row, totals = np.empty((1, coder.n_columns), np.uint8), np.empty((1, self.n_labels))
             coder.write(np.array([numbers], np.float64), codes, row)
             score_names([token if kind == NAMES else None for token, kind in zip(tokens, kinds, strict=True)], totals)
