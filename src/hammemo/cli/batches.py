@@ -157,7 +157,7 @@ def forget_batches(
 
     With `only`, those of the cases with these names. `note` is called with the rows or documents that are removed.
     """
-    if _are_documents(model, schema, only):
+    if _are_documents(schema, model, only):
         documents = CountedDocuments(schema, files, file_format, only, note)
         return forget_documents(model, schema, documents, _chosen(model, schema))
     chosen = declared(model) if isinstance(schema, SequenceSchema) and schema.chosen else None
@@ -193,7 +193,7 @@ def read_batches(
     note: Note,
 ) -> None:
     """Call `note` as `forget_batches` does, and forget nothing."""
-    if _are_documents(model, schema, only):
+    if _are_documents(schema, model, only):
         for _ in CountedDocuments(schema, files, file_format, only, note).through(lambda *_: None):
             pass
         return
@@ -202,7 +202,7 @@ def read_batches(
         note(_rows(*((batch.X, batch.y) if chosen is None else with_labels(batch.X, batch.y, chosen))))
 
 
-def _are_documents(model: MemoryClassifier, schema: Schema, only: Sequence[str]) -> TypeGuard[SequenceSchema]:
+def _are_documents(schema: Schema, model: MemoryClassifier, only: Sequence[str]) -> TypeGuard[SequenceSchema]:
     """Return whether whole documents are forgotten."""
     return isinstance(schema, SequenceSchema) and (bool(only) or isinstance(model._kept, KeptDocuments))
 
